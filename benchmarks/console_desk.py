@@ -11,21 +11,21 @@ from sqlalchemy import Connection, case, insert, literal, select, text, update
 
 from benchmarks.console_handlers import TOPICS
 from benchmarks.stack import PARTITIONS, Stack
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import Counts, ItemState, Options, State, What
-from bridge.deadletters.store import items, plans, trail
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.matching import matching
-from bridge.deadletters.store.schema import failures, letters, tracebacks
-from bridge.deadletters.store.schema import items as each_item
-from bridge.deadletters.store.schema import plans as each_plan
-from bridge.handlers import Handler, Routes
+from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.deadletters.db import audit_table, plan_item_table, plan_table
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.schema import failures, letters, tracebacks
+from bridge.deadletters.db.schema import items as each_item
+from bridge.deadletters.db.schema import plans as each_plan
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.model.bulk_plan import PlanCounts, PlanItemState, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.handler_routes import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.web.console import Console
-from bridge.web.cookies import HERE
-from bridge.web.roles import Role
 from tests.servers.process import free_port
 from tests.web.site import session
 
@@ -41,7 +41,7 @@ OVER: Final = range(9, 57)
 PEOPLE: Final = ("ann", "bob", "cho", "dee", "eve", "fay")
 TRACEBACK: Final = """\
 Traceback (most recent call last):
-  File "/app/.venv/lib/python3.13/site-packages/tasks/execution.py", line 143, in run
+  File "/app/.venv/lib/python3.13/site-packages/tasks/execution/batch_run.py", line 143, in run
     outcome = call(message)
   File "/app/shop/orders/handlers.py", line 57, in on_0
     amount = to_minor(order.total)
@@ -66,10 +66,12 @@ def use(database: Database) -> Lies:
         _die_again(connection)
         for number in range(3_000):
             said = {"letter_id": number * 7 + 1, "group_id": number % 400 + 1} if number % 3 else {"group_id": 1}
-            trail.write(connection, now - 60_000 * number, PEOPLE[number % 6], "note", "The vendor knows.", **said)
-    done = [_plan(database, (group,), State.DONE, done=1.0, dead=20, now=now) for group in OVER]
-    planned = _plan(database, WAITING, State.PLANNED, done=0.0, dead=0, now=now)
-    applying = _plan(database, UNDER_WAY, State.APPLYING, done=0.6, dead=300, now=now)
+            audit_table.write_entry(
+                connection, now - 60_000 * number, PEOPLE[number % 6], "note", "The vendor knows.", **said
+            )
+    done = [_plan(database, (group,), PlanState.DONE, done=1.0, dead=20, now=now) for group in OVER]
+    planned = _plan(database, WAITING, PlanState.PLANNED, done=0.0, dead=0, now=now)
+    applying = _plan(database, UNDER_WAY, PlanState.APPLYING, done=0.6, dead=300, now=now)
     return Lies(applying, planned, done[0])
 
 
@@ -84,28 +86,32 @@ def _die_again(connection: Connection) -> None:
     connection.execute(insert(failures).from_select(["letter_id", "number", "failed_at", *same], before.where(mine)))
 
 
-def _plan(database: Database, groups: tuple[int, ...], state: State, *, done: float, dead: int, now: int) -> int:
+def _plan(database: Database, groups: tuple[int, ...], state: PlanState, *, done: float, dead: int, now: int) -> int:
     """A canary of the open letters of groups, of which that part is done, and as many died again.
 
     Its letters stay open, whatever became of them: it is of no matter to what is measured.
     """
-    asked = Filter(groups=groups, statuses=(Status.OPEN,))
+    asked = LetterFilter(groups=groups, statuses=(LetterStatus.OPEN,))
     with database.writing() as connection:
-        id_, at = plans.add(connection, What.REPLAY, "ann", "the bank is back", asked.to_data(), Options(canary=True))
-        count = items.freeze(connection, id_, matching(asked), canary=True)
-        plans.counted(connection, id_, Counts(letters=count))
-        trail.write(connection, at, "ann", "replay", f"plan {id_}: to replay {count:,} letters", plan_id=id_)
+        id_, at = plan_table.add_plan(
+            connection, PlanKind.REPLAY, "ann", "the bank is back", asked.to_data(), PlanOptions(canary=True)
+        )
+        count = plan_item_table.freeze_letters(connection, id_, select_matching_letters(asked), canary=True)
+        plan_table.note_plan_counts(connection, id_, PlanCounts(letters=count))
+        audit_table.write_entry(
+            connection, at, "ann", "replay", f"plan {id_}: to replay {count:,} letters", plan_id=id_
+        )
         ended = int(done * count)
         position = each_item.c.position
-        became = case((position % max(1, ended // max(1, dead)) == 9, ItemState.DEAD), else_=ItemState.DONE)
+        became = case((position % max(1, ended // max(1, dead)) == 9, PlanItemState.DEAD), else_=PlanItemState.DONE)
         its = each_item.c.plan_id == id_
         sent = {"sent_topic": "orders.replay", "sent_partition": 0, "sent_offset": position, "sent_at": now - 90_000}
         over = {"state": became, "ended_at": now - 80_000}
         connection.execute(update(each_item).where(its, position <= ended).values(**sent, **over))
-        if state is State.APPLYING:
+        if state is PlanState.APPLYING:
             under_way = (its, position > ended, position <= ended + 500)
-            connection.execute(update(each_item).where(*under_way).values(**sent, state=ItemState.SENT))
-        leased = {"leased_by": "recorder", "leased_until": now + 250_000} if state is State.APPLYING else {}
+            connection.execute(update(each_item).where(*under_way).values(**sent, state=PlanItemState.SENT))
+        leased = {"leased_by": "recorder", "leased_until": now + 250_000} if state is PlanState.APPLYING else {}
         changed = {"state": state, "wave": 4 if ended else 0, **leased}
         times = {"began_at": now - 90_000} if ended else {}
         connection.execute(update(each_plan).where(each_plan.c.id == id_).values(**changed, **times))
@@ -145,7 +151,7 @@ def console(on: Stack, url: str) -> Iterator[Served]:
     ):
         address = f"http://localhost:{port}"
         _answers(address)
-        yield Served(process.pid, address, tuple((HERE, cookie) for cookie in _signed_in(on, url)))
+        yield Served(process.pid, address, tuple((LOCAL_SESSION_COOKIE, cookie) for cookie in _signed_in(on, url)))
 
 
 def _signed_in(on: Stack, url: str) -> list[str]:
@@ -154,7 +160,7 @@ def _signed_in(on: Stack, url: str) -> list[str]:
     routes = Routes({name: Handler(name, (topic,), "q", 1, 0.0) for name, topic in TOPICS.items()})
     with (
         Celery("desk", broker=on.redis_server.url, set_as_current=False) as app,
-        Desk.opened(app, settings, routes) as desk,
+        DeadLetterService.opened(app, settings, routes) as desk,
     ):
         return [session(Console(desk, ""), name, Role.ADMIN) for name in PEOPLE]
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from benchmarks.console_desk import Lies, Served, console, settle, use
 from benchmarks.deadletters_million import fill
 from benchmarks.stack import Stack, stack
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.db.database import Database
 
 LETTERS: Final = int(os.environ.get("LETTERS", "1000000"))
 CONSOLES: Final = 50

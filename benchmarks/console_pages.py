@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from benchmarks.console_desk import TRACED, Lies, Served, console, settle, use
 from benchmarks.deadletters_million import fill
 from benchmarks.stack import stack
-from bridge.deadletters.store.clock import now
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.sql import read_clock
 from tests.browser.chromium import chromium
 from tests.servers.postgres import PostgresServer
 
@@ -90,7 +90,7 @@ def main() -> None:
 def _pages(url: str) -> None:
     database = Database(url)
     with database.reading() as connection:
-        at = now(connection)
+        at = read_clock(connection)
     fill(database, LETTERS, at)
     lies = use(database)
     settle(database)

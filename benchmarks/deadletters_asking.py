@@ -8,60 +8,61 @@ from statistics import median
 from typing import Final
 
 from benchmarks.deadletters_million import NOW, fill
-from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions.groups import Groups
-from bridge.deadletters.questions.growing import HOUR
-from bridge.deadletters.questions.letters import Letters
-from bridge.deadletters.questions.ranking import Order
-from bridge.deadletters.questions.totals import Totals
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupOrder
+from bridge.deadletters.inspection.letter_lookup import LetterLookup
+from bridge.deadletters.inspection.letter_statistics import LetterTotals
+from bridge.deadletters.model.failure_growth import HOUR
+from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterCursor, LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.servers.postgres import PostgresServer
 
 LETTERS: Final = int(os.environ.get("LETTERS", "1000000"))
 TIMES: Final = 40
 DAY: Final = 24 * HOUR
 
-OPEN: Final = (Status.OPEN,)
+OPEN: Final = (LetterStatus.OPEN,)
 BUSY: Final = "shop.orders.handlers.on_0"
 
 #: What a person at the desk asks for.
 FILTERS: Final = {
-    "everything": EVERYTHING,
-    "open": Filter(statuses=OPEN),
-    "replaying": Filter(statuses=(Status.REPLAYING,)),
-    "the largest group": Filter(groups=(1,)),
-    "a small group, open": Filter(groups=(480,), statuses=OPEN),
-    "a group that is none": Filter(groups=(99_999,)),
-    "a topic (45 groups)": Filter(topics=("topic3",)),
-    "a reason (600 kinds)": Filter(reasons=("permanent",)),
-    "an exception, by its last part": Filter(exceptions=("Error7",)),
-    "a version, open": Filter(versions=("1.3",), statuses=OPEN),
-    "origin (every kind)": Filter(origins=("bridge",)),
-    "topic, reason, version, open": Filter(
+    "everything": ALL_LETTERS,
+    "open": LetterFilter(statuses=OPEN),
+    "replaying": LetterFilter(statuses=(LetterStatus.REPLAYING,)),
+    "the largest group": LetterFilter(groups=(1,)),
+    "a small group, open": LetterFilter(groups=(480,), statuses=OPEN),
+    "a group that is none": LetterFilter(groups=(99_999,)),
+    "a topic (45 groups)": LetterFilter(topics=("topic3",)),
+    "a reason (600 kinds)": LetterFilter(reasons=("permanent",)),
+    "an exception, by its last part": LetterFilter(exceptions=("Error7",)),
+    "a version, open": LetterFilter(versions=("1.3",), statuses=OPEN),
+    "origin (every kind)": LetterFilter(origins=("bridge",)),
+    "topic, reason, version, open": LetterFilter(
         topics=("topic3",), reasons=("permanent",), versions=("1.0",), statuses=OPEN
     ),
-    "the last hour": Filter(since=NOW - HOUR),
-    "a day, two months ago": Filter(since=NOW - 60 * DAY, until=NOW - 59 * DAY),
-    "a reason, a day two months ago, open": Filter(
+    "the last hour": LetterFilter(since=NOW - HOUR),
+    "a day, two months ago": LetterFilter(since=NOW - 60 * DAY, until=NOW - 59 * DAY),
+    "a reason, a day two months ago, open": LetterFilter(
         reasons=("permanent",), statuses=OPEN, since=NOW - 60 * DAY, until=NOW - 59 * DAY
     ),
-    "a key (common)": Filter(key=b"customer-1"),
-    "a key (rare)": Filter(key=b"customer-77777"),
-    "a key, a topic": Filter(key=b"customer-1", topics=("topic3",)),
-    "a word of all": Filter(text="order"),
-    "a word of a third": Filter(text="declined"),
-    "a word of the oldest fifth": Filter(text="legacy"),
-    "a word of 20": Filter(text="unicorn"),
-    "a word of one": Filter(text="777777"),
-    "a word of none": Filter(text="nowhere"),
-    "three words": Filter(text="declined bank 42"),
-    "a word of all, a small group": Filter(text="order", groups=(480,)),
-    "a word of the oldest fifth, a topic, open": Filter(text="legacy", topics=("topic3",), statuses=OPEN),
-    "a word of the oldest fifth, a day of last week": Filter(text="legacy", since=NOW - 7 * DAY, until=NOW - 6 * DAY),
-    "a header (common)": Filter(headers=(("tenant", "blue"),)),
-    "a header (1 in 200), open": Filter(headers=(("tenant", "green7"),), statuses=OPEN),
-    "a header, a word, a topic": Filter(headers=(("tenant", "green7"),), text="declined", topics=("topic3",)),
+    "a key (common)": LetterFilter(key=b"customer-1"),
+    "a key (rare)": LetterFilter(key=b"customer-77777"),
+    "a key, a topic": LetterFilter(key=b"customer-1", topics=("topic3",)),
+    "a word of all": LetterFilter(text="order"),
+    "a word of a third": LetterFilter(text="declined"),
+    "a word of the oldest fifth": LetterFilter(text="legacy"),
+    "a word of 20": LetterFilter(text="unicorn"),
+    "a word of one": LetterFilter(text="777777"),
+    "a word of none": LetterFilter(text="nowhere"),
+    "three words": LetterFilter(text="declined bank 42"),
+    "a word of all, a small group": LetterFilter(text="order", groups=(480,)),
+    "a word of the oldest fifth, a topic, open": LetterFilter(text="legacy", topics=("topic3",), statuses=OPEN),
+    "a word of the oldest fifth, a day of last week": LetterFilter(
+        text="legacy", since=NOW - 7 * DAY, until=NOW - 6 * DAY
+    ),
+    "a header (common)": LetterFilter(headers=(("tenant", "blue"),)),
+    "a header (1 in 200), open": LetterFilter(headers=(("tenant", "green7"),), statuses=OPEN),
+    "a header, a word, a topic": LetterFilter(headers=(("tenant", "green7"),), text="declined", topics=("topic3",)),
 }
 
 
@@ -77,7 +78,7 @@ def _ask(url: str) -> None:
     database = Database(url)
     print(f"-- {database.dialect}, {LETTERS:,} letters", flush=True)
     fill(database, LETTERS)
-    letters = Letters(database)
+    letters = LetterLookup(database)
     for name, asked in FILTERS.items():
         _timed(f"list: {name}", lambda asked=asked: len(letters.page(asked).letters))
         _timed(f"  its 2nd to 5th page: {name}", _paging(letters, asked))
@@ -88,14 +89,14 @@ def _ask(url: str) -> None:
 
 def _others(database: Database) -> None:
     groups, totals, letters = (
-        Groups(database, lambda: NOW / 1000),
-        Totals(database, lambda: NOW / 1000),
-        Letters(database),
+        FailureGroups(database, lambda: NOW / 1000),
+        LetterTotals(database, lambda: NOW / 1000),
+        LetterLookup(database),
     )
     _timed("groups", lambda: len(groups.all()))
     _timed(
         "groups: a handler, open, newest",
-        lambda: len(groups.all(Filter(handlers=(BUSY,), statuses=OPEN), Order.NEWEST)),
+        lambda: len(groups.all(LetterFilter(handlers=(BUSY,), statuses=OPEN), GroupOrder.NEWEST)),
     )
     _timed("a group", lambda: groups.one(7).count)
     _timed("stats", lambda: totals.stats().groups)
@@ -103,9 +104,9 @@ def _others(database: Database) -> None:
     _timed("a letter by its record", lambda: len(letters.at("topic3", 5, LETTERS // 2 + 5)))
 
 
-def _paging(letters: Letters, asked: Filter) -> Callable[[], object]:
+def _paging(letters: LetterLookup, asked: LetterFilter) -> Callable[[], object]:
     """Each call is the next page; from the first again where there is none, or after four."""
-    state: list[tuple[int, Cursor | None]] = [(0, letters.page(asked).next)]
+    state: list[tuple[int, LetterCursor | None]] = [(0, letters.page(asked).next)]
 
     def page() -> int:
         number, before = state[0]

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, insert, text
 
-from bridge.deadletters.letters.letter import Group, Kind, key_digest, packed
-from bridge.deadletters.store import migrating, schema, tallies, times
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.db import kind_table, schema, schema_migration
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.model.stored_letter import FailureGroup, LetterKind, key_digest, pack_headers
 
 #: 2026-11-20T08:30:00Z, and how far back letters go.
 NOW: Final = 1_795_163_400_000
@@ -49,7 +49,7 @@ def fill(database: Database, letters: int, now: int = NOW) -> None:
     """
     random = Random(11)
     with database.writing() as connection:
-        migrating.migrate(connection, "0001")
+        schema_migration.migrate_tables(connection, "0001")
         faults = [fault for rank in range(GROUPS) for fault in _faults(connection, random, rank, now)]
     weights = list(accumulate(1 / (1 + fault.group_id) for fault in faults))
     rows = _letters(random, faults, weights, letters, now)
@@ -66,13 +66,13 @@ def fill(database: Database, letters: int, now: int = NOW) -> None:
 def _faults(connection: Connection, random: Random, rank: int, now: int) -> Iterator[Fault]:
     """A group, and its kinds by version and reason."""
     handler = f"shop.{random.choice(('orders', 'mails', 'stock'))}.handlers.on_{rank % 23}"
-    group = Group(handler, f"shop.errors.Error{rank % 37}", f"shop/part{rank}.py:step")
-    first = now - random.randrange(1, DAYS) * 24 * times.HOUR
-    last = now if rank < 20 else min(now, first + random.randrange(1, 30) * 24 * times.HOUR)
+    group = FailureGroup(handler, f"shop.errors.Error{rank % 37}", f"shop/part{rank}.py:step")
+    first = now - random.randrange(1, DAYS) * 24 * kind_table.HOUR_MS
+    last = now if rank < 20 else min(now, first + random.randrange(1, 30) * 24 * kind_table.HOUR_MS)
     row = {"digest": group.digest, **group._asdict(), "first_at": first, "last_at": last}
     group_id = connection.execute(insert(schema.groups).values(row).returning(schema.groups.c.id)).scalar_one()
     for version in range(1 + rank % 4):
-        kind = Kind(
+        kind = LetterKind(
             group, f"topic{rank % 11}", "bridge", "bridge", random.choice(("exhausted", "permanent")), f"1.{version}"
         )
         row = {**kind._asdict(), "digest": kind.digest, "group_id": group_id, "error_class": group.error_class}
@@ -122,7 +122,7 @@ def _letter(random: Random, number: int, fault: Fault, failed_at: int, old: bool
         "key_digest": key_digest(key),
         "value": data,
         "value_size": len(data),
-        "headers": packed([("tenant", tenant), ("trace", b"%032x" % random.getrandbits(128))]),
+        "headers": pack_headers([("tenant", tenant), ("trace", b"%032x" % random.getrandbits(128))]),
         **dict.fromkeys(("number", "lost", "postponed", "replayed"), 0),
         **dict.fromkeys(("runs", "failed"), 5),
         "error_message": message,
@@ -137,8 +137,10 @@ def _letter(random: Random, number: int, fault: Fault, failed_at: int, old: bool
 
 
 def _write(connection: Connection, rows: list[dict[str, Any]]) -> None:
-    tallies.add(connection, Counter((row["kind_id"], row["status"]) for row in rows))
-    times.add(connection, Counter((row["kind_id"], row["failed_at"] // times.HOUR) for row in rows))
+    kind_table.add_to_tallies(connection, Counter((row["kind_id"], row["status"]) for row in rows))
+    kind_table.add_failure_hours(
+        connection, Counter((row["kind_id"], row["failed_at"] // kind_table.HOUR_MS) for row in rows)
+    )
     _write_some(connection, [tuple(row[name] for name in COLUMNS) for row in rows])
 
 

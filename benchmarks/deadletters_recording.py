@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from sqlalchemy import func, select
 
 from benchmarks.stack import PARTITIONS, Stack, stack
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.schema import letters
-from bridge.kafka import Producer
-from bridge.records import dead_letter
-from bridge.records.attempts import Attempts
-from bridge.records.failure import Failure
-from bridge.records.message import Dead, Delivery, Message
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.schema import letters
+from bridge.formats import dead_letter_record
+from bridge.formats.delivery import Attempts, Dead, Delivery, Message
+from bridge.formats.failure import Failure
+from bridge.kafka.clients import Producer
 from tests.servers.postgres import PostgresServer
 
 COUNT = int(os.environ.get("LETTERS", "100000"))
@@ -106,12 +105,15 @@ def bury(on: Stack, start: int, stop: int) -> None:
     assert left == 0, f"{left} letters were not written"
 
 
-def headers(offset: int) -> dead_letter.RecordHeaders:
+def headers(offset: int) -> dead_letter_record.RecordHeaders:
     """Of a delivery that died after 13 runs; each letter's message is its own."""
     handler, error, number = HANDLERS[offset % 3], ERRORS[offset % 4], offset
     message = f"order {number} for customer {number * 7919 % 100_000}: declined"
     module = handler.rpartition(".")[0].replace(".", "/")
-    frames = [("/usr/lib/python3.11/site-packages/tasks/attempt.py", "run"), (f"/srv/app/{module}.py", "charge")]
+    frames = [
+        ("/usr/lib/python3.11/site-packages/tasks/execution/handler_attempt.py", "run"),
+        (f"/srv/app/{module}.py", "charge"),
+    ]
     frames += [(f"/srv/app/orders/clients/bank{depth}.py", f"step_{depth}") for depth in range(offset % 4 + 4)]
     frames += [(f"/srv/venv/lib/python3.11/site-packages/httpx/_{depth}.py", "send") for depth in range(6)]
     lines = "".join(f'  File "{path}", line 42, in {name}\n    return self._next(request)\n' for path, name in frames)
@@ -126,7 +128,7 @@ def headers(offset: int) -> dead_letter.RecordHeaders:
         first_failed_at=time.time_ns() // 1_000_000 - 1_200_000,
     )
     failure = Failure(error, message, text, time.time_ns() // 1_000_000)
-    return dead_letter.headers(delivery, Dead("exhausted", failure, "2026.11.1"), "measured")
+    return dead_letter_record.dead_letter_headers(delivery, Dead("exhausted", failure, "2026.11.1"), "measured")
 
 
 def value(offset: int) -> bytes:

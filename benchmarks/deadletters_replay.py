@@ -19,12 +19,12 @@ from sqlalchemy import func, select
 from benchmarks.deadletters_recording import database
 from benchmarks.stack import PARTITIONS, ROOT, Stack, stack
 from benchmarks.ways import WORKER, ours
-from bridge.deadletters.letters.letter import Group, Identity, Kind, Letter
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.ids import Ids
-from bridge.deadletters.store.recording import Recording
-from bridge.deadletters.store.schema import items
-from bridge.records.attempts import Attempts
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.letter_writer import LetterWriter
+from bridge.deadletters.db.schema import items
+from bridge.deadletters.model.stored_letter import FailureGroup, LetterIdentity, LetterKind, StoredLetter
+from bridge.formats.delivery import Attempts
 
 COUNTS = [int(count) for count in os.environ.get("REPLAYED", "10000 100000").split()]
 WHICH = os.environ.get("RECORDING", "sqlite postgresql").split()
@@ -58,23 +58,25 @@ def bury(on: Stack, url: str, count: int) -> None:
     """Letters of deliveries that died, as a recorder has them."""
     admin = AdminClient({"bootstrap.servers": on.kafka.bootstrap_servers})
     topic_id = str(admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(10).topic_id)
-    opened, ids = Database(url), Ids()
+    opened, ids = Database(url), IdCache()
     opened.migrate()
     for start in range(0, count, 1000):
         with opened.writing() as connection:
             made = [letter(number, topic_id) for number in range(start, min(count, start + 1000))]
-            Recording(connection, ids, int(time.time() * 1000), 1_000_000).record(made)
+            LetterWriter(connection, ids, int(time.time() * 1000), 1_000_000).record(made)
         ids.keep()
     opened.close()
 
 
-def letter(number: int, topic_id: str) -> Letter:
+def letter(number: int, topic_id: str) -> StoredLetter:
     """One with a value of 1 kB."""
     handler = f"benchmarks.{TOPIC}"
-    kind = Kind(Group(handler, "builtins.ValueError", "orders/bank.py:pay"), TOPIC, "bridge", GROUP, "exhausted", "1")
+    kind = LetterKind(
+        FailureGroup(handler, "builtins.ValueError", "orders/bank.py:pay"), TOPIC, "bridge", GROUP, "exhausted", "1"
+    )
     partition, offset = number % PARTITIONS, number // PARTITIONS
-    return Letter(
-        identity=Identity(GROUP, TOPIC, topic_id, partition, offset, handler),
+    return StoredLetter(
+        identity=LetterIdentity(GROUP, TOPIC, topic_id, partition, offset, handler),
         kind=kind,
         key=b"%d" % (number % 1000),
         value=b"%-1000d" % number,

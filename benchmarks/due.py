@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from benchmarks.marks import Marks
 from benchmarks.stack import PARTITIONS, Stack, stack
 from benchmarks.ways import RAW_WORKER, WORKER, group
-from bridge.records.message import Delivery, Message
-from bridge.records.parked import headers
+from bridge.formats.delivery import Delivery, Message
+from bridge.formats.retry_record import retry_headers
 
 PARKED = int(os.environ.get("PARKED", "100000"))
 #: Seconds over which they come due, evenly; and those that come due at once beside live records.
@@ -123,7 +123,7 @@ def park(on: Stack, name: str, due: list[float], first: int = 0) -> None:
     for number, at in enumerate(due):
         partition, offset = number % PARTITIONS, number // PARTITIONS
         delivery = Delivery(Message("quiet", partition, offset, timestamp=1), "benchmarks.quiet", number=1, runs=1)
-        written = headers(delivery, name, due=int(at * 1000))
+        written = retry_headers(delivery, name, due=int(at * 1000))
         while True:
             try:
                 producer.produce(TIER, b"%-200d" % (number + first), partition=partition, headers=written)

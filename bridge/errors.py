@@ -299,7 +299,7 @@ class RequestRefused(BridgeError):
     """A request to the console's API is not done: why, and what to do.
 
     Parameters:
-        name: of the kind of problem that it is (bridge.web.api.problems).
+        name: of the kind of problem that it is (bridge.console.api.problem_details).
         detail: what happened, and what to do.
         headers: of the answer.
         more: members of the answer besides, for programs.

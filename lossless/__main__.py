@@ -14,7 +14,7 @@ import redis
 from kombu.exceptions import OperationalError
 
 from lossless import transport
-from lossless.transport.draining import Drain, OwnersLive
+from lossless.transport.queue_drain import OwnersLive, QueueDrain
 
 HELP = """\
 Move everything that only this transport's workers would find into the queues, where kombu's own workers find it: what
@@ -60,7 +60,7 @@ def _drain(options: Any) -> int:
     settings = {"global_keyprefix": options.prefix, **({"master_name": options.master} if options.master else {})}
     with kombu.Connection(options.broker, transport_options=settings) as connection:
         channel: Any = connection.channel()
-        drain = Drain(redis.Redis(connection_pool=channel.pool), channel.keys)
+        drain = QueueDrain(redis.Redis(connection_pool=channel.pool), channel.keys)
         beats = drain.beats()
         if beats:
             print(f"Watching {len(beats)} owners of messages for {options.watch:g} s", flush=True)

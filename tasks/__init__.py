@@ -1,6 +1,6 @@
 """The public API for handlers.
 
-Tests use `tasks.testing`, log configuration `tasks.logs`, and own transactions `bridge.records.settled`.
+Tests use `tasks.testing`, log configuration `tasks.logs`, and own transactions `bridge.formats.user_database`.
 
 from tasks import handler, Message, DeadLetter, RetryLater, StopConsuming
 
@@ -14,16 +14,15 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from typing_extensions import Unpack
 
-from bridge.records.attempts import Attempts
-from bridge.records.message import Message
-from tasks import worker  # noqa: F401  (it connects the worker's signals)
-from tasks.breaker import Breaker
+from bridge.formats.delivery import Attempts, Message
 from tasks.celery import app
-from tasks.declaring import declare
+from tasks.declaration.app_setup import handler_app, use
+from tasks.declaration.handler_declaration import declare_handler
+from tasks.declaration.handler_options import Options
+from tasks.declaration.handler_task import HandlerTask
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming
-from tasks.handler import HandlerTask
-from tasks.options import Options
-from tasks.using import current, use
+from tasks.policy.circuit_breaker import Breaker
+from tasks.worker import worker_signals  # noqa: F401  (it connects the worker's signals)
 
 __all__ = [  # noqa: RUF022  (grouped, to be read)
     # Writing handlers
@@ -86,4 +85,4 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
     Without options every exception is retried 12 times, from 1 s, doubling, at most 10 min, with jitter; a
     value that does not decode or validate goes to the dead letters at once. An `async def` is awaited.
     """
-    return declare(current(), topics, options)
+    return declare_handler(handler_app(), topics, options)

@@ -10,8 +10,8 @@ from celery import Celery
 
 from bridge.settings import OWN_APP
 from lossless import transport
-from lossless.worker.confirms import ConfirmingAMQP
-from tasks.defaults import OWN_DEFAULTS, group, put_under
+from lossless.worker.publisher_confirms import ConfirmingAMQP
+from tasks.declaration.celery_defaults import OWN_DEFAULTS, apply_defaults, read_group
 
 
 class App(Celery):
@@ -42,7 +42,7 @@ def make_app() -> Celery:
 
 
 def _configure(sender: Celery, source: Any, **_: Any) -> None:
-    put_under(source, {**OWN_DEFAULTS, "task_default_queue": group(os.environ)})
+    apply_defaults(source, {**OWN_DEFAULTS, "task_default_queue": read_group(os.environ)})
 
 
 def _config_module() -> str | None:

@@ -1,20 +1,20 @@
-"""Which delivery a line of the log is about, as fields; and lines that are summed up where there are thousands.
-
-Handlers log as everybody does; `WithDelivery` is put on the log handlers that Celery makes. With a logging
-configuration of your own, put it on yours.
+"""The worker's log: fields that name the delivery of a line, summaries where thousands of lines are alike, and loggers
+whose own faults harm no delivery. With a logging configuration of your own, put `WithDelivery` on your log
+handlers.
 """
 
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import wraps
+from typing import Any, Final, ParamSpec
 
-from bridge.records.log_lines import OneLine, json_formatter
-from bridge.records.message import Delivery
+from bridge.formats.delivery import Delivery
+from bridge.formats.log_format import OneLine, json_formatter
 from tasks.errors import DeadLettered
 
 #: Lines of one kind that a process writes in a window, and its seconds; what comes beyond is counted.
@@ -26,7 +26,7 @@ _current: ContextVar[Delivery | None] = ContextVar("delivery", default=None)
 _without_run: ContextVar[tuple[str, str] | None] = ContextVar("without_run", default=None)
 
 
-def about(delivery: Delivery | None) -> None:
+def set_logged_delivery(delivery: Delivery | None) -> None:
     """What is logged from now on is about this delivery, or about none."""
     _current.set(delivery)
 
@@ -92,7 +92,7 @@ class NotWhatIsCarried(logging.Filter):
         return not str(record.msg).startswith("TaskPool: Apply")
 
 
-def dress(logger: logging.Logger) -> None:
+def dress_logger(logger: logging.Logger) -> None:
     """Give the handlers of a logger that Celery has set up the fields, and the form that WORKER_LOG_FORMAT names."""
     own = (("celery.app.trace", NotTwice), ("celery.app.trace", NoSuccessWithoutRun), ("celery.pool", NotWhatIsCarried))
     for name, line_filter in own:
@@ -116,7 +116,7 @@ class _Window:
     say: Callable[[int], None] = lambda _: None
 
 
-class Sums:
+class LogLineLimiter:
     """Lets the first lines of each kind through, and says how many more there were.
 
     Parameters:
@@ -179,3 +179,46 @@ def _later(seconds: float, act: Callable[[], None]) -> None:
     timer = threading.Timer(seconds + 0.05, act)
     timer.daemon = True
     timer.start()
+
+
+P = ParamSpec("P")
+
+
+class HarmlessLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose filters, factories and handlers may raise: what it was to tell of goes on all the same."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log, or let it be."""
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        try:
+            super().log(level, msg, *args, **kwargs)
+        except Exception:
+            # Nobody can be told: the log is what fails.
+            return
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Leave everything as it is."""
+        return msg, kwargs
+
+
+def harmless_logger(name: str) -> HarmlessLogger:
+    """The logger of a module, for all that lies on the way of a delivery."""
+    return HarmlessLogger(logging.getLogger(name))
+
+
+def harmless(observe: Callable[P, None]) -> Callable[P, None]:
+    """A function that observes, whose faults nobody is told of: it is the telling that fails."""
+    return make_harmless(observe, lambda _: None)
+
+
+def make_harmless(observe: Callable[P, None], failed: Callable[[Exception], None]) -> Callable[P, None]:
+    """A function that observes, made harmless: what it raises is told to `failed` and ends there."""
+
+    @wraps(observe)
+    def tried(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            observe(*args, **kwargs)
+        except Exception as error:
+            failed(error)
+
+    return tried

@@ -27,14 +27,13 @@ from pydantic_core import to_json
 
 from bridge import settings
 from bridge.errors import AlreadySettled
-from bridge.records.attempts import Attempts
-from bridge.records.header import HEADER
-from bridge.records.message import Header, Message
-from bridge.records.outgoing import Outgoing
-from bridge.topics.tiers import Waits, possible
-from tasks.handler import HandlerTask
-from tasks.policy import Again, Bury, Decision, Drop, Halt
-from tasks.running import Run
+from bridge.formats.celery_header import HEADER
+from bridge.formats.delivery import Attempts, Header, Message
+from bridge.formats.outbox import OutgoingMessage
+from bridge.kafka.retry_tiers import TierWaits, usable_tiers
+from tasks.declaration.handler_task import HandlerTask
+from tasks.declaration.message_task import HandlerRun
+from tasks.policy.retry_policy import Again, Bury, Drop, Halt, RetryDecision
 
 #: Each value is a record of its own: offsets of this process, in a log that no other test run has.
 _OFFSETS: Final = itertools.count()
@@ -64,7 +63,7 @@ class Outcome:
     delay: float | None = None
     reason: str | None = None
     fault: str = ""
-    published: tuple[Outgoing, ...] = ()
+    published: tuple[OutgoingMessage, ...] = ()
 
     def __str__(self) -> str:
         if self.becomes == "retry":
@@ -204,11 +203,13 @@ def _decided(
     return replace(_outcome(decision, error, waits), fault=fault)
 
 
-def _waits(handler: HandlerTask[..., Any]) -> Waits:
+def _waits(handler: HandlerTask[..., Any]) -> TierWaits:
     """The waits of a handler's deliveries, by the settings of its app: the shorter are Celery's, the longer Kafka's."""
     # Addresses may be missing or wrong: nothing here connects.
     file = settings.read(handler.app, os.environ)[0].file
-    return Waits(file.kafka_park_after, possible(handler.policy.delays, file.kafka_park_after, file.kafka_retry_tiers))
+    return TierWaits(
+        file.kafka_park_after, usable_tiers(handler.policy.delays, file.kafka_park_after, file.kafka_retry_tiers)
+    )
 
 
 def _in_loop() -> bool:
@@ -219,7 +220,7 @@ def _in_loop() -> bool:
     return True
 
 
-def _outcome(decision: Decision, error: BaseException, waits: Waits) -> Outcome:
+def _outcome(decision: RetryDecision, error: BaseException, waits: TierWaits) -> Outcome:
     match decision:
         case Again(delay):
             return Outcome("retry", error=error, delay=waits.real(delay))
@@ -242,7 +243,7 @@ def _bytes(handler: HandlerTask[..., Any], value: Any) -> bytes | None:
 
 
 @contextmanager
-def _running(handler: HandlerTask[..., Any], message: Message) -> Iterator[Run]:
+def _running(handler: HandlerTask[..., Any], message: Message) -> Iterator[HandlerRun]:
     """As in a worker, so that `self.request` and `self.retry()` are what they are there; and without jitter."""
     task: Any = handler
     task.push_request(
@@ -254,7 +255,7 @@ def _running(handler: HandlerTask[..., Any], message: Message) -> Iterator[Run]:
     # On the instance, over the class's own.
     task.policy = replace(task.policy, jitter=False)
     try:
-        with Run(handler, failures=message.attempt - 1) as run:
+        with HandlerRun(handler, failures=message.attempt - 1) as run:
             yield run
     finally:
         del task.policy

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from bridge.ledger.breakers import FIRST_PROBE, Ended, State, Terms
+from bridge.ledger.circuit_breakers import FIRST_PROBE, BreakerState, BreakerTerms, RunResults
 
 SETTLE, MEMORY, MOST, START, DOUBLINGS, AGAIN = 1.0, 604_800.0, 1000, 5, 10, 3
 SOON, MANY, LONGEST = 300.0, 16, 3600.0
@@ -13,8 +13,8 @@ SOON, MANY, LONGEST = 300.0, 16, 3600.0
 class Model:
     """One dependency."""
 
-    terms: Terms = field(default_factory=Terms)
-    state: State = "closed"
+    terms: BreakerTerms = field(default_factory=BreakerTerms)
+    state: BreakerState = "closed"
     since: float = 0.0
     opened: float = 0.0
     until: float = 0.0
@@ -70,7 +70,7 @@ class Model:
             return max(within, min(SOON, within * 2.0**self.silent))
         return max(within, min(LONGEST, SOON * 2.0 ** (self.silent - MANY + 1)))
 
-    def report(self, now: float, ended: Ended, name: str = "") -> None:
+    def report(self, now: float, ended: RunResults, name: str = "") -> None:
         """How runs ended."""
         self.advance(now)
         witness = now - ended.age >= self.ok_at
@@ -90,7 +90,7 @@ class Model:
         elif self.state == "ramping" and name:
             self._tried(now, ended, witness)
 
-    def _run(self, now: float, ended: Ended, witness: bool) -> None:
+    def _run(self, now: float, ended: RunResults, witness: bool) -> None:
         self._count(now, ended)
         if (ended.failed or ended.dead) and witness:
             self.first = self.first or now
@@ -104,7 +104,7 @@ class Model:
         if many >= self.terms.failures or (many >= 2 and age >= self.terms.window):
             self._open(now, self.first, min(FIRST_PROBE, self.terms.probe_every))
 
-    def _probed(self, now: float, ended: Ended) -> None:
+    def _probed(self, now: float, ended: RunResults) -> None:
         if ended.failed or ended.dead or ended.unclear:
             self.silent = 0
         if ended.failed or ended.dead:
@@ -113,7 +113,7 @@ class Model:
         elif ended.unclear:
             self.state, self.probe = "open", now
 
-    def _tried(self, now: float, ended: Ended, witness: bool) -> None:
+    def _tried(self, now: float, ended: RunResults, witness: bool) -> None:
         self.good += ended.good
         if witness:
             self._note(now, ended)
@@ -132,7 +132,7 @@ class Model:
         """How many deliveries may have run since the ramp began."""
         return math.floor(START * 2 ** (DOUBLINGS * (at - self.ramp) / self.terms.ramp))
 
-    def _count(self, now: float, ended: Ended) -> None:
+    def _count(self, now: float, ended: RunResults) -> None:
         self.begun = self.begun or now
         if ended.good or self.good_at:
             faded = self.good * math.exp(-max(0.0, now - self.good_at) / self.terms.window)
@@ -140,7 +140,7 @@ class Model:
         if ended.good:
             self.first = 0.0
 
-    def _note(self, now: float, ended: Ended) -> None:
+    def _note(self, now: float, ended: RunResults) -> None:
         for known, new in ((self.failed, ended.failed), (self.dead, ended.dead)):
             known.update(dict.fromkeys(new, now))
             if new:

@@ -5,19 +5,23 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from bridge.commands import decisions
+from bridge.bridge_metrics import BridgeMetrics
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NotDecided, PublishFailed
-from bridge.ledger import Ledger, deciding
-from bridge.ledger.control import Mirror, Mirrored
-from bridge.ledger.deciding import decide, standing
-from bridge.metrics import BridgeMetrics
-from bridge.records.control import Change, Decision, Standing, decided, halt_key
+from bridge.formats.group_decision import (
+    DecisionEntry,
+    GroupDecision,
+    PublishedDecision,
+    append_decision,
+    halt_key,
+)
+from bridge.inspection import group_access
+from bridge.jobs.group_decisions import DecisionPublisher, GroupDecisions, TopicGates
+from bridge.kafka import control_topic
+from bridge.kafka.control_topic import PublishedDecisions
+from bridge.ledger import Ledger, decision_store
+from bridge.ledger.decision_store import DecisionMirror, MirroredDecisions, make_decision, read_standing_decisions
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics import control
-from bridge.topics.control import Published
-from bridge.upkeep.decided import Decided, Publishing
-from bridge.upkeep.topic_gates import TopicGates
-from tasks.control import Control
+from tasks.policy.effective_decisions import DecisionCache
 
 KEY = halt_key("orders")
 SETTINGS = Settings(FileSettings(), EnvironmentSettings(), "", {})
@@ -31,10 +35,10 @@ class Kafka:
     """
 
     def __init__(self) -> None:
-        self.log: list[Decision] = []
+        self.log: list[GroupDecision] = []
         self.made = 0
         self.up, self.slow = True, False
-        self.under_way: list[Decision] = []
+        self.under_way: list[GroupDecision] = []
 
     def check(self) -> None:
         if not self.up:
@@ -44,7 +48,7 @@ class Kafka:
         self.check()
         return True
 
-    def publish(self, settings: Settings, decision: Decision) -> int:
+    def publish(self, settings: Settings, decision: GroupDecision) -> int:
         self.check()
         if self.slow:
             self.under_way.append(decision)
@@ -56,11 +60,11 @@ class Kafka:
         self.log += self.under_way
         self.under_way = []
 
-    def published(self, settings: Settings) -> Published:
+    def published(self, settings: Settings) -> PublishedDecisions:
         self.check()
         # As after compaction: of each key the last.
-        last = {each.key: Standing(each, offset) for offset, each in enumerate(self.log)}
-        return Published(last, len(self.log))
+        last = {each.key: PublishedDecision(each, offset) for offset, each in enumerate(self.log)}
+        return PublishedDecisions(last, len(self.log))
 
 
 class Reader:
@@ -72,13 +76,13 @@ class Reader:
         self._kafka, self._next, self._made = kafka, 0, kafka.made
         self.went_back = False
 
-    def poll(self, seconds: float = 0.0) -> list[Standing]:
+    def poll(self, seconds: float = 0.0) -> list[PublishedDecision]:
         self.went_back = False
         if not self._kafka.up:
             return []
         if self._made != self._kafka.made:
             self._made, self._next, self.went_back = self._kafka.made, 0, True
-        found = [Standing(each, at) for at, each in enumerate(self._kafka.log)][self._next :]
+        found = [PublishedDecision(each, at) for at, each in enumerate(self._kafka.log)][self._next :]
         self._next = len(self._kafka.log)
         return found
 
@@ -86,7 +90,7 @@ class Reader:
         """Nothing to leave."""
 
 
-class Frail(Mirror):
+class Frail(DecisionMirror):
     """A mirror whose Redis can be away."""
 
     up = True
@@ -95,7 +99,7 @@ class Frail(Mirror):
         super().__init__(ledger)
         self.ledger = ledger
 
-    def read(self) -> Mirrored:
+    def read(self) -> MirroredDecisions:
         self._check()
         return super().read()
 
@@ -132,15 +136,15 @@ class Broker:
         self.names = {each: why for each, why in self.names.items() if each != name}
 
 
-class AtOnce(Publishing):
+class AtOnce(DecisionPublisher):
     """Publishes without a thread and without waiting."""
 
-    def start(self, decision: Decision) -> None:
+    def start(self, decision: GroupDecision) -> None:
         if self._outcome is None:
             self._is_old = False
             self._run(decision)
 
-    def done(self) -> Standing | None:
+    def done(self) -> PublishedDecision | None:
         return self._taken()
 
 
@@ -150,11 +154,11 @@ class World:
     def __init__(self, kafka: Kafka, client: Any, ledger: Ledger) -> None:
         client.flushdb()
         self.client, self.kafka, self.mirror = client, kafka, Frail(ledger)
-        self.bridges: list[Decided] = []
+        self.bridges: list[GroupDecisions] = []
         self.broker: Any = Broker()
-        self.worker = Control(self.mirror)
-        self.last: Decision | None = None
-        self.durable: Decision | None = None
+        self.worker = DecisionCache(self.mirror)
+        self.last: GroupDecision | None = None
+        self.durable: GroupDecision | None = None
         self.unpublished = ""
         self.is_lost = False
         for number in (0, 1):
@@ -163,7 +167,7 @@ class World:
     def start(self, number: int) -> None:
         gates = TopicGates(self.broker, "bridge")
         reader: Any = Reader(self.kafka)
-        made: Any = Decided(SETTINGS, self.mirror, BridgeMetrics(), gates, follower=reader)
+        made: Any = GroupDecisions(SETTINGS, self.mirror, BridgeMetrics(), gates, follower=reader)
         made._publishing = AtOnce(SETTINGS, lambda: 0.0)
         if self.kafka.up:
             made.begin()
@@ -172,21 +176,21 @@ class World:
     def decide(self, halts: bool) -> None:
         data = {"on": 1} if halts else None
         try:
-            before = standing(SETTINGS, self.mirror).get(KEY)
-            outcome = decide(SETTINGS, self.mirror, KEY, data, "ann", "", before)
+            before = read_standing_decisions(SETTINGS, self.mirror).get(KEY)
+            outcome = make_decision(SETTINGS, self.mirror, KEY, data, "ann", "", before)
         except NotDecided:
             return
         self.last, self.unpublished = outcome.decision, outcome.unpublished
 
-    def attempt(self, halts: bool) -> list[Decision]:
+    def attempt(self, halts: bool) -> list[GroupDecision]:
         """Decide, knowing what stands as far as it can be known; what Kafka may have of it, or get."""
-        made: list[Decision] = []
+        made: list[GroupDecision] = []
 
-        def note(key: str, before: Decision | None, change: Change) -> Decision:
-            made.append(decided(key, before, change))
+        def note(key: str, before: GroupDecision | None, change: DecisionEntry) -> GroupDecision:
+            made.append(append_decision(key, before, change))
             return made[-1]
 
-        with patch.object(deciding, "decided", note):
+        with patch.object(decision_store, "append_decision", note):
             known = self.last
             self.decide(halts)
         if self.last is not known and not self.unpublished:
@@ -199,7 +203,7 @@ class World:
         except LedgerUnavailable:
             return
 
-    def do(self, step: str) -> list[Decision]:
+    def do(self, step: str) -> list[GroupDecision]:
         """Do a step; what was decided in it, whoever has it."""
         match step.split():
             case ["halt" | "resume" as what]:
@@ -219,11 +223,11 @@ class World:
                 (others | {"topic made again": self.make_topic_again})[step]()
         return []
 
-    def knows(self, decision: Decision | None) -> bool:
+    def knows(self, decision: GroupDecision | None) -> bool:
         """Whether Kafka, Redis or a bridge has it, be they reachable or not."""
         if decision is None:
             return True
-        mirrored = Mirror(self.mirror.ledger).read()
+        mirrored = DecisionMirror(self.mirror.ledger).read()
         noted = [
             *mirrored.published.values(),
             *(each for bridge in self.bridges for each in bridge._published.values()),
@@ -235,7 +239,7 @@ class World:
         self.kafka.log.clear()
         self.kafka.made += 1
 
-    def ask_worker(self) -> Decision | None:
+    def ask_worker(self) -> GroupDecision | None:
         return self.worker.halt("orders", anew=True)
 
     def wipe(self) -> None:
@@ -263,9 +267,9 @@ def agree(world: World, *, halts: bool) -> None:
 def broken_world(client: Any, ledger: Ledger) -> Iterator[World]:
     kafka = Kafka()
     with (
-        patch.object(control, "publish", kafka.publish),
-        patch.object(control, "published", kafka.published),
-        patch.object(control, "there_is", kafka.there_is),
+        patch.object(control_topic, "publish_decision", kafka.publish),
+        patch.object(control_topic, "read_published_decisions", kafka.published),
+        patch.object(control_topic, "ensure_control_topic", kafka.there_is),
     ):
         yield World(kafka, client, ledger)
 
@@ -273,5 +277,5 @@ def broken_world(client: Any, ledger: Ledger) -> Iterator[World]:
 @contextmanager
 def the_mirror(world: World) -> Iterator[None]:
     """Commands read Redis as the world does: it may be away."""
-    with patch.object(decisions, "Mirror", lambda ledger: world.mirror):
+    with patch.object(group_access, "DecisionMirror", lambda ledger: world.mirror):
         yield

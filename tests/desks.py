@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from celery import Celery
 
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.reading import read
-from bridge.deadletters.plan.plan import Options, Plan, What
-from bridge.deadletters.store.ids import Ids
-from bridge.deadletters.store.recording import Recording
-from bridge.handlers import Handler, Routes
+from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.letter_writer import LetterWriter
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanOptions
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.letter_parser import parse_letter
+from bridge.handler_routes import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings
 from tests.processes import Process, Stack, eventually
 
@@ -22,7 +22,7 @@ OF = {"odd_too": "odd", **{f"tests.handlers.fates.{name}": "steps" for name in (
 
 
 @contextmanager
-def desk(stack: Stack, *handlers: str, **topics: Mapping[str, object]) -> Iterator[Desk]:
+def desk(stack: Stack, *handlers: str, **topics: Mapping[str, object]) -> Iterator[DeadLetterService]:
     """The desk of a stack, with these handlers of tests/handlers/fates.py.
 
     Parameters:
@@ -35,19 +35,19 @@ def desk(stack: Stack, *handlers: str, **topics: Mapping[str, object]) -> Iterat
     transport = "lossless.transport:Transport"
     with Celery("desk", broker=stack.broker, broker_transport=transport, set_as_current=False) as app:
         settings = Settings(FileSettings(kafka_topics=chosen), made, stack.broker, {"bootstrap.servers": stack.kafka})
-        with Desk.opened(app, settings, routes) as opened:
+        with DeadLetterService.opened(app, settings, routes) as opened:
             yield opened
 
 
-def record(stack: Stack, here: Desk, topic: str, count: int) -> None:
+def record(stack: Stack, here: DeadLetterService, topic: str, count: int) -> None:
     """Record the dead letters of a topic, once there are so many."""
     found = eventually(
         lambda: some if len(some := stack.records(f"{topic}.dlq")) >= count else None, 40, f"{count} letters of {topic}"
     )
     now = int(time.time() * 1000)
     with here.database.writing() as connection:
-        letters = [read(each, "", now) for each in found]
-        Recording(connection, Ids(), now, here.settings.file.kafka_deadletters_largest_value).record(letters)
+        letters = [parse_letter(each, "", now) for each in found]
+        LetterWriter(connection, IdCache(), now, here.settings.file.kafka_deadletters_largest_value).record(letters)
 
 
 def recorder(stack: Stack, *words: str) -> Process:
@@ -57,6 +57,6 @@ def recorder(stack: Stack, *words: str) -> Process:
     return started
 
 
-def replay(here: Desk, asked: Filter | None = None, **options: object) -> Plan:
+def replay(here: DeadLetterService, asked: LetterFilter | None = None, **options: object) -> BulkPlan:
     """A plan to replay what a filter finds, made."""
-    return here.plans.make(What.REPLAY, asked or Filter(), Options(**options), "ann", "")  # type: ignore[arg-type]
+    return here.plans.make(PlanKind.REPLAY, asked or LetterFilter(), PlanOptions(**options), "ann", "")  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 import typer.main
 
-from bridge.cli.entry import cli
+from bridge.cli.root_command import cli
 
 ROOT: Final = Path(__file__).parents[1]
 

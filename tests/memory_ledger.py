@@ -5,13 +5,13 @@ import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from bridge.ledger import fates
-from bridge.ledger.accounts import Known
-from bridge.ledger.client import Count
-from bridge.ledger.epoch import State
-from bridge.ledger.fates import Fate, follow
-from bridge.ledger.pages import PAGE, Account, by_page
-from bridge.ledger.writes import Mark, Push, Written
+from bridge.ledger import fate_rules
+from bridge.ledger.account_progress import AccountProgress
+from bridge.ledger.fate_pages import PAGE, Account, split_by_page
+from bridge.ledger.fate_rules import Fate, follow_fate
+from bridge.ledger.ledger_client import FateCount
+from bridge.ledger.ledger_epoch import LedgerState
+from bridge.ledger.ledger_scripts import Mark, Push, WriteResult
 
 
 class MemoryLedger:
@@ -23,9 +23,9 @@ class MemoryLedger:
         self._joined: dict[Account, int] = {}
         self._reached: dict[Account, int] = {}
         self._lost: dict[Account, int] = {}
-        self._state = State(secrets.token_hex(8), 0, secrets.token_hex(8))
+        self._state = LedgerState(secrets.token_hex(8), 0, secrets.token_hex(8))
 
-    def write(self, items: Sequence[Mark | Push]) -> list[Written]:
+    def write(self, items: Sequence[Mark | Push]) -> list[WriteResult]:
         for item in items:
             if isinstance(item, Push) and (not item.offsets or len(item.entries) not in (1, len(item.offsets))):
                 raise ValueError("entries")
@@ -36,11 +36,11 @@ class MemoryLedger:
     def page_key(self, account: Account, page: int) -> str:
         return f"{account.topic}:{account.partition}:{page}"
 
-    def _write(self, item: Mark | Push) -> Written:
+    def _write(self, item: Mark | Push) -> WriteResult:
         for page in {offset // PAGE for offset in item.offsets}:
             self._refill(item.account, page)
         before = bytes(self._fates.get((item.account, offset), Fate.OPEN) for offset in item.offsets)
-        written = Written(item.offsets, before, item.fate, isinstance(item, Push) and item.whole)
+        written = WriteResult(item.offsets, before, item.fate, isinstance(item, Push) and item.whole)
         changed = set(written.changed)
         if isinstance(item, Push):
             entries = item.entries if changed or not item.whole else []
@@ -48,7 +48,7 @@ class MemoryLedger:
             self.queues[item.queue] += [e for e, o in zip(entries, carried, strict=True) if o in changed]
         for offset in changed:
             old = self._fates.get((item.account, offset), Fate.OPEN)
-            self._fates[item.account, offset] = follow(old, item.fate)
+            self._fates[item.account, offset] = follow_fate(old, item.fate)
         if changed:
             self._state = self._state._replace(writes=self._state.writes + 1)
         return written
@@ -82,30 +82,30 @@ class MemoryLedger:
 
     def find(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> int | None:
         there = {offset // PAGE for owner, offset in self._fates if owner == account}
-        for page, start, end in by_page(first, last):
+        for page, start, end in split_by_page(first, last):
             if page not in there and Fate.OPEN in wanted:
                 return page * PAGE + start
             if page in there:
-                at = fates.find(self.fates(account, page * PAGE + start, page * PAGE + end), wanted)
+                at = fate_rules.find_fate(self.fates(account, page * PAGE + start, page * PAGE + end), wanted)
                 if at >= 0:
                     return page * PAGE + start + at
         return None
 
     def runs(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> Iterator[range]:
         for base, found in self._pages(account, first, last):
-            yield from (range(base + run.start, base + run.stop) for run in fates.runs(found, wanted))
+            yield from (range(base + run.start, base + run.stop) for run in fate_rules.find_fate_runs(found, wanted))
 
-    def count(self, account: Account, first: int, last: int) -> Count:
+    def count(self, account: Account, first: int, last: int) -> FateCount:
         total, seen = dict.fromkeys(Fate, 0), 0
         for _, found in self._pages(account, first, last):
             seen += len(found)
-            for fate, number in fates.count(found).items():
+            for fate, number in fate_rules.count_fates(found).items():
                 total[fate] += number
-        return Count(total, max(0, last - first + 1) - seen)
+        return FateCount(total, max(0, last - first + 1) - seen)
 
     def _pages(self, account: Account, first: int, last: int) -> Iterator[tuple[int, bytes]]:
         there = {offset // PAGE for owner, offset in self._fates if owner == account}
-        for page, start, end in by_page(first, last):
+        for page, start, end in split_by_page(first, last):
             if page in there:
                 yield page * PAGE + start, self.fates(account, page * PAGE + start, page * PAGE + end)
 
@@ -115,7 +115,7 @@ class MemoryLedger:
             self._joined[account] = first
         return self._joined[account]
 
-    def reach(self, offsets: Mapping[Account, int], since: State | None = None) -> State:
+    def reach(self, offsets: Mapping[Account, int], since: LedgerState | None = None) -> LedgerState:
         if since is None or self._state.doubt(since) is None:
             self._reached.update(offsets)
         return self._state
@@ -123,13 +123,13 @@ class MemoryLedger:
     def lose(self, accounts: Iterable[Account], below: int) -> None:
         self._lost.update(dict.fromkeys(accounts, below))
 
-    def known(self, accounts: Collection[Account]) -> list[Known]:
-        return [Known(self._joined.get(a), self._reached.get(a), self._lost.get(a)) for a in accounts]
+    def known(self, accounts: Collection[Account]) -> list[AccountProgress]:
+        return [AccountProgress(self._joined.get(a), self._reached.get(a), self._lost.get(a)) for a in accounts]
 
     def everyone(self) -> list[Account]:
         return sorted(self._joined)
 
-    def state(self) -> State:
+    def state(self) -> LedgerState:
         return self._state
 
     def wipe(self) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from bridge.formats.dead_letter_record import DeadLetterRecord, read_dead_letter
+from bridge.formats.retry_record import replay_headers
 from bridge.ledger import Account, Ledger
-from bridge.records.letter import Letter, letter
-from bridge.records.replayed import replayed
 from tests.processes import Process, Run, Stack, eventually
 
 AUDITED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted")
@@ -114,18 +114,18 @@ def offset(run: Run) -> int:
     return int(run.coordinates.rpartition("-")[2])
 
 
-def send_back(stack: Stack, topic: str, letter: Letter, value: bytes | None = None, **changes: Any) -> str:
+def send_back(stack: Stack, topic: str, letter: DeadLetterRecord, value: bytes | None = None, **changes: Any) -> str:
     """Send a dead letter back through the replay topic, its value mended or not; return where it lies there."""
     said = {"number": letter.number, "runs": letter.runs, "attempts": letter.attempts, **changes}
-    headers = replayed(letter.origin, letter.theirs, timestamp=letter.timestamp, **said)
+    headers = replay_headers(letter.origin, letter.theirs, timestamp=letter.timestamp, **said)
     value = letter.value if value is None else value
     (place,) = stack.produce(f"{topic}.replay", value, key=letter.key, headers=headers)
     return place
 
 
-def letters(stack: Stack, topic: str, count: int, within: float = 30) -> list[Letter]:
+def letters(stack: Stack, topic: str, count: int, within: float = 30) -> list[DeadLetterRecord]:
     """Wait until a topic has so many dead letters, and read each in full."""
-    return [found for each in stack.dead(topic, count, within) if (found := letter(each.record)) is not None]
+    return [found for each in stack.dead(topic, count, within) if (found := read_dead_letter(each.record)) is not None]
 
 
 def delete_topic(stack: Stack, name: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import typer.main
 
-from bridge.cli.entry import cli
 from bridge.cli.exit_codes import EXIT_CODES
+from bridge.cli.root_command import cli
 
 HEAD: Final = """# Commands
 

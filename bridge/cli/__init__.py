@@ -1,5 +1,5 @@
 """The commands: parse, call, print."""
 
-from bridge.cli.entry import cli, main
+from bridge.cli.root_command import cli, main
 
 __all__ = ["cli", "main"]

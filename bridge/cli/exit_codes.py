@@ -1,11 +1,11 @@
-"""The exit codes of the commands as one table: the help of a command and the documentation say what it says."""
+"""The exit codes of the commands as one table: `--help` and the documentation read it."""
 
 from collections.abc import Mapping
 from typing import Final
 
-from bridge.cli.answers import AGAIN, BAD, FAULTS, INTERRUPTED, NOT_FOUND, OK, USAGE
+from bridge.cli.command_io import AGAIN, BAD, FAULTS, INTERRUPTED, NOT_FOUND, OK, USAGE
 
-_MISUSED: Final = "the command, the app or the settings are wrong: nothing was asked"
+_WRONG_USE: Final = "the command, the app or the settings are wrong: nothing was asked"
 
 #: By command, what each of its exit codes means. A command that has `USAGE` ends with it after a wrong option too.
 EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
@@ -24,7 +24,7 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         OK: "nothing is unaccounted for, and nothing is forgotten",
         FAULTS: "offsets are unaccounted for or forgotten",
         NOT_FOUND: "it is not known: Kafka or Redis does not answer, or there is no ledger",
-        USAGE: f"{_MISUSED}; or no handler ever named the topic",
+        USAGE: f"{_WRONG_USE}; or no handler ever named the topic",
     },
     "status": {
         OK: "it could tell anything",
@@ -35,13 +35,13 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         OK: "every topic is as it must be",
         FAULTS: "something is wrong with a topic",
         NOT_FOUND: "it is not known: Kafka does not answer",
-        USAGE: _MISUSED,
+        USAGE: _WRONG_USE,
     },
     "find": {
         OK: "the record is there",
         FAULTS: "Kafka has no such record",
         NOT_FOUND: "it is not known: Kafka or Redis does not answer, or there is no ledger",
-        USAGE: f"{_MISUSED}; or neither coordinates nor a key were named",
+        USAGE: f"{_WRONG_USE}; or neither coordinates nor a key were named",
     },
     "discard": {
         OK: "what was queued is discarded, or nothing was queued",
@@ -64,7 +64,7 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
 }
 
 
-def help_of(name: str, text: str) -> str:
+def build_help(name: str, text: str) -> str:
     """The help of a command with its exit codes in front of its example; without a row in the table as it is (pure)."""
     if name not in EXIT_CODES:
         return text

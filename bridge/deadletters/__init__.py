@@ -1,1 +1,1 @@
-"""The dead-letter desk: recorded, understood, mended, sent back. `desk` is its door."""
+"""The dead-letter store: dead letters recorded, understood, edited and replayed."""

@@ -1,25 +1,25 @@
 """The ledger: the fate of every delivery, half a byte each, in Redis."""
 
-from bridge.ledger.accounts import Accounts, Known
-from bridge.ledger.client import Ledger
-from bridge.ledger.epoch import State
-from bridge.ledger.fates import Fate, to_skip
-from bridge.ledger.log_book import Change, KnownLog, LogBook
-from bridge.ledger.pages import OWN, Account
-from bridge.ledger.writes import Mark, Push
+from bridge.ledger.account_progress import AccountProgress, Accounts
+from bridge.ledger.fate_pages import RETRY_RECORD, Account
+from bridge.ledger.fate_rules import Fate, is_to_skip
+from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_epoch import LedgerState
+from bridge.ledger.ledger_scripts import Mark, Push
+from bridge.ledger.log_history import KafkaLogChange, KnownLog, LogHistory
 
 __all__ = [
-    "OWN",
+    "RETRY_RECORD",
     "Account",
+    "AccountProgress",
     "Accounts",
-    "Change",
     "Fate",
-    "Known",
+    "KafkaLogChange",
     "KnownLog",
     "Ledger",
-    "LogBook",
+    "LedgerState",
+    "LogHistory",
     "Mark",
     "Push",
-    "State",
-    "to_skip",
+    "is_to_skip",
 ]

@@ -1,10 +1,10 @@
-"""By how much the clock of this host differs from that of Redis, by which all of a group agree."""
+"""The clock skew of this host against Redis, by whose clock all of a group agree."""
 
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from bridge.ledger.client import Ledger
+from bridge.ledger.ledger_client import Ledger
 
 #: Seconds between two looks.
 LOOK_EVERY: Final = 10.0

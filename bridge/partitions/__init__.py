@@ -1,1 +1,1 @@
-"""One assigned partition: what was read, what may go out now, which offset is safe; nothing acts."""
+"""One assigned partition: ready records, ordering, safe offset, retry partitions; nothing acts."""

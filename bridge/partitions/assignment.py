@@ -1,24 +1,24 @@
-"""The partitions that this bridge has."""
+"""The assignment: all partitions that this bridge has, begun or not."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from bridge.handlers import Routes
+from bridge.formats.delivery_identity import Place
+from bridge.handler_routes import Routes
+from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Accounts, KnownLog, Ledger
-from bridge.partitions.due import Budget
-from bridge.partitions.parked import Of, ParkedPartition
+from bridge.partitions.due_queue import ReadAheadBudget
 from bridge.partitions.partition import Partition
-from bridge.records.place import Place
+from bridge.partitions.retry_partition import RetryPartition, RetryTopicOwner
 from bridge.settings import Settings
-from bridge.topics.catalog import Catalog
 
 #: Leader epochs that are remembered of what was read and is not yet safe to commit.
 EPOCHS: Final = 100
 
 
 class Assignment:
-    """The assigned partitions by topic and number, begun or not (bridge.loop.beginnings).
+    """The assigned partitions by topic and number, begun or not (bridge.consumer.read_position).
 
     Parameters:
         now: the time (Unix) by which parked records become due.
@@ -28,14 +28,14 @@ class Assignment:
         self,
         settings: Settings,
         routes: Routes,
-        catalog: Catalog,
+        catalog: TopicCatalog,
         ledger: Ledger | None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._now = now
         self._settings, self._routes, self._catalog, self._ledger = settings, routes, catalog, ledger
         self._partitions: dict[Place, Partition | None] = {}
-        self._budget = Budget()
+        self._budget = ReadAheadBudget()
         #: The committed offset of each, and the first that Kafka had when it was taken over.
         self.committed: dict[Place, int] = {}
         self.low: dict[Place, int] = {}
@@ -119,9 +119,9 @@ class Assignment:
             self.logs[place] = KnownLog(self._catalog.id_of(topic))
         if (belongs := self._catalog.belonging(topic)) is not None:
             chosen = self._settings.topic(belongs.source)
-            of = Of(belongs.source, chosen, self._settings.group, self._catalog.cluster, belongs.delay)
+            of = RetryTopicOwner(belongs.source, chosen, self._settings.group, self._catalog.cluster, belongs.delay)
             window = self._settings.file.kafka_window
-            return ParkedPartition(topic, number, first, of, self.logs[place].id, window, self._budget, self._now)
+            return RetryPartition(topic, number, first, of, self.logs[place].id, window, self._budget, self._now)
         return Partition(
             topic,
             number,
@@ -133,9 +133,9 @@ class Assignment:
         )
 
     @property
-    def parked(self) -> list[ParkedPartition]:
+    def parked(self) -> list[RetryPartition]:
         """Those of them that are of retry and replay topics."""
-        return [partition for partition in self._partitions.values() if isinstance(partition, ParkedPartition)]
+        return [partition for partition in self._partitions.values() if isinstance(partition, RetryPartition)]
 
     def remove(self, places: Iterable[Place]) -> None:
         """Forget partitions that another bridge has now."""

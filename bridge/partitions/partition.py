@@ -1,16 +1,23 @@
-"""One assigned partition: what was read, what may be handed out, what may be committed."""
+"""A partition of a source topic: its records, what may be handed out, what may be committed."""
 
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from bridge.handlers import Handler
-from bridge.kafka import Record
+from bridge.formats.delivery_row import measure_record
+from bridge.handler_routes import Handler
+from bridge.kafka.clients import Record
 from bridge.ledger import Account, Fate, Mark
-from bridge.partitions.lanes import turns
-from bridge.partitions.offsets import Change, Offsets
-from bridge.partitions.turns import Doomed, Group, LongestLane, Order, Portions, Turns
-from bridge.records.row import size_of
+from bridge.partitions.ordering import (
+    DeliveryGroup,
+    DeliveryQueue,
+    LongestKeyQueue,
+    Order,
+    Portions,
+    SkippedDeliveries,
+    make_delivery_queue,
+)
+from bridge.partitions.safe_offset import FateChange, OffsetTracker
 from bridge.settings import TopicSettings
 
 #: Offsets read and not settled, messages waiting behind their key, and bytes of what is held, above which a partition
@@ -52,8 +59,8 @@ class Partition:
         self.chosen = chosen
         self.handlers = tuple(handlers)
         self.accounts = {h.name: Account(h.name, topic, topic_id, number) for h in handlers}
-        self.offsets = Offsets(first, self.accounts, chosen.commit, ordered=chosen.order is not None)
-        self._turns = _turns(handlers, chosen)
+        self.offsets = OffsetTracker(first, self.accounts, chosen.commit, ordered=chosen.order is not None)
+        self._turns = _make_queues(handlers, chosen)
         self._of = {name: each for each in self._turns for name in each.handlers}
         #: Whether records are needed after they were handed out: by the next handler of a sequence.
         self._keeps = bool(chosen.sequence)
@@ -115,7 +122,7 @@ class Partition:
         """For each handler, how many deliveries were read and are not handed out, whatever they wait for."""
         return {name: each.waiting for each in self._turns for name in each.handlers}
 
-    def take(self, portions: Portions = MappingProxyType({})) -> list[tuple[Group, list[Record]]]:
+    def take(self, portions: Portions = MappingProxyType({})) -> list[tuple[DeliveryGroup, list[Record]]]:
         """What may be handed out now, with its records.
 
         Parameters:
@@ -147,7 +154,7 @@ class Partition:
             what was stuck is open again), and how many deliveries that were done are not any more.
         """
         marks: list[Mark] = []
-        back: list[Change] = []
+        back: list[FateChange] = []
         undone = 0
         for change in self.offsets.saw(handler, first, found):
             if change.went_back:
@@ -179,7 +186,7 @@ class Partition:
         found = ((name, self.offsets.oldest(name, Fate.HANDED)) for name in self.accounts)
         return [(name, offset) for name, offset in found if offset is not None]
 
-    def hot_keys(self) -> list[tuple[str, LongestLane]]:
+    def hot_keys(self) -> list[tuple[str, LongestKeyQueue]]:
         """Of each handler the key that most of its waiting deliveries have, if those are many."""
         longest = [
             (each.handlers[0], each.longest_lane(), each.waiting) for each in self._turns if each.waiting >= HOT_FROM
@@ -221,14 +228,14 @@ class Partition:
     def _hold(self, offset: int, record: Record) -> None:
         self._forget(offset)
         self._records[offset] = record
-        self._sizes[offset] = size_of(record)
+        self._sizes[offset] = measure_record(record)
         self._bytes += self._sizes[offset]
 
     def _forget(self, offset: int) -> None:
         if self._records.pop(offset, None) is not None:
             self._bytes -= self._sizes.pop(offset)
 
-    def _doomed(self, doomed: Iterable[Doomed]) -> list[Mark]:
+    def _doomed(self, doomed: Iterable[SkippedDeliveries]) -> list[Mark]:
         """Handlers that a `sequence` never reaches end as the one before them did."""
         return [Mark(self.accounts[each.handler], each.offsets, each.fate) for each in doomed]
 
@@ -261,16 +268,16 @@ class Partition:
                 self._forget(offset)
 
 
-def _turns(handlers: Sequence[Handler], chosen: TopicSettings) -> list[Turns]:
+def _make_queues(handlers: Sequence[Handler], chosen: TopicSettings) -> list[DeliveryQueue]:
     """Handlers of the sequence take turns together; each other handler has its own."""
     order: Order = chosen.order or "none"
     by_name = {handler.name: handler for handler in handlers}
     sequence = [name for name in chosen.sequence if name in by_name]
     alone = [name for name in by_name if name not in sequence]
     groups = [*([sequence] if sequence else []), *([name] for name in alone)]
-    return [turns(order, names, [_batch(by_name[name]) for name in names]) for names in groups]
+    return [make_delivery_queue(order, names, [_most_in_group(by_name[name]) for name in names]) for names in groups]
 
 
-def _batch(handler: Handler) -> int:
+def _most_in_group(handler: Handler) -> int:
     """Where no number was given, what is taken without a portion goes one by one."""
     return 1 if handler.batch == "auto" else handler.batch

@@ -1,10 +1,16 @@
 """Settings: read from celeryconfig and the environment, checked, every fault reported at once."""
 
-from bridge.settings.addresses import hide_password, is_redis
-from bridge.settings.faults import of_sequences as sequence_faults
-from bridge.settings.reading import load, read
-from bridge.settings.together import Together, together
-from bridge.settings.values import DEFAULT_GROUP, OWN_APP, EnvironmentSettings, FileSettings, Settings, TopicSettings
+from bridge.settings.address_values import hide_password, is_redis
+from bridge.settings.setting_defaults import (
+    DEFAULT_GROUP,
+    OWN_APP,
+    EnvironmentSettings,
+    FileSettings,
+    Settings,
+    TopicSettings,
+)
+from bridge.settings.settings_loader import SettingsAndRoutes, load, read, read_with_handlers
+from bridge.settings.settings_validation import find_sequence_faults as sequence_faults
 
 __all__ = [
     "DEFAULT_GROUP",
@@ -12,12 +18,12 @@ __all__ = [
     "EnvironmentSettings",
     "FileSettings",
     "Settings",
-    "Together",
+    "SettingsAndRoutes",
     "TopicSettings",
     "hide_password",
     "is_redis",
     "load",
     "read",
+    "read_with_handlers",
     "sequence_faults",
-    "together",
 ]

@@ -29,11 +29,11 @@ from kombu import transport as _kombu_transport
 from kombu.exceptions import OperationalError
 from kombu.transport import redis as _kombu_redis
 
-from lossless.transport.audience import ask_for_listeners
+from lossless.transport.celery_worker_state import follow_worker
 from lossless.transport.channel import Channel, SentinelChannel
-from lossless.transport.polling import Poller
-from lossless.transport.versions import refuse_other_versions, refuse_unfit_redis
-from lossless.transport.working import follow_worker
+from lossless.transport.event_audience import ask_for_listeners
+from lossless.transport.event_loop_poller import Poller
+from lossless.transport.version_check import refuse_other_versions, refuse_unfit_redis
 
 kombu_transport: Any = _kombu_transport  # its stubs know nothing of what a subclass needs
 kombu_redis: Any = _kombu_redis

@@ -1,8 +1,8 @@
-"""Broadcast messages: what comes through a fanout exchange.
+"""Broadcast messages of fanout exchanges, published and received without waiting.
 
-Redis publishes them and keeps none: each consumer has a copy of its own, in its memory alone. What shall run again is
-delivered again from there, to this consumer and to no other; what is buried goes into the burial's queue, and is safe
-from then on. A copy is gone with its worker, as the next one would be that comes while no worker listens.
+Redis keeps none of them: each consumer has a copy in its memory alone, and a message that shall run again is
+delivered again to this consumer only. A subscriber never waits for a message and never connects by itself: the event
+loop may have seen the number of another socket.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from contextlib import AbstractContextManager
 from time import time
 from typing import Any, Protocol
 
+import redis
 from kombu.asynchronous import get_event_loop
 from kombu.log import get_logger
+from kombu.transport import redis as _kombu_redis
 from kombu.utils.json import dumps
 from kombu.utils.uuid import uuid
+from redis.client import PubSub
 
-from lossless.transport.holding import Holder
+from lossless.transport.inflight_messages import MessageHolder
 
 logger = get_logger("lossless.transport")
 
 
-class Slots(Protocol):
+class PrefetchSlots(Protocol):
     """What broadcasts need of the prefetch limit."""
 
     def delivers(self, delivery_tag: str) -> bool:
@@ -34,11 +37,11 @@ class Slots(Protocol):
         """Free the slot of a message that is seen to."""
 
 
-class Listening(Protocol):
+class BroadcastChannel(Protocol):
     """What broadcasts need of the channel."""
 
-    qos: Slots
-    holder: Holder | None
+    qos: PrefetchSlots
+    holder: MessageHolder | None
 
     def conn_or_acquire(self) -> AbstractContextManager[Any]:
         """A client for one command."""
@@ -56,7 +59,7 @@ class Listening(Protocol):
 class Broadcasts:
     """The broadcast messages that one channel publishes, and has delivered and that are not settled."""
 
-    def __init__(self, channel: Listening) -> None:
+    def __init__(self, channel: BroadcastChannel) -> None:
         self.channel = channel
         self._heard_by: int | None = None
 
@@ -114,3 +117,38 @@ class Broadcasts:
             logger.warning("A broadcast message of exchange %r is dropped: it is consumed here no more", exchange)
         else:
             self.channel.hand_over(message, queue)
+
+
+kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
+
+#: Seconds that the rest of a message may take whose beginning is there.
+REST_WITHIN = 1.0
+
+
+class BroadcastSubscriber(PubSub):
+    """redis-py's subscriber, which never waits for a message, and never connects by itself to read one."""
+
+    def parse_response(self, block: bool = True, timeout: float = 0) -> Any:
+        """Return what has come, None where nothing has.
+
+        Parameters:
+            block: kombu's way to ask: nothing is waited for, since its event loop has seen that there is something.
+            timeout: seconds to wait for the beginning of a message where `block` is not set (`get_message`).
+
+        Raises `redis.ConnectionError` where the connection is closed, `redis.TimeoutError` where the rest of a message
+        does not come.
+        """
+        connection: Any = self.connection
+        if connection is None or connection._sock is None:
+            raise redis.ConnectionError("the connection of published messages was closed")
+        if not connection.can_read(timeout=0 if block else timeout):
+            return None
+        return super().parse_response(block=False, timeout=REST_WITHIN)  # type: ignore[no-untyped-call]
+
+
+class PrefixedBroadcastSubscriber(kombu_redis.PrefixedRedisPubSub, BroadcastSubscriber):  # type: ignore[misc]
+    """The same under a ``global_keyprefix``."""
+
+    def __init__(self, pool: Any, prefix: str) -> None:
+        super().__init__(pool)
+        self.global_keyprefix = prefix

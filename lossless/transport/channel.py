@@ -1,6 +1,4 @@
-"""The channel: what kombu's Redis channel does, with taking, settling and waiting done by `lossless.transport.taking`,
-`lossless.transport.holding`, `lossless.transport.keeping` and `lossless.transport.waiting`.
-"""
+"""The channel: kombu's Redis channel, with fetching, settling and delaying done by other modules of this package."""
 
 from __future__ import annotations
 
@@ -18,22 +16,19 @@ from kombu.utils.json import dumps
 from kombu.utils.objects import cached_property
 from kombu.utils.uuid import uuid
 
-from lossless.transport.broadcast import Broadcasts
-from lossless.transport.gates import Aside, Gates
-from lossless.transport.holding import Holder
-from lossless.transport.keepers import keeper_of
-from lossless.transport.keeping import Keeper
-from lossless.transport.outages import UNAVAILABLE
-from lossless.transport.polling import Poller
-from lossless.transport.prefetch import QoS
-from lossless.transport.published import PrefixedPublished, Published
-from lossless.transport.replica import leaving
-from lossless.transport.riding import Step, ridden
-from lossless.transport.stored import Keys, eta_of, with_headers
-from lossless.transport.taking import Taker
-from lossless.transport.versions import refuse_unfit_redis
-from lossless.transport.waiting import Tried, Waiting
-from lossless.transport.working import started_tags, stopping
+from lossless.transport.broadcast import Broadcasts, BroadcastSubscriber, PrefixedBroadcastSubscriber
+from lossless.transport.celery_worker_state import started_tags, stopping
+from lossless.transport.delayed_messages import DelayedMessages, TriedTag
+from lossless.transport.event_loop_poller import Poller
+from lossless.transport.heartbeat import HeartbeatKeeper, get_keeper
+from lossless.transport.inflight_messages import MessageHolder
+from lossless.transport.message_fetch import MessageFetcher
+from lossless.transport.message_gates import MessageGates, SetAsideLists
+from lossless.transport.prefetch_limit import QoS
+from lossless.transport.redis_outage import UNAVAILABLE, make_leaving_class
+from lossless.transport.script_hook import HookStep, make_hooked_scripts
+from lossless.transport.storage_layout import TransportKeys, add_headers, read_eta
+from lossless.transport.version_check import refuse_unfit_redis
 
 logger = get_logger("lossless.transport")
 kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
@@ -51,7 +46,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     due_interval = 0.1
     wait_from = 0.1
     take_limit = 100
-    #: Lua of the application's that goes along with taking and acknowledging (lossless.transport.riding).
+    #: Lua of the application's that goes along with taking and acknowledging (lossless.transport.script_hook).
     rider: Any = None
     socket_timeout = 10.0
     socket_connect_timeout = 5.0
@@ -62,8 +57,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     from_transport_options = (*kombu_redis.Channel.from_transport_options, *OWN_OPTIONS)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.holder: Holder | None = None
-        self.keeper: Keeper | None = None
+        self.holder: MessageHolder | None = None
+        self.keeper: HeartbeatKeeper | None = None
         self.no_ack_queues: set[str] = set()
         #: Told of an entry that is no message: its tag (for `replace`), its bytes, its queue, and what is wrong.
         #: Without one, and where it raises, the entry is moved to `_undecodable`.
@@ -75,12 +70,12 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         for name in ("dead_after", "due_interval", "take_limit"):
             if not 0 < float(getattr(self, name)) < math.inf:
                 raise ValueError(f"broker_transport_options[{name!r}] must be more than 0, and finite")
-        self.keys = Keys(self.global_keyprefix)
-        self.ridden = ridden(self.rider)
+        self.keys = TransportKeys(self.global_keyprefix)
+        self.ridden = make_hooked_scripts(self.rider)
         self.poller: Poller = self.connection.cycle
-        self.taker = Taker(self)
+        self.taker = MessageFetcher(self)
         self.broadcasts = Broadcasts(self)
-        self._waiting = Waiting(self)
+        self._waiting = DelayedMessages(self)
         if self.chooses and len(set(self.connection.client.alt)) > 1:
             self._refuse_replica()
 
@@ -95,7 +90,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         params: dict[str, Any] = super()._connparams(asynchronous)
-        params["connection_class"] = leaving(params["connection_class"])
+        params["connection_class"] = make_leaving_class(params["connection_class"])
         return params
 
     # -- one client, instead of one per command
@@ -106,7 +101,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             if self._kept_client is None or self._kept_client.connection_pool is not self._pool:
                 self._kept_client = self._create_client()
             client = self._kept_client
-        return _Given(client)
+        return _GivenClient(client)
 
     # -- consuming
 
@@ -124,23 +119,23 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
                     self.keeper.check_permissions(self._lists(queue))
         return super().basic_consume(queue, no_ack, *args, **kwargs)
 
-    def _hold(self) -> Holder:
+    def _hold(self) -> MessageHolder:
         if self.holder is None:
             with contextlib.suppress(redis.exceptions.NoPermissionError):
                 refuse_unfit_redis(self.client.info("server"))
             broker = (self.connection.client.as_uri(include_password=True), self.global_keyprefix)
-            self.keeper = keeper_of(broker, self._make_keeper)
+            self.keeper = get_keeper(broker, self._make_keeper)
             self.poller.tended_by(self.keeper)
             self.holder = self.keeper.holder(self.ridden.ack)
         return self.holder
 
-    def _make_keeper(self) -> Keeper:
+    def _make_keeper(self) -> HeartbeatKeeper:
         managers: tuple[Any, Any] = (self._sentinel_manager, self._async_sentinel_manager)
         try:
             client = redis.Redis(connection_pool=self._get_pool())
         finally:
             self._sentinel_manager, self._async_sentinel_manager = managers  # the keeper outlives this channel
-        return Keeper(client, self.keys, float(self.dead_after), float(self.due_interval))
+        return HeartbeatKeeper(client, self.keys, float(self.dead_after), float(self.due_interval))
 
     def turn(self) -> None:
         """Deliver what has arrived, and send what is to be sent."""
@@ -236,13 +231,13 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         held = client.hexists(self.keys.taken(owner), field)
         return not held and bool(client.exists(self.keys.swept(owner)))
 
-    def do_along(self, delivery_tag: str, keys: Sequence[str], args: Sequence[str | int | bytes]) -> Step:
+    def do_along(self, delivery_tag: str, keys: Sequence[str], args: Sequence[str | int | bytes]) -> HookStep:
         """Have the rider's step done in one with the acknowledgement of a message, which is to follow.
 
         It is repeated until Redis has answered, as the acknowledgement is; and done alone where that message is this
         worker's no more. Returns the step, which knows when it was done.
         """
-        step = Step(keys, args)
+        step = HookStep(keys, args)
         if self.holder is not None:
             self.holder.do_along(delivery_tag, step)
         return step
@@ -292,7 +287,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         """
         taken = self.holder.entry(delivery_tag) if self.holder is not None else None
         if taken is not None:
-            taken = replace(taken, raw=with_headers(taken.raw, headers)) if headers else taken
+            taken = replace(taken, raw=add_headers(taken.raw, headers)) if headers else taken
             self._waiting.note_put_off(taken)
         raw = None if taken is None else taken.raw
         self.qos.settle(delivery_tag, lambda holder: holder.wait(delivery_tag, due, raw))
@@ -309,7 +304,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     def _inplace_augment_message(self, message: dict[str, Any], *args: Any) -> None:
         before = message["properties"].get("delivery_tag")
         super()._inplace_augment_message(message, *args)
-        if isinstance(before, Tried):
+        if isinstance(before, TriedTag):
             message["properties"]["delivery_tag"] = before
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **kwargs: Any) -> None:
@@ -320,7 +315,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> Any:
         """Put a message into its queue, or among the waiting ones if it is due later."""
-        due = eta_of(message) if message.get("headers") else None
+        due = read_eta(message) if message.get("headers") else None
         if due is None or due - time() <= self.wait_from:
             return super()._put(queue, message, **kwargs)
         key = self.list_key(queue, self._get_message_priority(message, reverse=False))
@@ -355,13 +350,13 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         return [self.keys.aside_of(member) for member in self._aside.members(self._lists(queue))]
 
     @property
-    def gates(self) -> Gates:
+    def gates(self) -> MessageGates:
         """The gates of this broker."""
-        return Gates(self.bare_client(), self.global_keyprefix)
+        return MessageGates(self.bare_client(), self.global_keyprefix)
 
     @property
-    def _aside(self) -> Aside:
-        return Aside(self.bare_client(), self.keys)
+    def _aside(self) -> SetAsideLists:
+        return SetAsideLists(self.bare_client(), self.keys)
 
     def _lists(self, queue: str) -> list[str]:
         return [self.list_key(queue, step) for step in self.priority_steps]
@@ -390,12 +385,12 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     # -- connections
 
     @cached_property
-    def subclient(self) -> Published:
+    def subclient(self) -> BroadcastSubscriber:
         """What reads published messages; kombu's would wait for one."""
         pool = self._create_client(asynchronous=True).connection_pool
         if self.global_keyprefix:
-            return PrefixedPublished(pool, self.global_keyprefix)
-        return Published(pool)
+            return PrefixedBroadcastSubscriber(pool, self.global_keyprefix)
+        return BroadcastSubscriber(pool)
 
     def stop_listening(self) -> None:
         """Drop the connection of published messages; it is made again when Redis answers."""
@@ -421,7 +416,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             self.keeper.release(self.holder)
 
 
-class _Given:
+class _GivenClient:
     """A context manager of something that is not to be closed."""
 
     __slots__ = ("client",)

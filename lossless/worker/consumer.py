@@ -3,7 +3,7 @@
 Use, in the settings of any Celery app on Redis:
 
     worker_consumer = "lossless.worker.consumer:Consumer"
-    burial_task = "my.package.bury"     # a task of one argument, a lossless.worker.burial.Burial
+    burial_task = "my.package.bury"     # a task of one argument, a lossless.worker.message_burial.Burial
     worker_soft_shutdown_timeout = 20   # seconds that running tasks have after SIGTERM
 
 Settings: `burial_task` (default "tasks.bury"), `lost_limit` (3: lost processes that make a message poison),
@@ -12,6 +12,8 @@ Settings: `burial_task` (default "tasks.bury"), `lost_limit` (3: lost processes 
 "module:name", of a message's headers: whether the burial task can make something of it; default: of each),
 `unknown_tasks` (what becomes of an unknown task that the burial task does not want: "wait", the default, or "discard",
 which is what Celery does: it is acknowledged, and its result is FAILURE, NotRegistered).
+
+What a worker's settings must be, so that what it cannot handle does not get lost (pure).
 """
 
 import math
@@ -23,7 +25,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from celery import signals
+from celery import Celery, signals
 from celery.app.task import Context
 from celery.concurrency import solo
 from celery.exceptions import ImproperlyConfigured, NotRegistered
@@ -32,24 +34,24 @@ from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
 from celery.worker import consumer, state
 
-from lossless.worker import grace, pool, scheduled
-from lossless.worker.accused import Apart, Suspicion, deaths_with, suspicion_of
-from lossless.worker.burial import (
-    Failure,
+from lossless.worker import graceful_shutdown, inspect_commands, process_pool
+from lossless.worker.message_burial import (
+    BurialFailure,
     Reason,
-    burial_message,
-    burial_of,
-    burial_of_raw,
-    burial_task,
-    comeback_of,
-    count_in,
+    get_burial_task,
+    make_burial,
+    make_burial_message,
+    make_comeback,
+    make_raw_burial,
+    read_count,
 )
-from lossless.worker.ending import REQUEUE_PAUSES, pause_after
-from lossless.worker.memory import kills
-from lossless.worker.replacement import Replacement, bury, pending, put_in_place
-from lossless.worker.requirements import discards_unknown, fault_in
-from lossless.worker.strangers import Strangers, which
-from lossless.worker.waiting import SINCE, unknown_since
+from lossless.worker.message_replacement import MessageReplacement, bury_message, pending_replacements, put_in_place
+from lossless.worker.poison_isolation import PoisonIsolation, Suspicion, count_deaths, judge_message
+from lossless.worker.process_death import get_memory_kills
+from lossless.worker.request import Request
+from lossless.worker.run_outcome import REQUEUE_PAUSES, find_pause
+from lossless.worker.unknown_task_backoff import UNKNOWN_SINCE, read_unknown_since
+from lossless.worker.unknown_tasks import UnknownTasks, identify_message
 
 logger = get_logger(__name__)
 
@@ -67,7 +69,7 @@ class Consumer(consumer.Consumer):
     """A consumer that buries what it cannot hand to a task, and gives back what it has no time for.
 
     Raises `ImproperlyConfigured` at the start when the burial task is not registered or its message would not
-    be accepted, and for pools that are not supported (lossless/worker/pool.py).
+    be accepted, and for pools that are not supported (lossless/worker/process_pool.py).
     """
 
     _wakeup: tuple[socket.socket, socket.socket] | None = None
@@ -82,14 +84,14 @@ class Consumer(consumer.Consumer):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        if fault := fault_in(self.app):
+        if fault := find_settings_fault(self.app):
             raise ImproperlyConfigured(fault)
-        pool.prepare(self.app, self.pool)
-        scheduled.register()
+        process_pool.prepare_pool(self.app, self.pool)
+        inspect_commands.register_commands()
         self._burial_wants: Callable[[Any], bool] | None = symbol_by_name(self.app.conf.get("burial_wants"))
-        self._strangers = Strangers(self)
-        self._apart = Apart()
-        kills()  # what was killed before is not of this worker's
+        self._strangers = UnknownTasks(self)
+        self._apart = PoisonIsolation()
+        get_memory_kills()  # what was killed before is not of this worker's
 
     # ---- what arrives
 
@@ -100,8 +102,8 @@ class Consumer(consumer.Consumer):
 
         def on_task_received(message: Any) -> None:
             try:
-                if SINCE in message.headers and message.headers.get("task") in self.app.tasks:
-                    del message.headers[SINCE]  # a retry would carry it on
+                if UNKNOWN_SINCE in message.headers and message.headers.get("task") in self.app.tasks:
+                    del message.headers[UNKNOWN_SINCE]  # a retry would carry it on
                 if not any(name in message.headers for name in DEATHS) or not self._hold_back(message):
                     receive(message)
             except MemoryError:
@@ -137,10 +139,10 @@ class Consumer(consumer.Consumer):
 
     def _hold_back(self, message: Any) -> bool:
         """Whether a message that workers died with must wait, or is poison; what becomes of it is seen to then."""
-        restored, prefetched, lost = (count_in(message.headers, name) for name in ("restored", "prefetched", "lost"))
-        deaths = deaths_with(restored, prefetched)
+        restored, prefetched, lost = (read_count(message.headers, name) for name in ("restored", "prefetched", "lost"))
+        deaths = count_deaths(restored, prefetched)
         limit = self.app.conf.get("restored_limit", RESTORED_LIMIT)
-        suspicion = suspicion_of(deaths, lost, math.inf if self._is_burial(message) else limit)
+        suspicion = judge_message(deaths, lost, math.inf if self._is_burial(message) else limit)
         if suspicion is Suspicion.POISON:
             why = f"{deaths} workers and {lost} single processes died while they held this message"
             self._refuse(message, "poison", WorkersLost(why))
@@ -150,7 +152,7 @@ class Consumer(consumer.Consumer):
         pause = random.uniform(*AGAIN)
         why = f"{deaths} workers died while they held it, and another such runs: again in {pause:.1f} s"
         logger.info("Message %s: %s", message.headers.get("id"), why)
-        Replacement(message, comeback_of(message, pause, why)).start()
+        MessageReplacement(message, make_comeback(message, pause, why)).start()
         return True
 
     # ---- what cannot be handed to a task
@@ -167,14 +169,14 @@ class Consumer(consumer.Consumer):
     def on_unknown_task(self, body: Any, message: Any, exc: Exception) -> None:
         """A task that is not registered here: it waits for a worker that knows it, for as long as `unknown_for`."""
         name = message.headers.get("task")
-        if not self._is_burial(message) and not self._wanted(message) and discards_unknown(self.app):
+        if not self._is_burial(message) and not self._wanted(message) and discards_unknown_tasks(self.app):
             self._discard(message, exc)
             return
         if self._is_burial(message) or not self._wanted(message):
             self._refuse(message, "unknown_task", NotRegistered(name))
             return
         now = self._now(message)
-        since = unknown_since(message.headers, now)
+        since = read_unknown_since(message.headers, now)
         left = since + self.app.conf.get("unknown_for", UNKNOWN_FOR) - now
         if left > 0:
             self._strangers.wait(message, since, now, left)
@@ -227,24 +229,24 @@ class Consumer(consumer.Consumer):
             self._strangers.leave(self.task_consumer.channel, delivery_tag, None, what, hash(raw))
             return
         logger.error("An entry of queue %s is no message and is buried: %r", queue, exc)
-        burial = burial_of_raw(raw, queue, Failure.of(exc))
-        put_in_place(self.task_consumer.channel, delivery_tag, burial_message(self.app, burial))
+        burial = make_raw_burial(raw, queue, BurialFailure.of(exc))
+        put_in_place(self.task_consumer.channel, delivery_tag, make_burial_message(self.app, burial))
 
     def _refuse(self, message: Any, reason: Reason, error: Exception) -> None:
         if self._is_burial(message):
             # Another worker may know the burial task; to bury a burial would go on for ever.
             logger.error("Burial %s cannot be run here: %r", message.delivery_tag, error)
-            again = count_in(message.headers, "requeued") + 1
-            copy = comeback_of(message, pause_after(again, REQUEUE_PAUSES), repr(error), requeued=again)
+            again = read_count(message.headers, "requeued") + 1
+            copy = make_comeback(message, find_pause(again, REQUEUE_PAUSES), repr(error), requeued=again)
             self._strangers.come_back(message, copy, again)
         elif not self._wanted(message) and not self._kills(message, reason):
             name = message.headers.get("task") if isinstance(message.headers, dict) else None
             what = f"a message of task {name!r} ({error!r})"
             channel = self.task_consumer.channel
-            self._strangers.leave(channel, message.delivery_tag, name, what, which(message), message)
+            self._strangers.leave(channel, message.delivery_tag, name, what, identify_message(message), message)
         else:
             logger.error("Message %s is buried as %s: %r", message.delivery_tag, reason, error)
-            bury(self.app, message, burial_of(message, reason, Failure.of(error)))
+            bury_message(self.app, message, make_burial(message, reason, BurialFailure.of(error)))
 
     # ---- what a message is
 
@@ -260,7 +262,7 @@ class Consumer(consumer.Consumer):
         return reason == "poison" and message.headers.get("task") in self.app.tasks
 
     def _is_burial(self, message: Any) -> bool:
-        return isinstance(message.headers, dict) and message.headers.get("task") == burial_task(self.app)
+        return isinstance(message.headers, dict) and message.headers.get("task") == get_burial_task(self.app)
 
     # ---- the end
 
@@ -272,7 +274,7 @@ class Consumer(consumer.Consumer):
         """
         super().register_with_event_loop(hub)
         hub.call_repeatedly(MAINTAIN_EVERY, self.pool.maintain_pool)
-        hub.call_repeatedly(scheduled.TOLD_EVERY, scheduled.WaitingTasks(self).tell)
+        hub.call_repeatedly(inspect_commands.TOLD_EVERY, inspect_commands.WaitingTasks(self).tell)
         if threading.current_thread() is not threading.main_thread():
             return
         if self._wakeup is None:
@@ -298,16 +300,46 @@ class Consumer(consumer.Consumer):
         without REMAP_SIGTERM: Celery heeds it on SIGQUIT alone, and sleeps it out even when nothing runs any
         more. What has not ended by then is stopped, and given back when the channel closes.
         """
-        waiting = grace.unstarted(self.task_buckets)
+        waiting = graceful_shutdown.list_unstarted_requests(self.task_buckets)
         super().stop()
-        grace.begin(self.timer, self.pool, waiting, self.app.conf.worker_soft_shutdown_timeout)
+        graceful_shutdown.begin_shutdown(self.timer, self.pool, waiting, self.app.conf.worker_soft_shutdown_timeout)
 
     def shutdown(self) -> None:
         """Close the channel, after a last attempt at replacements that are pending."""
-        for replacement in tuple(pending):
+        for replacement in tuple(pending_replacements):
             replacement.attempt()
         super().shutdown()
 
 
 class WorkersLost(Exception):
     """Whole workers died while they held a message."""
+
+
+#: The values of the setting `unknown_tasks`.
+WAIT_FOR_WORKER, DISCARD_TASK = "wait", "discard"
+
+
+def find_settings_fault(app: Celery) -> str | None:
+    """Why burials would get lost with an app's settings, or None."""
+    name = get_burial_task(app)
+    if name not in app.tasks:
+        return (
+            f"the task {name!r} (setting burial_task) is not registered: "
+            "what cannot be handled would have nowhere to go"
+        )
+    task: Any = app.tasks[name]
+    if not task.acks_late or not issubclass(symbol_by_name(task.Request), Request):
+        return (
+            f"the task {name!r} (setting burial_task) needs acks_late and the Request of lossless.worker.request: "
+            "a burial whose process dies would be lost"
+        )
+    if not {"json", "application/json"} & set(app.conf.accept_content):
+        return "accept_content must include json, which burials are written in"
+    if (chosen := app.conf.get("unknown_tasks", WAIT_FOR_WORKER)) not in (WAIT_FOR_WORKER, DISCARD_TASK):
+        return f"unknown_tasks is {chosen!r}: it must be {WAIT_FOR_WORKER!r} or {DISCARD_TASK!r}"
+    return None
+
+
+def discards_unknown_tasks(app: Celery) -> bool:
+    """Whether tasks that are not registered are discarded as failures, if the burial task does not want them."""
+    return bool(app.conf.get("unknown_tasks", WAIT_FOR_WORKER) == DISCARD_TASK)

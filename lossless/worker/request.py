@@ -6,18 +6,22 @@ Use: `class MyTask(celery.Task): Request = "lossless.worker.request:Request"; ac
 Celery calls these methods in the event loop of the worker: they must not block, and they publish nowhere but
 to the Celery broker. `create_request_cls` (celery/worker/request.py) replaces `on_success` and
 `execute_using_pool` in a class that it makes of this one; around its `on_success` stands what `__init_subclass__` adds.
+
+What others see of an end that Celery tells nobody: events (Flower), signals, the result backend, the log.
 """
 
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from billiard.common import TERM_SIGNAME
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery import signals
 from celery.concurrency.base import BasePool
 from celery.exceptions import InvalidTaskError, Reject, TaskRevokedError
 from celery.platforms import signals as signal_numbers
@@ -26,14 +30,27 @@ from celery.worker import request, state
 from kombu.asynchronous import get_event_loop
 from kombu.utils.encoding import safe_repr
 
-from lossless.worker.along import Along, hearing
-from lossless.worker.burial import Failure, Reason, burial_of, burial_task, comeback_of, count_in
-from lossless.worker.ending import REQUEUE_PAUSES, ComeBack, Ending, ending_of, pause_after, raised, reason_of
-from lossless.worker.envelope import fault_in, fault_in_call, fault_in_eta
-from lossless.worker.losses import HISTORY, cause_of, died_of, history_with
-from lossless.worker.memory import kills
-from lossless.worker.replacement import Replacement, bury
-from lossless.worker.telling import tell_comeback, tell_failed
+from lossless.worker.acknowledgement_bundle import BundledStep, hear_bundle
+from lossless.worker.header_validation import find_call_fault, find_eta_fault, find_header_fault
+from lossless.worker.message_burial import (
+    BurialFailure,
+    Reason,
+    get_burial_task,
+    make_burial,
+    make_comeback,
+    read_count,
+)
+from lossless.worker.message_replacement import MessageReplacement, bury_message
+from lossless.worker.process_death import LOSS_HISTORY, add_to_history, describe_cause, describe_death, get_memory_kills
+from lossless.worker.run_outcome import (
+    REQUEUE_PAUSES,
+    ComeBack,
+    RunOutcome,
+    decide_outcome,
+    find_pause,
+    read_reject_reason,
+    unwrap_exception,
+)
 
 logger = get_logger(__name__)
 
@@ -60,16 +77,16 @@ class Request(request.Request):
     _terminate_on_ack: Any
     _terminated_by: int | None = None
     _overrun: Any = None
-    _along: Along | None = None
+    _along: BundledStep | None = None
     _step: Any = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "on_success" in vars(cls):
-            cls.on_success = hearing(vars(cls)["on_success"])  # type: ignore[method-assign]
+            cls.on_success = hear_bundle(vars(cls)["on_success"])  # type: ignore[method-assign]
 
     def __init__(self, message: Any, *, headers: Any = None, **options: Any) -> None:
-        fault = fault_in(message.headers if headers is None else headers)
+        fault = find_header_fault(message.headers if headers is None else headers)
         if fault:
             raise InvalidTaskError(fault)
         try:
@@ -77,7 +94,7 @@ class Request(request.Request):
         except (TypeError, ValueError) as error:
             raise InvalidTaskError(f"its body is not that of a task: {error}") from error
         now = datetime.now(UTC)
-        fault = fault_in_call((self._args, self._kwargs, self._embed)) or fault_in_eta(self.eta, now)
+        fault = find_call_fault((self._args, self._kwargs, self._embed)) or find_eta_fault(self.eta, now)
         if fault:
             raise InvalidTaskError(fault)
         if self.eta is not None and self.eta <= now:
@@ -105,9 +122,9 @@ class Request(request.Request):
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         """Called for every end but success. Acknowledges nothing that is not taken care of."""
-        error = raised(exc_info.exception)
-        ending = ending_of(error, returned=return_ok, internal=bool(getattr(exc_info, "internal", False)))
-        if self._terminated_by is not None and ending is Ending.LOST:
+        error = unwrap_exception(exc_info.exception)
+        ending = decide_outcome(error, returned=return_ok, internal=bool(getattr(exc_info, "internal", False)))
+        if self._terminated_by is not None and ending is RunOutcome.LOST:
             self._announce_revoked("terminated", True, self._terminated_by, False)
         elif type(error).__name__ == "Terminated":
             super().on_failure(exc_info, send_failed_event, return_ok)
@@ -115,7 +132,7 @@ class Request(request.Request):
             state.task_ready(self)
         elif isinstance(error, TimeLimitExceeded) and not return_ok and not self.acknowledged:
             self._overrun = exc_info  # its process still runs: on_timeout goes on from here
-        elif self.acknowledged or ending is Ending.SETTLED:
+        elif self.acknowledged or ending is RunOutcome.SETTLED:
             self._settled(error, exc_info, send_failed_event, return_ok)
         else:
             self._end(ending, error, exc_info)
@@ -146,18 +163,18 @@ class Request(request.Request):
 
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         if not self.acknowledged:
-            self._bury_or_repeat("expired" if expired else "revoked", Failure.of(TaskRevokedError(reason)))
+            self._bury_or_repeat("expired" if expired else "revoked", BurialFailure.of(TaskRevokedError(reason)))
         super()._announce_revoked(reason, terminated, signum, expired)  # type: ignore[misc]
 
     # ---- steps
 
-    def _given_back(self, ending: Ending) -> bool:
+    def _given_back(self, ending: RunOutcome) -> bool:
         """Whether the process went because the worker is going, or lost its connection: the message, left
         unacknowledged, is given back when the channel closes, and that death counts for nothing.
         """
-        if self.acknowledged or ending not in (Ending.LOST, Ending.FAILED):
+        if self.acknowledged or ending not in (RunOutcome.LOST, RunOutcome.FAILED):
             return False
-        return self._already_cancelled or (ending is Ending.LOST and _stopping())
+        return self._already_cancelled or (ending is RunOutcome.LOST and _stopping())
 
     def _settled(self, error: BaseException, exc_info: Any, send_failed_event: bool, return_ok: bool) -> None:
         if not isinstance(error, MemoryError):
@@ -168,42 +185,42 @@ class Request(request.Request):
         self.acknowledge()
         self.send_event("task-failed", exception=safe_repr(error), traceback=exc_info.traceback)
 
-    def _end(self, ending: Ending, error: BaseException, exc_info: Any) -> None:
+    def _end(self, ending: RunOutcome, error: BaseException, exc_info: Any) -> None:
         """Take care of a run that nobody else took care of."""
         if isinstance(error, WorkerLostError) and self._success_was_stored():  # type: ignore[attr-defined]
             super().on_failure(exc_info)
             return
         if isinstance(error, (SystemExit, KeyboardInterrupt)):
             exc_info = self._worker_lost_info(error)  # type: ignore[attr-defined]
-            error = raised(exc_info.exception)
+            error = unwrap_exception(exc_info.exception)
         state.task_ready(self)
-        failure = _failure_of(error, exc_info.traceback or "")
-        if ending is Ending.LOST:
+        failure = _make_failure(error, exc_info.traceback or "")
+        if ending is RunOutcome.LOST:
             self._count_lost(failure, error, exc_info)
-        elif ending is Ending.REQUEUED:
+        elif ending is RunOutcome.REQUEUED:
             self._repeat(failure, error, exc_info)
         else:
-            reason: Reason = "rejected" if ending is Ending.REJECTED else "failed"
+            reason: Reason = "rejected" if ending is RunOutcome.REJECTED else "failed"
             if self._bury_or_repeat(reason, failure):
                 tell_failed(self, error, exc_info)
 
-    def _count_lost(self, failure: Failure, error: BaseException, exc_info: Any) -> None:
+    def _count_lost(self, failure: BurialFailure, error: BaseException, exc_info: Any) -> None:
         conf = self._app.conf
-        cause = cause_of(error, kills().more())
-        changed = {**self.after_loss(cause), HISTORY: history_with(self._message.headers, cause, time.time())}
-        lost = count_in(changed, "lost")
+        cause = describe_cause(error, get_memory_kills().more())
+        changed = {**self.after_loss(cause), LOSS_HISTORY: add_to_history(self._message.headers, cause, time.time())}
+        lost = read_count(changed, "lost")
         if lost >= conf.get("lost_limit", LOST_LIMIT) and not self._buries:
             # Where the pool itself raised the error, its traceback tells nothing of the task.
             own = "" if isinstance(error, WorkerLostError | TimeLimitExceeded) else f"\n\n{failure.traceback}"
-            last = Failure(failure.name, died_of(cause, lost), "\n".join(changed[HISTORY]) + own)
-            bury(self._app, self._message, burial_of(self._message, "poison", last, changed=changed))
+            last = BurialFailure(failure.name, describe_death(cause, lost), "\n".join(changed[LOSS_HISTORY]) + own)
+            bury_message(self._app, self._message, make_burial(self._message, "poison", last, changed=changed))
             self.acknowledged = True
             tell_failed(self, error, exc_info)
             return
-        pause = pause_after(max(1, lost), conf.get("lost_pauses", LOST_PAUSES))
+        pause = find_pause(max(1, lost), conf.get("lost_pauses", LOST_PAUSES))
         why = f"process lost {lost} times, again in {pause} s: {cause}"
         self._replace_by_copy(pause, why, **changed)
-        tell_comeback(self, error, exc_info, why)
+        tell_retried(self, error, exc_info, why)
 
     def after_loss(self, cause: str) -> Mapping[str, Any]:
         """The headers with which the message comes back after its process was lost: among them `lost`, by which it is
@@ -215,66 +232,66 @@ class Request(request.Request):
         Parameters:
             cause: what took the process, in words.
         """
-        return {"lost": count_in(self._message.headers, "lost") + 1}
+        return {"lost": read_count(self._message.headers, "lost") + 1}
 
-    def _repeat(self, failure: Failure, error: BaseException, exc_info: Any) -> None:
+    def _repeat(self, failure: BurialFailure, error: BaseException, exc_info: Any) -> None:
         if isinstance(error, ComeBack) and error.gate:
             self._wait_at_gate(error)
-            tell_comeback(self, error, exc_info, failure.message, logging.INFO)
+            tell_retried(self, error, exc_info, failure.message, logging.INFO)
             return
         why = self._come_back(failure, error.headers if isinstance(error, ComeBack) else {})
-        tell_comeback(self, error, exc_info, why)
+        tell_retried(self, error, exc_info, why)
 
-    def _bury_or_repeat(self, reason: Reason, failure: Failure) -> bool:
+    def _bury_or_repeat(self, reason: Reason, failure: BurialFailure) -> bool:
         """Bury the message; a burial itself is not buried but done again, until it is through."""
         if self._buries:
             logger.critical("Burial %s ended as %s and is repeated: %s", self.id, reason, failure.message)
             state.revoked.discard(self.id)
             self._come_back(failure, {})
             return False
-        bury(self._app, self._message, burial_of(self._message, reason, failure))
+        bury_message(self._app, self._message, make_burial(self._message, reason, failure))
         self.acknowledged = True
         return True
 
     def _wait_at_gate(self, error: ComeBack) -> None:
         """It waits without a worker's time, where the broker can let it; it was not to blame, and is not counted."""
         gates = hasattr(self._message.channel, "gates")
-        why = str(reason_of(error))
-        made = comeback_of(self._message, 0.0 if gates else error.after, why, **error.headers)
-        Replacement(
+        why = str(read_reject_reason(error))
+        made = make_comeback(self._message, 0.0 if gates else error.after, why, **error.headers)
+        MessageReplacement(
             self._message, replace(made, gate=error.gate, first=error.first, eta=None) if gates else made
         ).start()
         self.acknowledged = True
 
-    def _come_back(self, failure: Failure, headers: Mapping[str, Any]) -> str:
-        requeued = count_in(self._message.headers, "requeued") + 1
-        pause = pause_after(requeued, REQUEUE_PAUSES)
+    def _come_back(self, failure: BurialFailure, headers: Mapping[str, Any]) -> str:
+        requeued = read_count(self._message.headers, "requeued") + 1
+        pause = find_pause(requeued, REQUEUE_PAUSES)
         why = f"put back {requeued} times, again in {pause} s: {failure.name}: {failure.message}"
         self._replace_by_copy(pause, why, **{**headers, "requeued": requeued})
         return why
 
     def _replace_by_copy(self, pause: float, why: str, **headers: Any) -> None:
-        Replacement(self._message, comeback_of(self._message, pause, why, **headers)).start()
+        MessageReplacement(self._message, make_comeback(self._message, pause, why, **headers)).start()
         self.acknowledged = True  # Celery's own ways to acknowledge must do nothing from here on
 
     @property
     def _buries(self) -> bool:
-        return self.type == burial_task(self._app)
+        return self.type == get_burial_task(self._app)
 
     def _when_dead(self) -> None:
         """Go on from a hard time limit as soon as the process that overran is gone."""
         loop = get_event_loop()
-        if loop is not None and _alive(int(self.worker_pid or 0)):
+        if loop is not None and _is_alive(int(self.worker_pid or 0)):
             loop.call_later(DEATH_POLL, self._when_dead)
             return
         exc_info, self._overrun = self._overrun, None
-        error = raised(exc_info.exception)
-        if self._given_back(Ending.LOST):
+        error = unwrap_exception(exc_info.exception)
+        if self._given_back(RunOutcome.LOST):
             state.task_ready(self)
         elif self._terminated_by is not None:
             self._announce_revoked("terminated", True, self._terminated_by, False)
         else:
-            self._end(Ending.LOST, error, exc_info)
+            self._end(RunOutcome.LOST, error, exc_info)
 
 
 def _stopping() -> bool:
@@ -283,15 +300,15 @@ def _stopping() -> bool:
     return any(flag is not None and flag is not False for flag in flags)
 
 
-def _failure_of(error: BaseException, traceback: str) -> Failure:
-    reason = reason_of(error) if isinstance(error, Reject) else None
+def _make_failure(error: BaseException, traceback: str) -> BurialFailure:
+    reason = read_reject_reason(error) if isinstance(error, Reject) else None
     if isinstance(reason, BaseException):
-        return Failure.of(reason, traceback)
-    failure = Failure.of(error, traceback)
-    return failure if reason is None else Failure(failure.name, str(reason), traceback)
+        return BurialFailure.of(reason, traceback)
+    failure = BurialFailure.of(error, traceback)
+    return failure if reason is None else BurialFailure(failure.name, str(reason), traceback)
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     """Whether a process is there. The pool reaps its children, so a dead one is soon gone altogether."""
     if pid <= 0:
         return False
@@ -300,3 +317,39 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def tell_failed(request: Any, error: Any, exc_info: Any) -> None:
+    """It has failed for good."""
+    logger.error("Task %s[%s] ended: %r", request.name, request.id, error)
+    with _log_errors("result backend"):
+        request.task.backend.mark_as_failure(
+            request.id, error, request=request._context, store_result=request.store_errors
+        )
+    request.task.request_stack.push(request._context)
+    try:
+        signals.task_failure.send(
+            sender=request.task, task_id=request.id, exception=error, args=request.args, kwargs=request.kwargs,
+            traceback=exc_info.traceback, einfo=exc_info,
+        )  # fmt: skip
+    finally:
+        request.task.request_stack.pop()
+    request.send_event("task-failed", exception=safe_repr(error), traceback=exc_info.traceback)
+
+
+def tell_retried(request: Any, error: Any, exc_info: Any, why: str, level: int = logging.WARNING) -> None:
+    """It comes back; `why` says in the log what for."""
+    logger.log(level, "Task %s[%s] %s", request.name, request.id, why)
+    if request.store_errors:
+        with _log_errors("result backend"):
+            request.task.backend.mark_as_retry(request.id, error, exc_info.traceback, request=request._context)
+    request.send_event("task-retried", exception=safe_repr(error), traceback=exc_info.traceback)
+
+
+@contextmanager
+def _log_errors(what: str) -> Iterator[None]:
+    """A block whose error is logged and goes no further: the delivery is taken care of already."""
+    try:
+        yield
+    except Exception as error:
+        logger.error("%s: %r", what, error)

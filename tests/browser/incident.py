@@ -11,18 +11,17 @@ from typing import Any, Final
 
 from sqlalchemy import select, update
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Letter, Status
-from bridge.deadletters.mending.patching import Patch
-from bridge.deadletters.plan.plan import Counts, ItemState, Options, State, What
-from bridge.deadletters.redrive.redrive import Asked
-from bridge.deadletters.store import items, plans, schema, statuses
-from bridge.deadletters.store.items import Item
-from bridge.deadletters.store.matching import matching
-from bridge.deadletters.store.spots import Spot
-from bridge.ledger.client import Ledger
-from bridge.ledger.counts import Counted, count
-from bridge.records.attempts import Attempts
+from bridge.deadletters.db import letter_table, plan_item_table, plan_table, schema
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem
+from bridge.deadletters.editing.json_patch import ValuePatch
+from bridge.deadletters.model.bulk_plan import PlanCounts, PlanItemState, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus, StoredLetter
+from bridge.deadletters.replay.redrive_plan import RedriveRequest
+from bridge.formats.delivery import Attempts
+from bridge.ledger.attempt_statistics import CountKey, add_counts
+from bridge.ledger.ledger_client import Ledger
 from tests.browser.world import World
 from tests.desk import letters
 from tests.web import hostile
@@ -36,7 +35,7 @@ _CALLED: Final = """\
 Traceback (most recent call last):
   File "/app/.venv/lib/python3.13/site-packages/celery/app/trace.py", line 453, in trace_task
     R = retval = fun(*args, **kwargs)
-  File "/app/.venv/lib/python3.13/site-packages/tasks/execution.py", line 143, in run
+  File "/app/.venv/lib/python3.13/site-packages/tasks/execution/batch_run.py", line 143, in run
     outcome = call(message)
 """
 TOTAL: Final = f"""\
@@ -80,7 +79,7 @@ def order(number: int, total: str = "12,50", currency: str = "EUR") -> bytes:
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def died(world: World, offset: int, ago: int, **other: Any) -> Letter:
+def died(world: World, offset: int, ago: int, **other: Any) -> StoredLetter:
     """A letter of the shop, whose handler failed so many ms ago."""
     topic = world.stack.topic(other.pop("source", "orders"))
     failed_at = int(time.time() * 1000) - ago
@@ -110,7 +109,7 @@ def died(world: World, offset: int, ago: int, **other: Any) -> Letter:
     return replace(made, identity=identity, kind=kind, topic=f"{topic}.dlq", partition=partition)
 
 
-def totals(world: World) -> Iterator[Letter]:
+def totals(world: World) -> Iterator[StoredLetter]:
     """What the new version broke: more from hour to hour."""
     said = {
         "error_class": "decimal.InvalidOperation",
@@ -124,7 +123,7 @@ def totals(world: World) -> Iterator[Letter]:
         yield died(world, 1_180_400 + number, (180 - number) ** 2 * 280 + 40_000, **said)
 
 
-def mail(world: World) -> Iterator[Letter]:
+def mail(world: World) -> Iterator[StoredLetter]:
     """What waited for a server of others until its retries were over."""
     said = {
         "handler": NOTIFY,
@@ -143,7 +142,7 @@ def mail(world: World) -> Iterator[Letter]:
         )
 
 
-def unreadable(world: World) -> Iterator[Letter]:
+def unreadable(world: World) -> Iterator[StoredLetter]:
     """What no handler could decode: bytes that are no text, JSON that is cut off, and a null."""
     said = {
         "handler": PAY_BACK,
@@ -160,7 +159,7 @@ def unreadable(world: World) -> Iterator[Letter]:
         yield died(world, 700 + number, 9 * HOUR - number * HOUR, value=value, **said)
 
 
-def attack(world: World) -> Letter:
+def attack(world: World) -> StoredLetter:
     """One of which everything that others write is hostile."""
     return died(
         world,
@@ -205,27 +204,27 @@ class Night:
     again_sent: int
 
 
-def handled(world: World, letters: Iterable[Letter]) -> None:
+def handled(world: World, letters: Iterable[StoredLetter]) -> None:
     """What workers counted in the last day: a shop that is busy by day, and what of it failed and died."""
     ledger = Ledger.of(world.desk.settings)
     assert ledger is not None
-    minute, found = int(time.time() // 60), Counter[Counted]()
+    minute, found = int(time.time() // 60), Counter[CountKey]()
     for handler, source, usual in ((CHARGE, "orders", 40), (NOTIFY, "orders", 36), (PAY_BACK, "refunds", 3)):
         topic = world.stack.topic(source)
         for at in range(minute - 24 * 60 + 1, minute):
             # By no chance: two pictures of one night are the same but for their clock.
             busy = 1.2 + math.sin(at / 229) + 0.2 * math.sin(at * 7.3)
-            found[Counted(topic, handler, "handled", at)] = max(1, int(usual * busy))
+            found[CountKey(topic, handler, "handled", at)] = max(1, int(usual * busy))
     for each in letters:
         at = each.failed_at // MINUTE
         whose = (each.identity.topic, each.identity.handler)
-        found[Counted(*whose, "failed", at)] += each.runs
-        found[Counted(*whose, "dead", at)] += 1
+        found[CountKey(*whose, "failed", at)] += each.runs
+        found[CountKey(*whose, "dead", at)] += 1
     orders = world.stack.topic("orders")
     for handler, ago, went in ((NOTIFY, 26, 37), (CHARGE, 3, 6), (CHARGE, 2, 20), (CHARGE, 1, 81)):
-        found[Counted(orders, handler, "replayed", minute - ago)] += went
+        found[CountKey(orders, handler, "replayed", minute - ago)] += went
     with closing(ledger):
-        count(ledger, found)
+        add_counts(ledger, found)
 
 
 def fill(world: World) -> Night:
@@ -235,7 +234,7 @@ def fill(world: World) -> Night:
     world.record([*night, attack(world)])
     handled(world, night)
     desk = world.desk
-    ids = {each.offset: each.id for each in desk.letters.page(Filter(), limit=1_000).letters}
+    ids = {each.offset: each.id for each in desk.letters.page(LetterFilter(), limit=1_000).letters}
     first, last = ids[died_of_totals[-7].identity.offset], died_of_totals[-1]
     again = replace(
         last,
@@ -250,7 +249,7 @@ def fill(world: World) -> Night:
     group = desk.letters.one(first).listed.group
     desk.notes.on_letters([first], "The till in Malmö writes a comma since its update; the vendor knows.", "ann")
     desk.notes.on_group(group, "1.5.1 takes both, and is rolled out by 03:10.", "ann")
-    earlier = Filter(handlers=(NOTIFY,))
+    earlier = LetterFilter(handlers=(NOTIFY,))
     return Night(
         total=first,
         hostile=ids[1_190_000],
@@ -259,78 +258,86 @@ def fill(world: World) -> Night:
         resolved=ids[1_170_000],
         group=group,
         done=_done(world, earlier),
-        stopped=_stopped(world, Filter(handlers=(PAY_BACK,))),
-        applying=_applying(world, Filter(handlers=(CHARGE,))),
-        previewed=planned(world, What.REPLAY, Filter(handlers=(CHARGE, PAY_BACK))),
-        discarding=planned(world, What.DISCARD, Filter(handlers=(PAY_BACK,))),
-        patched=_patched(world, Filter(handlers=(CHARGE,))),
+        stopped=_stopped(world, LetterFilter(handlers=(PAY_BACK,))),
+        applying=_applying(world, LetterFilter(handlers=(CHARGE,))),
+        previewed=planned(world, PlanKind.REPLAY, LetterFilter(handlers=(CHARGE, PAY_BACK))),
+        discarding=planned(world, PlanKind.DISCARD, LetterFilter(handlers=(PAY_BACK,))),
+        patched=_patched(world, LetterFilter(handlers=(CHARGE,))),
         copied=_copied(world),
         again_sent=_again_sent(world),
     )
 
 
-def _patched(world: World, asked: Filter) -> int:
+def _patched(world: World, asked: LetterFilter) -> int:
     """A plan that mends the totals; this desk has no code that could say what handlers take."""
     patch = (
         '[{"op": "test", "path": "/currency", "value": "EUR"}, {"op": "replace", "path": "/total", "value": "12.50"}]'
     )
     said = "A comma is a point, until 1.5.1 is out"
-    return world.desk.mending.patch(asked, Patch.read(patch), Options(), "ann", said, force=True).id
+    return world.desk.mending.patch(asked, ValuePatch.read(patch), PlanOptions(), "ann", said, force=True).id
 
 
 def _copied(world: World) -> int:
     """A plan of copies for the makers of the till, as `bridge deadletters replay --to-topic` makes it."""
-    asked, target = Filter(handlers=(CHARGE,)), {"topic": "sandbox.orders", "addresses": "kafka.sandbox:9092"}
+    asked, target = LetterFilter(handlers=(CHARGE,)), {"topic": "sandbox.orders", "addresses": "kafka.sandbox:9092"}
     with world.desk.database.writing() as connection:
-        id_, _ = plans.add(connection, What.COPY, "ada", "for the till", asked.to_data(), Options(target=target))
-        count = items.freeze(connection, id_, matching(asked), canary=False)
-        plans.counted(connection, id_, Counts(letters=count, handlers={CHARGE: {"permanent": count}}))
+        id_, _ = plan_table.add_plan(
+            connection, PlanKind.COPY, "ada", "for the till", asked.to_data(), PlanOptions(target=target)
+        )
+        count = plan_item_table.freeze_letters(connection, id_, select_matching_letters(asked), canary=False)
+        plan_table.note_plan_counts(connection, id_, PlanCounts(letters=count, handlers={CHARGE: {"permanent": count}}))
     return id_
 
 
 def _again_sent(world: World) -> int:
     """A range that is sent again, as `bridge redrive` makes it."""
-    asked = Asked(world.stack.topic("orders"), "2026-11-20T08:00:00+00:00", "2026-11-20T09:30:00+00:00", (), (CHARGE,))
+    asked = RedriveRequest(
+        world.stack.topic("orders"), "2026-11-20T08:00:00+00:00", "2026-11-20T09:30:00+00:00", (), (CHARGE,)
+    )
     stood = {CHARGE: {"done": 4_120, "dead": 31, "unaccounted": 1, "parked": 2, "open": 0}}
     with world.desk.database.writing() as connection:
-        id_, _ = plans.add(connection, What.REDRIVE, "ann", "the bank lost them", asked.to_data(), Options())
-        items.add(connection, id_, [Item(each, None, f"orders-0-{each}", 0) for each in range(1, 33)], canary=False)
-        plans.counted(connection, id_, Counts(letters=32, stands=stood))
+        id_, _ = plan_table.add_plan(
+            connection, PlanKind.REDRIVE, "ann", "the bank lost them", asked.to_data(), PlanOptions()
+        )
+        plan_item_table.add_items(
+            connection, id_, [PlanItem(each, None, f"orders-0-{each}", 0) for each in range(1, 33)], canary=False
+        )
+        plan_table.note_plan_counts(connection, id_, PlanCounts(letters=32, stands=stood))
     return id_
 
 
-def planned(world: World, what: What, asked: Filter, why: str = "1.5.1 takes a comma", **options: Any) -> int:
-    return world.desk.plans.make(what, asked, Options(**options), "ann", why).id
+def planned(world: World, what: PlanKind, asked: LetterFilter, why: str = "1.5.1 takes a comma", **options: Any) -> int:
+    return world.desk.plans.make(what, asked, PlanOptions(**options), "ann", why).id
 
 
-def _done(world: World, asked: Filter) -> int:
+def _done(world: World, asked: LetterFilter) -> int:
     """All of it came home."""
-    plan = planned(world, What.REPLAY, asked, "mail-2 is back")
+    plan = planned(world, PlanKind.REPLAY, asked, "mail-2 is back")
     count = world.desk.plans.approve(plan, "ann").counts.letters
     went_out(world, plan, range(1, count + 1), done=range(1, count + 1))
-    note(world, plan, state=State.DONE, ended_at=now() - MINUTE)
+    note(world, plan, state=PlanState.DONE, ended_at=now() - MINUTE)
     return plan
 
 
-def _stopped(world: World, asked: Filter) -> int:
+def _stopped(world: World, asked: LetterFilter) -> int:
     """A canary whose first letters died again."""
-    plan = planned(world, What.REPLAY, asked, "the parser is more patient now", canary=True)
+    plan = planned(world, PlanKind.REPLAY, asked, "the parser is more patient now", canary=True)
     world.desk.plans.approve(plan, "ada")
     went_out(world, plan, range(1, 3), dead=range(1, 3))
     why = "1 of the 1 letters of wave 1 died again: 0.0 % are done, and a canary goes on from 95 %."
-    note(world, plan, state=State.STOPPED, stopped=why, ended_at=now() - MINUTE)
+    note(world, plan, state=PlanState.STOPPED, stopped=why, ended_at=now() - MINUTE)
     return plan
 
 
-def _applying(world: World, asked: Filter) -> int:
+def _applying(world: World, asked: LetterFilter) -> int:
     """A canary in its fourth wave."""
-    plan = planned(world, What.REPLAY, asked, canary=True)
+    plan = planned(world, PlanKind.REPLAY, asked, canary=True)
     world.desk.plans.approve(plan, "ann")
     for wave, last in ((range(1, 2), 30), (range(2, 7), 24), (range(7, 27), 17)):
         went_out(world, plan, wave, done=wave, ago=last * 1_000)
     went_out(world, plan, range(27, 108), done=range(27, 86), dead=range(86, 89), ago=9_000)
     with world.desk.database.writing() as connection:
-        plans.at_wave(connection, plan, 3)
+        plan_table.note_canary_wave(connection, plan, 3)
     note(world, plan, leased_by="recorder", leased_until=now() + 10 * HOUR)
     return plan
 
@@ -339,16 +346,20 @@ def went_out(world: World, plan: int, sent: Iterable[int], *, done: Any = (), de
     """Positions of a plan went out so many ms ago, and ended so after 1.4 s."""
     at = now() - ago
     with world.desk.database.writing() as connection:
-        items.claim(connection, plan, {each: Spot("shop.orders.replay", 0, each) for each in sent}, at)
+        plan_item_table.claim_items(
+            connection, plan, {each: LogPosition("shop.orders.replay", 0, each) for each in sent}, at
+        )
         if done:
-            items.end(connection, plan, dict.fromkeys(done, ""), ItemState.DONE, at + 1_400)
+            plan_item_table.end_items(connection, plan, dict.fromkeys(done, ""), PlanItemState.DONE, at + 1_400)
         if dead:
-            items.end(connection, plan, dict.fromkeys(dead, ""), ItemState.DEAD, at + 1_428)
+            plan_item_table.end_items(connection, plan, dict.fromkeys(dead, ""), PlanItemState.DEAD, at + 1_428)
         table = schema.items
         rows = connection.execute(select(table.c.position, table.c.letter_id).where(table.c.plan_id == plan)).all()
         by_position = {row.position: row.letter_id for row in rows}
-        for positions, status in ((done, Status.RESOLVED), (set(sent) - {*done, *dead}, Status.REPLAYING)):
-            statuses.move(connection, [by_position[each] for each in positions], Status.OPEN, status, at + 1_500, plan)
+        for positions, status in ((done, LetterStatus.RESOLVED), (set(sent) - {*done, *dead}, LetterStatus.REPLAYING)):
+            letter_table.change_letter_status(
+                connection, [by_position[each] for each in positions], LetterStatus.OPEN, status, at + 1_500, plan
+            )
 
 
 def note(world: World, plan: int, **values: Any) -> None:

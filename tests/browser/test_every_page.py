@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import axe_playwright_python
 import pytest
 
-from bridge.web.roles import Role
-from bridge.web.routes import PAGES
+from bridge.console.auth.role_permissions import Role
+from bridge.console.pages.page_routes import PAGE_ROUTES
 from tests.browser.pages import ADDRESSES, NO_PAGES, REFUSED
 from tests.browser.world import World
 from tests.processes import Served
@@ -75,7 +75,7 @@ def violations(page: "Page") -> list[str]:
 
 
 def test_every_page_of_the_console_is_in_the_table():
-    pages = {each.path for each in PAGES if each.method == "GET"}
+    pages = {each.path for each in PAGE_ROUTES if each.method == "GET"}
     assert pages == ADDRESSES.keys() | NO_PAGES
     assert not ADDRESSES.keys() & NO_PAGES
 

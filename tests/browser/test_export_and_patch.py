@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.web.roles import Role
+from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.browser import incident
 from tests.browser.test_every_page import LOOKS, violations
 from tests.browser.world import World
@@ -98,4 +98,4 @@ def test_a_patch_is_tried_as_one_types_and_its_plan_shows_what_changes_and_what_
     assert plan.counts.edits["changed"] == 3
     assert (plan.why, plan.outcomes) == ("the till writes a comma", {"waiting": 3, "skipped": 1})
     # Nothing is sent before it is applied.
-    assert {each.status for each in shop.desk.letters.page(Filter(), 10).letters} == {Status.OPEN}
+    assert {each.status for each in shop.desk.letters.page(LetterFilter(), 10).letters} == {LetterStatus.OPEN}

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bridge.deadletters.plan.plan import State
+from bridge.deadletters.model.bulk_plan import PlanState
 from tests.browser.incident import CHARGE, totals
 from tests.browser.window import until
 from tests.web.site import PASSWORD
@@ -134,6 +134,6 @@ def test_a_plan_is_made_and_applied_without_a_mouse(shop, opens):
     assert "Replay 2 letters" in page.evaluate(FOCUSED)
     page.keyboard.press("Enter")
     page.wait_for_url("**/plans/*")
-    (plan,) = until(page, lambda: [each for each in shop.desk.plans.latest() if each.state is State.APPLYING])
+    (plan,) = until(page, lambda: [each for each in shop.desk.plans.latest() if each.state is PlanState.APPLYING])
     assert (plan.why, plan.by, plan.counts.letters) == ("1.5.1 takes a comma", "ann", 2)
     assert plan.counts.handlers == {CHARGE: {"permanent": 2}}

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.plan.plan import What
+from bridge.deadletters.model.bulk_plan import PlanKind
+from bridge.deadletters.model.letter_filter import LetterFilter
 from tests.browser.incident import CHARGE, planned, totals, went_out
 from tests.browser.window import until
 
@@ -53,7 +53,7 @@ def console(shop):
 def plan(shop):
     """A canary that is applied, of 30 letters."""
     shop.record(list(totals(shop))[:30])
-    made = planned(shop, What.REPLAY, Filter(handlers=(CHARGE,)), canary=True)
+    made = planned(shop, PlanKind.REPLAY, LetterFilter(handlers=(CHARGE,)), canary=True)
     shop.desk.plans.approve(made, "ann")
     return made
 

@@ -11,12 +11,12 @@ from uuid import uuid4
 
 import pytest
 
-from bridge.commands.halt import halted
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import State
-from bridge.deadletters.questions.shown import Listed
-from bridge.web.roles import Role
+from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.model.bulk_plan import PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.letter_view import LetterLine
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.inspection.topic_halt import read_halts
 from tests.browser import chromium as browsers
 from tests.browser.world import World, world
 from tests.desk.recorders import recorder
@@ -58,9 +58,9 @@ class Night:
         eventually(lambda: len(self.letters(key)) == count, 40, f"{count} letters of {key}")
         return key, places
 
-    def letters(self, key: str) -> list[Listed]:
+    def letters(self, key: str) -> list[LetterLine]:
         """What the database has of a key."""
-        return list(self.desk.letters.page(Filter(key=key.encode()), 100).letters)
+        return list(self.desk.letters.page(LetterFilter(key=key.encode()), 100).letters)
 
     def statuses(self, key: str) -> set[str]:
         return {each.status for each in self.letters(key)}
@@ -126,7 +126,7 @@ def plan_all(page: "Page", key: str, button: str = "Plan a replay…") -> int:
     return number(page)
 
 
-def ends(night: Night, plan: int, within: float = 60) -> State:
+def ends(night: Night, plan: int, within: float = 60) -> PlanState:
     eventually(lambda: night.desk.plans.one(plan).is_over, within, f"plan {plan} is over")
     return night.desk.plans.one(plan).state
 
@@ -158,10 +158,10 @@ def test_a_record_is_found_its_letter_is_read_mended_and_seen_resolved(night, wi
     page.get_by_text("It validates.").wait_for()
     page.get_by_role("button", name="Replay 1 letter with 1 change").click()
     plan = number(page)
-    assert ends(night, plan) is State.DONE
+    assert ends(night, plan) is PlanState.DONE
     page.locator("#p-sums").get_by_text("1", exact=True).first.wait_for()
     (letter,) = night.letters(key)
-    assert letter.status == Status.RESOLVED
+    assert letter.status == LetterStatus.RESOLVED
     page.goto(f"/letters/{letter.id}")
     assert page.locator("main .st.is-good", has_text="resolved").count() >= 1
     assert (night.charged([place]), night.sent_back(key), night.fate(place)) == ([place], 1, "done")
@@ -178,7 +178,7 @@ def test_a_canary_over_letters_that_fail_still_stops_by_itself_and_leaves_the_re
     page.locator("#p-state").get_by_text("stopped by its canary").wait_for(timeout=60_000)
     assert night.desk.plans.one(plan).outcomes == {"dead": 1, "waiting": 29}
     assert night.sent_back(key) == 1
-    eventually(lambda: night.statuses(key) == {Status.OPEN}, 30)
+    eventually(lambda: night.statuses(key) == {LetterStatus.OPEN}, 30)
     assert sorted(each.failures for each in night.letters(key)) == [1] * 29 + [2]
     assert night.charged(places) == []
 
@@ -198,11 +198,11 @@ def test_all_that_a_filter_finds_goes_back_while_its_page_shows_how_far_it_is(ni
         while "40" not in seen:
             page.wait_for_timeout(200)
             seen.add(done.inner_text().split()[0])
-        assert ends(night, plan) is State.DONE
+        assert ends(night, plan) is PlanState.DONE
     assert page.evaluate("window.same")
     assert len(seen) > 2, "nothing was seen between the beginning and the end"
     assert night.charged(places) == sorted(places)
-    assert night.statuses(key) == {Status.RESOLVED}
+    assert night.statuses(key) == {LetterStatus.RESOLVED}
     assert night.fate(places[7]) == "done"
 
 
@@ -221,7 +221,7 @@ def test_of_two_operators_the_slower_one_is_told_who_was_quicker_and_keeps_what_
     alert = hers.get_by_role("alert").inner_text()
     assert re.search(r"Somebody was quicker\..*stopped by ada: I wait for the bank, by ada at .*\d\d:\d\d", alert, re.S)
     assert "mail-2 is back" in alert
-    assert (night.desk.plans.one(plan).state, night.sent_back(key)) == (State.STOPPED, 0)
+    assert (night.desk.plans.one(plan).state, night.sent_back(key)) == (PlanState.STOPPED, 0)
 
 
 def test_a_discard_waits_ten_seconds_in_which_it_is_stopped_and_is_done_when_it_is_gone_on_with(night, window):
@@ -234,10 +234,10 @@ def test_a_discard_waits_ten_seconds_in_which_it_is_stopped_and_is_done_when_it_
     page.get_by_text("It begins 10 s after it was applied.").wait_for()
     page.get_by_role("button", name=f"Stop plan {plan}").click()
     page.locator("#p-state").get_by_text("thrown away").or_(page.locator("#p-state").get_by_text("stopped")).wait_for()
-    assert night.statuses(key) == {Status.OPEN}
+    assert night.statuses(key) == {LetterStatus.OPEN}
     page.get_by_role("button", name="Go on with 2 letters").click()
-    assert ends(night, plan) is State.DONE
-    assert night.statuses(key) == {Status.DISCARDED}
+    assert ends(night, plan) is PlanState.DONE
+    assert night.statuses(key) == {LetterStatus.DISCARDED}
     assert {night.fate(place) for place in places} == {"discarded"}
     assert night.acts(plan) == ["discard", "apply", "stop", "apply"]
 
@@ -249,7 +249,7 @@ def test_a_topic_is_halted_and_resumed_from_the_overview(night, window):
     page.get_by_label("Why, seen by everybody").fill("the bank asks us to wait")
     page.get_by_role("button", name=f"Halt {topic}").click()
     page.get_by_role("heading", name=f"{topic} is halted").wait_for()
-    assert halted(night.desk.settings)[topic]["why"] == "the bank asks us to wait"
+    assert read_halts(night.desk.settings)[topic]["why"] == "the bank asks us to wait"
     (place,) = night.stack.produce("refunds", {"order": "R-1", "total": "1"})
     resume = overview(page, f"a[href='/topics/{topic}/resume']")
     assert page.get_by_text("the bank asks us to wait").first.is_visible()
@@ -259,7 +259,7 @@ def test_a_topic_is_halted_and_resumed_from_the_overview(night, window):
     page.get_by_role("button", name=f"Resume {topic}").click()
     page.get_by_role("heading", name=f"{topic} is not halted").wait_for()
     eventually(lambda: night.stack.done("pay_back") == [place], 30, "it goes on")
-    assert halted(night.desk.settings) == {}
+    assert read_halts(night.desk.settings) == {}
 
 
 def test_a_double_click_going_back_and_loading_again_repeat_nothing(night, window):
@@ -277,7 +277,7 @@ def test_a_double_click_going_back_and_loading_again_repeat_nothing(night, windo
     plan = number(page)
     with night.mended():
         page.get_by_role("button", name="Replay 2 letters").dblclick()
-        assert ends(night, plan) is State.DONE
+        assert ends(night, plan) is PlanState.DONE
         page.wait_for_load_state()
         page.reload()
         page.go_back()
@@ -298,7 +298,7 @@ def test_in_two_tabs_a_plan_is_applied_once_and_the_second_tab_shows_how_far_it_
         for tab in (one, other):
             tab.get_by_role("button", name="Replay 1 letter").click()
             tab.get_by_role("heading", name=f"Plan {plan}: replay 1 letter").wait_for()
-        assert ends(night, plan) is State.DONE
+        assert ends(night, plan) is PlanState.DONE
     assert night.acts(plan) == ["replay", "apply"]
     assert night.charged(places) == places
 
@@ -315,7 +315,7 @@ def test_a_group_that_is_fixed_in_a_version_goes_back_once_a_worker_of_it_comes_
     with night.mended():
         night.worker.terminate()
         night.worker = night.stack.worker(KAFKA_HANDLERS_VERSION="1.6.0")
-        eventually(lambda: night.statuses(key) == {Status.RESOLVED}, 90, "they went back by themselves")
+        eventually(lambda: night.statuses(key) == {LetterStatus.RESOLVED}, 90, "they went back by themselves")
     assert night.charged(places) == sorted(places)
     page.reload()
     assert page.get_by_text("fixed in 1.6.0").first.is_visible()

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.web.cookies import HERE
-from bridge.web.roles import Role
+from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE
+from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.browser import incident
 from tests.browser.world import PEOPLE, World
 from tests.processes import Served
@@ -47,9 +47,9 @@ def sign_in(page: "Page", name: str, password: str = PASSWORD) -> None:
 
 def stolen(window: Any, of: "Window") -> "Page":
     """A page of a thief who has copied the cookie of a window, and is in."""
-    cookie = next(each for each in of.context.cookies() if each["name"] == HERE)
+    cookie = next(each for each in of.context.cookies() if each["name"] == LOCAL_SESSION_COOKIE)
     thief = window(None)
-    thief.context.add_cookies([{"name": HERE, "value": cookie["value"], "url": thief.address}])
+    thief.context.add_cookies([{"name": LOCAL_SESSION_COOKIE, "value": cookie["value"], "url": thief.address}])
     page: Page = thief.page("/groups")
     assert "/groups" in page.url
     return page
@@ -118,8 +118,8 @@ def test_a_role_that_is_lowered_meanwhile_counts_at_once_and_nothing_is_done(sho
     hers.wait_for_url("**/sign-in?**")
     sign_in(hers, "ann")
     hers.get_by_text("This needs the role operator; ann has the role viewer.").wait_for()
-    (letter,) = shop.desk.letters.page(Filter(), 10).letters
-    assert (letter.status, shop.desk.plans.latest()) == (Status.OPEN, [])
+    (letter,) = shop.desk.letters.page(LetterFilter(), 10).letters
+    assert (letter.status, shop.desk.plans.latest()) == (LetterStatus.OPEN, [])
     assert "ann is viewer now, was operator" in [entry.said for entry in shop.desk.trail.page(what=("user",)).entries]
 
 

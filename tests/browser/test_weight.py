@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from bridge.web.roles import Role
+from bridge.console.auth.role_permissions import Role
 from tests.browser.pages import ADDRESSES
 
 #: Bytes over the wire, with styles, scripts and the icon.

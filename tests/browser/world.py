@@ -10,15 +10,15 @@ from typing import Any
 
 from celery import Celery
 
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.letters.letter import Letter
-from bridge.deadletters.store.ids import Ids
-from bridge.deadletters.store.recording import Recording
-from bridge.handlers import Handler, Routes
+from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.letter_writer import LetterWriter
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.model.stored_letter import StoredLetter
+from bridge.handler_routes import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.web.console import Console
-from bridge.web.cookies import HERE
-from bridge.web.roles import Role
 from tests.desk.recorders import recorder
 from tests.processes import Served, Stack, eventually
 from tests.servers.kafka import KafkaServer
@@ -45,9 +45,9 @@ class World:
         desk: the desk in this process: what a test puts into its database, or reads there.
     """
 
-    def __init__(self, stack: Stack, desk: Desk) -> None:
+    def __init__(self, stack: Stack, desk: DeadLetterService) -> None:
         self.stack, self.desk = stack, desk
-        self._ids = Ids()
+        self._ids = IdCache()
 
     @cached_property
     def _signs_in(self) -> Console:
@@ -71,14 +71,14 @@ class World:
         """`bridge deadletters record`, once it records: what is applied in the console is done by it."""
         return recorder(self.stack)
 
-    def record(self, letters: Iterable[Letter]) -> None:
+    def record(self, letters: Iterable[StoredLetter]) -> None:
         """Put letters into the database, as the recorder does."""
         with self.desk.database.writing() as connection:
-            Recording(connection, self._ids, int(time.time() * 1000), 1_000_000).record(list(letters))
+            LetterWriter(connection, self._ids, int(time.time() * 1000), 1_000_000).record(list(letters))
 
     def cookie(self, role: Role) -> tuple[str, str]:
         """Name and value of the cookie of somebody of a role who signs in just now."""
-        return HERE, session(self._signs_in, PEOPLE[role], role)
+        return LOCAL_SESSION_COOKIE, session(self._signs_in, PEOPLE[role], role)
 
     def mend(self) -> None:
         """From now on handlers take what they died of."""
@@ -104,13 +104,13 @@ def world(kafka: KafkaServer, redis: RedisServer, prefix: str, folder: Path, **e
 
 
 @contextmanager
-def _desk(stack: Stack) -> Iterator[Desk]:
+def _desk(stack: Stack) -> Iterator[DeadLetterService]:
     url = stack.environ.setdefault("DEADLETTERS_DATABASE_URL", f"sqlite:///{stack.folder}/letters.db")
     said = EnvironmentSettings(BRIDGE_GROUP=stack.environ["BRIDGE_GROUP"], DEADLETTERS_DATABASE_URL=url)
     settings = Settings(FileSettings(), said, stack.broker, {"bootstrap.servers": stack.kafka})
     routes = Routes({name: Handler(name, (stack.topic(topic),), "q", 1, 0.0) for name, topic in HANDLERS.items()})
     with (
         Celery("desk", broker=stack.broker, broker_transport=TRANSPORT, set_as_current=False) as app,
-        Desk.opened(app, settings, routes) as opened,
+        DeadLetterService.opened(app, settings, routes) as opened,
     ):
         yield opened

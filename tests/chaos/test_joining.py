@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from kombu.utils.json import loads
 
-from bridge.records.header import Contents
+from bridge.formats.celery_header import HeaderContents
 from tests.processes import Served, Stack, eventually
 from tests.promises import all_settled, children, choose
 
@@ -24,7 +24,7 @@ def joined(stack: Stack) -> bool:
     """Whether a message waits that carries what came in several batches."""
     with stack.redis() as client:
         waiting = client.zrange(f"_waiting.{stack.queue}", 0, -1)
-    found = (Contents.of(loads(entry.partition(b"\0")[2])["headers"]) for entry in waiting)
+    found = (HeaderContents.of(loads(entry.partition(b"\0")[2])["headers"]) for entry in waiting)
     return any(contents is not None and len({at // BATCH for at in contents.offsets}) > 1 for contents in found)
 
 

@@ -7,11 +7,11 @@ import pytest
 from pytest_celery import CeleryTestSetup, CeleryWorkerContainer, RedisTestBroker
 from pytest_docker_tools import container, fxtr
 
-from bridge.handoff.broker import Broker
-from bridge.handoff.templates import Outgoing
-from bridge.records.header import to_header
-from bridge.records.message import Batch, Delivery, Message
-from bridge.records.naming import label
+from bridge.dispatch.celery_broker import CeleryBroker
+from bridge.dispatch.celery_message import OutgoingBatch
+from bridge.formats.celery_header import to_header
+from bridge.formats.delivery import Batch, Delivery, Message
+from bridge.formats.delivery_identity import label_records
 from tasks.celery import app
 
 # pytest-celery leaves its client of the broker open.
@@ -63,19 +63,21 @@ def celery_backend_cluster() -> None:
 
 
 @pytest.fixture
-def handoff(celery_setup: CeleryTestSetup) -> Iterator[Broker]:
+def handoff(celery_setup: CeleryTestSetup) -> Iterator[CeleryBroker]:
     """The bridge's own way into that broker."""
     app.loader.import_task_module("examples.orders.handlers")
     app.conf.update(broker_write_url=celery_setup.broker.config()["host_url"])
-    handoff = Broker(app)
+    handoff = CeleryBroker(app)
     yield handoff
     handoff.close()
 
 
-def outgoing(offset: int) -> Outgoing:
+def outgoing(offset: int) -> OutgoingBatch:
     message = Message("orders", 0, offset, b"customer-1", ORDER, (), 1_700_000_000_000)
     batch = Batch(HANDLER, message.topic, message.partition, (Delivery(message, HANDLER),))
-    return Outgoing(HANDLER, batch.task_id, label(message.topic, message.partition, [offset]), to_header(batch))
+    return OutgoingBatch(
+        HANDLER, batch.task_id, label_records(message.topic, message.partition, [offset]), to_header(batch)
+    )
 
 
 def test_a_delivery_is_handled_by_the_image(celery_setup, handoff):

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from bridge.upkeep.problem_table import TABLE
+from bridge.jobs.problem_table import PROBLEM_TABLE
 from tests.processes import eventually
 from tests.servers.process import ServerProcess, free_port
 
@@ -166,7 +166,7 @@ INCIDENTS: Final[dict[str, tuple[Series, Series]]] = {
             {f'bridge_problems{{problem="{row.identifier}",instance="{one}"}}': "1x40" for one in "ab"},
             {f'bridge_problems{{problem="{row.identifier}",instance="a"}}': "0x40"},
         )
-        for row in TABLE
+        for row in PROBLEM_TABLE
         for alert in row.alerts
         if "bridge_problems" in alert.expression
     },
@@ -176,7 +176,7 @@ AT: Final = {"ConsumptionFallsBehind": "38m", "TrafficStopped": "35m"}
 
 
 def test_each_alert_has_its_incident() -> None:
-    assert {alert.name for row in TABLE for alert in row.alerts} == INCIDENTS.keys()
+    assert {alert.name for row in PROBLEM_TABLE for alert in row.alerts} == INCIDENTS.keys()
 
 
 @pytest.mark.servers

@@ -11,17 +11,25 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridge.formats.gate_names import again_gate, needs_gate
 from bridge.ledger import Ledger
-from bridge.ledger.breakers import Breakers, Ended, Known, Terms, bring_in_line, keys_of, known_of
-from bridge.ledger.script import BREAKER
-from bridge.records.gates import again_gate, needs_gate
-from lossless.transport.gates import Gates
+from bridge.ledger.circuit_breakers import (
+    BreakerStatus,
+    BreakerTerms,
+    CircuitBreakers,
+    RunResults,
+    align_gates,
+    make_breaker_keys,
+    read_breaker_status,
+)
+from bridge.ledger.ledger_scripts import BREAKER
+from lossless.transport.message_gates import MessageGates
 from tests.breaker_model import Model
 from tests.examples import examples
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 ENDED = st.builds(
-    Ended,
+    RunResults,
     good=st.integers(0, 4),
     unclear=st.booleans(),
     failed=st.lists(NAMES, max_size=4, unique=True),
@@ -40,7 +48,7 @@ STEPS = st.lists(
     max_size=60,
 )
 TERMS = st.builds(
-    Terms,
+    BreakerTerms,
     failures=st.integers(1, 5),
     ratio=st.sampled_from([0.25, 0.5, 1.0]),
     window=st.sampled_from([4.0, 30.0]),
@@ -50,18 +58,22 @@ TERMS = st.builds(
 
 
 @pytest.fixture
-def breakers(redis_url: str) -> Iterator[Breakers]:
+def breakers(redis_url: str) -> Iterator[CircuitBreakers]:
     with closing(Ledger(redis_url, "cluster", "bridge")) as ledger:
-        yield Breakers(ledger)
+        yield CircuitBreakers(ledger)
 
 
-def ask(client: Any, name: str, now: float, act: str, probe: str, terms: Terms, ended: Ended) -> Known:
-    return known_of(BREAKER.run(client, keys_of("bridge", name), [repr(now), act, probe, *terms.args, *ended.args]))
+def ask(
+    client: Any, name: str, now: float, act: str, probe: str, terms: BreakerTerms, ended: RunResults
+) -> BreakerStatus:
+    return read_breaker_status(
+        BREAKER.run(client, make_breaker_keys("bridge", name), [repr(now), act, probe, *terms.args, *ended.args])
+    )
 
 
 @settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(terms=TERMS, steps=STEPS)
-def test_the_script_decides_as_the_model_does(redis_url: str, terms: Terms, steps: Any) -> None:
+def test_the_script_decides_as_the_model_does(redis_url: str, terms: BreakerTerms, steps: Any) -> None:
     model, now, name = Model(terms), 1_000_000.0, uuid.uuid4().hex
     with closing(redis.Redis.from_url(redis_url)) as client:
         for wait, act, probe, ended in steps:
@@ -82,18 +94,18 @@ def test_the_script_decides_as_the_model_does(redis_url: str, terms: Terms, step
             assert known.next == (model.lease if model.state == "probing" else model.probe)
 
 
-def test_a_dependency_that_nobody_has_told_of_is_there(breakers: Breakers) -> None:
-    assert breakers.look({"bank": Terms()})["bank"].is_closed
-    assert breakers.admit("bank", Terms(), "x").granted
+def test_a_dependency_that_nobody_has_told_of_is_there(breakers: CircuitBreakers) -> None:
+    assert breakers.look({"bank": BreakerTerms()})["bank"].is_closed
+    assert breakers.admit("bank", BreakerTerms(), "x").granted
     assert breakers.open_ones(["bank"]) == {}
 
 
-def test_an_outage_is_seen_by_all_and_says_why(breakers: Breakers, redis_url: str) -> None:
-    terms = Terms(failures=2)
+def test_an_outage_is_seen_by_all_and_says_why(breakers: CircuitBreakers, redis_url: str) -> None:
+    terms = BreakerTerms(failures=2)
     with closing(redis.Redis.from_url(redis_url)) as client:
         seconds = float(client.time()[0])
-        ask(client, "bank", seconds - 5, "report", "", terms, Ended(failed=["1"]))
-    known = breakers.report("bank", terms, Ended(failed=["2"], error="ConnectionError: refused"))
+        ask(client, "bank", seconds - 5, "report", "", terms, RunResults(failed=["1"]))
+    known = breakers.report("bank", terms, RunResults(failed=["2"], error="ConnectionError: refused"))
     assert (known.before, known.state) == ("closed", "open")
     assert known.why == "2 deliveries failed, and none succeeded between; the last error: ConnectionError: refused"
     assert known.since == seconds - 5
@@ -103,45 +115,45 @@ def test_an_outage_is_seen_by_all_and_says_why(breakers: Breakers, redis_url: st
 
 @pytest.mark.parametrize("within", [1, 30, 1000, 86_400])
 def test_the_script_waits_for_probes_that_hang_as_the_model_does(redis_url: str, within: float) -> None:
-    model, name = Model(Terms(failures=1, probe_within=within)), uuid.uuid4().hex
+    model, name = Model(BreakerTerms(failures=1, probe_within=within)), uuid.uuid4().hex
     with closing(redis.Redis.from_url(redis_url)) as client:
         for now in (1000.0, 1002.0):
-            model.report(now, Ended(failed=["1"]))
-            ask(client, name, now, "report", "", model.terms, Ended(failed=["1"]))
+            model.report(now, RunResults(failed=["1"]))
+            ask(client, name, now, "report", "", model.terms, RunResults(failed=["1"]))
         now = model.probe
         for number in range(25):
             assert model.admit(now, str(number))
-            known = ask(client, name, now, "admit", str(number), model.terms, Ended())
+            known = ask(client, name, now, "admit", str(number), model.terms, RunResults())
             assert (known.granted, known.lease, known.silent) == (True, model.lease, model.silent)
             now = model.lease
 
 
-def test_whoever_asks_is_told_when_it_was_tried_and_is_tried_next(breakers: Breakers, redis_url: str) -> None:
-    terms, steps = Terms(failures=1), [(1000, "report"), (1002, "report"), (1003, "admit"), (1040, "admit")]
+def test_whoever_asks_is_told_when_it_was_tried_and_is_tried_next(breakers: CircuitBreakers, redis_url: str) -> None:
+    terms, steps = BreakerTerms(failures=1), [(1000, "report"), (1002, "report"), (1003, "admit"), (1040, "admit")]
     with closing(redis.Redis.from_url(redis_url)) as client:
         for at, act in steps:
             probe = str(at) if act == "admit" else ""
-            ask(client, "bank", at, act, probe, terms, Ended(failed=["1"]))
+            ask(client, "bank", at, act, probe, terms, RunResults(failed=["1"]))
     known = breakers.open_ones(["bank"])["bank"]
     assert (known.state, known.tried, known.next, known.silent) == ("probing", 1040, 1100, 1)
 
 
 def test_workers_that_find_a_wiped_redis_at_once_open_it_once_again_and_shut_its_gates(
-    breakers: Breakers, redis_url: str
+    breakers: CircuitBreakers, redis_url: str
 ) -> None:
-    terms = Terms(failures=4)
+    terms = BreakerTerms(failures=4)
     with closing(redis.Redis.from_url(redis_url)) as client, ThreadPoolExecutor(8) as pool:
         seconds = float(client.time()[0])
-        gates = Gates(client)
+        gates = MessageGates(client)
 
-        def tell(number: int) -> Known:
-            known = breakers.report("bank", terms, Ended(failed=[str(number)]))
+        def tell(number: int) -> BreakerStatus:
+            known = breakers.report("bank", terms, RunResults(failed=[str(number)]))
             if known.before != known.state:
-                bring_in_line(gates, "bridge", "bank", known)
+                align_gates(gates, "bridge", "bank", known)
             return known
 
         for outage in range(5):
-            ask(client, "bank", seconds - 5, "report", "", terms, Ended(failed=["first"]))
+            ask(client, "bank", seconds - 5, "report", "", terms, RunResults(failed=["first"]))
             told = list(pool.map(tell, range(16)))
             assert [known.before for known in told if known.before != known.state] == ["closed"]
             assert len({known.opened for known in told if not known.is_closed}) == 1
@@ -150,11 +162,11 @@ def test_workers_that_find_a_wiped_redis_at_once_open_it_once_again_and_shut_its
             assert breakers.look({"bank": terms})["bank"].is_closed
 
 
-def test_a_wiped_redis_has_all_closed(breakers: Breakers, redis_url: str) -> None:
-    terms = Terms(failures=1)
+def test_a_wiped_redis_has_all_closed(breakers: CircuitBreakers, redis_url: str) -> None:
+    terms = BreakerTerms(failures=1)
     with closing(redis.Redis.from_url(redis_url)) as client:
-        ask(client, "bank", 1000.0, "report", "", terms, Ended(failed=["1"]))
-        ask(client, "bank", 1002.0, "report", "", terms, Ended(failed=["1"]))
+        ask(client, "bank", 1000.0, "report", "", terms, RunResults(failed=["1"]))
+        ask(client, "bank", 1002.0, "report", "", terms, RunResults(failed=["1"]))
         assert breakers.open_ones(["bank"])
-        client.delete(*keys_of("bridge", "bank"))
+        client.delete(*make_breaker_keys("bridge", "bank"))
     assert breakers.admit("bank", terms, "x").granted

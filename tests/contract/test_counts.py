@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from bridge.ledger import Ledger
-from bridge.ledger.counts import Counted, count, counted
+from bridge.ledger.attempt_statistics import CountKey, add_counts, read_counts
 
 #: 12:30 of a day, whatever day.
 NOON = 20_000 * 86_400 + 12 * 3_600
@@ -29,17 +29,17 @@ def client(redis_url: str) -> Iterator[redis.Redis]:
 
 
 def test_of_a_handler_that_did_nothing_all_is_zero(ledger: Ledger) -> None:
-    found = counted(ledger, [CHARGE], NOW)[CHARGE]
+    found = read_counts(ledger, [CHARGE], NOW)[CHARGE]
     assert found.minutes["handled"] == (0,) * 60
     assert found.hours["dead"] == (0,) * 24
-    assert counted(ledger, [], NOW) == {}
+    assert read_counts(ledger, [], NOW) == {}
 
 
 def test_what_processes_tell_is_added_up_by_what_it_is_and_when(ledger: Ledger) -> None:
     for _ in range(2):
-        count(ledger, {Counted(*CHARGE, "handled", MINUTE): 5, Counted(*CHARGE, "failed", MINUTE - 1): 1})
-    count(ledger, {Counted("orders", "shop.notify", "handled", MINUTE): 9, Counted(*CHARGE, "dead", MINUTE): 2})
-    found = counted(ledger, [CHARGE], NOW)[CHARGE]
+        add_counts(ledger, {CountKey(*CHARGE, "handled", MINUTE): 5, CountKey(*CHARGE, "failed", MINUTE - 1): 1})
+    add_counts(ledger, {CountKey("orders", "shop.notify", "handled", MINUTE): 9, CountKey(*CHARGE, "dead", MINUTE): 2})
+    found = read_counts(ledger, [CHARGE], NOW)[CHARGE]
     assert found.minutes["handled"] == (0,) * 59 + (10,)
     assert found.minutes["failed"] == (0,) * 58 + (2, 0)
     assert found.minutes["dead"][-1] == 2
@@ -50,17 +50,17 @@ def test_what_processes_tell_is_added_up_by_what_it_is_and_when(ledger: Ledger) 
 def test_the_last_hour_and_day_go_on_over_the_turn_of_both(ledger: Ledger) -> None:
     midnight = 20_001 * 86_400
     minute = midnight // 60
-    count(ledger, {Counted(*CHARGE, "handled", minute + back): 100 + back for back in (-90, -59, -58, -1, 0, 1)})
-    found = counted(ledger, [CHARGE], midnight + 60)[CHARGE]
+    add_counts(ledger, {CountKey(*CHARGE, "handled", minute + back): 100 + back for back in (-90, -59, -58, -1, 0, 1)})
+    found = read_counts(ledger, [CHARGE], midnight + 60)[CHARGE]
     assert found.minutes["handled"] == (42, *(0,) * 56, 99, 100, 101)
     assert found.hours["handled"][-3:] == (10, 41 + 42 + 99, 201)
-    later = counted(ledger, [CHARGE], midnight + 23 * 3_600)[CHARGE]
+    later = read_counts(ledger, [CHARGE], midnight + 23 * 3_600)[CHARGE]
     assert later.hours["handled"] == (201, *(0,) * 23)
 
 
 def test_a_handler_takes_four_kilobytes_at_most_and_all_of_it_expires(ledger: Ledger, client: redis.Redis) -> None:
     everything = range(MINUTE - 3 * 1_440, MINUTE + 1, 7)
-    count(ledger, {Counted(*CHARGE, "replayed", minute): 1 for minute in everything})
+    add_counts(ledger, {CountKey(*CHARGE, "replayed", minute): 1 for minute in everything})
     there = [(name, int(client.strlen(name)), int(client.ttl(name))) for name in client.scan_iter("*:counts:*")]
     assert max(size for name, size, _ in there if b":minutes:" in name) <= 960
     assert max(size for name, size, _ in there if b":hours:" in name) <= 384
@@ -69,12 +69,12 @@ def test_a_handler_takes_four_kilobytes_at_most_and_all_of_it_expires(ledger: Le
 
 
 def test_a_wiped_redis_and_what_others_wrote_there_cost_a_picture_alone(ledger: Ledger, client: redis.Redis) -> None:
-    count(ledger, {Counted(*CHARGE, "handled", MINUTE): 2**32 - 1})
-    count(ledger, {Counted(*CHARGE, "handled", MINUTE): 7})
-    assert counted(ledger, [CHARGE], NOW)[CHARGE].minutes["handled"][-1] == 2**32 - 1
+    add_counts(ledger, {CountKey(*CHARGE, "handled", MINUTE): 2**32 - 1})
+    add_counts(ledger, {CountKey(*CHARGE, "handled", MINUTE): 7})
+    assert read_counts(ledger, [CHARGE], NOW)[CHARGE].minutes["handled"][-1] == 2**32 - 1
     for name in list(client.scan_iter("*:counts:*")):
         client.set(name, b"x" * 5_000)
-    assert len(counted(ledger, [CHARGE], NOW)[CHARGE].minutes["handled"]) == 60
+    assert len(read_counts(ledger, [CHARGE], NOW)[CHARGE].minutes["handled"]) == 60
     client.flushall()
     client.hset(f"ledger::bridge:counts:orders:shop.charge:minutes:{NOW // 3_600}", "a", "b")
-    assert counted(ledger, [CHARGE], NOW)[CHARGE].minutes["handled"] == (0,) * 60
+    assert read_counts(ledger, [CHARGE], NOW)[CHARGE].minutes["handled"] == (0,) * 60

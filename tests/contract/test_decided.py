@@ -7,10 +7,10 @@ from celery import Celery
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bridge.commands import halt as commands
-from bridge.handlers import Handler, Routes
+from bridge.formats.group_decision import GroupDecision
+from bridge.handler_routes import Handler, Routes
+from bridge.inspection import topic_halt as commands
 from bridge.ledger import Ledger
-from bridge.records.control import Decision
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.deciding_world import KEY, SETTINGS, World, agree, broken_world
 from tests.examples import examples
@@ -28,7 +28,7 @@ def resumed(redis_url: str, *topics: str) -> dict[str, Any]:
     chosen = Settings(FileSettings(), EnvironmentSettings(), redis_url, {})
     routes = Routes({"orders": Handler("orders", ("orders",), "q", 1, 0.0)})
     with Celery("here", broker=redis_url, broker_transport="lossless.transport:Transport", set_as_current=False) as app:
-        found: dict[str, Any] = commands.resume(app, chosen, routes, topics or None, "", "bob")["topics"]
+        found: dict[str, Any] = commands.resume_topics(app, chosen, routes, topics or None, "", "bob")["topics"]
         return found
 
 
@@ -97,7 +97,7 @@ def test_all_agree_at_the_end_and_on_nothing_older_than_what_kafka_acknowledged(
 ):
     """What Redis alone had may be lost with it; a write that nobody waited for may arrive late."""
     with broken_world(*there) as world:
-        tried: list[Decision] = []
+        tried: list[GroupDecision] = []
         for step in steps:
             tried += world.do(step)
         world.settle()

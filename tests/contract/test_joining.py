@@ -12,15 +12,13 @@ import redis
 from celery import Celery
 from kombu import Connection
 
-from bridge.records.attempts import Attempts
-from bridge.records.failure import Failure
-from bridge.records.header import HEADER, from_header
-from bridge.records.message import Batch, Delivery, Message
+from bridge.formats.celery_header import HEADER, from_header
+from bridge.formats.delivery import Attempts, Batch, Delivery, Message
+from bridge.formats.failure import Failure
 from lossless import transport
-from lossless.transport.joining import joined, joining
-from lossless.transport.looking import sightings
-from lossless.transport.waiting import Tried
-from tasks import resending
+from lossless.transport.delayed_messages import TriedTag, format_joined_count, make_joins_header
+from lossless.transport.queue_inspection import find_messages
+from tasks.execution import message_resend
 
 DUE = 4_000_000_000.0
 
@@ -35,9 +33,9 @@ def channel(any_redis_server: str) -> Iterator[Any]:
 
 
 def put(channel: Any, *items: object, name: str = "a", most: int = 5, due: float = DUE, **more: Any) -> None:
-    header = {"of": name, "items": list(items), "joined": joined(len(items)), **more.pop("behind", {})}
+    header = {"of": name, "items": list(items), "joined": format_joined_count(len(items)), **more.pop("behind", {})}
     headers = {"eta": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(due))}+00:00", "data": header, **more}
-    headers["joins"] = joining(name, "items", most)
+    headers["joins"] = make_joins_header(name, "items", most)
     properties = {"delivery_tag": f"{time.monotonic()}", "priority": more.get("priority", 0)}
     channel._put("q", {"body": "", "headers": headers, "properties": properties})
 
@@ -71,15 +69,20 @@ def test_what_filled_a_message_and_is_sent_again_is_joined_once_too(channel: Any
 
 def test_what_is_sent_again_is_found_where_many_are_due_at_that_moment(channel: Any) -> None:
     def filled(name: str, number: int, tag: str) -> dict[str, Any]:
-        data = {"of": name, "items": [number], "joined": joined(1)}
-        headers = {"a": name, "eta": "2999-01-01T00:00:00+00:00", "data": data, "joins": joining(name, "items", 9)}
+        data = {"of": name, "items": [number], "joined": format_joined_count(1)}
+        headers = {
+            "a": name,
+            "eta": "2999-01-01T00:00:00+00:00",
+            "data": data,
+            "joins": make_joins_header(name, "items", 9),
+        }
         return {"body": "", "headers": headers, "properties": {"delivery_tag": tag, "priority": 0}}
 
     channel._put("q", filled("z", 1, "1"))
     channel._put("q", filled("z", 2, "2"))
     for number in range(30):
         channel._put("q", filled(f"{number:02}", 0, f"{number}"))
-    channel._put("q", filled("z", 2, Tried("2")))
+    channel._put("q", filled("z", 2, TriedTag("2")))
     (found,) = (items for items in waiting(channel) if items != [0])
     assert found == [1, 2]
 
@@ -96,7 +99,7 @@ def test_who_looks_for_a_message_sees_all_that_joins_meanwhile(channel: Any) -> 
     for number in range(100):
         put(channel, [number], name=f"{number}", due=DUE + number)
     seen: set[int] = set()
-    for step, sighting in enumerate(islice(sightings(channel, "q"), 100)):
+    for step, sighting in enumerate(islice(find_messages(channel, "q"), 100)):
         seen.update(item for (item,) in json.loads(sighting.raw)["headers"]["data"]["items"])
         if step % 10 == 0:
             for number in range(100):
@@ -168,14 +171,14 @@ def failed(*offsets: int, order: str | None = None) -> Batch:
 def sent(any_redis_server: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[int]]]:
     """Sends batches again, each with the others' most, and returns the offsets of the messages that wait then."""
     transport.use()
-    monkeypatch.setattr(resending.time, "time", lambda: DUE - 2)  # type: ignore[attr-defined]
+    monkeypatch.setattr(message_resend.time, "time", lambda: DUE - 2)  # type: ignore[attr-defined]
     app = Celery("joining", broker=any_redis_server, set_as_current=False)
     with redis.Redis.from_url(any_redis_server) as client:
         client.flushall()
 
     def send(*batches: Batch, most: int = 200, check: bool = True) -> list[list[int]]:
         for batch in batches:
-            resending.send_on(app, batch, 1.0, {"routing_key": "q"}, most)
+            message_resend.send_on(app, batch, 1.0, {"routing_key": "q"}, most)
         with app.connection_for_read() as connection:
             found = connection.default_channel.waiting("q", 100)  # type: ignore[attr-defined]
         carried = [from_header(each["headers"]["task"], each["headers"][HEADER]) for each in found]

@@ -15,7 +15,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from bridge.kafka import AdminClient, NewTopic
+from bridge.kafka.clients import AdminClient, NewTopic
 from tests.contract.conftest import PARTITIONS, AnyKafka
 
 PATIENCE = 30.0

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import LedgerUnavailable
-from bridge.ledger.accounts import Accounts, Known
-from bridge.ledger.client import Ledger
-from bridge.ledger.fates import OVERWRITES, SETTLED, Fate, follow
-from bridge.ledger.pages import PAGE, Account, key
-from bridge.ledger.writes import Mark, Push
+from bridge.ledger.account_progress import AccountProgress, Accounts
+from bridge.ledger.fate_pages import PAGE, Account, ledger_key
+from bridge.ledger.fate_rules import OVERWRITES, SETTLED, Fate, follow_fate
+from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_scripts import Mark, Push
 from tests.examples import examples
 from tests.memory_ledger import MemoryLedger
 
@@ -43,7 +43,7 @@ class Kept:
         else:
             with redis.Redis.from_url(self._url) as client:
                 client.delete(self.ledger.page_key(account, page))
-                client.delete(key("cluster", "bridge", "pages", *account))  # it was due
+                client.delete(ledger_key("cluster", "bridge", "pages", *account))  # it was due
 
     def clear(self) -> None:
         if isinstance(self.ledger, MemoryLedger):
@@ -114,7 +114,7 @@ def test_a_fate_follows_only_where_the_table_allows_it(kept: Kept, old: Fate, wa
     (written,) = kept.ledger.write([Mark(CHARGE, [10, 13], wanted)])
     assert written.before == bytes([old, old])
     assert bool(written.changed) == (old in OVERWRITES[wanted])
-    new = follow(old, wanted)
+    new = follow_fate(old, wanted)
     assert kept.ledger.fates(CHARGE, 9, 14) == bytes([Fate.DONE, new, old, old, new, Fate.PARKED])
 
 
@@ -210,18 +210,18 @@ def test_a_ledger_that_may_have_lost_something_is_given_no_credit_for_it(kept: K
     assert kept.accounts.reach({CHARGE: 9}, before).doubt(before) is None
     assert kept.accounts.reach({CHARGE: 20}, before._replace(run_id="another")).doubt(before) is None
     assert kept.accounts.reach({CHARGE: 20}, before._replace(writes=before.writes + 1)) == before
-    assert kept.accounts.known([CHARGE]) == [Known(None, 9, None)]
+    assert kept.accounts.known([CHARGE]) == [AccountProgress(None, 9, None)]
 
 
 def test_what_is_known_of_accounts_is_told_and_who_ever_began_is_listed(kept: Kept) -> None:
     odd = Account("a:b handler", "t%pic", "id", 12)
-    assert kept.accounts.known([CHARGE, odd]) == [Known(), Known()]
+    assert kept.accounts.known([CHARGE, odd]) == [AccountProgress(), AccountProgress()]
     kept.accounts.join(CHARGE, 5)
     kept.accounts.join(odd, 0)
     kept.accounts.reach({CHARGE: 9})
     kept.accounts.reach({})
     kept.accounts.lose([CHARGE, odd], 7)
-    assert kept.accounts.known([CHARGE, odd]) == [Known(5, 9, 7), Known(0, None, 7)]
+    assert kept.accounts.known([CHARGE, odd]) == [AccountProgress(5, 9, 7), AccountProgress(0, None, 7)]
     assert kept.accounts.everyone() == sorted([CHARGE, odd])
 
 

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from bridge.deadletters.questions.groups import Groups
-from bridge.deadletters.questions.of_versions import GroupVersions, handled_since
-from bridge.deadletters.questions.running import started
-from bridge.deadletters.store import times
-from bridge.deadletters.store.database import Database
-from bridge.handlers import Handler, Routes
+from bridge.deadletters.db import kind_table
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.inspection.failure_groups import FailureGroups
+from bridge.deadletters.inspection.group_versions import GroupVersions, count_handled_since, find_version_starts
+from bridge.handler_routes import Handler, Routes
 from bridge.ledger import Ledger
-from bridge.ledger.counts import Counted, Series, count
-from bridge.ledger.members import Members
+from bridge.ledger.attempt_statistics import CountKey, CountSeries, add_counts
+from bridge.ledger.group_members import GroupMembers
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.desk import rows
 
@@ -45,19 +44,19 @@ def group(database):
         for offset in range(3):
             rows.letter(connection, old, offset, failed_at=(NOW - 2 * HOUR) * 1000)
         rows.letter(connection, new, 9, failed_at=NOW * 1000)
-        times.add(connection, {(old, NOW // HOUR - 2): 3, (new, NOW // HOUR): 1})
+        kind_table.add_failure_hours(connection, {(old, NOW // HOUR - 2): 3, (new, NOW // HOUR): 1})
         id_ = rows.group_of(connection, old)
-    return Groups(database).one(id_)
+    return FailureGroups(database).one(id_)
 
 
 def announce(redis_url, member, version, at):
     with closing(Ledger(redis_url, "", "bridge")) as ledger:
         state = {"handlers": [HANDLER], "handler_versions": {HANDLER: version}, "started": at, "queues": []}
-        Members(ledger, "workers").announce(member, state)
+        GroupMembers(ledger, "workers").announce(member, state)
         at_minute = (NOW - 5 * MINUTE) // MINUTE
-        count(
+        add_counts(
             ledger,
-            {Counted("orders", HANDLER, "handled", at_minute): 9, Counted("x", HANDLER, "handled", at_minute): 7},
+            {CountKey("orders", HANDLER, "handled", at_minute): 9, CountKey("x", HANDLER, "handled", at_minute): 7},
         )
 
 
@@ -97,8 +96,8 @@ def test_without_redis_nothing_is_claimed(group, database):
     ],
 )
 def test_what_was_handled_is_counted_from_the_first_whole_minute_or_hour(ago, since, handled):
-    series = [Series({"handled": (1,) * 60}, {"handled": (100,) * 24})]
-    assert handled_since(series, (NOW - ago) * 1000, NOW) == (since * 1000, handled)
+    series = [CountSeries({"handled": (1,) * 60}, {"handled": (100,) * 24})]
+    assert count_handled_since(series, (NOW - ago) * 1000, NOW) == (since * 1000, handled)
 
 
 def test_a_version_came_up_with_its_first_worker():
@@ -108,4 +107,4 @@ def test_a_version_came_up_with_its_first_worker():
         {"group": "b", "started": 1.0, "handler_versions": {"h": "1"}},
         {"group": "a", "handler_versions": {"h": "1"}},
     ]
-    assert {name: found for name, found in started("a", told).items() if found} == {"h": {"1": 3_500}}
+    assert {name: found for name, found in find_version_starts("a", told).items() if found} == {"h": {"1": 3_500}}

@@ -10,8 +10,8 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
 from bridge.errors import AlreadySettled, CannotSettle
-from bridge.records import settled, user_database
-from bridge.records.message import Message
+from bridge.formats import user_database
+from bridge.formats.delivery import Message
 from tests.servers import postgres
 from tests.servers.missing import need
 from tests.servers.postgres import PostgresServer
@@ -48,7 +48,7 @@ def test_what_a_handler_sends_commits_with_its_work(engine):
     given = message()
     bill(engine, given)
     assert given.outbox is not None
-    home = user_database.home_of(engine.connect())
+    home = user_database.find_user_database(engine.connect())
     assert len(home.left(given.outbox.mark)) == 2
     assert [each.topic for each in given.outbox.left()] == ["before", "invoices"]
 
@@ -102,8 +102,8 @@ def test_a_database_without_an_outbox_has_none_left(engine):
 
 def test_the_tables_may_be_made_by_a_migration(engine):
     with engine.begin() as connection:
-        connection.execute(text(settled.CREATE_TABLE))
-        connection.execute(text(settled.CREATE_OUTBOX_TABLE))
+        connection.execute(text(user_database.CREATE_TABLE))
+        connection.execute(text(user_database.CREATE_OUTBOX_TABLE))
     given = message()
     bill(engine, given)
     assert given.outbox is not None
@@ -113,7 +113,7 @@ def test_the_tables_may_be_made_by_a_migration(engine):
 def test_what_another_group_or_kafka_left_is_not_this_ones(engine):
     bill(engine, message())
     bill(engine, message(8, origin="c other topic-1"))
-    home = user_database.home_of(engine.connect())
+    home = user_database.find_user_database(engine.connect())
     assert len(home.old("c g", time.time() + 60, 10)) == 1
 
 
@@ -123,7 +123,7 @@ def test_what_could_not_be_published_is_looked_at_after_others(engine):
     bill(engine, second)
     assert first.outbox is not None
     assert second.outbox is not None
-    home = user_database.home_of(engine.connect())
+    home = user_database.find_user_database(engine.connect())
     home.put_behind(first.outbox.mark, time.time() + 5)
     assert list(home.old("c g", time.time() + 60, 10)) == [second.outbox.mark, first.outbox.mark]
 

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from bridge.errors import AlreadySettled
-from bridge.records import user_database
-from bridge.records.message import Message
+from bridge.formats import user_database
+from bridge.formats.delivery import Message
 from tests.contract.test_outbox import message
 
 

@@ -6,9 +6,9 @@ import pytest
 from django.db import transaction
 
 from bridge.errors import AlreadySettled, CannotSettle
-from bridge.records import user_database
-from bridge.records.message import Message
-from bridge.records.settled import CREATE_OUTBOX_TABLE
+from bridge.formats import user_database
+from bridge.formats.delivery import Message
+from bridge.formats.user_database import CREATE_OUTBOX_TABLE
 from tests.contract.test_settled_django import connection as with_marks
 
 __all__ = ["with_marks"]
@@ -49,4 +49,4 @@ def test_without_a_transaction_nothing_is_written(connection):
     given = message()
     with pytest.raises(CannotSettle):
         given.settle_with(connection)
-    assert user_database.home_of(connection).left("any") == []
+    assert user_database.find_user_database(connection).left("any") == []

@@ -8,14 +8,20 @@ from typing import Any
 import pytest
 
 from bridge.errors import PublishFailed
+from bridge.formats.delivery import Dead, Delivery, Message
+from bridge.formats.failure import Failure
 from bridge.ledger import Ledger
+from bridge.ledger.attempt_statistics import (
+    OutcomeSummary,
+    RecentAttempts,
+    note_outcomes,
+    note_unpublished,
+    read_outcomes,
+    read_unpublished,
+)
 from bridge.ledger.clock_skew import ClockSkew
-from bridge.ledger.outcomes import Outcomes, RecentAttempts, note_outcomes, outcomes_of
-from bridge.ledger.unpublished import note_unpublished, unpublished_of
-from bridge.records.failure import Failure
-from bridge.records.message import Dead, Delivery, Message
-from tasks.attempt_outcomes import attempt_outcomes
-from tasks.burial import write_dead_letter
+from tasks.execution.dead_letter_writer import write_dead_letter
+from tasks.worker.ledger_telemetry import attempt_outcomes
 
 CHARGE = ("orders", "shop.charge")
 
@@ -26,10 +32,10 @@ def ledger(redis_url: str) -> Iterator[Ledger]:
         yield made
 
 
-def told(ledger: Ledger, *attempts: RecentAttempts, now: float) -> Outcomes:
+def told(ledger: Ledger, *attempts: RecentAttempts, now: float) -> OutcomeSummary:
     for each in attempts:
         note_outcomes(ledger, {CHARGE: each}, now)
-    return outcomes_of(ledger, [CHARGE], time.time())[CHARGE]
+    return read_outcomes(ledger, [CHARGE], time.time())[CHARGE]
 
 
 def attempts(done: float | None = None, failed: tuple[float, ...] = (), error: str = "") -> RecentAttempts:
@@ -42,7 +48,7 @@ def attempts(done: float | None = None, failed: tuple[float, ...] = (), error: s
 
 
 def test_of_what_never_ran_nothing_is_known(ledger: Ledger) -> None:
-    assert outcomes_of(ledger, [CHARGE], time.time())[CHARGE] == Outcomes()
+    assert read_outcomes(ledger, [CHARGE], time.time())[CHARGE] == OutcomeSummary()
 
 
 def test_failures_of_all_processes_are_added_up_since_the_last_success(ledger: Ledger) -> None:
@@ -82,12 +88,12 @@ def test_dead_letters_that_kafka_refuses_are_all_counted_until_it_takes_them(led
     note_unpublished(ledger, {"shop.charge": refused}, {})
     # The same ones again are no more.
     note_unpublished(ledger, {"shop.charge": refused}, {"other": ["x"]})
-    found = unpublished_of(ledger, ["shop.charge", "other"], time.time())
+    found = read_unpublished(ledger, ["shop.charge", "other"], time.time())
     assert found.keys() == {"shop.charge"}
     assert (found["shop.charge"].many, found["shop.charge"].error) == (650, "not enough replicas")
     assert found["shop.charge"].since == pytest.approx(time.time(), abs=2)
     note_unpublished(ledger, {}, {"shop.charge": refused})
-    assert unpublished_of(ledger, ["shop.charge"], time.time()) == {}
+    assert read_unpublished(ledger, ["shop.charge"], time.time()) == {}
 
 
 def test_what_the_burial_cannot_write_is_counted_until_it_can(ledger: Ledger) -> None:
@@ -108,12 +114,12 @@ def test_what_the_burial_cannot_write_is_counted_until_it_can(ledger: Ledger) ->
     with pytest.raises(PublishFailed):
         write_dead_letter(settling, delivery, dead, "bridge", again=False)
     attempt_outcomes.flush()
-    found = unpublished_of(ledger, ["shop.charge"], time.time())["shop.charge"]
+    found = read_unpublished(ledger, ["shop.charge"], time.time())["shop.charge"]
     assert (found.many, found.error) == (1, "not enough replicas")
     settling.refuses = False
     write_dead_letter(settling, delivery, dead, "bridge", again=True)
     attempt_outcomes.flush()
-    assert unpublished_of(ledger, ["shop.charge"], time.time()) == {}
+    assert read_unpublished(ledger, ["shop.charge"], time.time()) == {}
 
 
 @pytest.mark.parametrize("ahead", [300.0, -300.0])

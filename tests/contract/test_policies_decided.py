@@ -5,15 +5,14 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from bridge.commands import policy as commands
 from bridge.errors import NotDecided
-from bridge.handlers import find_routes
-from bridge.ledger.deciding import decide, looked_up
-from bridge.records.control import policy_key
-from bridge.records.policies import values
+from bridge.formats.group_decision import policy_key, read_option_values
+from bridge.handler_routes import find_routes
+from bridge.inspection import handler_policy as commands
+from bridge.ledger.decision_store import look_up_decisions, make_decision
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from tasks.declaring import declare
-from tasks.defaults import OWN_DEFAULTS
+from tasks.declaration.celery_defaults import OWN_DEFAULTS
+from tasks.declaration.handler_declaration import declare_handler
 from tests.deciding_world import KEY, SETTINGS, World, agree, the_mirror
 
 CHARGE = "charge"
@@ -28,7 +27,7 @@ class Desk:
     def __init__(self, redis_url: str) -> None:
         self.app = Celery("desk", set_as_current=False)
         self.app.conf.update(OWN_DEFAULTS)
-        declare(self.app, ["orders"], {"name": CHARGE, "max_retries": 1, "default_retry_delay": 0.2})(handle)
+        declare_handler(self.app, ["orders"], {"name": CHARGE, "max_retries": 1, "default_retry_delay": 0.2})(handle)
         self.routes = find_routes(self.app)[0]
         self.settings = Settings(FileSettings(), EnvironmentSettings(), redis_url, {})
 
@@ -39,10 +38,10 @@ class Desk:
         return commands.unset_policy(self.app, self.settings, self.routes, CHARGE, options, "it is back", "ann")
 
     def shown(self) -> Any:
-        return commands.policies(self.app, self.settings, self.routes)
+        return commands.read_policies(self.app, self.settings, self.routes)
 
     def history(self) -> Any:
-        return commands.history(self.settings, self.routes, CHARGE)
+        return commands.read_policy_history(self.settings, self.routes, CHARGE)
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def stands(world: World) -> dict[str, Any]:
     (found,) = world.mirror.read().in_force().values()
     assert found.key == policy_key(CHARGE)
     assert world.kafka.published(SETTINGS).standing[found.key].decision == found
-    return values(found.data)
+    return read_option_values(found.data)
 
 
 def look(world: World) -> None:
@@ -107,20 +106,20 @@ def test_what_redis_alone_has_is_not_lost_by_who_sets_something_else_while_it_is
 def test_what_redis_lost_is_looked_up_in_kafka_until_a_bridge_has_put_it_back(broken: World, desk: Desk):
     desk.put("max_retries=5")
     broken.wipe()
-    assert looked_up(SETTINGS, broken.mirror).keys() == {policy_key(CHARGE)}
+    assert look_up_decisions(SETTINGS, broken.mirror).keys() == {policy_key(CHARGE)}
     look(broken)
     broken.kafka.up = False
-    assert looked_up(SETTINGS, broken.mirror).keys() == {policy_key(CHARGE)}
+    assert look_up_decisions(SETTINGS, broken.mirror).keys() == {policy_key(CHARGE)}
 
 
 def test_what_was_sent_and_not_answered_may_arrive_and_who_decided_is_told_so(broken: World):
     broken.mirror.up = False
     broken.kafka.slow = True
     with pytest.raises(NotDecided, match="may arrive there yet"):
-        decide(SETTINGS, broken.mirror, KEY, {"on": 1}, "ann", "")
+        make_decision(SETTINGS, broken.mirror, KEY, {"on": 1}, "ann", "")
     broken.kafka.up = False
     with pytest.raises(NotDecided) as refused:
-        decide(SETTINGS, broken.mirror, KEY, None, "ann", "")
+        make_decision(SETTINGS, broken.mirror, KEY, None, "ann", "")
     assert "may arrive" not in str(refused.value)
     broken.settle()
     agree(broken, halts=True)

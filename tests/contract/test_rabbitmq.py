@@ -11,14 +11,14 @@ from celery import Celery
 from kombu import Connection, Queue
 from kombu.exceptions import OperationalError
 
+from bridge.dispatch.celery_broker import ANSWER_WITHIN, CeleryBroker
+from bridge.dispatch.celery_message import OutgoingBatch
 from bridge.errors import HandoffFailed
-from bridge.handoff.broker import ANSWER_WITHIN, Broker
-from bridge.handoff.templates import Outgoing
-from lossless.worker import replacement
-from lossless.worker.burial import Successor
-from lossless.worker.confirms import ConfirmingAMQP
-from lossless.worker.replacement import Replacement, pending
-from tasks.defaults import DEFAULTS
+from lossless.worker import message_replacement
+from lossless.worker.message_burial import Successor
+from lossless.worker.message_replacement import MessageReplacement, pending_replacements
+from lossless.worker.publisher_confirms import ConfirmingAMQP
+from tasks.declaration.celery_defaults import DEFAULTS
 from tests.servers.rabbitmq import RabbitmqServer
 
 #: A queue that takes one message, and refuses what comes after it.
@@ -37,31 +37,33 @@ def app(rabbitmq: RabbitmqServer, topic_prefix: str) -> Iterator[Celery]:
 
 
 @pytest.fixture
-def broker(app: Celery) -> Iterator[Broker]:
-    with closing(Broker(app)) as made:
+def broker(app: Celery) -> Iterator[CeleryBroker]:
+    with closing(CeleryBroker(app)) as made:
         yield made
 
 
-def outgoing(number: int) -> Outgoing:
+def outgoing(number: int) -> OutgoingBatch:
     header = {"group": "g", "topic": "orders"}
-    return Outgoing("charge", f"orders-0-{number}:charge", "", header)
+    return OutgoingBatch("charge", f"orders-0-{number}:charge", "", header)
 
 
 def test_what_is_handed_off_is_in_its_queue_when_the_hand_off_returns(
-    broker: Broker, rabbitmq: RabbitmqServer, topic_prefix: str
+    broker: CeleryBroker, rabbitmq: RabbitmqServer, topic_prefix: str
 ):
     broker.publish([outgoing(0)])
     assert rabbitmq.waiting(topic_prefix) == 1
 
 
-def test_a_hand_off_that_rabbitmq_refuses_has_failed(broker: Broker, rabbitmq: RabbitmqServer, topic_prefix: str):
+def test_a_hand_off_that_rabbitmq_refuses_has_failed(broker: CeleryBroker, rabbitmq: RabbitmqServer, topic_prefix: str):
     broker.publish([outgoing(0)])
     with pytest.raises(HandoffFailed, match="MessageNacked"):
         broker.publish([outgoing(1)])
     assert rabbitmq.waiting(topic_prefix) == 1
 
 
-def test_a_hand_off_to_a_rabbitmq_that_does_not_answer_fails_within_seconds(broker: Broker, rabbitmq: RabbitmqServer):
+def test_a_hand_off_to_a_rabbitmq_that_does_not_answer_fails_within_seconds(
+    broker: CeleryBroker, rabbitmq: RabbitmqServer
+):
     broker.publish([outgoing(0)])
     rabbitmq.freeze()
     began = time.monotonic()
@@ -90,7 +92,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     hub = SimpleNamespace(
         call_later=lambda pause, act: calls.append(act), call_soon=lambda act, *arguments: act(*arguments)
     )
-    monkeypatch.setattr(replacement, "get_event_loop", lambda: hub)
+    monkeypatch.setattr(message_replacement, "get_event_loop", lambda: hub)
     return calls
 
 
@@ -113,12 +115,12 @@ def test_a_message_whose_successor_rabbitmq_refuses_is_kept_until_it_has_it(
         while message is None:
             message = channel.basic_get(other)
         taken = channel.message_to_python(message)
-        made = Replacement(taken, successor)
+        made = MessageReplacement(taken, successor)
         made.start()
-        assert made in pending
+        assert made in pending_replacements
         assert not taken.acknowledged
         channel.queue_purge(topic_prefix)
         later.pop()()
-        assert made not in pending
+        assert made not in pending_replacements
         assert taken.acknowledged
     assert rabbitmq.waiting(topic_prefix) == 1

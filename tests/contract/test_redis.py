@@ -11,7 +11,7 @@ import redis
 from kombu import Connection, Producer, Queue
 from kombu.exceptions import EncodeError
 
-from lossless.transport.published import Published
+from lossless.transport.broadcast import BroadcastSubscriber
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_two_bits_of_a_page_are_set_and_counted_without_touching_their_neighbour
 
 
 def test_a_published_message_is_waited_for_as_long_as_it_is_asked_for(client: redis.Redis, name: str) -> None:
-    published = Published(client.connection_pool)
+    published = BroadcastSubscriber(client.connection_pool)
     with published:
         published.subscribe(name)
         assert published.get_message(timeout=5) is not None  # that it is subscribed

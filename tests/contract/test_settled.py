@@ -11,8 +11,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from bridge.errors import AlreadySettled
-from bridge.records import settled, user_database
-from bridge.records.message import Message
+from bridge.formats import user_database
+from bridge.formats.delivery import Message
 from tests.servers.postgres import PostgresServer
 
 
@@ -108,7 +108,7 @@ def test_one_connection_is_enough(postgresql):
 
 def test_a_table_that_a_migration_made_is_used(engine):
     metadata = MetaData()
-    settled.table(metadata)
+    user_database.table(metadata)
     metadata.create_all(engine)
     pay(engine, message())
     assert payments(engine) == [7]
@@ -117,7 +117,7 @@ def test_a_table_that_a_migration_made_is_used(engine):
 def test_a_process_that_finds_another_making_the_table_uses_that_one(postgresql):
     with ThreadPoolExecutor(1) as pool:
         with postgresql.begin() as faster:
-            settled.table().create(faster)
+            user_database.table().create(faster)
             slower = pool.submit(pay, postgresql, message())
             with pytest.raises(TimeoutError):
                 slower.result(0.3)

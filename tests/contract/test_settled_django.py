@@ -10,9 +10,8 @@ from django.conf import settings
 from django.db import connections, transaction
 
 from bridge.errors import AlreadySettled, BridgeError
-from bridge.records.message import Message
-from bridge.records.settled import CREATE_TABLE, OUTBOX_TABLE, TABLE
-from bridge.records.user_database import missing_django_tables
+from bridge.formats.delivery import Message
+from bridge.formats.user_database import CREATE_TABLE, OUTBOX_TABLE, TABLE, missing_django_tables
 from tests.servers.postgres import PostgresServer
 
 if not settings.configured:

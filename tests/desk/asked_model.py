@@ -6,11 +6,11 @@ from typing import Final
 
 from sqlalchemy import Connection, insert
 
-from bridge.deadletters.letters import words
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status, key_digest, packed
-from bridge.deadletters.store import schema, searching
-from bridge.records.message import Headers
+from bridge.deadletters.db import schema, search_index
+from bridge.deadletters.model import search_words
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus, key_digest, pack_headers
+from bridge.formats.delivery import Headers
 from tests.desk import rows
 
 HANDLERS: Final = ("orders.handlers.charge", "orders.handlers.notify", "")
@@ -59,7 +59,7 @@ class Made:
     origin: str
     cause: str
     group: int
-    status: Status
+    status: LetterStatus
     key: bytes | None
     headers: Headers
     words: frozenset[str]
@@ -89,10 +89,10 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
         "origin": pick(ORIGINS),
         "cause": pick(CAUSES),
     }
-    status, key, headers, message = pick(list(Status)), pick(KEYS), pick(HEADERS), pick(MESSAGES)
+    status, key, headers, message = pick(list(LetterStatus)), pick(KEYS), pick(HEADERS), pick(MESSAGES)
     value, failed_at = pick(VALUES), random.randrange(1_000, 1_200)
     kind_id = rows.kind(connection, **kind)
-    made = {"key": key, "key_digest": key_digest(key), "headers": packed(headers), "error_message": message}
+    made = {"key": key, "key_digest": key_digest(key), "headers": pack_headers(headers), "error_message": message}
     runs, plans = 1 + offset % 5, frozenset(plan for plan in PLANS if offset % plan == 0)
     id_ = rows.letter(connection, kind_id, offset, status, value=value, failed_at=failed_at, runs=runs, **made)
     for plan in plans:
@@ -102,8 +102,8 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
         before = {"letter_id": id_, "number": 1, "kind_id": kind_id, "failed_at": 1, "error_message": "", "runs": 1}
         lies = {"letter_topic": "orders.dlq", "letter_partition": 0, "letter_offset": 0}
         connection.execute(insert(schema.failures).values(before | lies))
-    found = words.of(message, key, headers, value)
-    searching.add(connection, [(id_, found)])
+    found = search_words.find_letter_words(message, key, headers, value)
+    search_index.index_letters(connection, [(id_, found)])
     return Made(
         id_,
         kind["handler"],
@@ -125,13 +125,13 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
     )
 
 
-def meant(asked: Filter, letters: list[Made]) -> list[int]:
+def meant(asked: LetterFilter, letters: list[Made]) -> list[int]:
     """The ids of the letters that a filter means, newest first."""
     found = [each for each in letters if _fits(asked, each)]
     return [each.id for each in sorted(found, key=lambda each: (-each.failed_at, -each.id))]
 
 
-def _fits(asked: Filter, letter: Made) -> bool:
+def _fits(asked: LetterFilter, letter: Made) -> bool:
     one_of = (
         (asked.ids, letter.id),
         (asked.handlers, letter.handler),
@@ -148,7 +148,7 @@ def _fits(asked: Filter, letter: Made) -> bool:
         and (not asked.exceptions or any(_named(letter.exception, name) for name in asked.exceptions))
         and (asked.key is None or asked.key == letter.key)
         and all((name, value.encode()) in letter.headers for name, value in asked.headers)
-        and set(words.words(asked.text)) <= letter.words
+        and set(search_words.split_words(asked.text)) <= letter.words
         and (asked.since is None or letter.failed_at >= asked.since)
         and (asked.until is None or letter.failed_at < asked.until)
         and (not asked.plans or not letter.plans.isdisjoint(asked.plans))

@@ -7,11 +7,11 @@ import pytest
 from celery import Celery
 from typer.testing import CliRunner, Result
 
-from bridge.cli.deadletters import migrating, opening
-from bridge.cli.entry import cli
-from bridge.handlers import Routes
+from bridge.cli.deadletters import desk_access, service_commands
+from bridge.cli.root_command import cli
+from bridge.handler_routes import Routes
 from bridge.settings import Settings
-from bridge.settings.values import EnvironmentSettings, FileSettings
+from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
 
 
 class Commands:
@@ -22,8 +22,8 @@ class Commands:
     ) -> None:
         environment = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url)
         settings = Settings(FileSettings(), environment, "memory://", {"bootstrap.servers": "localhost:1"})
-        for module in (opening, migrating):
-            monkeypatch.setattr(module, "loaded", lambda name, **_: (app, settings, routes or Routes({})))
+        for module in (desk_access, service_commands):
+            monkeypatch.setattr(module, "load_app", lambda name, **_: (app, settings, routes or Routes({})))
         monkeypatch.setenv("COLUMNS", "80")
 
     def run(self, *words: str | int, answer: str | None = None) -> Result:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.db.database import Database
 from tests.processes import forked
 from tests.servers.postgres import PostgresServer
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bridge.errors import NeverPublished, PublishFailed
-from bridge.topics.extents import Extent
-from bridge.topics.producer import Letter, Lies
+from bridge.kafka.acknowledged_producer import OutgoingRecord, RecordPosition
+from bridge.kafka.partition_offsets import Extent
 
 
 class Crash(BaseException):
@@ -15,7 +15,7 @@ class Crash(BaseException):
 class Record(NamedTuple):
     """A record, as Kafka's client gives it."""
 
-    letter: Letter
+    letter: OutgoingRecord
     at: int
 
     def topic(self) -> str:
@@ -54,8 +54,8 @@ class Kafka:
         """All that was ever written."""
         return [record for log in self.logs.values() for record in log]
 
-    def place_all(self, letters: Sequence[Letter]) -> list[Lies | PublishFailed]:
-        found: list[Lies | PublishFailed] = []
+    def place_all(self, letters: Sequence[OutgoingRecord]) -> list[RecordPosition | PublishFailed]:
+        found: list[RecordPosition | PublishFailed] = []
         for letter in letters:
             match self._happens("publish"):
                 case "crash":
@@ -74,10 +74,10 @@ class Kafka:
             raise Crash
         return found
 
-    def _append(self, letter: Letter) -> Lies:
+    def _append(self, letter: OutgoingRecord) -> RecordPosition:
         log = self.logs.setdefault((letter.topic, letter.partition), [])
         log.append(Record(letter, len(log)))
-        return Lies(letter.topic, letter.partition, len(log) - 1)
+        return RecordPosition(letter.topic, letter.partition, len(log) - 1)
 
     def extents(self, _settings: Any, topics: Any) -> list[Extent]:
         places = [(topic, partition) for topic in topics for partition in range(self._partitions)]

@@ -2,28 +2,28 @@
 
 from typing import Any
 
-from bridge.deadletters.letters.letter import Group, Identity, Kind, Letter
-from bridge.records.attempts import Attempts
+from bridge.deadletters.model.stored_letter import FailureGroup, LetterIdentity, LetterKind, StoredLetter
+from bridge.formats.delivery import Attempts
 
 HANDLER = "orders.handlers.charge"
 
 
-def letter(source: int = 0, /, **other: Any) -> Letter:
+def letter(source: int = 0, /, **other: Any) -> StoredLetter:
     """One of `orders-0-<source>:orders.handlers.charge`, at the same offset of `orders.dlq-0`.
 
     Parameters:
         other: fields of Letter, Kind and Group by their names.
     """
-    group = Group(
+    group = FailureGroup(
         other.pop("handler", HANDLER), other.pop("error_class", "builtins.ValueError"), other.pop("place", "a.py:pay")
     )
-    common = {name: other.pop(name) for name in Kind._fields if name in other and name != "topic"}
-    kind = Kind(
+    common = {name: other.pop(name) for name in LetterKind._fields if name in other and name != "topic"}
+    kind = LetterKind(
         **{"group": group, "topic": "orders", "origin": "bridge", "consumer_group": "bridge", "reason": "exhausted"}
         | {"version": ""}
         | common
     )
-    identity = Identity(
+    identity = LetterIdentity(
         kind.consumer_group,
         "orders",
         other.pop("topic_id", "log"),
@@ -49,4 +49,4 @@ def letter(source: int = 0, /, **other: Any) -> Letter:
         "partition": 0,
         "offset": source,
     }
-    return Letter(**fields | other)
+    return StoredLetter(**fields | other)

@@ -7,13 +7,12 @@ from typing import Any
 
 from sqlalchemy import Table, select
 
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.schema import letters, positions
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.schema import letters, positions
 from bridge.errors import DeskUnavailable
-from bridge.records import dead_letter
-from bridge.records.attempts import Attempts
-from bridge.records.failure import Failure
-from bridge.records.message import Dead, Delivery, Message
+from bridge.formats import dead_letter_record
+from bridge.formats.delivery import Attempts, Dead, Delivery, Message
+from bridge.formats.failure import Failure
 from tests.processes import Served, Stack, eventually
 from tests.servers.process import free_port
 
@@ -67,7 +66,7 @@ def bury(
             "attempts": Attempts(13),
             "first_failed_at": failed_at,
         } | other
-        headers = dead_letter.headers(
+        headers = dead_letter_record.dead_letter_headers(
             Delivery(source, **given), Dead("exhausted", failure, "1.0"), group or stack.environ["BRIDGE_GROUP"]
         )
         where: dict[str, Any] = {} if partition is None else {"partition": partition}

@@ -6,17 +6,19 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from bridge.deadletters.letters.letter import Group, Kind, Status
-from bridge.deadletters.store import schema, tallies
-from bridge.deadletters.store.schema import groups, kinds, letters
+from bridge.deadletters.db import kind_table, schema
+from bridge.deadletters.db.schema import groups, kinds, letters
+from bridge.deadletters.model.stored_letter import FailureGroup, LetterKind, LetterStatus
 
 _digests: Iterator[int] = count(1)
 
 
 def kind(connection: Connection, handler: str = "orders.handlers.charge", topic: str = "orders", **other: Any) -> int:
     """The id of a kind, made where it is not there."""
-    group = Group(handler, other.pop("error_class", "builtins.ValueError"), other.pop("place", "orders/bank.py:pay"))
-    made = Kind(
+    group = FailureGroup(
+        handler, other.pop("error_class", "builtins.ValueError"), other.pop("place", "orders/bank.py:pay")
+    )
+    made = LetterKind(
         group, topic, **{"origin": "bridge", "consumer_group": "bridge", "reason": "exhausted", "version": ""} | other
     )
     found = connection.execute(select(kinds.c.id).where(kinds.c.digest == made.digest)).scalar()
@@ -30,7 +32,9 @@ def kind(connection: Connection, handler: str = "orders.handlers.charge", topic:
     return int(connection.execute(insert(kinds).values(row | common).returning(kinds.c.id)).scalar_one())
 
 
-def letter(connection: Connection, kind_id: int, offset: int, status: Status = Status.OPEN, **other: Any) -> int:
+def letter(
+    connection: Connection, kind_id: int, offset: int, status: LetterStatus = LetterStatus.OPEN, **other: Any
+) -> int:
     """The id of a letter that was just made, counted as the recorder counts it."""
     row = {
         "digest": next(_digests).to_bytes(16, "big"),
@@ -62,7 +66,7 @@ def letter(connection: Connection, kind_id: int, offset: int, status: Status = S
         "occurrences": 1,
         "failures": 1,
     }
-    tallies.add(connection, {(kind_id, str(status)): 1})
+    kind_table.add_to_tallies(connection, {(kind_id, str(status)): 1})
     return int(connection.execute(insert(letters).values(row | other).returning(letters.c.id)).scalar_one())
 
 

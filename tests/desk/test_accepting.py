@@ -2,11 +2,10 @@
 
 import pytest
 
-from bridge.deadletters.letters import written
-from bridge.deadletters.letters.accepting import accepts, check
-from bridge.deadletters.letters.filters import EVERYTHING, Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions.letters import Letters
+from bridge.deadletters.inspection.letter_lookup import LetterLookup
+from bridge.deadletters.model import filter_syntax
+from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter, accepts_letter, check_topic_filter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import FilterFault
 from tests.desk.letters import letter
 from tests.desk.test_recording import record
@@ -27,53 +26,53 @@ LETTERS = [
     letter(4, error_class="carddeclined", error_message="Declined by bank", value=None, key=b"", failed_at=4_000),
 ]
 FILTERS = [
-    EVERYTHING,
-    Filter(handlers=("orders.handlers.notify",)),
-    Filter(handlers=("orders.handlers.notify", "")),
-    Filter(topics=("orders",)),
-    Filter(topics=("refunds",)),
-    Filter(exceptions=("CardDeclined",)),
-    Filter(exceptions=("Declined",)),
-    Filter(exceptions=("bank.CardDeclined", "carddeclined")),
-    Filter(reasons=("permanent",)),
-    Filter(versions=("1.4.1",)),
-    Filter(versions=("",)),
-    Filter(origins=("spring",)),
-    Filter(text="DECLINED bank"),
-    Filter(text="zoë"),
-    Filter(text="4711"),
-    Filter(text="decl"),
-    Filter(key=b"4711"),
-    Filter(key=b""),
-    Filter(key=b"\x00\xff"),
-    Filter(headers=(("tenant", "blue"),)),
-    Filter(headers=(("tenant", ""),)),
-    Filter(headers=(written.header("trace=0x00ff"),)),
-    Filter(since=3_000),
-    Filter(until=3_000),
-    Filter(attempts=13),
-    Filter(attempts=14),
-    Filter(since=2_000, until=4_000, handlers=("orders.handlers.notify",)),
+    ALL_LETTERS,
+    LetterFilter(handlers=("orders.handlers.notify",)),
+    LetterFilter(handlers=("orders.handlers.notify", "")),
+    LetterFilter(topics=("orders",)),
+    LetterFilter(topics=("refunds",)),
+    LetterFilter(exceptions=("CardDeclined",)),
+    LetterFilter(exceptions=("Declined",)),
+    LetterFilter(exceptions=("bank.CardDeclined", "carddeclined")),
+    LetterFilter(reasons=("permanent",)),
+    LetterFilter(versions=("1.4.1",)),
+    LetterFilter(versions=("",)),
+    LetterFilter(origins=("spring",)),
+    LetterFilter(text="DECLINED bank"),
+    LetterFilter(text="zoë"),
+    LetterFilter(text="4711"),
+    LetterFilter(text="decl"),
+    LetterFilter(key=b"4711"),
+    LetterFilter(key=b""),
+    LetterFilter(key=b"\x00\xff"),
+    LetterFilter(headers=(("tenant", "blue"),)),
+    LetterFilter(headers=(("tenant", ""),)),
+    LetterFilter(headers=(filter_syntax.parse_header("trace=0x00ff"),)),
+    LetterFilter(since=3_000),
+    LetterFilter(until=3_000),
+    LetterFilter(attempts=13),
+    LetterFilter(attempts=14),
+    LetterFilter(since=2_000, until=4_000, handlers=("orders.handlers.notify",)),
 ]
 
 
 def test_a_letter_is_accepted_where_the_database_finds_it(database):
     record(database, *LETTERS, largest=1_000_000)
     for asked in FILTERS:
-        found = {each.offset for each in Letters(database).each(asked)}
-        assert {each.identity.offset for each in LETTERS if accepts(asked, each)} == found, asked
+        found = {each.offset for each in LetterLookup(database).each(asked)}
+        assert {each.identity.offset for each in LETTERS if accepts_letter(asked, each)} == found, asked
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        Filter(ids=(1,)),
-        Filter(groups=(1,)),
-        Filter(statuses=(Status.OPEN,)),
-        Filter(plans=(1,)),
-        Filter(died_again=True),
+        LetterFilter(ids=(1,)),
+        LetterFilter(groups=(1,)),
+        LetterFilter(statuses=(LetterStatus.OPEN,)),
+        LetterFilter(plans=(1,)),
+        LetterFilter(died_again=True),
     ],
 )
 def test_what_only_the_database_knows_is_refused_of_a_topic(asked):
     with pytest.raises(FilterFault, match="without --from-topic"):
-        check(asked)
+        check_topic_filter(asked)

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.deadletters.questions.advising import Around, Do, advice
-from bridge.deadletters.questions.groups import Grouped
-from bridge.deadletters.questions.growing import Growth, Rate
+from bridge.deadletters.inspection.advice import GroupSurroundings, NextStep, advise_on_group
+from bridge.deadletters.inspection.failure_groups import GroupState
+from bridge.deadletters.model.failure_growth import FailureGrowth, FailureRate
 
-GROUP = Grouped(
+GROUP = GroupState(
     id=7,
     handler="charge",
     error_class="ValueError",
@@ -21,7 +21,7 @@ GROUP = Grouped(
     first_at=0,
     last_at=0,
     hours=(0,) * 24,
-    rate=Rate(0, 0),
+    rate=FailureRate(0, 0),
     growth=None,
     fixed_in=None,
     fixed_at=None,
@@ -29,7 +29,7 @@ GROUP = Grouped(
     fixed_plan=None,
     regressed_at=None,
 )
-GROWS = {"growth": Growth(3_600_000, 318, 60.0)}
+GROWS = {"growth": FailureGrowth(3_600_000, 318, 60.0)}
 FIXED = {"fixed_in": "1.5"}
 BACK = {"regressed_at": 1_000}
 BEFORE = {"statuses": {"open": 3, "discarded": 3_806}}
@@ -40,24 +40,24 @@ NEW = {"running": {"1.4.2": 4}}
 @pytest.mark.parametrize(
     ("group", "around", "do", "why"),
     [
-        ({}, {}, Do.LOOK, "See what failed"),
-        (GROWS | FIXED | BACK, {"plan": 118, "down": "bank"}, Do.WATCH, "Plan 118"),
-        ({"statuses": {"resolved": 3}} | GROWS | BACK, NEW, Do.NOTHING, "None of its letters is open"),
-        (BACK | GROWS, NEW | {"down": "bank"}, Do.LOOK, "It came back: marked as fixed, it failed again"),
-        (FIXED | GROWS, {"down": "bank"}, Do.WAIT, "once all workers have 1.5; no worker is known"),
-        (FIXED, {"running": {"1.5": 1, "1.4.1": 3}}, Do.WAIT, "1 of 4 workers report it"),
-        (GROWS, NEW | {"down": "bank"}, Do.WAIT, "bank is down"),
-        (GROWS, NEW, Do.LOOK, "It grows: 318 since 1970-01-01 01:00:00 UTC; 60 an hour were usual"),
-        (UNREAD, NEW, Do.REPLAY, "1.4.2 runs now"),
-        ({}, {"running": {"1.4.1": 1, "1.4.2": 3}}, Do.LOOK, "See what failed"),
-        ({}, {"running": {"": 1, "1.4.2": 3}}, Do.LOOK, "See what failed"),
-        ({"versions": ()}, NEW, Do.LOOK, "See what failed"),
-        (UNREAD | BEFORE, {}, Do.EDIT, "could not be read"),
-        (BEFORE, {"died_again": True}, Do.EDIT, "have died again"),
-        (BEFORE, {}, Do.DISCARD, "3,806 were discarded before"),
-        ({"statuses": {"open": 3, "discarded": 9, "resolved": 1}}, {}, Do.LOOK, "See what failed"),
+        ({}, {}, NextStep.LOOK, "See what failed"),
+        (GROWS | FIXED | BACK, {"plan": 118, "down": "bank"}, NextStep.WATCH, "Plan 118"),
+        ({"statuses": {"resolved": 3}} | GROWS | BACK, NEW, NextStep.NOTHING, "None of its letters is open"),
+        (BACK | GROWS, NEW | {"down": "bank"}, NextStep.LOOK, "It came back: marked as fixed, it failed again"),
+        (FIXED | GROWS, {"down": "bank"}, NextStep.WAIT, "once all workers have 1.5; no worker is known"),
+        (FIXED, {"running": {"1.5": 1, "1.4.1": 3}}, NextStep.WAIT, "1 of 4 workers report it"),
+        (GROWS, NEW | {"down": "bank"}, NextStep.WAIT, "bank is down"),
+        (GROWS, NEW, NextStep.LOOK, "It grows: 318 since 1970-01-01 01:00:00 UTC; 60 an hour were usual"),
+        (UNREAD, NEW, NextStep.REPLAY, "1.4.2 runs now"),
+        ({}, {"running": {"1.4.1": 1, "1.4.2": 3}}, NextStep.LOOK, "See what failed"),
+        ({}, {"running": {"": 1, "1.4.2": 3}}, NextStep.LOOK, "See what failed"),
+        ({"versions": ()}, NEW, NextStep.LOOK, "See what failed"),
+        (UNREAD | BEFORE, {}, NextStep.EDIT, "could not be read"),
+        (BEFORE, {"died_again": True}, NextStep.EDIT, "have died again"),
+        (BEFORE, {}, NextStep.DISCARD, "3,806 were discarded before"),
+        ({"statuses": {"open": 3, "discarded": 9, "resolved": 1}}, {}, NextStep.LOOK, "See what failed"),
     ],
 )
 def test_the_first_rule_that_fits_says_what_to_do_and_why(group, around, do, why):
-    said = advice(replace(GROUP, **group), Around(**around))
+    said = advise_on_group(replace(GROUP, **group), GroupSurroundings(**around))
     assert (said.do, why in said.why) == (do, True), said

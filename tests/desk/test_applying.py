@@ -13,20 +13,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, select
 
-from bridge.deadletters.actions import sending, traces
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import ItemState, Options, State, What
-from bridge.deadletters.plans import applying
-from bridge.deadletters.plans.applying import Applying, Around
-from bridge.deadletters.store import clock, items, plans, schema, statuses
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.items import Item
-from bridge.deadletters.store.matching import matching
-from bridge.deadletters.store.spots import Spot
+from bridge.deadletters.db import letter_table, plan_item_table, plan_table, schema, sql
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay import kafka_lookup, plan_runner, replay_action
+from bridge.deadletters.replay.plan_runner import PlanRunner, RunnerHooks
 from bridge.errors import PlanTakenOver
+from bridge.formats.retry_record import read_retry_key
 from bridge.ledger import Fate
-from bridge.records.parked import whose
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.desk.kafka_in_memory import Crash, Kafka
 from tests.desk.rows import counted, kind, letter
@@ -44,10 +42,10 @@ class Ends:
         self._kafka = kafka
         self._ends = {each.place: each.end for each in kafka.extents(None, ["orders.replay"])}
 
-    def spot(self, topic: str, partition: int) -> Spot:
-        return Spot(topic, partition % 2, self._ends[topic, partition % 2])
+    def spot(self, topic: str, partition: int) -> LogPosition:
+        return LogPosition(topic, partition % 2, self._ends[topic, partition % 2])
 
-    def passed(self, spot: Spot) -> None:
+    def passed(self, spot: LogPosition) -> None:
         self._ends[spot.topic, spot.partition] = max(self._ends[spot.topic, spot.partition], spot.offset + 1)
 
 
@@ -76,15 +74,20 @@ class Mortal(Database):
 class World:
     """Letters, and a plan to replay them all."""
 
-    def __init__(self, url: str, happens: Callable[[str], str], options: Options) -> None:
+    def __init__(self, url: str, happens: Callable[[str], str], options: PlanOptions) -> None:
         self.database, self.happens = Mortal(url), happens
         self.database.migrate()
         with self.database.writing() as connection:
             self.kind = kind(connection, HANDLER)
             ids = [letter(connection, self.kind, number, partition=number % 3) for number in range(LETTERS)]
             self.ids = ids
-            self.plan, _ = plans.add(connection, What.REPLAY, "ann", "", {}, options)
-            items.freeze(connection, self.plan, matching(Filter(statuses=(Status.OPEN,))), canary=options.canary)
+            self.plan, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, options)
+            plan_item_table.freeze_letters(
+                connection,
+                self.plan,
+                select_matching_letters(LetterFilter(statuses=(LetterStatus.OPEN,))),
+                canary=options.canary,
+            )
         self.kafka = Kafka(happens, self.ends)
         self.database.happens = happens
 
@@ -93,14 +96,14 @@ class World:
         with self.database.writing() as connection:
             connection.execute(schema.plans.update().values(leased_until=0))
         with self.database.writing() as connection:
-            if not plans.lease(connection, self.plan, who):
+            if not plan_table.lease_plan(connection, self.plan, who):
                 return
-            plan = plans.one(connection, self.plan)
+            plan = plan_table.read_plan(connection, self.plan)
         assert plan is not None
         ends, fates = Ends(self.kafka), SimpleNamespace(of=lambda some: [Fate.DEAD] * len(some))
-        doing = sending.Sending(CHOSEN, self.database, plan, 0, ends, fates, [HANDLER, OTHER])  # type: ignore[arg-type]
+        doing = replay_action.ReplayAction(CHOSEN, self.database, plan, 0, ends, fates, [HANDLER, OTHER])  # type: ignore[arg-type]
         doing._producer = self.kafka  # type: ignore[assignment]
-        Applying(self.database, plan, doing, who, Around(self.look, tuple, lambda: None, lambda: False)).run()
+        PlanRunner(self.database, plan, doing, who, RunnerHooks(self.look, tuple, lambda: None, lambda: False)).run()
 
     def look(self) -> None:
         """Sees how what was sent ends."""
@@ -108,13 +111,13 @@ class World:
     def ends(self) -> None:
         """Handlers may be faster than who notes what was sent."""
         with Database.writing(self.database) as connection:
-            under_way = select(schema.letters.c.id).where(schema.letters.c.status == Status.REPLAYING)
-            at = clock.now(connection)
+            under_way = select(schema.letters.c.id).where(schema.letters.c.status == LetterStatus.REPLAYING)
+            at = sql.read_clock(connection)
             for id_ in connection.execute(under_way).scalars().all():
                 if (end := self.happens("end")) in ("done", "dead") and self.is_sent(connection, id_):
-                    status = Status.RESOLVED if end == "done" else Status.OPEN
-                    statuses.move(connection, [id_], Status.REPLAYING, status, at)
-                    items.ended(connection, [id_], ItemState(end), at)
+                    status = LetterStatus.RESOLVED if end == "done" else LetterStatus.OPEN
+                    letter_table.change_letter_status(connection, [id_], LetterStatus.REPLAYING, status, at)
+                    plan_item_table.end_items_of_letters(connection, [id_], PlanItemState(end), at)
 
     def is_sent(self, connection: Any, id_: int) -> bool:
         offset = connection.execute(select(schema.letters.c.offset).where(schema.letters.c.id == id_)).scalar_one()
@@ -122,28 +125,28 @@ class World:
 
     def sent(self) -> Counter[int]:
         """How often each origin's offset was sent."""
-        found = (whose(record) for record in self.kafka.records)  # type: ignore[arg-type]
+        found = (read_retry_key(record) for record in self.kafka.records)  # type: ignore[arg-type]
         return Counter(int(each[0].partition(":")[0].rpartition("-")[2]) for each in found if each)
 
     def outcomes(self) -> dict[str, int]:
         with self.database.reading() as connection:
-            plan = plans.one(connection, self.plan)
+            plan = plan_table.read_plan(connection, self.plan)
             assert plan is not None
             return dict(plan.outcomes)
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(applying, "BATCH", 3)
-    monkeypatch.setattr(applying, "TRY_EVERY", 0.0)
+    monkeypatch.setattr(plan_runner, "BATCH", 3)
+    monkeypatch.setattr(plan_runner, "TRY_EVERY", 0.0)
 
 
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[str], str], **options: Any) -> World:
     """One on a database of its own, with Kafka in memory."""
     path = tmp_path / f"{uuid4().hex}.db"
-    made = World(f"sqlite:///{path}", happens, Options(**options))
-    monkeypatch.setattr(traces, "extents", made.kafka.extents)
-    monkeypatch.setattr(traces, "records", made.kafka.read)
+    made = World(f"sqlite:///{path}", happens, PlanOptions(**options))
+    monkeypatch.setattr(kafka_lookup, "read_extents", made.kafka.extents)
+    monkeypatch.setattr(kafka_lookup, "read_records", made.kafka.read)
     return made
 
 
@@ -195,9 +198,9 @@ def carried_out_though_processes_die(tmp_path: Path, data: st.DataObject) -> Non
             except Crash:
                 made.ends()
             with made.database.reading() as connection:
-                plan = plans.one(connection, made.plan)
+                plan = plan_table.read_plan(connection, made.plan)
             assert plan is not None
-            if plan.state is State.DONE:
+            if plan.state is PlanState.DONE:
                 break
         found = made.outcomes()
         assert not {"waiting", "claimed", "skipped"} & found.keys()
@@ -219,17 +222,17 @@ def test_what_was_sent_to_another_handler_is_found_after_a_crash_though_its_lett
     with made.database.writing() as connection:
         connection.execute(schema.items.delete().where(schema.items.c.position > 1))
         beside = f"orders-0-0:{OTHER}"
-        items.add(connection, made.plan, [Item(2, made.ids[0], beside, 1)], canary=False)
+        plan_item_table.add_items(connection, made.plan, [PlanItem(2, made.ids[0], beside, 1)], canary=False)
     with pytest.raises(Crash):
         made.process("one")
     mortal.clear()
     with made.database.writing() as connection:
-        statuses.move(connection, made.ids, Status.REPLAYING, Status.OPEN, 1)
-        items.ended(connection, made.ids, ItemState.DEAD, 1)
+        letter_table.change_letter_status(connection, made.ids, LetterStatus.REPLAYING, LetterStatus.OPEN, 1)
+        plan_item_table.end_items_of_letters(connection, made.ids, PlanItemState.DEAD, 1)
         connection.execute(schema.letters.update().values(number=schema.letters.c.number + 1, failures=2))
     made.process("two")
     assert made.outcomes() == {"dead": 1, "sent": 1}
-    assert Counter(each[0] for each in map(whose, made.kafka.records) if each) == {  # type: ignore[arg-type]
+    assert Counter(each[0] for each in map(read_retry_key, made.kafka.records) if each) == {  # type: ignore[arg-type]
         f"orders-0-0:{HANDLER}": 1,
         beside: 1,
     }
@@ -239,8 +242,8 @@ def test_how_letters_end_is_looked_at_while_others_still_go_out(tmp_path: Path, 
     made = world(tmp_path, monkeypatch, lambda point: "")
     looked: list[int] = []
     monkeypatch.setattr(made, "look", lambda: looked.append(made.outcomes().get("waiting", 0)))
-    monkeypatch.setattr(applying, "LOOK_EVERY", 0.0)
-    monkeypatch.setattr(applying, "REST", 0.0)
+    monkeypatch.setattr(plan_runner, "LOOK_AT_WAVE_EVERY", 0.0)
+    monkeypatch.setattr(plan_runner, "REST", 0.0)
     made.process("ann")
     assert looked[:2] == [4, 1]
 
@@ -258,8 +261,8 @@ def test_who_takes_long_over_a_batch_shows_that_it_lives_and_stops_once_another_
                 connection.execute(schema.plans.update().values(leased_until=0, **taken))
         return ""
 
-    monkeypatch.setattr(sending, "AT_ONCE", 1)
-    monkeypatch.setattr(applying, "SHOW_EVERY", 0.0)
+    monkeypatch.setattr(replay_action, "AT_ONCE", 1)
+    monkeypatch.setattr(plan_runner, "SHOW_EVERY", 0.0)
     made = world(tmp_path, monkeypatch, happens)
     with pytest.raises(PlanTakenOver):
         made.process("one")
@@ -276,8 +279,8 @@ def test_a_letter_that_was_taken_or_has_died_again_or_is_gone_is_skipped_with_wh
     made = world(tmp_path, monkeypatch, lambda point: "")
     taken, discarded, died, gone, *_ = made.ids
     with made.database.writing() as connection:
-        statuses.move(connection, [taken], Status.OPEN, Status.REPLAYING, 1, 99)
-        statuses.move(connection, [discarded], Status.OPEN, Status.DISCARDED, 1)
+        letter_table.change_letter_status(connection, [taken], LetterStatus.OPEN, LetterStatus.REPLAYING, 1, 99)
+        letter_table.change_letter_status(connection, [discarded], LetterStatus.OPEN, LetterStatus.DISCARDED, 1)
         connection.execute(schema.letters.update().where(schema.letters.c.id == died).values(failures=2))
         connection.execute(schema.letters.delete().where(schema.letters.c.id == gone))
     made.process("one")
@@ -303,46 +306,46 @@ def test_what_kafka_never_takes_is_refused_and_the_letter_open_again(tmp_path: P
 
 def test_only_one_process_at_a_time_has_a_plan_and_another_once_its_lease_has_run_out(database: Database):
     with database.writing() as connection:
-        id_, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options())
-        assert plans.lease(connection, id_, "one")
+        id_, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
+        assert plan_table.lease_plan(connection, id_, "one")
     with database.writing() as connection:
-        assert not plans.lease(connection, id_, "two")
-        assert plans.hold(connection, id_, "one") is State.APPLYING
-        assert plans.abandoned(connection) == []
+        assert not plan_table.lease_plan(connection, id_, "two")
+        assert plan_table.renew_plan_lease(connection, id_, "one") is PlanState.APPLYING
+        assert plan_table.find_abandoned_plans(connection) == []
         connection.execute(schema.plans.update().values(leased_until=0))
     with database.writing() as connection:
-        assert plans.abandoned(connection) == [id_]
-        assert plans.lease(connection, id_, "two")
-        assert plans.hold(connection, id_, "one") is None
+        assert plan_table.find_abandoned_plans(connection) == [id_]
+        assert plan_table.lease_plan(connection, id_, "two")
+        assert plan_table.renew_plan_lease(connection, id_, "one") is None
 
 
 def test_a_lease_of_a_clock_that_was_an_hour_ahead_holds_nobody_up(database: Database):
     with database.writing() as connection:
-        id_, at = plans.add(connection, What.REPLAY, "ann", "", {}, Options())
-        assert plans.lease(connection, id_, "one")
+        id_, at = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
+        assert plan_table.lease_plan(connection, id_, "one")
         # A clock that goes back a little takes a plan from nobody.
-        connection.execute(schema.plans.update().values(leased_until=at + plans.LEASE + 60_000))
-        assert not plans.lease(connection, id_, "two")
+        connection.execute(schema.plans.update().values(leased_until=at + plan_table.PLAN_LEASE_MS + 60_000))
+        assert not plan_table.lease_plan(connection, id_, "two")
         connection.execute(schema.plans.update().values(leased_until=at + 3_600_000))
-        assert plans.abandoned(connection) == [id_]
-        assert plans.lease(connection, id_, "two")
+        assert plan_table.find_abandoned_plans(connection) == [id_]
+        assert plan_table.lease_plan(connection, id_, "two")
 
 
 def test_who_has_a_plan_that_was_stopped_notes_what_is_under_way_and_then_lets_it_go(database: Database):
     with database.writing() as connection:
-        id_, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options())
-        plans.lease(connection, id_, "one")
-        assert plans.move(connection, id_, [State.APPLYING], State.STOPPED, "enough")
-        assert plans.hold(connection, id_, "one") is State.STOPPED
-        assert not plans.lease(connection, id_, "two")
-        plans.release(connection, id_, "one")
-        assert plans.lease(connection, id_, "two")
-        assert plans.hold(connection, id_, "two") is State.STOPPED
+        id_, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
+        plan_table.lease_plan(connection, id_, "one")
+        assert plan_table.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.STOPPED, "enough")
+        assert plan_table.renew_plan_lease(connection, id_, "one") is PlanState.STOPPED
+        assert not plan_table.lease_plan(connection, id_, "two")
+        plan_table.release_plan(connection, id_, "one")
+        assert plan_table.lease_plan(connection, id_, "two")
+        assert plan_table.renew_plan_lease(connection, id_, "two") is PlanState.STOPPED
 
 
-@pytest.mark.parametrize("over", [State.STOPPED, State.FAILED])
+@pytest.mark.parametrize("over", [PlanState.STOPPED, PlanState.FAILED])
 def test_what_a_process_had_claimed_that_died_is_sent_though_the_plan_ended_since_and_nothing_more_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over: State
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over: PlanState
 ):
     mortal = {"publish": "crash"}
     made = world(tmp_path, monkeypatch, lambda point: mortal.get(point, ""))
@@ -351,15 +354,15 @@ def test_what_a_process_had_claimed_that_died_is_sent_though_the_plan_ended_sinc
     mortal.clear()
     with made.database.writing() as connection:
         connection.execute(schema.plans.update().values(leased_until=0))
-        assert plans.move(connection, made.plan, [State.APPLYING], over, "enough")
+        assert plan_table.change_plan_state(connection, made.plan, [PlanState.APPLYING], over, "enough")
     assert made.outcomes() == {"claimed": 3, "waiting": LETTERS - 3}
     with made.database.reading() as connection:
-        assert plans.abandoned(connection) == [made.plan]
+        assert plan_table.find_abandoned_plans(connection) == [made.plan]
     made.process("two")
     assert made.outcomes() == {"sent": 3, "waiting": LETTERS - 3}
     assert set(made.sent().values()) == {1}
     with made.database.reading() as connection:
-        assert plans.abandoned(connection) == []
-        stopped = plans.one(connection, made.plan)
+        assert plan_table.find_abandoned_plans(connection) == []
+        stopped = plan_table.read_plan(connection, made.plan)
     assert stopped is not None
     assert (stopped.state, stopped.stopped) == (over, "enough")

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions.letters import Letters
-from bridge.deadletters.store import counting, pages
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.matching import matching
+from bridge.deadletters.db import letter_query
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.inspection.letter_lookup import LetterLookup
+from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterCursor, LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk import asked_model as model
 from tests.desk.asked_model import Made
 from tests.examples import examples
@@ -25,11 +25,11 @@ headers = st.sampled_from([("tenant", "blue"), ("tenant", "green"), ("trace", "a
 
 
 @st.composite
-def filters(draw: st.DrawFn) -> Filter:
+def filters(draw: st.DrawFn) -> LetterFilter:
     since, until = draw(times), draw(times)
     if since is not None and until is not None and since >= until:
         since, until = None, since
-    return Filter(
+    return LetterFilter(
         ids=tuple(draw(st.lists(st.integers(1, 450), max_size=40))) if draw(seldom) else (),
         handlers=draw(some(model.HANDLERS)) if draw(seldom) else (),
         topics=draw(some(model.TOPICS)) if draw(seldom) else (),
@@ -38,7 +38,7 @@ def filters(draw: st.DrawFn) -> Filter:
         versions=draw(some(model.VERSIONS)) if draw(seldom) else (),
         origins=draw(some(model.ORIGINS)) if draw(seldom) else (),
         causes=draw(some(model.CAUSES)) if draw(seldom) else (),
-        statuses=draw(some(tuple(Status))) if draw(seldom) else (),  # type: ignore[arg-type]
+        statuses=draw(some(tuple(LetterStatus))) if draw(seldom) else (),  # type: ignore[arg-type]
         groups=tuple(draw(st.lists(st.integers(1, 16), max_size=3))) if draw(seldom) else (),
         text=draw(st.sampled_from(model.TEXTS)) if draw(seldom) else "",
         key=draw(st.sampled_from(model.KEYS)) if draw(seldom) else None,
@@ -64,17 +64,17 @@ class World:
 def world(database: Database, monkeypatch: pytest.MonkeyPatch) -> World:
     # Of few letters as of a million: each way has an end, and goes on from there.
     for name, small in (("FIRST", 9), ("RARE", 12), ("STRIDE", 17), ("FEW", 60)):
-        monkeypatch.setattr(pages, name, small)
-    monkeypatch.setattr(counting, "AMONG", 17)
-    monkeypatch.setattr(counting, "MOST", 30)
+        monkeypatch.setattr(letter_query, name, small)
+    monkeypatch.setattr(letter_query, "MOST_LOOKED_THROUGH", 17)
+    monkeypatch.setattr(letter_query, "MOST_COUNTED", 30)
     with database.writing() as connection:
         made = model.make(connection, 400, 11)
     return World(database, made)
 
 
-def every_page(letters: Letters, asked: Filter, limit: int) -> list[int]:
+def every_page(letters: LetterLookup, asked: LetterFilter, limit: int) -> list[int]:
     found: list[int] = []
-    before: Cursor | None = None
+    before: LetterCursor | None = None
     while True:
         page = letters.page(asked, limit, before)
         assert len(page.letters) <= limit
@@ -102,25 +102,25 @@ def test_so_they_have_with_many_filters(world, asked, limit):
     agree(world, asked, limit)
 
 
-def agree(world: World, asked: Filter, limit: int) -> None:
+def agree(world: World, asked: LetterFilter, limit: int) -> None:
     """What the database finds is what plain Python does."""
     expected = model.meant(asked, world.letters)
-    letters = Letters(world.database)
+    letters = LetterLookup(world.database)
     assert every_page(letters, asked, limit) == expected
     with world.database.reading() as connection:
-        assert {row.id for row in connection.execute(matching(asked))} == set(expected)
+        assert {row.id for row in connection.execute(select_matching_letters(asked))} == set(expected)
     counted = letters.count(asked)
     assert counted.number == len(expected) if counted.exact else counted.number <= len(expected)
 
 
 def test_the_letters_of_a_filter_are_taken_one_after_another_as_many_as_are_wanted(world):
-    found = Letters(world.database).each(EVERYTHING)
-    assert [next(found).id for _ in range(7)] == model.meant(EVERYTHING, world.letters)[:7]
+    found = LetterLookup(world.database).each(ALL_LETTERS)
+    assert [next(found).id for _ in range(7)] == model.meant(ALL_LETTERS, world.letters)[:7]
 
 
 def test_counts_of_what_is_tallied_are_exact_however_many_there_are(world):
-    asked = Filter(handlers=("orders.handlers.charge",))
-    counted = Letters(world.database).count(asked)
+    asked = LetterFilter(handlers=("orders.handlers.charge",))
+    counted = LetterLookup(world.database).count(asked)
     assert counted.exact
     assert counted.number == len(model.meant(asked, world.letters)) > 30
 
@@ -128,17 +128,17 @@ def test_counts_of_what_is_tallied_are_exact_however_many_there_are(world):
 def test_a_word_that_many_have_is_counted_by_the_index(world):
     """However few of them are among the newest, and however many have it: up to where a count stops."""
     for text in model.TEXTS:
-        asked = Filter(text=text)
-        counted = Letters(world.database).count(asked)
+        asked = LetterFilter(text=text)
+        counted = LetterLookup(world.database).count(asked)
         meant = len(model.meant(asked, world.letters))
         assert (counted.number, counted.exact, counted.among) == (min(meant, 30), meant <= 30, None)
 
 
 def test_a_count_of_the_newest_alone_says_that_it_is_one(world):
-    counts = [Letters(world.database).count(Filter(text=text, attempts=2)) for text in model.TEXTS]
+    counts = [LetterLookup(world.database).count(LetterFilter(text=text, attempts=2)) for text in model.TEXTS]
     (among, *_) = [each for each in counts if not each.exact]
     assert str(among) == f"at least {among.number} (counted among the newest 17 alone)"
 
 
 def test_a_count_that_stops_says_so(world):
-    assert str(Letters(world.database).count(Filter(since=0))) == "30+"
+    assert str(LetterLookup(world.database).count(LetterFilter(since=0))) == "30+"

@@ -2,18 +2,18 @@
 
 from threading import Event, Thread
 
-from bridge.deadletters.plan.plan import Options, State, What
-from bridge.deadletters.plans.background import again_after, go_on
-from bridge.deadletters.store import plans
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.db import plan_table
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions, PlanState
+from bridge.deadletters.replay.plan_runner import compute_pause, resume_plans
 from tests.processes import eventually
 
 
 def approved(database: Database) -> int:
     """A plan that is to be done, and that nobody does."""
     with database.writing() as connection:
-        id_, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options())
-        plans.move(connection, id_, [State.PLANNED, State.MAKING], State.APPLYING)
+        id_, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
+        plan_table.change_plan_state(connection, id_, [PlanState.PLANNED, PlanState.MAKING], PlanState.APPLYING)
     return id_
 
 
@@ -28,9 +28,9 @@ def test_none_waits_for_another_that_may_wait_for_it(database: Database):
         assert begun[first if id_ == second else second].wait(20)
         ended.append(id_)
         with database.writing() as connection:
-            plans.move(connection, id_, [State.APPLYING], State.DONE)
+            plan_table.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.DONE)
 
-    thread = Thread(target=go_on, args=(database, do, stopping), daemon=True)
+    thread = Thread(target=resume_plans, args=(database, do, stopping), daemon=True)
     thread.start()
     eventually(lambda: sorted(ended) == [first, second], 20)
     stopping.set()
@@ -47,13 +47,13 @@ def test_one_that_fails_stops_no_other_and_is_taken_up_again_after_a_while(datab
         fails = id_ == first and done.count(first) == 1
         with database.writing() as connection:
             if fails:
-                plans.release(connection, id_, who)
+                plan_table.release_plan(connection, id_, who)
             else:
-                plans.move(connection, id_, [State.APPLYING], State.DONE)
+                plan_table.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.DONE)
         if fails:
             raise ValueError("not expected")
 
-    thread = Thread(target=go_on, args=(database, do, stopping), daemon=True)
+    thread = Thread(target=resume_plans, args=(database, do, stopping), daemon=True)
     thread.start()
     eventually(lambda: done.count(first) == 2, 20)
     stopping.set()
@@ -62,4 +62,4 @@ def test_one_that_fails_stops_no_other_and_is_taken_up_again_after_a_while(datab
 
 
 def test_one_that_fails_again_and_again_is_tried_once_a_minute():
-    assert [again_after(failures) for failures in (0, 1, 2, 3, 4, 5, 1_000)] == [5, 5, 10, 20, 40, 60, 60]
+    assert [compute_pause(failures) for failures in (0, 1, 2, 3, 4, 5, 1_000)] == [5, 5, 10, 20, 40, 60, 60]

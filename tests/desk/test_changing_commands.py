@@ -3,12 +3,12 @@
 import pytest
 from celery import Celery
 
-from bridge.cli.answers import AGAIN, FAULTS, NOT_FOUND
-from bridge.cli.deadletters import confirming
-from bridge.deadletters.plan.plan import Options, What
-from bridge.deadletters.store import plans
-from tasks.declaring import declare
-from tasks.defaults import DEFAULTS
+from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND
+from bridge.cli.deadletters import confirmation
+from bridge.deadletters.db import plan_table
+from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
+from tasks.declaration.celery_defaults import DEFAULTS
+from tasks.declaration.handler_declaration import declare_handler
 from tests.desk.commands import Commands
 from tests.desk.letters import letter
 from tests.desk.test_recording import record
@@ -23,7 +23,7 @@ def desk(database, database_url, monkeypatch):
 
 @pytest.fixture
 def on_a_terminal(monkeypatch):
-    monkeypatch.setattr(confirming, "can_be_asked", lambda: True)
+    monkeypatch.setattr(confirmation, "has_terminal", lambda: True)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def desk_of_charge(database, database_url, monkeypatch):
 
     with Celery("shop", set_as_current=False) as app:
         app.conf.update(DEFAULTS)
-        declare(app, ("orders",), {"name": "orders.handlers.charge"})(charge)
+        declare_handler(app, ("orders",), {"name": "orders.handlers.charge"})(charge)
         yield Commands(monkeypatch, database_url, app)
 
 
@@ -72,7 +72,7 @@ def test_ctrl_c_while_it_is_planned_says_that_nothing_was_done_and_where_what_st
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bridge.deadletters.plans.plans.Plans._count", interrupted)
+    monkeypatch.setattr("bridge.deadletters.replay.plan_service.PlanService._count", interrupted)
     for words in (("replay",), ("archive", 1)):
         ended = desk.run(*words, "--yes")
         assert ended.exit_code == 130
@@ -200,8 +200,8 @@ def test_what_is_done_without_asking_is_said_on_stderr_for_who_reads_the_log(des
 
 def test_a_plan_that_another_process_applies_is_to_be_asked_for_again(desk, database):
     with database.writing() as connection:
-        plan, _ = plans.add(connection, What.ARCHIVE, "ann", "", {}, Options())
-        assert plans.lease(connection, plan, "another")
+        plan, _ = plan_table.add_plan(connection, PlanKind.ARCHIVE, "ann", "", {}, PlanOptions())
+        assert plan_table.lease_plan(connection, plan, "another")
     ended = desk.run("plans", "apply", plan, "--yes")
     assert ended.exit_code == AGAIN
     assert "is applied by another process" in ended.output

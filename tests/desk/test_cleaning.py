@@ -11,17 +11,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from bridge.deadletters.files.archive import Archive
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import ItemState, Options, What
-from bridge.deadletters.store import items, plans, spots, trail
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.items import Item
-from bridge.deadletters.store.leaving import remove
-from bridge.deadletters.store.schema import letters
-from bridge.deadletters.store.spots import Sent, Spot
-from bridge.deadletters.upkeep import cleaning
-from bridge.deadletters.upkeep.cleaning import AT_ONCE, DAY, clean
+from bridge.deadletters.db import audit_table, plan_item_table, plan_table
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.letter_table import purge_letters
+from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.db.schema import letters
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.recorder import retention
+from bridge.deadletters.recorder.retention import AT_ONCE, DAY, LetterArchive, purge_ended_letters
 from bridge.errors import NotArchived
 from tests.desk import rows
 
@@ -39,7 +37,7 @@ def one_of_each(database: Database) -> Database:
     """A letter of each status, of long ago and of lately."""
     with database.writing() as connection:
         kind = rows.kind(connection)
-        for offset, status in enumerate(Status):
+        for offset, status in enumerate(LetterStatus):
             for age, at in enumerate((LONG_AGO, JUST_NOW)):
                 rows.letter(connection, kind, 10 * age + offset, status, status_at=at)
     return database
@@ -55,11 +53,11 @@ def lines(folder: Path) -> list[dict[str, object]]:
     return [json.loads(each) for file in files for each in gzip.decompress(file.read_bytes()).splitlines()]
 
 
-LATELY = {(str(status), False) for status in Status}
+LATELY = {(str(status), False) for status in LetterStatus}
 
 
 def test_what_ended_long_ago_goes_and_what_is_open_or_on_its_way_never_does(one_of_each, tmp_path):
-    assert clean(one_of_each, 30, str(tmp_path / "a" / "b"), now) == 3
+    assert purge_ended_letters(one_of_each, 30, str(tmp_path / "a" / "b"), now) == 3
     assert left(one_of_each) == LATELY | {("open", True), ("replaying", True)}
     assert {each["status"] for each in lines(tmp_path / "a" / "b")} == {"resolved", "discarded", "archived"}
 
@@ -68,25 +66,29 @@ def test_a_letter_of_which_another_handlers_delivery_is_on_its_way_stays_until_t
     with one_of_each.writing() as connection:
         asked = select(letters.c.id).where(letters.c.status == "resolved", letters.c.status_at == LONG_AGO)
         id_ = connection.execute(asked).scalar_one()
-        plan_id, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options(all_handlers=True))
-        items.add(connection, plan_id, [Item(1, id_, "orders-0-2:orders.handlers.notify", 1)], canary=False)
-        items.claim(connection, plan_id, {1: None}, 1)
-        spots.sent(connection, plan_id, [Sent(1, 7, Spot("orders.replay", 0, 0))], 1)
-    assert clean(one_of_each, 30, None, now) == 2
+        plan_id, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions(all_handlers=True))
+        plan_item_table.add_items(
+            connection, plan_id, [PlanItem(1, id_, "orders-0-2:orders.handlers.notify", 1)], canary=False
+        )
+        plan_item_table.claim_items(connection, plan_id, {1: None}, 1)
+        plan_item_table.note_sent_records(
+            connection, plan_id, [SentRecord(1, 7, LogPosition("orders.replay", 0, 0))], 1
+        )
+    assert purge_ended_letters(one_of_each, 30, None, now) == 2
     with one_of_each.writing() as connection:
-        assert remove(connection, [id_], LONG_AGO + 1) == 0
-        (other,) = items.others(connection, plan_id, 0, 10)
-        items.end_others(connection, [other], ItemState.DONE, 1)
-    assert clean(one_of_each, 30, None, now) == 1
+        assert purge_letters(connection, [id_], LONG_AGO + 1) == 0
+        (other,) = plan_item_table.read_other_deliveries(connection, plan_id, 0, 10)
+        plan_item_table.end_other_deliveries(connection, [other], PlanItemState.DONE, 1)
+    assert purge_ended_letters(one_of_each, 30, None, now) == 1
 
 
 def test_without_an_archive_it_goes_to_nothing(one_of_each):
-    assert clean(one_of_each, 30, None, now) == 3
+    assert purge_ended_letters(one_of_each, 30, None, now) == 3
     assert left(one_of_each) == LATELY | {("open", True), ("replaying", True)}
 
 
 def test_the_counts_follow(one_of_each):
-    clean(one_of_each, 30, None, now)
+    purge_ended_letters(one_of_each, 30, None, now)
     with one_of_each.reading() as connection:
         counted = rows.counted(connection, rows.kind(connection))
     assert counted == {"open": 2, "replaying": 2, "resolved": 1, "discarded": 1, "archived": 1}
@@ -95,39 +97,43 @@ def test_the_counts_follow(one_of_each):
 def test_who_did_what_is_kept_when_the_letter_goes(one_of_each):
     with one_of_each.writing() as connection:
         gone = connection.execute(select(letters.c.id).where(letters.c.status == "discarded")).scalars().first()
-        trail.write(connection, 1, "ann", "discard", "a test order", letter_id=gone, letter="orders-0-3:charge")
-    clean(one_of_each, 1, None, now)
+        audit_table.write_entry(
+            connection, 1, "ann", "discard", "a test order", letter_id=gone, letter="orders-0-3:charge"
+        )
+    purge_ended_letters(one_of_each, 1, None, now)
     with one_of_each.reading() as connection:
-        assert [(each.by, each.letter) for each in trail.of(connection)] == [("ann", "orders-0-3:charge")]
+        assert [(each.by, each.letter) for each in audit_table.read_history(connection)] == [
+            ("ann", "orders-0-3:charge")
+        ]
 
 
 def test_more_than_fit_a_transaction_go_into_one_file_in_parts(database, tmp_path):
     with database.writing() as connection:
         kind = rows.kind(connection)
         for offset in range(2 * AT_ONCE + 1):
-            rows.letter(connection, kind, offset, Status.RESOLVED, status_at=LONG_AGO)
+            rows.letter(connection, kind, offset, LetterStatus.RESOLVED, status_at=LONG_AGO)
     folder = tmp_path / "archive"
-    assert clean(database, 30, str(folder), now) == 2 * AT_ONCE + 1
+    assert purge_ended_letters(database, 30, str(folder), now) == 2 * AT_ONCE + 1
     assert len(lines(folder)) == 2 * AT_ONCE + 1
     assert len(list(folder.iterdir())) == 1
 
 
 def test_what_finds_nothing_makes_no_file(database, tmp_path):
-    assert clean(database, 30, str(tmp_path / "archive"), now) == 0
+    assert purge_ended_letters(database, 30, str(tmp_path / "archive"), now) == 0
     assert not (tmp_path / "archive").exists()
 
 
 def test_who_is_stopped_leaves_the_rest_for_later(one_of_each):
-    assert clean(one_of_each, 30, None, now, stopped=lambda: True) == 0
+    assert purge_ended_letters(one_of_each, 30, None, now, stopped=lambda: True) == 0
 
 
 def test_one_that_died_again_meanwhile_stays(one_of_each, tmp_path, monkeypatch):
     def late(connection, ids, before):
         connection.execute(letters.update().where(letters.c.status == "resolved").values(status="open"))
-        return remove(connection, ids, before)
+        return purge_letters(connection, ids, before)
 
-    monkeypatch.setattr(cleaning, "remove", late)
-    assert clean(one_of_each, 30, str(tmp_path / "archive"), now) == 2
+    monkeypatch.setattr(retention, "purge_letters", late)
+    assert purge_ended_letters(one_of_each, 30, str(tmp_path / "archive"), now) == 2
     with one_of_each.reading() as connection:
         statement = select(func.count()).where(letters.c.status == "open")
         assert connection.execute(statement).scalar_one() == 4
@@ -136,9 +142,9 @@ def test_one_that_died_again_meanwhile_stays(one_of_each, tmp_path, monkeypatch)
 #: Cleans up, and is killed at one point.
 KILLED = """
 import os, signal, sys
-from bridge.deadletters.files import archive
-from bridge.deadletters.upkeep import cleaning
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.recorder import retention as archive
+from bridge.deadletters.recorder import retention as cleaning
+from bridge.deadletters.db.database import Database
 
 def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -172,7 +178,7 @@ def test_a_kill_between_two_steps_repeats_and_loses_nothing(one_of_each, databas
     first, second = tmp_path / "first", tmp_path / "second"
     command = [sys.executable, "-c", KILLED, database_url, str(first), point]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    assert clean(one_of_each, 30, str(second), now) == (0 if point == "after its commit" else 3)
+    assert purge_ended_letters(one_of_each, 30, str(second), now) == (0 if point == "after its commit" else 3)
     assert len(lines(first if point == "after its commit" else second)) == 3
     assert left(one_of_each) == LATELY | {("open", True), ("replaying", True)}
 
@@ -180,12 +186,12 @@ def test_a_kill_between_two_steps_repeats_and_loses_nothing(one_of_each, databas
 def test_an_archive_that_cannot_be_written_is_said_and_nothing_goes(one_of_each, tmp_path):
     (tmp_path / "archive").write_text("a file, and no folder")
     with pytest.raises(NotArchived, match="kafka_deadletters_archive"):
-        clean(one_of_each, 30, str(tmp_path / "archive"), now)
+        purge_ended_letters(one_of_each, 30, str(tmp_path / "archive"), now)
     assert len(left(one_of_each)) == 10
 
 
 def test_half_a_part_is_taken_back_so_that_the_next_try_can_be_read(tmp_path, monkeypatch):
-    with Archive(str(tmp_path), NOW) as kept:
+    with LetterArchive(str(tmp_path), NOW) as kept:
         kept.write(["{}"])
 
         def full(file: int, data: bytes) -> int:

@@ -9,27 +9,27 @@ import psycopg
 import pytest
 from sqlalchemy import select, text
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.plan.plan import Options, What
-from bridge.deadletters.store import items, migrating, plans, trail
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.matching import matching
-from bridge.deadletters.store.postgresql import CONNECT_WITHIN, Waiting
-from bridge.deadletters.store.schema import letters, metadata
+from bridge.deadletters.db import audit_table, plan_item_table, plan_table, schema_migration
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.postgresql_engine import CONNECT_WITHIN, PatientConnection
+from bridge.deadletters.db.schema import letters, metadata
+from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
+from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskDatabaseNewer, DeskUnavailable
 from tests.desk import asked_model as model
 
 
 def test_an_empty_database_gets_the_tables_that_this_version_works_with(database):
     with database.reading() as connection:
-        assert migrating.revision(connection) == migrating.newest()
-        assert migrating.differences(connection) == []
+        assert schema_migration.read_step(connection) == schema_migration.find_newest_step()
+        assert schema_migration.find_schema_differences(connection) == []
 
 
 def test_a_database_that_has_its_tables_is_left_as_it_is(database):
     database.migrate()
     with database.reading() as connection:
-        assert migrating.differences(connection) == []
+        assert schema_migration.find_schema_differences(connection) == []
 
 
 def test_a_postgresql_that_freezes_is_given_up_also_by_connections_that_were_open(postgres_server):
@@ -55,7 +55,7 @@ def _freeze_and_ask(server, there):
 
 
 def test_a_postgresql_that_freezes_in_the_midst_is_given_up_when_it_had_to_give_up_itself(postgres_server, monkeypatch):
-    monkeypatch.setattr(Waiting, "patience", 1.0)
+    monkeypatch.setattr(PatientConnection, "patience", 1.0)
     with closing(Database(postgres_server.new_database())) as there:
         try:
             with pytest.raises(DeskUnavailable, match=r"no answer within 1.0 s; start it"):
@@ -67,7 +67,7 @@ def test_a_postgresql_that_freezes_in_the_midst_is_given_up_when_it_had_to_give_
 
 
 def test_a_postgresql_that_answers_on_and_on_is_waited_for(postgres_server, monkeypatch):
-    monkeypatch.setattr(Waiting, "patience", 1.0)
+    monkeypatch.setattr(PatientConnection, "patience", 1.0)
     with closing(Database(postgres_server.new_database())) as there, there.writing() as connection:
         connection.execute(text("CREATE TABLE slow (number int)"))
         add = text("INSERT INTO slow SELECT :number FROM (SELECT pg_sleep(0.002)) AS waited")
@@ -92,24 +92,26 @@ def test_a_postgresql_that_cannot_keep_every_text_is_refused_with_what_to_do(pos
 
 def test_all_steps_can_be_taken_back_and_taken_again(database):
     with database.writing() as connection:
-        migrating.migrate(connection, "base")
+        schema_migration.migrate_tables(connection, "base")
     with database.reading() as connection:
-        assert migrating.revision(connection) is None
+        assert schema_migration.read_step(connection) is None
     database.migrate()
     with database.reading() as connection:
-        assert migrating.differences(connection) == []
+        assert schema_migration.find_schema_differences(connection) == []
 
 
 def test_a_step_taken_back_and_taken_again_leaves_what_people_have(database):
     with database.writing() as connection:
         model.make(connection, 60, 7)
         first = connection.execute(select(letters.c.id).limit(1)).scalar_one()
-        trail.write(connection, 1, "ann", "note", "the bank's ticket 4711", letter_id=first)
-        plan, _ = plans.add(connection, What.REPLAY, "ann", "", Filter().to_data(), Options(canary=True))
-        items.freeze(connection, plan, matching(Filter()), canary=True)
+        audit_table.write_entry(connection, 1, "ann", "note", "the bank's ticket 4711", letter_id=first)
+        plan, _ = plan_table.add_plan(
+            connection, PlanKind.REPLAY, "ann", "", LetterFilter().to_data(), PlanOptions(canary=True)
+        )
+        plan_item_table.freeze_letters(connection, plan, select_matching_letters(LetterFilter()), canary=True)
     before = everything(database)
     with database.writing() as connection:
-        migrating.migrate(connection, "0001")
+        schema_migration.migrate_tables(connection, "0001")
     database.migrate()
     assert everything(database) == before
     assert before["letters"], before["items"]
@@ -121,7 +123,7 @@ def everything(database):
         rows = {
             table.name: connection.execute(select(table)).all()
             for table in metadata.sorted_tables
-            if table.name != migrating.TABLE
+            if table.name != schema_migration.VERSION_TABLE
         }
     return {name: sorted(map(repr, found)) for name, found in rows.items()}
 
@@ -147,7 +149,7 @@ def test_processes_that_start_together_make_the_tables_once(database_url):
 
 def test_a_database_of_a_newer_version_is_refused_with_what_to_do(database):
     with database.writing() as connection:
-        connection.exec_driver_sql(f"UPDATE {migrating.TABLE} SET version_num = '9999'")
+        connection.exec_driver_sql(f"UPDATE {schema_migration.VERSION_TABLE} SET version_num = '9999'")
     with pytest.raises(DeskDatabaseNewer, match="newer version of celery-kafka-bridge"):
         database.migrate()
 

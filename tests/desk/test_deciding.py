@@ -4,15 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.deadletters.letters.filters import EVERYTHING
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import ItemState, State, What
-from bridge.deadletters.plan.preview import preview
-from bridge.deadletters.plans.deciding import Decision
-from bridge.deadletters.plans.plans import Plans
-from bridge.deadletters.questions.progress import Progresses
-from bridge.deadletters.store import items, statuses
-from bridge.deadletters.store import plans as stored
+from bridge.deadletters.db import letter_table, plan_item_table
+from bridge.deadletters.db import plan_table as stored
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanState, preview_plan
+from bridge.deadletters.model.letter_filter import ALL_LETTERS
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay.plan_approval import PlanApproval
+from bridge.deadletters.replay.plan_progress import PlanProgressReader
+from bridge.deadletters.replay.plan_service import PlanService
 from bridge.errors import PlanChanged, PlanRefused
 from tests.desk.test_plans import fill, make
 from tests.desk.test_plans import plans as all_plans
@@ -22,49 +21,51 @@ plans = all_plans
 
 
 @pytest.fixture
-def desk(plans: Plans, database) -> SimpleNamespace:
+def desk(plans: PlanService, database) -> SimpleNamespace:
     fill(database)
-    return SimpleNamespace(plans=plans, progress=Progresses(database))
+    return SimpleNamespace(plans=plans, progress=PlanProgressReader(database))
 
 
 def test_who_decides_says_as_what_they_have_seen_the_plan(desk, database):
     plan = make(desk.plans)
     seen = desk.progress.of(plan.id)
-    desk.plans.decide(plan.id, "ann", Decision(seen.key, seen.left, 50.0, True, "mended"))
+    desk.plans.decide(plan.id, "ann", PlanApproval(seen.key, seen.left, 50.0, True, "mended"))
     done = desk.progress.of(plan.id)
-    assert (done.plan.state, done.plan.options.rate, done.plan.why) == (State.APPLYING, 50.0, "mended")
+    assert (done.plan.state, done.plan.options.rate, done.plan.why) == (PlanState.APPLYING, 50.0, "mended")
     assert [wave.letters for wave in done.waves] == [1, 4]
     for tried in (
-        lambda: desk.plans.decide(plan.id, "bob", Decision(seen.key, seen.left)),
+        lambda: desk.plans.decide(plan.id, "bob", PlanApproval(seen.key, seen.left)),
         lambda: desk.plans.stop(plan.id, "bob", "no", seen.key),
     ):
         with pytest.raises(PlanChanged, match="applied, by ann at"):
             tried()
-    assert desk.plans.stop(plan.id, "bob", "no", done.key).state is State.STOPPED
+    assert desk.plans.stop(plan.id, "bob", "no", done.key).state is PlanState.STOPPED
 
 
 def test_a_plan_whose_letters_others_have_taken_is_looked_at_again(desk, database):
-    mine, other = make(desk.plans), make(desk.plans, What.ARCHIVE)
+    mine, other = make(desk.plans), make(desk.plans, PlanKind.ARCHIVE)
     seen = desk.progress.of(mine.id)
     with database.writing() as connection:
-        (first, *_) = items.waiting(connection, other.id, 0, 10)
+        (first, *_) = plan_item_table.read_waiting_items(connection, other.id, 0, 10)
         assert first.letter_id is not None
-        items.claim(connection, other.id, {first.position: None}, 2**42)
-        items.end(connection, other.id, {first.position: ""}, ItemState.DONE, 2**42)
-        statuses.move(connection, [first.letter_id], Status.OPEN, Status.ARCHIVED, 2**42)
+        plan_item_table.claim_items(connection, other.id, {first.position: None}, 2**42)
+        plan_item_table.end_items(connection, other.id, {first.position: ""}, PlanItemState.DONE, 2**42)
+        letter_table.change_letter_status(
+            connection, [first.letter_id], LetterStatus.OPEN, LetterStatus.ARCHIVED, 2**42
+        )
     with pytest.raises(PlanChanged, match=f"Plan {other.id} of ann has taken 1 of these 5 letters. 4 are left"):
-        desk.plans.decide(mine.id, "bob", Decision(seen.key, seen.left))
+        desk.plans.decide(mine.id, "bob", PlanApproval(seen.key, seen.left))
     again = desk.progress.of(mine.id)
-    assert (again.gone, again.left, preview(again.plan, again.gone).elsewhere) == (1, 4, 1)
-    assert desk.plans.decide(mine.id, "bob", Decision(again.key, again.left)).state is State.APPLYING
+    assert (again.gone, again.left, preview_plan(again.plan, again.gone).elsewhere) == (1, 4, 1)
+    assert desk.plans.decide(mine.id, "bob", PlanApproval(again.key, again.left)).state is PlanState.APPLYING
 
 
 def test_a_draft_of_a_discard_needs_its_reason_when_it_is_decided_on(desk, database):
-    plan = desk.plans.draft(What.DISCARD, EVERYTHING, "ann")
+    plan = desk.plans.draft(PlanKind.DISCARD, ALL_LETTERS, "ann")
     seen = desk.progress.of(plan.id)
     with pytest.raises(PlanRefused, match="a reason is needed"):
-        desk.plans.decide(plan.id, "ann", Decision(seen.key, seen.left))
-    desk.plans.decide(plan.id, "ann", Decision(seen.key, seen.left, why="no such shop"))
+        desk.plans.decide(plan.id, "ann", PlanApproval(seen.key, seen.left))
+    desk.plans.decide(plan.id, "ann", PlanApproval(seen.key, seen.left, why="no such shop"))
     assert desk.progress.of(plan.id).taken_up
     with database.writing() as connection:
-        assert stored.abandoned(connection) == []
+        assert stored.find_abandoned_plans(connection) == []

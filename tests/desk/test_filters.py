@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.letters import written
-from bridge.deadletters.letters.filters import MOST_IDS, Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.letters.meant import pairs
-from bridge.deadletters.letters.words import mark
+from bridge.deadletters.model import filter_syntax
+from bridge.deadletters.model.letter_filter import MOST_IDS, LetterFilter, list_filter_pairs
+from bridge.deadletters.model.search_words import mark_header
+from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import FilterFault
 
 #: 2026-11-20T08:30:00Z.
@@ -20,7 +19,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 some_texts = st.lists(texts, max_size=3).map(tuple)
 numbers = st.lists(st.integers(0, 2**40), max_size=3).map(tuple)
 filters = st.builds(
-    Filter,
+    LetterFilter,
     ids=numbers,
     handlers=some_texts,
     topics=some_texts,
@@ -29,7 +28,7 @@ filters = st.builds(
     versions=some_texts,
     origins=some_texts,
     causes=some_texts,
-    statuses=st.lists(st.sampled_from(Status), max_size=2).map(tuple),
+    statuses=st.lists(st.sampled_from(LetterStatus), max_size=2).map(tuple),
     groups=numbers,
     text=st.sampled_from(["", "declined", "card declined"]),
     key=st.none() | st.binary(max_size=6),
@@ -44,11 +43,11 @@ filters = st.builds(
 
 @given(filters)
 def test_a_filter_travels_as_json(asked):
-    assert Filter.from_data(json.loads(json.dumps(asked.to_data()))) == asked
+    assert LetterFilter.from_data(json.loads(json.dumps(asked.to_data()))) == asked
 
 
 def test_a_filter_of_nothing_is_empty_json():
-    assert Filter().to_data() == {}
+    assert LetterFilter().to_data() == {}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_a_filter_of_nothing_is_empty_json():
 )
 def test_a_filter_that_means_nothing_says_why(data, said):
     with pytest.raises(FilterFault, match=said):
-        Filter.from_data(data)
+        LetterFilter.from_data(data)
 
 
 @pytest.mark.parametrize(
@@ -86,11 +85,11 @@ def test_a_filter_that_means_nothing_says_why(data, said):
     ],
 )
 def test_a_time_is_written_as_people_do(text, at):
-    assert written.moment(text, NOW) == written.moment(at, NOW)
+    assert filter_syntax.parse_moment(text, NOW) == filter_syntax.parse_moment(at, NOW)
 
 
 def test_a_time_is_milliseconds_since_the_epoch():
-    assert written.moment("2026-11-20T08:30:00Z", NOW) == NOW * 1000
+    assert filter_syntax.parse_moment("2026-11-20T08:30:00Z", NOW) == NOW * 1000
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_a_time_is_milliseconds_since_the_epoch():
 )
 def test_what_is_no_time_is_told_how_to_write_one(text):
     with pytest.raises(FilterFault, match="is no time: write"):
-        written.moment(text, NOW)
+        filter_syntax.parse_moment(text, NOW)
 
 
 @pytest.mark.parametrize(
@@ -106,21 +105,21 @@ def test_what_is_no_time_is_told_how_to_write_one(text):
     [("4711", b"4711"), ("", b""), ("0x00ff", b"\0\xff"), ("base64:AP8=", b"\0\xff"), ("text:0xcafe", b"0xcafe")],
 )
 def test_a_key_is_text_or_bytes_that_say_how_they_are_written(text, key):
-    assert written.key(text) == key
+    assert filter_syntax.parse_key(text) == key
 
 
 @pytest.mark.parametrize("text", ["0xzz", "base64:%"])
 def test_a_key_that_is_not_what_it_begins_as_is_refused(text):
     with pytest.raises(FilterFault, match="text:"):
-        written.key(text)
+        filter_syntax.parse_key(text)
 
 
 def test_a_header_is_a_name_and_a_value():
-    assert written.header("tenant=a=b") == ("tenant", "a=b")
-    assert written.header("empty=") == ("empty", "")
+    assert filter_syntax.parse_header("tenant=a=b") == ("tenant", "a=b")
+    assert filter_syntax.parse_header("empty=") == ("empty", "")
     for text in ("tenant", "=x"):
         with pytest.raises(FilterFault, match="name=value"):
-            written.header(text)
+            filter_syntax.parse_header(text)
 
 
 @pytest.mark.parametrize(
@@ -128,23 +127,23 @@ def test_a_header_is_a_name_and_a_value():
     [("0x00ff", b"\0\xff"), ("base64:AP8=", b"\0\xff"), ("text:0xcafe", b"0xcafe"), ("0x6869", b"hi"), ("a=b", b"a=b")],
 )
 def test_a_headers_value_is_bytes_that_say_how_they_are_written_and_a_plan_and_an_address_keep_it(text, value):
-    asked = Filter(headers=(written.header(f"trace={text}"),))
-    assert asked.words == (mark(("trace", value)),)
+    asked = LetterFilter(headers=(filter_syntax.parse_header(f"trace={text}"),))
+    assert asked.words == (mark_header(("trace", value)),)
     data = json.loads(json.dumps(asked.to_data(), ensure_ascii=False).encode())
-    assert Filter.from_data(data) == asked
-    ((_, said),) = pairs(data)
-    assert written.header(said) == asked.headers[0]
+    assert LetterFilter.from_data(data) == asked
+    ((_, said),) = list_filter_pairs(data)
+    assert filter_syntax.parse_header(said) == asked.headers[0]
 
 
 @pytest.mark.parametrize("text", ["0xzz", "0x0", "base64:%"])
 def test_a_headers_value_that_is_not_what_it_begins_as_is_refused(text):
     with pytest.raises(FilterFault, match=r"value .* of header 'trace' .* text:"):
-        written.header(f"trace={text}")
+        filter_syntax.parse_header(f"trace={text}")
     with pytest.raises(FilterFault, match="text:"):
-        Filter.from_data({"headers": [["trace", text]]})
+        LetterFilter.from_data({"headers": [["trace", text]]})
 
 
 def test_a_status_that_is_none_is_told_which_there_are():
-    assert written.statuses(["Open", "archived"]) == (Status.OPEN, Status.ARCHIVED)
+    assert filter_syntax.parse_statuses(["Open", "archived"]) == (LetterStatus.OPEN, LetterStatus.ARCHIVED)
     with pytest.raises(FilterFault, match="open, replaying, resolved, discarded, archived"):
-        written.statuses(["closed"])
+        filter_syntax.parse_statuses(["closed"])

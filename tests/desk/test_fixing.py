@@ -5,13 +5,13 @@ import threading
 import pytest
 from sqlalchemy import select, update
 
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import ItemState, State
-from bridge.deadletters.store import groups as stored
-from bridge.deadletters.store import items, plans, statuses, trail
-from bridge.deadletters.store.schema import cause_fixes, groups, kinds, letters
-from bridge.deadletters.store.schema import items as item_rows
-from bridge.deadletters.upkeep import fixing
+from bridge.deadletters.db import audit_table, letter_table, plan_item_table, plan_table
+from bridge.deadletters.db import group_table as stored
+from bridge.deadletters.db.schema import cause_fixes, groups, kinds, letters
+from bridge.deadletters.db.schema import items as item_rows
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanState
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay import fixed_group_replay
 from tests.desk.rows import kind, letter
 
 HANDLER = "orders.handlers.charge"
@@ -47,7 +47,7 @@ def group(database):
 
 def made(database):
     with database.reading() as connection:
-        return plans.latest(connection, 10)
+        return plan_table.read_latest_plans(connection, 10)
 
 
 def died(database, id_, version, at=2_000):
@@ -61,16 +61,16 @@ def test_its_letters_go_back_as_a_canary_once_all_workers_have_the_version(datab
     record(database, "1")
     mark(database)
     workers[:] = [worker("2"), worker("1")]
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     assert made(database) == []
     workers[:] = [worker("2"), worker("3")]
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     (plan,) = made(database)
-    assert (plan.state, plan.by, plan.options.canary) == (State.APPLYING, "fixed in 2", True)
-    assert plan.outcomes == {ItemState.WAITING: 3}
+    assert (plan.state, plan.by, plan.options.canary) == (PlanState.APPLYING, "fixed in 2", True)
+    assert plan.outcomes == {PlanItemState.WAITING: 3}
     assert group(database).fixed_plan == plan.id
     with database.reading() as connection:
-        (said,) = trail.of(connection, group_id=group(database).id)
+        (said,) = audit_table.read_history(connection, group_id=group(database).id)
     assert (said.by, said.what, said.plan_id) == ("fixed in 2", "replay", plan.id)
 
 
@@ -82,7 +82,7 @@ def test_they_go_once_however_many_recorders_look(database, workers):
 
     def one() -> None:
         begin.wait()
-        fixing.look(database, lambda: workers)
+        fixed_group_replay.check_fixed_groups(database, lambda: workers)
 
     threads = [threading.Thread(target=one) for _ in range(3)]
     for thread in threads:
@@ -90,7 +90,7 @@ def test_they_go_once_however_many_recorders_look(database, workers):
     for thread in threads:
         thread.join()
     assert len(made(database)) == 1
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     assert len(made(database)) == 1
 
 
@@ -98,19 +98,19 @@ def test_what_an_older_worker_left_later_goes_too_once_those_before_it_have_ende
     record(database, "1")
     mark(database)
     workers[:] = [worker("2")]
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     (first,) = made(database)
     later = record(database, "1", 2)
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     assert made(database) == [first]
     with database.writing() as connection:
-        items.end(connection, first.id, {1: "", 2: "", 3: ""}, ItemState.DONE, 5)
-        plans.move(connection, first.id, [State.APPLYING], State.DONE)
+        plan_item_table.end_items(connection, first.id, {1: "", 2: "", 3: ""}, PlanItemState.DONE, 5)
+        plan_table.change_plan_state(connection, first.id, [PlanState.APPLYING], PlanState.DONE)
         ids = [id_ for (id_,) in connection.execute(select(letters.c.id)) if id_ not in later]
-        statuses.move(connection, ids, Status.OPEN, Status.RESOLVED, 5)
-    fixing.look(database, lambda: workers)
+        letter_table.change_letter_status(connection, ids, LetterStatus.OPEN, LetterStatus.RESOLVED, 5)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     second, _ = made(database)
-    assert second.outcomes == {ItemState.WAITING: 2}
+    assert second.outcomes == {PlanItemState.WAITING: 2}
 
 
 @pytest.mark.parametrize("version", ["2", "3"])
@@ -118,19 +118,19 @@ def test_one_that_fails_in_that_version_opens_the_group_again_and_leaves_the_res
     first, *_ = record(database, "1")
     mark(database)
     workers[:] = [worker("2")]
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     died(database, first, version)
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     now = group(database)
     assert now.fixed_in is None
     assert now.regressed_at is not None
     (plan,) = made(database)
-    assert plan.state is State.STOPPED
+    assert plan.state is PlanState.STOPPED
     assert f"failed in version {version}" in plan.stopped
-    assert plan.outcomes == {ItemState.WAITING: 3}
+    assert plan.outcomes == {PlanItemState.WAITING: 3}
     with database.reading() as connection:
-        assert [each.what for each in trail.of(connection, group_id=now.id)] == ["replay", "regressed"]
-    fixing.look(database, lambda: workers)
+        assert [each.what for each in audit_table.read_history(connection, group_id=now.id)] == ["replay", "regressed"]
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     assert len(made(database)) == 1
 
 
@@ -138,21 +138,21 @@ def test_one_that_dies_of_something_else_after_it_was_sent_back_is_a_regression_
     first, *_ = record(database, "1")
     mark(database)
     workers[:] = [worker("2")]
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     (plan,) = made(database)
     with database.writing() as connection:
         other = kind(connection, HANDLER, version="2", error_class="builtins.KeyError")
         connection.execute(update(letters).where(letters.c.id == first).values(kind_id=other, failed_at=2_000))
-        items.end(connection, plan.id, {1: ""}, ItemState.DEAD, 5)
-    fixing.look(database, lambda: workers)
-    assert made(database)[0].state is State.STOPPED
+        plan_item_table.end_items(connection, plan.id, {1: ""}, PlanItemState.DEAD, 5)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
+    assert made(database)[0].state is PlanState.STOPPED
 
 
 def test_what_failed_in_an_older_version_meanwhile_is_no_regression(database, workers):
     first, *_ = record(database, "1")
     mark(database)
     died(database, first, "1.5")
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     assert group(database).fixed_in == "2"
 
 
@@ -160,7 +160,7 @@ def test_what_failed_in_that_version_before_it_was_marked_is_no_regression_and_s
     record(database, "2")
     mark(database)
     workers[:] = [worker("2")]
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     assert group(database).fixed_in == "2"
     assert made(database) == []
 
@@ -169,11 +169,11 @@ def test_what_a_canary_or_a_person_has_stopped_is_not_begun_anew(database, worke
     record(database, "1")
     mark(database)
     workers[:] = [worker("2")]
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     (plan,) = made(database)
     with database.writing() as connection:
-        plans.move(connection, plan.id, [State.APPLYING], State.STOPPED, "by ann")
-    fixing.look(database, lambda: workers)
+        plan_table.change_plan_state(connection, plan.id, [PlanState.APPLYING], PlanState.STOPPED, "by ann")
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     assert len(made(database)) == 1
 
 
@@ -186,8 +186,8 @@ def test_the_letters_of_other_groups_stay(database, workers):
         changed = {"fixed_in": "2", "fixed_at": 1_000}
         connection.execute(update(groups).where(groups.c.id == group_id).values(changed))
     workers[:] = [worker("2")]
-    fixing.look(database, lambda: workers)
-    assert made(database)[0].outcomes == {ItemState.WAITING: 3}
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
+    assert made(database)[0].outcomes == {PlanItemState.WAITING: 3}
 
 
 def mark_cause(database, cause, version="2", at=1_000):
@@ -206,10 +206,10 @@ def test_of_a_cause_that_is_fixed_its_letters_go_back_and_those_of_other_causes_
     record(database, "1", 3, cause="bbb")
     mark_cause(database, "aaa")
     workers[:] = [worker("2")]
-    fixing.look(database, lambda: workers)
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     (plan,) = made(database)
-    assert plan.outcomes == {ItemState.WAITING: 2}
+    assert plan.outcomes == {PlanItemState.WAITING: 2}
     with database.reading() as connection:
         assert {row.letter_id for row in connection.execute(select(item_rows))} == set(fixed)
     assert (cause_fix(database).fixed_plan, group(database).fixed_plan) == (plan.id, None)
@@ -221,11 +221,11 @@ def test_a_fixed_cause_has_a_regression_by_its_own_failures_alone(database, work
     record(database, "1", cause="aaa")
     mark_cause(database, "aaa")
     workers[:] = [worker("2")]
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     with database.writing() as connection:
         letter(connection, kind(connection, HANDLER, version="2", cause=cause), 99, failed_at=2_000)
-    fixing.look(database, lambda: workers)
+    fixed_group_replay.check_fixed_groups(database, lambda: workers)
     now = cause_fix(database)
     assert (now.fixed_in is None, now.regressed_at is not None) == (came_back, came_back)
     assert (group(database).fixed_in, group(database).regressed_at) == (None, None)
-    assert made(database)[0].state is (State.STOPPED if came_back else State.APPLYING)
+    assert made(database)[0].state is (PlanState.STOPPED if came_back else PlanState.APPLYING)

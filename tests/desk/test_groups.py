@@ -6,14 +6,13 @@ from random import Random
 import pytest
 from sqlalchemy import func, select, update
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions.groups import Groups
-from bridge.deadletters.questions.growing import HOUR
-from bridge.deadletters.questions.ranking import Order
-from bridge.deadletters.questions.totals import Took, Totals
-from bridge.deadletters.store import schema, statuses, times, trail
-from bridge.deadletters.store.schema import letters, tallies
+from bridge.deadletters.db import audit_table, kind_table, letter_table, schema
+from bridge.deadletters.db.schema import letters, tallies
+from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupOrder
+from bridge.deadletters.inspection.letter_statistics import LetterTotals, ResolutionTimes
+from bridge.deadletters.model.failure_growth import HOUR
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import FilterFault, GroupChanged, NoSuchGroup
 from tests.desk import asked_model as model
 from tests.desk import rows
@@ -32,10 +31,12 @@ def groups(database):
             rows.letter(connection, declined[offset % 2], offset, failed_at=NOW - 50 * HOUR + offset)
         for offset in range(12):
             rows.letter(connection, late, 100 + offset, failed_at=NOW - offset)
-        rows.letter(connection, ended, 200, Status.RESOLVED, failed_at=NOW - HOUR, status_at=NOW)
-        times.add(connection, {(late, 500_000): 12, (declined[0], 499_950): 15, (declined[1], 499_950): 15})
-        times.see(connection, {rows.group_of(connection, late): (NOW - 11, NOW)})
-    return Groups(database, lambda: NOW / 1000)
+        rows.letter(connection, ended, 200, LetterStatus.RESOLVED, failed_at=NOW - HOUR, status_at=NOW)
+        kind_table.add_failure_hours(
+            connection, {(late, 500_000): 12, (declined[0], 499_950): 15, (declined[1], 499_950): 15}
+        )
+        kind_table.widen_group_times(connection, {rows.group_of(connection, late): (NOW - 11, NOW)})
+    return FailureGroups(database, lambda: NOW / 1000)
 
 
 def test_what_grows_comes_first_then_what_has_most_open_letters(groups):
@@ -43,12 +44,14 @@ def test_what_grows_comes_first_then_what_has_most_open_letters(groups):
     assert [each.error_class for each in found] == ["builtins.TimeoutError", "bank.CardDeclined", "builtins.ValueError"]
     assert [(each.count, each.open) for each in found] == [(12, 12), (30, 30), (1, 0)]
     assert found[0].growth.failures == 12
-    assert [each.open for each in groups.all(order=Order.OPEN)] == [30, 12, 0]
-    assert groups.all(order=Order.NEWEST)[0].error_class == "builtins.TimeoutError"
+    assert [each.open for each in groups.all(order=GroupOrder.OPEN)] == [30, 12, 0]
+    assert groups.all(order=GroupOrder.NEWEST)[0].error_class == "builtins.TimeoutError"
 
 
-@pytest.mark.parametrize("order", Order)
-@pytest.mark.parametrize("asked", [Filter(), Filter(statuses=(Status.OPEN,)), Filter(since=NOW - HOUR)])
+@pytest.mark.parametrize("order", GroupOrder)
+@pytest.mark.parametrize(
+    "asked", [LetterFilter(), LetterFilter(statuses=(LetterStatus.OPEN,)), LetterFilter(since=NOW - HOUR)]
+)
 def test_groups_are_ranked_as_they_are_listed_and_a_page_of_them_is_the_same_groups(groups, order, asked):
     ranked, listed = groups.ranked(asked, order), groups.all(asked, order)
     assert [each.id for each in ranked] == [each.id for each in listed]
@@ -75,8 +78,8 @@ def test_what_grows_is_known_by_this_hour_and_the_one_before_alone(groups):
     with groups.database.writing() as connection:
         late = rows.kind(connection, error_class="builtins.KeyError")
         rows.letter(connection, late, 300)
-        times.add(connection, {(late, 499_999): 10, (late, 499_998): 40})
-        times.add(connection, {(rows.kind(connection, error_class="of.Yesterday"), 499_998): 99})
+        kind_table.add_failure_hours(connection, {(late, 499_999): 10, (late, 499_998): 40})
+        kind_table.add_failure_hours(connection, {(rows.kind(connection, error_class="of.Yesterday"), 499_998): 99})
     found = [(each.error_class, each.growth.failures) for each in groups.urgent()]
     assert found == [("builtins.KeyError", 50), ("builtins.TimeoutError", 12)]
 
@@ -101,13 +104,13 @@ def test_a_group_is_told_to_programs_as_the_contract_says(groups):
 @pytest.mark.parametrize(
     ("asked", "count"),
     [
-        (Filter(handlers=("orders.handlers.notify",)), 1),
-        (Filter(exceptions=("CardDeclined",)), 1),
-        (Filter(reasons=("expired",)), 1),
-        (Filter(versions=("1.4.2",)), 1),
-        (Filter(statuses=(Status.OPEN,)), 2),
-        (Filter(topics=("refunds",)), 0),
-        (Filter(since=NOW - HOUR), 1),
+        (LetterFilter(handlers=("orders.handlers.notify",)), 1),
+        (LetterFilter(exceptions=("CardDeclined",)), 1),
+        (LetterFilter(reasons=("expired",)), 1),
+        (LetterFilter(versions=("1.4.2",)), 1),
+        (LetterFilter(statuses=(LetterStatus.OPEN,)), 2),
+        (LetterFilter(topics=("refunds",)), 0),
+        (LetterFilter(since=NOW - HOUR), 1),
     ],
 )
 def test_groups_are_found_by_what_their_letters_have_in_common(groups, asked, count):
@@ -116,7 +119,7 @@ def test_groups_are_found_by_what_their_letters_have_in_common(groups, asked, co
 
 def test_groups_are_not_found_by_what_single_letters_have(groups):
     with pytest.raises(FilterFault, match="single letters"):
-        groups.all(Filter(text="card"))
+        groups.all(LetterFilter(text="card"))
 
 
 def test_a_group_is_marked_as_fixed_and_that_is_taken_back_with_who_said_so(groups):
@@ -126,7 +129,7 @@ def test_a_group_is_marked_as_fixed_and_that_is_taken_back_with_who_said_so(grou
     assert groups.one(id_) == marked
     assert groups.not_fixed(id_, "bob").fixed_in is None
     with groups.database.reading() as connection:
-        told = [(each.by, each.what, each.said) for each in trail.of(connection, group_id=id_)]
+        told = [(each.by, each.what, each.said) for each in audit_table.read_history(connection, group_id=id_)]
     assert told == [("ann", "fixed", "in 1.4.3"), ("bob", "not fixed", "")]
 
 
@@ -160,7 +163,7 @@ def test_a_cause_is_marked_alone_and_only_as_it_was_seen(groups):
         groups.fixed(id_, "1.4.4", "bob", cause="bbb")
     assert groups.not_fixed(id_, "bob", marked, cause="aaa").cause_fixes == ()
     with groups.database.reading() as connection:
-        told = [(each.by, each.what, each.said) for each in trail.of(connection, group_id=id_)]
+        told = [(each.by, each.what, each.said) for each in audit_table.read_history(connection, group_id=id_)]
     assert told == [("ann", "fixed", "cause aaa in 1.4.3"), ("bob", "not fixed", "cause aaa")]
 
 
@@ -173,7 +176,7 @@ def test_a_group_that_is_none_is_said_to_be_none(groups):
 
 
 def test_totals_have_letters_by_status_handler_and_reason_and_how_long_they_took(groups):
-    found = Totals(groups.database, lambda: NOW / 1000).stats()
+    found = LetterTotals(groups.database, lambda: NOW / 1000).stats()
     assert found.statuses == {"open": 42, "resolved": 1}
     assert {(each.handler, each.reason): each.statuses for each in found.handled} == {
         ("orders.handlers.charge", "exhausted"): {"open": 30},
@@ -183,19 +186,19 @@ def test_totals_have_letters_by_status_handler_and_reason_and_how_long_they_took
     assert found.groups == 2
     assert found.oldest_open == NOW - 50 * HOUR
     assert found.hours[-1] == 12
-    assert found.resolved_after == Took(3_600, 3_600)
+    assert found.resolved_after == ResolutionTimes(3_600, 3_600)
     assert found.to_data()["oldest_open_seconds"] == 50 * 3_600
 
 
 def test_what_is_counted_at_once_is_what_the_totals_say(groups):
-    totals = Totals(groups.database, lambda: NOW / 1000)
+    totals = LetterTotals(groups.database, lambda: NOW / 1000)
     counted, stats = totals.counted(), totals.stats()
     assert counted == (stats.statuses, stats.handled, stats.hours)
     assert sum(counted.hours) == 12
 
 
 def test_an_empty_desk_has_totals_too(database):
-    found = Totals(database).stats()
+    found = LetterTotals(database).stats()
     assert (found.statuses, found.oldest_open, found.resolved_after) == ({}, None, None)
 
 
@@ -206,7 +209,9 @@ def test_tallies_are_what_a_recount_finds_whatever_was_done(database):
     for _ in range(60):
         ids = [each.id for each in random.sample(made, 20)]
         with database.writing() as connection:
-            statuses.move(connection, ids, random.choice(list(Status)), random.choice(list(Status)), 5)
+            letter_table.change_letter_status(
+                connection, ids, random.choice(list(LetterStatus)), random.choice(list(LetterStatus)), 5
+            )
     with database.reading() as connection:
         of = letters.c.kind_id, letters.c.status
         recount = connection.execute(select(*of, func.count()).group_by(*of))

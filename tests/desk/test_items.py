@@ -5,37 +5,45 @@ from typing import Any
 
 from sqlalchemy import event, select
 
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import ItemState, Options, What
-from bridge.deadletters.store import contents, items, lanes, plans, redriven, spots, statuses
-from bridge.deadletters.store.database import Connection, Database
-from bridge.deadletters.store.items import Item
-from bridge.deadletters.store.schema import items as table
-from bridge.deadletters.store.spots import Sent, Spot
+from bridge.deadletters.db import (
+    letter_payload,
+    letter_table,
+    plan_item_table,
+    plan_order_table,
+    plan_table,
+    redrive_table,
+)
+from bridge.deadletters.db.database import Connection, Database
+from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.db.schema import items as table
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk.rows import kind, letter
 
 
 def claimed(connection: Connection, count: int) -> int:
     """A plan that has claimed all of its deliveries."""
-    plan_id, _ = plans.add(connection, What.REDRIVE, "ann", "", {}, Options())
-    places = [Item(number, None, f"orders-0-{number}:orders.handlers.charge", 0) for number in range(1, count + 1)]
-    items.add(connection, plan_id, places, canary=False)
-    items.claim(connection, plan_id, {each.position: Spot("orders.replay", 0, 0) for each in places}, 1)
+    plan_id, _ = plan_table.add_plan(connection, PlanKind.REDRIVE, "ann", "", {}, PlanOptions())
+    places = [PlanItem(number, None, f"orders-0-{number}:orders.handlers.charge", 0) for number in range(1, count + 1)]
+    plan_item_table.add_items(connection, plan_id, places, canary=False)
+    plan_item_table.claim_items(
+        connection, plan_id, {each.position: LogPosition("orders.replay", 0, 0) for each in places}, 1
+    )
     return plan_id
 
 
 def test_each_delivery_has_the_number_and_the_place_that_it_was_sent_with_and_what_has_ended_stays_so(database):
     with database.writing() as connection:
         other, plan_id = claimed(connection, 7), claimed(connection, 7)
-        items.end(connection, plan_id, {2: "nobody wants it"}, ItemState.REFUSED, 3)
+        plan_item_table.end_items(connection, plan_id, {2: "nobody wants it"}, PlanItemState.REFUSED, 3)
         sent = [
-            Sent(6, 2, Spot("orders.replay", 3, 14)),
-            Sent(1, 1, Spot("orders.replay", 0, 10)),
-            Sent(2, 1, Spot("orders.replay", 1, 2**40)),
-            Sent(3, 7, Spot("orders.replay", 0, 12)),
-            Sent(4, 1, Spot("mails.replay", 0, 0)),
+            SentRecord(6, 2, LogPosition("orders.replay", 3, 14)),
+            SentRecord(1, 1, LogPosition("orders.replay", 0, 10)),
+            SentRecord(2, 1, LogPosition("orders.replay", 1, 2**40)),
+            SentRecord(3, 7, LogPosition("orders.replay", 0, 12)),
+            SentRecord(4, 1, LogPosition("mails.replay", 0, 0)),
         ]
-        spots.sent(connection, plan_id, sent, 5)
+        plan_item_table.note_sent_records(connection, plan_id, sent, 5)
         assert rows(connection, plan_id) == [
             (1, "sent", 1, "orders.replay", 0, 10, 5),
             (2, "refused", 1, "orders.replay", 1, 2**40, 5),
@@ -53,14 +61,16 @@ def test_however_large_a_plan_is_a_batch_of_it_is_found_by_its_positions_or_its_
         plan_id = claimed(connection, 3_000)
         at = dict.fromkeys(range(1, 40), "")
         acts: list[Callable[[], object]] = [
-            lambda: items.claim(connection, plan_id, dict.fromkeys(at), 5),
-            lambda: items.back(connection, plan_id, [*at]),
-            lambda: spots.sent(connection, plan_id, [Sent(each, 1, Spot("o.replay", 0, each)) for each in at], 5),
-            lambda: items.end(connection, plan_id, at, ItemState.SKIPPED, 5),
-            lambda: items.ended(connection, at, ItemState.DONE, 5),
-            lambda: items.where(connection, [*at]),
-            lambda: redriven.end(connection, plan_id, at, ItemState.DONE, 5),
-            lambda: lanes.let_go(connection, plan_id, [*at]),
+            lambda: plan_item_table.claim_items(connection, plan_id, dict.fromkeys(at), 5),
+            lambda: plan_item_table.return_claimed_items(connection, plan_id, [*at]),
+            lambda: plan_item_table.note_sent_records(
+                connection, plan_id, [SentRecord(each, 1, LogPosition("o.replay", 0, each)) for each in at], 5
+            ),
+            lambda: plan_item_table.end_items(connection, plan_id, at, PlanItemState.SKIPPED, 5),
+            lambda: plan_item_table.end_items_of_letters(connection, at, PlanItemState.DONE, 5),
+            lambda: plan_item_table.read_sent_positions(connection, [*at]),
+            lambda: redrive_table.end_redrives(connection, plan_id, at, PlanItemState.DONE, 5),
+            lambda: plan_order_table.release_held_items(connection, plan_id, [*at]),
         ]
         found = [each for act in acts for each in executed(database, act)]
         assert len(found) == len(acts) + 1
@@ -72,10 +82,10 @@ def test_however_many_letters_have_a_status_those_of_a_batch_and_those_on_their_
         mine = kind(connection)
         ids = [letter(connection, mine, number) for number in range(50)]
         acts: list[Callable[[], object]] = [
-            lambda: contents.standings(connection, ids, lock=True),
-            lambda: statuses.move(connection, ids, Status.OPEN, Status.REPLAYING, 5, 1),
-            lambda: list(contents.contents(connection, 1, ids)),
-            lambda: contents.replaying(connection, 1, 0, 5),
+            lambda: letter_payload.read_letter_standings(connection, ids, lock=True),
+            lambda: letter_table.change_letter_status(connection, ids, LetterStatus.OPEN, LetterStatus.REPLAYING, 5, 1),
+            lambda: list(letter_payload.read_letter_contents(connection, 1, ids)),
+            lambda: letter_payload.read_replaying_letters(connection, 1, 0, 5),
         ]
         found = [each for act in acts for each in executed(database, act) if "letters" in each[0]]
         assert len(found) == len(acts) + 1

@@ -5,18 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import event
 
-from bridge.deadletters.actions.action import Acted, Claimed, Taken
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import key_digest
-from bridge.deadletters.plan.lanes import course_of
-from bridge.deadletters.plan.plan import ItemState, Options, State, What
-from bridge.deadletters.plans.applying import Applying, Around, me
-from bridge.deadletters.plans.laying import lay
-from bridge.deadletters.plans.passing import is_on_its_way
-from bridge.deadletters.store import items, lanes, plans, schema, waves
-from bridge.deadletters.store.items import Item
-from bridge.deadletters.store.matching import matching
-from bridge.deadletters.store.spots import Sent, Spot
+from bridge.deadletters.db import plan_item_table, plan_order_table, plan_table, schema
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.plan_order import find_course
+from bridge.deadletters.model.stored_letter import key_digest
+from bridge.deadletters.replay.plan_action import ActionResult, ClaimedDelivery, TakenDeliveries
+from bridge.deadletters.replay.plan_lanes import is_message_on_its_way, lay_plan_lanes
+from bridge.deadletters.replay.plan_runner import PlanRunner, RunnerHooks, name_this_process
 from bridge.ledger import Fate
 from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings
 from tests.desk.rows import kind, letter
@@ -45,22 +43,24 @@ def record(database, topic, *keys, handler="orders.handlers.charge", start=0, pa
         ]
 
 
-def make(database, canary=False, what=What.REPLAY, **asked):
+def make(database, canary=False, what=PlanKind.REPLAY, **asked):
     with database.writing() as connection:
-        plan_id, _ = plans.add(connection, what, "ann", "", {}, Options(canary=canary))
-        items.freeze(connection, plan_id, matching(Filter(**asked)), canary=canary)
+        plan_id, _ = plan_table.add_plan(connection, what, "ann", "", {}, PlanOptions(canary=canary))
+        plan_item_table.freeze_letters(
+            connection, plan_id, select_matching_letters(LetterFilter(**asked)), canary=canary
+        )
     return plan_id
 
 
 def plan_of(database, plan_id):
     with database.reading() as connection:
-        plan = plans.one(connection, plan_id)
+        plan = plan_table.read_plan(connection, plan_id)
     assert plan is not None
     return plan
 
 
 def lane_of(topic, partition, key):
-    course = course_of(settings(), "bridge", topic, "orders.handlers.charge")
+    course = find_course(settings(), "bridge", topic, "orders.handlers.charge")
     assert course is not None
     return course.lane(partition, key_digest(key))
 
@@ -69,30 +69,30 @@ class World:
     """A plan that is applied, and handlers that run what it sends when they are told to."""
 
     def __init__(self, database, plan_id, chosen=None):
-        self.database, self.plan_id, self.sent, self.who = database, plan_id, [], me()
+        self.database, self.plan_id, self.sent, self.who = database, plan_id, [], name_this_process()
         self.skips = False
         with database.writing() as connection:
-            assert plans.lease(connection, plan_id, self.who)
-            lay(connection, plan_id, chosen or settings())
+            assert plan_table.lease_plan(connection, plan_id, self.who)
+            lay_plan_lanes(connection, plan_id, chosen or settings())
         plan = plan_of(database, plan_id)
-        around = Around(lambda: None, self.passed, lambda: None, lambda: False)
-        self.applying = Applying(database, plan, self, self.who, around)
+        around = RunnerHooks(lambda: None, self.passed, lambda: None, lambda: False)
+        self.applying = PlanRunner(database, plan, self, self.who, around)
 
     def passed(self):
         with self.database.reading() as connection:
-            return [each.position for each in lanes.ended(connection, self.plan_id)]
+            return [each.position for each in plan_order_table.read_ended_items(connection, self.plan_id)]
 
     def take(self, connection, waiting, at):
         if self.skips:
-            return Taken([], {item.position: "it is gone" for item in waiting})
-        return Taken([Claimed(item, Spot("orders.replay", 0, 0)) for item in waiting], {})
+            return TakenDeliveries([], {item.position: "it is gone" for item in waiting})
+        return TakenDeliveries([ClaimedDelivery(item, LogPosition("orders.replay", 0, 0)) for item in waiting], {})
 
     def look(self, claimed):
-        return Acted()
+        return ActionResult()
 
     def act(self, claimed, live):
         self.sent += [each.item.position for each in claimed]
-        return Acted([Sent(each.item.position, 1, Spot("orders.replay", 0, 0)) for each in claimed])
+        return ActionResult([SentRecord(each.item.position, 1, LogPosition("orders.replay", 0, 0)) for each in claimed])
 
     def settle(self, connection, claimed, acted, at):
         pass
@@ -104,13 +104,13 @@ class World:
             self.applying._do(claimed)
         return self.sent[before:]
 
-    def ends(self, *positions, state=ItemState.DONE):
+    def ends(self, *positions, state=PlanItemState.DONE):
         with self.database.writing() as connection:
-            items._move(connection, self.plan_id, positions, [ItemState.SENT], state=state)
+            plan_item_table._move_items(connection, self.plan_id, positions, [PlanItemState.SENT], state=state)
 
     def dies(self):
         with self.database.writing() as connection:
-            plans.release(connection, self.plan_id, self.who)
+            plan_table.release_plan(connection, self.plan_id, self.who)
 
 
 A, B = b"a", b"b"
@@ -161,7 +161,7 @@ def test_where_no_topic_has_an_order_nothing_has_a_lane(database):
     world = World(database, make(database), settings(orders={}))
     assert world.goes() == [1, 2]
     with database.reading() as connection:
-        assert not lanes.are_in(connection, world.plan_id)
+        assert not plan_order_table.has_lanes(connection, world.plan_id)
 
 
 def test_who_goes_on_with_a_plan_finds_its_lanes_as_they_stand(database):
@@ -196,7 +196,7 @@ def test_who_goes_on_with_a_plan_finds_its_lanes_as_they_stand(database):
     ],
 )
 def test_in_a_sequence_a_message_holds_its_lane_until_it_is_through_or_has_died_further_on(fates, died, held):
-    assert is_on_its_way(fates, died) is held
+    assert is_message_on_its_way(fates, died) is held
 
 
 def test_lanes_that_lie_already_are_not_written_again(database):
@@ -205,7 +205,7 @@ def test_lanes_that_lie_already_are_not_written_again(database):
     written = []
     event.listen(database._engine, "before_cursor_execute", lambda *said: written.append(said[2]))
     with database.writing() as connection:
-        lay(connection, world.plan_id, settings())
+        lay_plan_lanes(connection, world.plan_id, settings())
     assert not [each for each in written if each.startswith("UPDATE")]
 
 
@@ -254,10 +254,10 @@ def test_a_canary_waits_for_what_its_wave_holds_and_stops_where_one_before_it_di
     assert world.goes() == [2]
     world.applying._next_wave()
     assert world.applying._wave == 1
-    world.ends(2, state=ItemState.DEAD)
+    world.ends(2, state=PlanItemState.DEAD)
     world.applying._next_wave()
     plan = plan_of(database, world.plan_id)
-    assert (plan.state, plan.outcomes) == (State.STOPPED, {"done": 1, "dead": 1, "waiting": 7})
+    assert (plan.state, plan.outcomes) == (PlanState.STOPPED, {"done": 1, "dead": 1, "waiting": 7})
 
 
 def test_a_plan_is_done_only_once_nothing_is_held(database):
@@ -265,11 +265,11 @@ def test_a_plan_is_done_only_once_nothing_is_held(database):
     world = World(database, make(database))
     assert world.goes() == [1]
     world.applying._next_wave()
-    assert plan_of(database, world.plan_id).state is State.APPLYING
-    world.ends(1, state=ItemState.DEAD)
+    assert plan_of(database, world.plan_id).state is PlanState.APPLYING
+    world.ends(1, state=PlanItemState.DEAD)
     assert world.goes() == [2]
     world.applying._next_wave()
-    assert plan_of(database, world.plan_id).state is State.DONE
+    assert plan_of(database, world.plan_id).state is PlanState.DONE
 
 
 @pytest.mark.parametrize("key", [None, A, b"", b"\xff" * 9])
@@ -290,8 +290,8 @@ def test_what_has_no_letter_stands_in_the_same_lane_as_one_that_has(database):
     plan_id = make(database)
     lane = lane_of("orders", 0, A)
     with database.writing() as connection:
-        others = [Item(2, None, "orders-0-7:orders.handlers.charge", 0, lane), Item(3, None, "orders-0-8:x", 0)]
-        items.add(connection, plan_id, others, canary=False)
+        others = [PlanItem(2, None, "orders-0-7:orders.handlers.charge", 0, lane), PlanItem(3, None, "orders-0-8:x", 0)]
+        plan_item_table.add_items(connection, plan_id, others, canary=False)
     world = World(database, plan_id)
     assert world.goes() == [1, 3]
     world.ends(1)
@@ -302,9 +302,9 @@ def test_deliveries_to_all_handlers_are_numbered_by_their_messages(database):
     early, late = record(database, "orders", A, A)
     plan_id = make(database)
     with database.writing() as connection:
-        items.add(connection, plan_id, [Item(3, early, "orders-0-0:other", 0, 5)], canary=False)
-        waves.in_order(connection, plan_id)
-        found = items.page(connection, plan_id, 0, 9)
+        plan_item_table.add_items(connection, plan_id, [PlanItem(3, early, "orders-0-0:other", 0, 5)], canary=False)
+        plan_order_table.renumber_items(connection, plan_id)
+        found = plan_item_table.read_items(connection, plan_id, 0, 9)
     assert [(item.position, item.letter_id, item.place) for item in found] == [
         (1, early, None),
         (2, early, "orders-0-0:other"),
@@ -321,5 +321,5 @@ def test_two_who_claim_at_once_do_not_take_one_lane(database):
         for found in threads.map(World.goes, worlds * 4):
             assert len(found) <= 40
     with database.reading() as connection:
-        under_way = connection.execute(schema.items.select().where(schema.items.c.state == ItemState.SENT)).all()
+        under_way = connection.execute(schema.items.select().where(schema.items.c.state == PlanItemState.SENT)).all()
     assert len(under_way) == len({row.lane for row in under_way}) == 40

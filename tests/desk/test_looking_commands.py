@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from bridge.cli.answers import FAULTS, NOT_FOUND
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.store import statuses, trail
-from bridge.deadletters.store.ids import Ids
-from bridge.deadletters.store.recording import Recording
+from bridge.cli.command_io import FAULTS, NOT_FOUND
+from bridge.deadletters.db import audit_table, letter_table
+from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.letter_writer import LetterWriter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk.commands import Commands
 from tests.desk.letters import letter
 
@@ -34,7 +34,7 @@ def desk(database, database_url, monkeypatch):
         letter(1235, version="1.4.1", value=b"\x00\xff\xfe", failed_at=3_000_000, reason="permanent"),
     ]
     with database.writing() as connection:
-        Recording(connection, Ids(), 5_000_000, 1_000_000).record(found)
+        LetterWriter(connection, IdCache(), 5_000_000, 1_000_000).record(found)
     return Commands(monkeypatch, database_url)
 
 
@@ -96,7 +96,9 @@ def test_a_letter_is_shown_with_all_that_is_known_of_it(desk):
 def test_for_a_letter_that_does_not_say_of_which_record_it_is_no_replay_is_proposed(desk, database):
     theirs = {"origin": "confluent", "handler": "", "consumer_group": "", "error_class": "", "topic": "orders"}
     with database.writing() as connection:
-        Recording(connection, Ids(), 20_000, 1_000).record([letter(9, error_message="no rule", offset=9, **theirs)])
+        LetterWriter(connection, IdCache(), 20_000, 1_000).record(
+            [letter(9, error_message="no rule", offset=9, **theirs)]
+        )
     assert "  no rule" in desk.run("list", "--origin", "confluent").output
     page = desk.run("show", "orders-0-9").output
     assert "bridge deadletters replay 4 --to-topic TOPIC" in page
@@ -129,8 +131,8 @@ def test_a_value_is_given_byte_for_byte(desk):
 
 def test_what_people_did_is_on_the_page(desk, database):
     with database.writing() as connection:
-        statuses.move(connection, [1], Status.OPEN, Status.DISCARDED, 6_000_000)
-        trail.write(connection, 6_000_000, "ann@desk", "discard", "a test's", letter_id=1)
+        letter_table.change_letter_status(connection, [1], LetterStatus.OPEN, LetterStatus.DISCARDED, 6_000_000)
+        audit_table.write_entry(connection, 6_000_000, "ann@desk", "discard", "a test's", letter_id=1)
     page = desk.run("show", 1).output
     assert "1970-01-01 01:40:00  discard by ann@desk: a test's" in page
     assert "bridge deadletters replay" not in page
@@ -180,7 +182,7 @@ def test_a_number_that_no_database_takes_is_no_letter(desk):
 def test_an_empty_key_is_told_from_none(database, database_url, monkeypatch):
     with database.writing() as connection:
         found = [letter(1, key=b"", failed_at=2_000_000), letter(2, key=None, failed_at=1_000_000)]
-        Recording(connection, Ids(), 5_000_000, 1_000_000).record(found)
+        LetterWriter(connection, IdCache(), 5_000_000, 1_000_000).record(found)
     desk = Commands(monkeypatch, database_url)
     assert [each["key"] for each in desk.given("list")] == ["", None]
     assert "orders-0-1, key (empty)" in " ".join(desk.run("list").output.split())

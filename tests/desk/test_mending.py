@@ -6,20 +6,22 @@ import pytest
 from celery import Celery
 from pydantic import BaseModel
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.mending.mending import Mending
-from bridge.deadletters.mending.patching import Patch
-from bridge.deadletters.plan.plan import ItemState, Options, State
-from bridge.deadletters.store import edits, items, trail
+from bridge.deadletters.db import audit_table, letter_payload, plan_item_table
+from bridge.deadletters.editing.json_patch import ValuePatch
+from bridge.deadletters.editing.letter_edit import LetterEditor
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import EditRefused, NoSuchLetter
-from tasks.declaring import declare
-from tasks.defaults import DEFAULTS
+from tasks.declaration.celery_defaults import DEFAULTS
+from tasks.declaration.handler_declaration import declare_handler
 from tests.desk.rows import kind, letter
 
 HANDLER = "orders.handlers.charge"
-ALL = Filter(handlers=(HANDLER,))
-EUROS = Patch.read('[{"op": "add", "path": "/currency", "value": "EUR"}, {"op": "test", "path": "/ok", "value": true}]')
+ALL = LetterFilter(handlers=(HANDLER,))
+EUROS = ValuePatch.read(
+    '[{"op": "add", "path": "/currency", "value": "EUR"}, {"op": "test", "path": "/ok", "value": true}]'
+)
 
 
 class Order(BaseModel):
@@ -38,8 +40,8 @@ def mending(database):
     def charge(order: Order) -> None:
         raise AssertionError("it runs")
 
-    declare(app, ("orders",), {"name": HANDLER, "upgrade": lifted})(charge)
-    yield Mending(app, database)
+    declare_handler(app, ("orders",), {"name": HANDLER, "upgrade": lifted})(charge)
+    yield LetterEditor(app, database)
     app.close()
 
 
@@ -54,16 +56,16 @@ def record(database, *values, handler=HANDLER, **other):
 
 def states(database, plan_id):
     with database.reading() as connection:
-        return items.counts(connection, [plan_id]).get(plan_id, {})
+        return plan_item_table.count_item_states(connection, [plan_id]).get(plan_id, {})
 
 
 def test_a_letter_goes_back_with_the_value_that_it_was_given_and_keeps_its_own(database, mending):
     (id_,) = record(database, b'{"amount": "much"}')
     plan = mending.edit(id_, b'{"amount": 3}', "ann", "the client sent words")
-    assert (plan.state, plan.by, plan.counts.letters) == (State.PLANNED, "ann", 1)
+    assert (plan.state, plan.by, plan.counts.letters) == (PlanState.PLANNED, "ann", 1)
     with database.reading() as connection:
-        assert edits.of_plan(connection, plan.id, [id_])[id_].value == b'{"amount": 3}'
-        (said,) = trail.of(connection, letter_id=id_)
+        assert letter_payload.read_plan_edits(connection, plan.id, [id_])[id_].value == b'{"amount": 3}'
+        (said,) = audit_table.read_history(connection, letter_id=id_)
         assert (said.by, said.what, said.plan_id) == ("ann", "edit", plan.id)
         assert "the client sent words" in said.said
     (changed,) = mending.differences(plan.id)
@@ -76,7 +78,7 @@ def test_a_value_that_its_handler_does_not_take_is_refused_with_why_before_anyth
     with pytest.raises(EditRefused, match="amount: Field required"):
         mending.edit(id_, b'{"name": "x"}', "ann")
     with database.reading() as connection:
-        assert edits.of_letter(connection, id_) == []
+        assert letter_payload.read_letter_edits(connection, id_) == []
     assert mending.edit(id_, b'{"name": "x"}', "ann", force=True).counts.letters == 1
 
 
@@ -93,7 +95,9 @@ def test_the_value_that_it_has_already_is_no_edit(database, mending):
         mending.edit(id_, b'{"amount": 3}', "ann")
 
 
-@pytest.mark.parametrize("status", [Status.REPLAYING, Status.RESOLVED, Status.DISCARDED, Status.ARCHIVED])
+@pytest.mark.parametrize(
+    "status", [LetterStatus.REPLAYING, LetterStatus.RESOLVED, LetterStatus.DISCARDED, LetterStatus.ARCHIVED]
+)
 def test_only_what_is_open_is_edited(database, mending, status):
     (id_,) = record(database, b"{}", status=status)
     with pytest.raises(EditRefused, match=f"is {status}"):
@@ -115,9 +119,9 @@ def test_a_patch_plans_what_it_changes_and_says_why_the_others_stay(database, me
         None,
     ]
     ids = record(database, *good, *others)
-    plan = mending.patch(ALL, EUROS, Options(), "ann")
-    assert plan.state is State.PLANNED
-    assert states(database, plan.id) == {ItemState.WAITING: 7, ItemState.SKIPPED: 5}
+    plan = mending.patch(ALL, EUROS, PlanOptions(), "ann")
+    assert plan.state is PlanState.PLANNED
+    assert states(database, plan.id) == {PlanItemState.WAITING: 7, PlanItemState.SKIPPED: 5}
     told = plan.counts.edits
     assert {name: told[name] for name in ("changed", "unchanged", "no_json", "not_applied", "not_valid")} == {
         "changed": 7,
@@ -128,7 +132,7 @@ def test_a_patch_plans_what_it_changes_and_says_why_the_others_stay(database, me
     }
     assert told["not_applied_reasons"] == [{"why": "test /ok: it is not that", "count": 1, "letters": [ids[8]]}]
     with database.reading() as connection:
-        made = edits.of_plan(connection, plan.id, ids)
+        made = letter_payload.read_plan_edits(connection, plan.id, ids)
     assert [json.loads(made[id_].value or b"")["currency"] for id_ in ids[:7]] == ["EUR"] * 7
     assert set(made) == set(ids[:7])
     assert [each.letter_id for each in mending.differences(plan.id, 3)] == ids[:3]
@@ -136,22 +140,25 @@ def test_a_patch_plans_what_it_changes_and_says_why_the_others_stay(database, me
 
 def test_what_its_handler_would_not_take_after_the_patch_goes_where_that_is_forced(database, mending):
     record(database, b'{"ok": true}')
-    plan = mending.patch(ALL, EUROS, Options(), "ann", force=True)
+    plan = mending.patch(ALL, EUROS, PlanOptions(), "ann", force=True)
     assert plan.counts.edits["changed"] == 1
 
 
 def test_the_waves_of_a_canary_have_only_what_goes_back(database, mending):
     record(database, *[b"no json"] * 130, *[b'{"amount": 1, "ok": true}'] * 130)
-    plan = mending.patch(ALL, EUROS, Options(canary=True), "ann")
+    plan = mending.patch(ALL, EUROS, PlanOptions(canary=True), "ann")
     with database.reading() as connection:
-        waves = [items.counts(connection, [plan.id], wave)[plan.id].get(ItemState.WAITING) for wave in range(5)]
+        waves = [
+            plan_item_table.count_item_states(connection, [plan.id], wave)[plan.id].get(PlanItemState.WAITING)
+            for wave in range(5)
+        ]
     assert waves == [1, 5, 20, 100, 4]
 
 
 def test_more_letters_than_are_looked_at_at_once_are_patched(database, mending, monkeypatch):
-    monkeypatch.setattr("bridge.deadletters.mending.mending.AT_ONCE", 3)
+    monkeypatch.setattr("bridge.deadletters.editing.letter_edit.AT_ONCE", 3)
     record(database, *[b'{"amount": 1, "ok": true}'] * 10)
-    assert mending.patch(ALL, EUROS, Options(), "ann").counts.edits["changed"] == 10
+    assert mending.patch(ALL, EUROS, PlanOptions(), "ann").counts.edits["changed"] == 10
     assert mending.check(ALL).letters == 10
 
 
@@ -161,14 +168,14 @@ def test_a_plan_that_was_being_made_when_its_process_died_is_never_applied(datab
     def died(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bridge.deadletters.mending.mending.edits.add", died)
+    monkeypatch.setattr("bridge.deadletters.editing.letter_edit.letter_payload.add_edits", died)
     with pytest.raises(KeyboardInterrupt):
-        mending.patch(ALL, EUROS, Options(), "ann")
+        mending.patch(ALL, EUROS, PlanOptions(), "ann")
     with database.reading() as connection:
-        from bridge.deadletters.store import plans
+        from bridge.deadletters.db import plan_table
 
-        (plan,) = plans.latest(connection, 10)
-    assert plan.state is State.MAKING
+        (plan,) = plan_table.read_latest_plans(connection, 10)
+    assert plan.state is PlanState.MAKING
 
 
 def test_which_letters_would_validate_now_is_counted_by_reason(database, mending):

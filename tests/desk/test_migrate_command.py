@@ -6,15 +6,15 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import make_url, text
 
-from bridge.cli.answers import FAULTS, NOT_FOUND
-from bridge.deadletters.store import migrating
-from bridge.deadletters.store.database import Database
+from bridge.cli.command_io import FAULTS, NOT_FOUND
+from bridge.deadletters.db import schema_migration
+from bridge.deadletters.db.database import Database
 from bridge.errors import DeskUnavailable
 from tests.desk.commands import Commands
 from tests.desk.letters import letter
 from tests.desk.test_recording import record
 
-NEWEST = migrating.newest()
+NEWEST = schema_migration.find_newest_step()
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_step_that_is_none_is_refused_with_those_that_are(desk):
     ended = desk.run("migrate", "--to", "base")
     assert (ended.exit_code, ended.output) == (
         FAULTS,
-        f"no step base: this version has {', '.join(migrating.steps())}.\n",
+        f"no step base: this version has {', '.join(schema_migration.list_steps())}.\n",
     )
 
 

@@ -2,37 +2,37 @@
 
 import pytest
 
-from bridge.deadletters.letters.filters import Cursor, Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions.letters import Letters
-from bridge.deadletters.store import newer
+from bridge.deadletters.db import letter_query
+from bridge.deadletters.inspection.letter_lookup import LetterLookup
+from bridge.deadletters.model.letter_filter import LetterCursor, LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk.letters import letter as made
 from tests.desk.rows import kind, letter
 from tests.desk.test_recording import record
 
 
 def cursors(found):
-    return [Cursor(each.failed_at, each.id) for each in found]
+    return [LetterCursor(each.failed_at, each.id) for each in found]
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        Filter(),
-        Filter(statuses=(Status.OPEN,)),
-        Filter(statuses=(Status.OPEN, Status.RESOLVED)),
-        Filter(handlers=("orders.notify",)),
-        Filter(handlers=("orders.notify",), statuses=(Status.RESOLVED,), since=4, until=18),
-        Filter(ids=tuple(range(1, 30, 2))),
+        LetterFilter(),
+        LetterFilter(statuses=(LetterStatus.OPEN,)),
+        LetterFilter(statuses=(LetterStatus.OPEN, LetterStatus.RESOLVED)),
+        LetterFilter(handlers=("orders.notify",)),
+        LetterFilter(handlers=("orders.notify",), statuses=(LetterStatus.RESOLVED,), since=4, until=18),
+        LetterFilter(ids=tuple(range(1, 30, 2))),
     ],
 )
 def test_the_letters_in_front_of_one_are_those_before_it_in_the_list(database, asked):
     with database.writing() as connection:
         kinds = [kind(connection), kind(connection, "orders.notify")]
         for at in range(60):
-            status = Status.RESOLVED if at % 5 == 0 else Status.OPEN
+            status = LetterStatus.RESOLVED if at % 5 == 0 else LetterStatus.OPEN
             letter(connection, kinds[at % 3 == 0], at, status, failed_at=at // 3)
-    here = Letters(database)
+    here = LetterLookup(database)
     every = cursors(here.page(asked, 100).letters)
     assert every
     for at, place in enumerate(every):
@@ -52,12 +52,12 @@ def test_words_headers_and_keys_are_of_the_filter_on_the_way_back_too(database):
             for at, (key, headers, said) in enumerate(ways)
         ),
     )
-    here = Letters(database)
+    here = LetterLookup(database)
     for asked in (
-        Filter(key=b"k1"),
-        Filter(headers=(("tenant", "t1"),)),
-        Filter(text="word2"),
-        Filter(text="word2", key=b"k0"),
+        LetterFilter(key=b"k1"),
+        LetterFilter(headers=(("tenant", "t1"),)),
+        LetterFilter(text="word2"),
+        LetterFilter(text="word2", key=b"k0"),
     ):
         every = cursors(here.page(asked, 100).letters)
         assert len(every) > 2
@@ -65,12 +65,12 @@ def test_words_headers_and_keys_are_of_the_filter_on_the_way_back_too(database):
 
 
 def test_where_nothing_near_is_of_the_filter_it_says_where_to_look_on(database, monkeypatch):
-    monkeypatch.setattr(newer, "STRIDE", 10)
+    monkeypatch.setattr(letter_query, "STRIDE", 10)
     with database.writing() as connection:
         kinds = [kind(connection), kind(connection, "orders.notify")]
         for at in range(41):
             letter(connection, kinds[at in (0, 40)], at, failed_at=at)
-    here, asked = Letters(database), Filter(handlers=("orders.notify",))
+    here, asked = LetterLookup(database), LetterFilter(handlers=("orders.notify",))
     (last, first) = cursors(here.page(asked, 5).letters)
     looks, page = 0, here.newer(asked, 5, first)
     while not page.letters:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.cli.answers import FAULTS
+from bridge.cli.command_io import FAULTS
 from tests.desk.commands import Commands
 from tests.desk.letters import letter
 from tests.desk.test_recording import record

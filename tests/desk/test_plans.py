@@ -7,41 +7,39 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from bridge.deadletters import fates
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.pace import Pace
-from bridge.deadletters.plan.plan import Options, Plan, State, What
-from bridge.deadletters.plans import counting
-from bridge.deadletters.plans import plans as desk_plans
-from bridge.deadletters.plans.plans import Plans
-from bridge.deadletters.store import items, statuses, trail
-from bridge.deadletters.store.cluster import check_cluster
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.db import audit_table, letter_table, plan_item_table
+from bridge.deadletters.db.database import Database, require_same_cluster
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay import ledger_fates, plan_preview
+from bridge.deadletters.replay import plan_service as desk_plans
+from bridge.deadletters.replay.plan_runner import SendingRate
+from bridge.deadletters.replay.plan_service import PlanService
 from bridge.errors import DeskOfAnotherKafka, KafkaUnavailable, NoSuchPlan, PlanRefused
-from bridge.handlers import Handler, Routes
+from bridge.handler_routes import Handler, Routes
+from bridge.kafka.topic_admin import Cluster
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.cluster import Cluster
 from tests.desk.rows import kind, letter
 
 HANDLER = "orders.handlers.charge"
 
 
 @pytest.fixture
-def plans(database: Database, monkeypatch: pytest.MonkeyPatch) -> Plans:
+def plans(database: Database, monkeypatch: pytest.MonkeyPatch) -> PlanService:
     """Of an app with one handler, while neither Kafka nor Redis can be asked."""
 
     def away(*_: Any, **__: Any) -> Any:
         raise KafkaUnavailable("Kafka does not answer.")
 
-    for name in ("configs", "extents", "readers"):
-        monkeypatch.setattr(counting, name, away)
-    monkeypatch.setattr(fates, "all_topics", away)
-    for module in (counting, fates, desk_plans):
+    for name in ("read_topic_configs", "read_extents", "find_reading_groups"):
+        monkeypatch.setattr(plan_preview, name, away)
+    monkeypatch.setattr(ledger_fates, "read_cluster", away)
+    for module in (plan_preview, ledger_fates, desk_plans):
         monkeypatch.setattr(module, "admin_client", lambda properties: None)
     routes = Routes({HANDLER: Handler(HANDLER, ("orders",), "q", 1, 0.0)})
     app: Celery = SimpleNamespace(tasks={})  # type: ignore[assignment]
-    return Plans(app, Settings(FileSettings(), EnvironmentSettings(), "", {}), routes, database)
+    return PlanService(app, Settings(FileSettings(), EnvironmentSettings(), "", {}), routes, database)
 
 
 def fill(database: Database) -> list[int]:
@@ -50,20 +48,26 @@ def fill(database: Database) -> list[int]:
         mine, other = kind(connection, HANDLER), kind(connection, "orders.handlers.gone", reason="poison")
         found = [letter(connection, mine, offset, partition=offset % 2, failures=1 + offset) for offset in (2, 1, 0)]
         found += [letter(connection, other, offset) for offset in (7, 6)]
-        letter(connection, mine, 9, Status.DISCARDED)
+        letter(connection, mine, 9, LetterStatus.DISCARDED)
     return found
 
 
-def make(plans: Plans, what: What = What.REPLAY, asked: Filter | None = None, why: str = "", **options: Any) -> Plan:
-    return plans.make(what, asked or Filter(), Options(**options), "ann", why)
+def make(
+    plans: PlanService,
+    what: PlanKind = PlanKind.REPLAY,
+    asked: LetterFilter | None = None,
+    why: str = "",
+    **options: Any,
+) -> BulkPlan:
+    return plans.make(what, asked or LetterFilter(), PlanOptions(**options), "ann", why)
 
 
 def test_a_plan_has_the_open_letters_that_were_asked_for_in_the_order_of_their_offsets(plans, database):
     found = fill(database)
     plan = make(plans)
-    assert (plan.state, plan.by, plan.outcomes) == (State.PLANNED, "ann", {"waiting": 5})
+    assert (plan.state, plan.by, plan.outcomes) == (PlanState.PLANNED, "ann", {"waiting": 5})
     with database.reading() as connection:
-        page = items.page(connection, plan.id, 0, 10)
+        page = plan_item_table.read_items(connection, plan.id, 0, 10)
     assert [item.letter_id for item in page] == [found[2], found[1], found[0], found[4], found[3]]
     assert [item.position for item in page] == [1, 2, 3, 4, 5]
 
@@ -78,7 +82,7 @@ def test_letters_that_come_later_are_none_of_the_plan(plans, database):
 def test_a_plan_says_how_many_by_handler_and_reason_who_is_unknown_and_what_failed_replays_before(plans, database):
     found = fill(database)
     with database.writing() as connection:
-        statuses.move(connection, found[:1], Status.OPEN, Status.REPLAYING, 1, 99)
+        letter_table.change_letter_status(connection, found[:1], LetterStatus.OPEN, LetterStatus.REPLAYING, 1, 99)
     counts = make(plans).counts
     assert counts.letters == 4
     assert counts.handlers == {HANDLER: {"exhausted": 2}, "orders.handlers.gone": {"poison": 2}}
@@ -101,16 +105,21 @@ def test_a_canary_has_its_waves_from_the_start(plans, database):
             letter(connection, mine, offset)
     plan = make(plans, canary=True)
     with database.reading() as connection:
-        assert [len(items.waiting(connection, plan.id, wave, 100)) for wave in range(4)] == [1, 6, 26, 30]
+        assert [len(plan_item_table.read_waiting_items(connection, plan.id, wave, 100)) for wave in range(4)] == [
+            1,
+            6,
+            26,
+            30,
+        ]
 
 
 def test_to_discard_a_reason_is_needed_and_stays_in_the_trail(plans, database):
     fill(database)
     with pytest.raises(PlanRefused, match="a reason is needed"):
-        make(plans, What.DISCARD, why=" ")
-    plan = make(plans, What.DISCARD, why="no such shop")
+        make(plans, PlanKind.DISCARD, why=" ")
+    plan = make(plans, PlanKind.DISCARD, why="no such shop")
     with database.reading() as connection:
-        (entry,) = trail.of(connection, plan_id=plan.id)
+        (entry,) = audit_table.read_history(connection, plan_id=plan.id)
     assert (entry.by, entry.what, entry.said) == (
         "ann",
         "discard",
@@ -120,9 +129,9 @@ def test_to_discard_a_reason_is_needed_and_stays_in_the_trail(plans, database):
 
 def test_letters_are_archived_without_kafka_and_redis(plans, database):
     fill(database)
-    plan = make(plans, What.ARCHIVE, Filter(statuses=(Status.OPEN, Status.DISCARDED)))
+    plan = make(plans, PlanKind.ARCHIVE, LetterFilter(statuses=(LetterStatus.OPEN, LetterStatus.DISCARDED)))
     done = plans.apply(plan.id, "ann")
-    assert (done.state, done.outcomes, done.is_over) == (State.DONE, {"done": 6}, True)
+    assert (done.state, done.outcomes, done.is_over) == (PlanState.DONE, {"done": 6}, True)
     with pytest.raises(PlanRefused, match="is done"):
         plans.apply(plan.id, "ann")
 
@@ -142,9 +151,9 @@ def test_a_plan_that_is_not_there_or_is_over_is_refused_with_what_to_do(plans, d
 
 def test_nothing_is_sent_into_another_kafka_than_that_of_the_letters(plans, database, monkeypatch):
     fill(database)
-    check_cluster(database, "its own")
+    require_same_cluster(database, "its own")
     plan = make(plans)
-    monkeypatch.setattr(desk_plans, "all_topics", lambda _: Cluster("another", {}))
+    monkeypatch.setattr(desk_plans, "read_cluster", lambda _: Cluster("another", {}))
     for tried in (lambda: plans.apply(plan.id, "ann"), lambda: plans.wait(plan.id)):
         with pytest.raises(DeskOfAnotherKafka, match=r"'its own'.*'another'"):
             tried()
@@ -170,14 +179,14 @@ def test_what_is_over_is_counted_once_however_often_plans_are_listed_and_anew_on
     plans, database, monkeypatch
 ):
     fill(database)
-    ends, stops, waits = (make(plans, What.ARCHIVE, Filter(handlers=(HANDLER,))).id for _ in range(3))
-    asked, counts = [], items.counts
+    ends, stops, waits = (make(plans, PlanKind.ARCHIVE, LetterFilter(handlers=(HANDLER,))).id for _ in range(3))
+    asked, counts = [], plan_item_table.count_item_states
 
     def counted(connection, plan_ids, wave=None):
         asked.append(sorted(plan_ids))
         return counts(connection, plan_ids, wave)
 
-    monkeypatch.setattr(items, "counts", counted)
+    monkeypatch.setattr(plan_item_table, "count_item_states", counted)
 
     def listed():
         asked.clear()
@@ -201,17 +210,17 @@ def test_what_is_over_is_counted_once_however_often_plans_are_listed_and_anew_on
 
 
 def test_a_rate_lets_so_many_through_a_second():
-    pace, went = Pace(100.0, 0.0), 0
+    pace, went = SendingRate(100.0, 0.0), 0
     for step in range(1, 501):
         count = pace.allowed(1_000, step / 100)
         pace.went(count)
         went += count
     assert 490 <= went <= 526
-    assert Pace(None, 0.0).allowed(7, 0.0) == 7
+    assert SendingRate(None, 0.0).allowed(7, 0.0) == 7
 
 
 def test_a_rate_is_kept_where_each_turn_takes_long_and_what_was_missed_in_a_pause_is_not_made_up_for():
-    pace, went = Pace(1_000.0, 0.0), 0
+    pace, went = SendingRate(1_000.0, 0.0), 0
     for turn in range(20):
         some = pace.allowed(1_000, turn * 0.9)
         pace.went(some)

@@ -6,60 +6,70 @@ from concurrent.futures import Future
 import pytest
 from sqlalchemy import select
 
-from bridge.deadletters.recorder import looking
-from bridge.deadletters.store import positions, schema
-from bridge.deadletters.store.positions import Log, Reached, Step
+from bridge.deadletters.db import position_table, schema
+from bridge.deadletters.db.position_table import PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.recorder import start_position
 from bridge.errors import RecordedByAnother
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 
-HERE = Log("bridge", "orders.dlq", "id", 0)
-THERE = Log("bridge", "orders.dlq", "id", 1)
+HERE = RecordedLog("bridge", "orders.dlq", "id", 0)
+THERE = RecordedLog("bridge", "orders.dlq", "id", 1)
 
 
 def move(database, *steps, at=1):
     with database.writing() as connection:
-        positions.move(connection, steps, at)
+        position_table.move_positions(connection, steps, at)
 
 
 def known(database):
     with database.reading() as connection:
-        return positions.known(connection, ["bridge", ""], ["orders.dlq"])
+        return position_table.read_positions(connection, ["bridge", ""], ["orders.dlq"])
 
 
 def test_a_log_goes_from_where_it_was(database):
-    move(database, Step(HERE, None, Reached(5, -1), 5), Step(THERE, None, Reached(0, -1)))
-    move(database, Step(HERE, 5, Reached(9, 2), 1))
-    assert known(database) == {HERE: Reached(9, 2), THERE: Reached(0, -1)}
+    move(
+        database,
+        PositionStep(HERE, None, RecordedPosition(5, -1), 5),
+        PositionStep(THERE, None, RecordedPosition(0, -1)),
+    )
+    move(database, PositionStep(HERE, 5, RecordedPosition(9, 2), 1))
+    assert known(database) == {HERE: RecordedPosition(9, 2), THERE: RecordedPosition(0, -1)}
     with database.reading() as connection:
         assert list(connection.execute(select(schema.positions.c.missed).order_by("missed")).scalars()) == [0, 6]
-        assert positions.topics(connection, "bridge") == ["orders.dlq"]
-        assert positions.topics(connection, "another") == []
+        assert position_table.find_recorded_topics(connection, "bridge") == ["orders.dlq"]
+        assert position_table.find_recorded_topics(connection, "another") == []
 
 
 @pytest.mark.parametrize("before", [None, 4, 6])
 def test_who_does_not_know_how_far_it_is_changes_nothing_of_any(database, before):
-    move(database, Step(HERE, None, Reached(5, -1)))
+    move(database, PositionStep(HERE, None, RecordedPosition(5, -1)))
     with pytest.raises(RecordedByAnother) as refused:
-        move(database, Step(THERE, None, Reached(3, -1)), Step(HERE, before, Reached(9, 0)))
+        move(
+            database,
+            PositionStep(THERE, None, RecordedPosition(3, -1)),
+            PositionStep(HERE, before, RecordedPosition(9, 0)),
+        )
     assert refused.value.logs == (HERE,)
-    assert known(database) == {HERE: Reached(5, -1)}
+    assert known(database) == {HERE: RecordedPosition(5, -1)}
 
 
 def test_logs_of_a_topic_that_was_made_again_and_of_other_groups_are_others(database):
-    move(database, Step(HERE, None, Reached(5, -1)))
+    move(database, PositionStep(HERE, None, RecordedPosition(5, -1)))
     others = [HERE._replace(topic_id="new"), HERE._replace(consumer_group="")]
-    move(database, *(Step(log, None, Reached(1, -1)) for log in others))
-    assert known(database) == {HERE: Reached(5, -1), **{log: Reached(1, -1) for log in others}}
+    move(database, *(PositionStep(log, None, RecordedPosition(1, -1)) for log in others))
+    assert known(database) == {HERE: RecordedPosition(5, -1), **{log: RecordedPosition(1, -1) for log in others}}
 
 
 def test_of_two_who_move_a_log_at_once_one_does(database):
-    move(database, Step(HERE, None, Reached(0, -1)), Step(THERE, None, Reached(0, -1)))
+    move(
+        database, PositionStep(HERE, None, RecordedPosition(0, -1)), PositionStep(THERE, None, RecordedPosition(0, -1))
+    )
     won, lost = [], []
 
     def run() -> None:
         for n in range(20):
             try:
-                move(database, *(Step(log, n, Reached(n + 1, -1)) for log in (THERE, HERE)))
+                move(database, *(PositionStep(log, n, RecordedPosition(n + 1, -1)) for log in (THERE, HERE)))
                 won.append(n)
             except RecordedByAnother:
                 lost.append(n)
@@ -96,16 +106,16 @@ def test_one_answer_of_kafka_is_no_proof_that_a_log_lost_something(database, mon
         def told(self, answer):
             return answer.result()
 
-    monkeypatch.setattr(looking, "Catalog", Catalog)
-    move(database, Step(HERE, None, Reached(20, -1)))
+    monkeypatch.setattr(start_position, "TopicCatalog", Catalog)
+    move(database, PositionStep(HERE, None, RecordedPosition(20, -1)))
     settings = Settings(FileSettings(), EnvironmentSettings(), "", {})
-    looks, place = looking.Looking(settings, database, ()), ("orders.dlq", 0)
+    looks, place = start_position.StartFinder(settings, database, ()), ("orders.dlq", 0)
     for Catalog.low, Catalog.high in ((0, 3), (25, 30)):
         assert looks.look([place], []).beginnings == []
         lows = Catalog.low, Catalog.high
         Catalog.low, Catalog.high = 0, 20
-        assert looks.look([place], []).beginnings[0].at == Reached(20, -1)
+        assert looks.look([place], []).beginnings[0].at == RecordedPosition(20, -1)
         Catalog.low, Catalog.high = lows
     # Two say the same.
     assert "asked again" in looks.look([place], []).untold[0]
-    assert looks.look([place], []).beginnings[0].at == Reached(25, -1)
+    assert looks.look([place], []).beginnings[0].at == RecordedPosition(25, -1)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bridge.cli.deadletters import carrying
-from bridge.deadletters.plan.plan import State
-from bridge.deadletters.store.database import Database
+from bridge.cli.deadletters import plan_run
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.model.bulk_plan import PlanState
 from tests.desk.letters import letter
 from tests.desk.test_recording import record
 from tests.processes import OURS, ROOT
@@ -71,9 +71,11 @@ def test_where_there_is_none_a_log_has_nothing_of_it(command: tuple[list[str], d
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_plan_that_is_applied_is_a_bar_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, terminal: bool):
     seen = io.StringIO()
-    monkeypatch.setattr(carrying, "errors", Console(file=seen, force_terminal=terminal, width=100, highlight=False))
-    stands = plan(State.APPLYING, done=1, sent=2, waiting=5)
-    with carrying._shown(stands) as heard:
+    monkeypatch.setattr(
+        plan_run, "error_console", Console(file=seen, force_terminal=terminal, width=100, highlight=False)
+    )
+    stands = plan(PlanState.APPLYING, done=1, sent=2, waiting=5)
+    with plan_run._show_plan_progress(stands) as heard:
         heard(stands)
     said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.getvalue())
     assert ("3/8" in said, "1 ended" in said) == (terminal, terminal)

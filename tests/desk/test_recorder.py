@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from bridge.deadletters.db.schema import hours, positions, tallies
 from bridge.deadletters.recorder.recorder import Recorder
-from bridge.deadletters.store.schema import hours, positions, tallies
 from tests.desk.recorders import bury, has, kept, offsets, recorded, recorder
 from tests.desks import desk as opened
 from tests.processes import Stack, eventually, pytest_runtest_makereport, stack

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import redis
 
-from bridge.deadletters.questions.recorders import Recorders, recorders
-from bridge.deadletters.recorder.announcing import Presence
+from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
+from bridge.deadletters.recorder.recorder_heartbeat import RecorderMembership
 from bridge.errors import RecordedElsewhere
 from bridge.ledger import Ledger
-from bridge.ledger.members import ANNOUNCED_FOR, Members
+from bridge.ledger.group_members import ANNOUNCED_FOR, GroupMembers
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.desk.recorders import bury, has, recorder
 from tests.processes import Stack, eventually, pytest_runtest_makereport, stack
@@ -42,7 +42,7 @@ def said(stack: Stack) -> list[str]:
 
 
 def gone_since(stack: Stack) -> float | None:
-    return recorders(settings(stack)).gone_since
+    return read_recorder_presence(settings(stack)).gone_since
 
 
 def test_a_recorder_that_was_killed_is_missed_within_seconds_and_one_that_is_back_is_not(desk: Stack):
@@ -71,7 +71,7 @@ def test_who_records_by_once_is_not_missed(desk: Stack):
     assert recorder(desk, "--once", wait=False).ends(60) == 0
     has(desk.environ["DEADLETTERS_DATABASE_URL"], 3)
     with ledger(settings(desk)) as found:
-        assert Members(found, "recorders").last_seen() == {}
+        assert GroupMembers(found, "recorders").last_seen() == {}
 
 
 def test_one_that_is_frozen_is_missed_until_it_goes_on(desk: Stack):
@@ -112,7 +112,7 @@ def ledger(settings: Settings) -> Iterator[Ledger]:
 def announced(settings: Settings, alive: bool) -> Iterator[None]:
     """A recorder of these settings whose loop turns, or hangs."""
     stopping = threading.Event()
-    do: Any = Presence(settings, lambda: alive, stays=True).duty.do
+    do: Any = RecorderMembership(settings, lambda: alive, stays=True).duty.do
     thread = threading.Thread(target=do, args=(None, stopping))
     thread.start()
     try:
@@ -128,10 +128,10 @@ def test_one_whose_loop_hangs_does_not_say_that_it_lives_and_each_group_has_its_
         Settings(FileSettings(), EnvironmentSettings(BRIDGE_GROUP=group), redis_url, {}) for group in ("shop", "other")
     )
     with ledger(shop) as found:
-        living = Members(found, "recorders")
+        living = GroupMembers(found, "recorders")
         with announced(shop, alive=False), announced(other, alive=True):
             with ledger(other) as others:
-                eventually(lambda: Members(others, "recorders").living())
+                eventually(lambda: GroupMembers(others, "recorders").living())
             assert living.living() == {}
         assert living.last_seen() == {}
         with announced(shop, alive=True):
@@ -139,8 +139,8 @@ def test_one_whose_loop_hangs_does_not_say_that_it_lives_and_each_group_has_its_
         assert [*living.last_seen()] == ["group shop"]
 
 
-def presences(url: str, stays: bool = True) -> list[Presence]:
-    return [Presence(Settings(FileSettings(), EnvironmentSettings(), url, {}), stays=stays) for _ in range(2)]
+def presences(url: str, stays: bool = True) -> list[RecorderMembership]:
+    return [RecorderMembership(Settings(FileSettings(), EnvironmentSettings(), url, {}), stays=stays) for _ in range(2)]
 
 
 def test_of_two_recorders_with_different_databases_the_second_refuses(redis_url: str):
@@ -191,7 +191,7 @@ def test_one_that_is_refused_while_it_records_ends(desk: Stack):
     with ledger(settings(desk)) as found:
         process = recorder(desk)
         has(desk.environ["DEADLETTERS_DATABASE_URL"], 1)
-        Members(found, "recorders").announce("first", {"database": "another", "since": 1.0}, seconds=60)
+        GroupMembers(found, "recorders").announce("first", {"database": "another", "since": 1.0}, seconds=60)
         assert process.ends(30) == 1
     assert "records into another database than this one" in process.text
 
@@ -199,4 +199,4 @@ def test_one_that_is_refused_while_it_records_ends(desk: Stack):
 @pytest.mark.parametrize("broker", ["memory://", "redis://127.0.0.1:1/0"])
 def test_where_redis_cannot_say_nothing_is_said(broker: str):
     asked = Settings(FileSettings(), EnvironmentSettings(), broker, {})
-    assert recorders(asked) == Recorders(None, wanted=True)
+    assert read_recorder_presence(asked) == RecorderPresence(None, wanted=True)

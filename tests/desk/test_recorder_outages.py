@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bridge.deadletters.store.database import Database
+from bridge.deadletters.db.database import Database
 from tests.desk.recorders import bury, has, offsets, once_each, recorder
 from tests.processes import Served, Stack, eventually, mortal_stack, pytest_runtest_makereport, stack
 from tests.servers import postgres

@@ -6,15 +6,15 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import insert, select, update
 
-from bridge.deadletters.letters.deaths import News
-from bridge.deadletters.letters.letter import Status, digest, unpacked
-from bridge.deadletters.letters.tracebacks import with_message
-from bridge.deadletters.plan.plan import ItemState, Options, What
-from bridge.deadletters.store import plans, recording, statuses
-from bridge.deadletters.store.ids import MOST_CAUSES, Ids
-from bridge.deadletters.store.schema import failures, groups, hours, items, kinds, letters, tallies, tracebacks
+from bridge.deadletters.db import letter_table, letter_writer, plan_table
+from bridge.deadletters.db.kind_table import MOST_CAUSES, IdCache
+from bridge.deadletters.db.schema import failures, groups, hours, items, kinds, letters, tallies, tracebacks
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
+from bridge.deadletters.model.fingerprint import restore_message
+from bridge.deadletters.model.letter_deduplication import DeathKind
+from bridge.deadletters.model.stored_letter import LetterStatus, compute_digest, unpack_headers
 from bridge.errors import DeskRefused
-from bridge.records.attempts import Attempts
+from bridge.formats.delivery import Attempts
 from tests.desk.letters import letter
 
 AT = 20_000
@@ -23,7 +23,7 @@ GROUP = ("orders.handlers.charge", "builtins.ValueError", "a.py:pay")
 
 def record(database, *found, at=AT, largest=1_000, ids=None):
     with database.writing() as connection:
-        return recording.Recording(connection, ids or Ids(), at, largest).record(found)
+        return letter_writer.LetterWriter(connection, ids or IdCache(), at, largest).record(found)
 
 
 def rows(database, table=letters):
@@ -55,10 +55,10 @@ def test_a_letter_is_kept_byte_for_byte_with_all_that_it_says(database):
         error_message="ä\n",
         traceback="x: ä\n\n",
     )
-    assert record(database, whole) == [News.NEW]
+    assert record(database, whole) == [DeathKind.NEW]
     (row,), (kind,), (group,) = rows(database), rows(database, kinds), rows(database, groups)
     assert (row["key"], row["value"], row["value_size"]) == (b"\x00\xff", b"\xff\x00{", 3)
-    assert unpacked(row["headers"]) == whole.headers
+    assert unpack_headers(row["headers"]) == whole.headers
     assert (row["failed"], row["lost"], row["postponed"], row["replayed"]) == (3, 1, 4, 1)
     assert (row["number"], row["runs"], row["status"], row["status_at"]) == (2, 13, "open", AT)
     assert (row["first_failed_at"], row["failed_at"], row["recorded_at"]) == (5_000, 10_000, AT)
@@ -67,7 +67,7 @@ def test_a_letter_is_kept_byte_for_byte_with_all_that_it_says(database):
     assert (kind["group_id"], kind["version"], kind["reason"]) == (group["id"], "1.2", "exhausted")
     assert (group["place"], group["first_at"], group["last_at"]) == ("a.py:pay", 10_000, 10_000)
     (text,) = rows(database, tracebacks)
-    assert with_message(text["text"], row["error_message"]) == whole.traceback
+    assert restore_message(text["text"], row["error_message"]) == whole.traceback
 
 
 def test_a_tombstone_and_a_record_without_a_key_are_told_from_empty_ones(database):
@@ -96,10 +96,10 @@ def test_a_letter_without_a_traceback_has_none(database):
 
 def test_the_same_death_written_twice_is_one_row_with_one_more_occurrence(database):
     assert record(database, letter(0), letter(0, partition=1)) == [
-        News.NEW,
-        News.DUPLICATE,
+        DeathKind.NEW,
+        DeathKind.DUPLICATE,
     ]
-    assert record(database, letter(0, partition=2)) == [News.DUPLICATE]
+    assert record(database, letter(0, partition=2)) == [DeathKind.DUPLICATE]
     (row,) = rows(database)
     assert (row["occurrences"], row["failures"], row["letter_partition"]) == (3, 1, 0)
     assert tallied(database) == {"open": 1}
@@ -110,7 +110,7 @@ def test_a_record_that_is_read_again_counts_nothing(database):
     again = letter(0, partition=1, number=1, failed_at=30_000)
     record(database, letter(0), again)
     before = rows(database), rows(database, failures), rows(database, hours)
-    assert record(database, letter(0), again, at=99_000) == [News.READ_AGAIN, News.READ_AGAIN]
+    assert record(database, letter(0), again, at=99_000) == [DeathKind.READ_AGAIN, DeathKind.READ_AGAIN]
     assert (rows(database), rows(database, failures), rows(database, hours)) == before
 
 
@@ -122,8 +122,10 @@ def test_what_dies_again_is_open_with_the_new_failure_and_the_old_one_in_its_his
     record(database, letter(0))
     (first,) = rows(database)
     with database.writing() as connection:
-        assert statuses.move(connection, [first["id"]], Status.OPEN, Status.REPLAYING, 21_000, plan_id=5)
-    assert record(database, died_again(error_class="builtins.KeyError", value=b"[]"), at=22_000) == [News.AGAIN]
+        assert letter_table.change_letter_status(
+            connection, [first["id"]], LetterStatus.OPEN, LetterStatus.REPLAYING, 21_000, plan_id=5
+        )
+    assert record(database, died_again(error_class="builtins.KeyError", value=b"[]"), at=22_000) == [DeathKind.AGAIN]
     (row,), (old,) = rows(database), rows(database, failures)
     assert (row["status"], row["status_at"], row["failures"], row["occurrences"]) == ("open", 22_000, 2, 2)
     assert (row["failed_at"], row["first_failed_at"], row["error_message"]) == (7_300_000, 5_000, "still no")
@@ -141,7 +143,7 @@ def test_the_same_value_that_died_again_is_not_kept_twice(database):
     assert [(row["value"], row["value_size"]) for row in rows(database, failures)] == [(None, None)]
 
 
-@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize("status", list(LetterStatus))
 def test_a_new_death_opens_it_whatever_it_was(database, status):
     record(database, letter(0))
     moved(database, status)
@@ -149,7 +151,7 @@ def test_a_new_death_opens_it_whatever_it_was(database, status):
     assert tallied(database) == {"open": 1}
 
 
-@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize("status", list(LetterStatus))
 def test_a_duplicate_that_comes_late_changes_no_status(database, status):
     record(database, letter(0))
     moved(database, status)
@@ -161,16 +163,20 @@ def test_a_duplicate_that_comes_late_changes_no_status(database, status):
 def moved(database, status):
     (row,) = rows(database)
     with database.writing() as connection:
-        if status is not Status.OPEN:
-            assert statuses.move(connection, [row["id"]], Status.OPEN, status, 21_000) == [row["id"]]
+        if status is not LetterStatus.OPEN:
+            assert letter_table.change_letter_status(connection, [row["id"]], LetterStatus.OPEN, status, 21_000) == [
+                row["id"]
+            ]
 
 
-@pytest.mark.parametrize(("state", "told"), [(ItemState.SENT, News.DUPLICATE), (ItemState.UNKNOWN, News.AGAIN)])
+@pytest.mark.parametrize(
+    ("state", "told"), [(PlanItemState.SENT, DeathKind.DUPLICATE), (PlanItemState.UNKNOWN, DeathKind.AGAIN)]
+)
 def test_a_death_under_the_old_number_is_the_replay_s_end_only_where_that_is_not_known(database, state, told):
     record(database, letter(0))
-    moved(database, Status.REPLAYING)
+    moved(database, LetterStatus.REPLAYING)
     with database.writing() as connection:
-        plan_id, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options())
+        plan_id, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
         connection.execute(update(letters).values(plan_id=plan_id))
         row = {"plan_id": plan_id, "position": 1, "letter_id": 1, "failures": 1, "state": state}
         connection.execute(insert(items).values(row))
@@ -179,7 +185,7 @@ def test_a_death_under_the_old_number_is_the_replay_s_end_only_where_that_is_not
 
 def test_several_deaths_of_a_delivery_in_one_batch_are_all_in_its_history(database):
     deaths = [letter(0, offset=n, number=n, failed_at=10_000 + n, error_message=str(n)) for n in range(5)]
-    assert record(database, *deaths) == [News.NEW, *[News.AGAIN] * 4]
+    assert record(database, *deaths) == [DeathKind.NEW, *[DeathKind.AGAIN] * 4]
     (row,) = rows(database)
     assert (row["error_message"], row["failures"], row["occurrences"]) == ("4", 5, 5)
     assert sorted((old["number"], old["error_message"]) for old in rows(database, failures)) == [
@@ -196,7 +202,7 @@ def test_a_group_knows_when_it_was_seen_first_and_last(database):
 
 
 def test_more_letters_than_a_statement_takes_are_written(database):
-    assert record(database, *(letter(n) for n in range(2_500))) == [News.NEW] * 2_500
+    assert record(database, *(letter(n) for n in range(2_500))) == [DeathKind.NEW] * 2_500
     assert tallied(database) == {"open": 2_500}
 
 
@@ -206,9 +212,9 @@ def test_deliveries_of_other_handlers_groups_and_logs_are_others(database):
 
 
 def test_ids_that_a_failed_transaction_has_made_are_made_again(database):
-    ids = Ids()
+    ids = IdCache()
     with suppress(RuntimeError), database.writing() as connection:
-        recording.Recording(connection, ids, AT, 1_000).record([letter(0)])
+        letter_writer.LetterWriter(connection, ids, AT, 1_000).record([letter(0)])
         raise RuntimeError
     assert rows(database) == []
     ids.forget()
@@ -219,7 +225,7 @@ def test_ids_that_a_failed_transaction_has_made_are_made_again(database):
 
 
 def test_what_was_cleaned_up_since_it_was_remembered_is_refused_and_then_made_again(database):
-    ids = Ids()
+    ids = IdCache()
     record(database, letter(0), ids=ids)
     ids.keep()
     with database.writing() as connection:
@@ -228,7 +234,7 @@ def test_what_was_cleaned_up_since_it_was_remembered_is_refused_and_then_made_ag
     with pytest.raises(DeskRefused):
         record(database, letter(0), ids=ids)
     ids.forget()
-    assert record(database, letter(0), ids=ids) == [News.NEW]
+    assert record(database, letter(0), ids=ids) == [DeathKind.NEW]
 
 
 def test_a_group_whose_messages_vary_without_end_has_a_bounded_number_of_causes(database):
@@ -245,4 +251,4 @@ def test_a_group_that_was_recorded_before_causes_keeps_its_id_and_its_kind(datab
     record(database, letter(1))
     record(database, letter(2, cause="1f0c2b3a4d5e"))
     assert [(row["group_id"], row["cause"]) for row in rows(database, kinds)] == [(1, "unknown"), (1, "1f0c2b3a4d5e")]
-    assert rows(database, kinds)[0]["digest"] == digest(*GROUP, "orders", "bridge", "bridge", "exhausted", "")
+    assert rows(database, kinds)[0]["digest"] == compute_digest(*GROUP, "orders", "bridge", "bridge", "exhausted", "")

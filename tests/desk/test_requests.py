@@ -5,8 +5,8 @@ import threading
 import pytest
 from sqlalchemy import func, select, update
 
-from bridge.deadletters.store import schema, trail
-from bridge.deadletters.users.requests import Answered, Begun, Requests
+from bridge.deadletters.accounts.idempotency_key import AnsweredRequest, BegunRequest, IdempotentRequests
+from bridge.deadletters.db import audit_table, schema
 from bridge.errors import DeskUnavailable, KeyReused, RequestTakenOver, RequestUnderWay
 
 KEY, WISH, OTHER = b"k" * 32, b"w" * 32, b"o" * 32
@@ -14,12 +14,12 @@ KEY, WISH, OTHER = b"k" * 32, b"w" * 32, b"o" * 32
 
 @pytest.fixture
 def requests(database):
-    return Requests(database)
+    return IdempotentRequests(database)
 
 
 def act(database, begun, said="done", then="SELECT 1"):
     with database.doing(begun.claim).writing() as connection:
-        trail.write(connection, 1, "token deploy", "note", said)
+        audit_table.write_entry(connection, 1, "token deploy", "note", said)
         connection.exec_driver_sql(then)
 
 
@@ -38,8 +38,8 @@ def test_what_was_answered_is_answered_again(requests, database):
     begun = requests.begin(KEY, WISH)
     act(database, begun)
     requests.answered(begun.claim, 201, "it")
-    assert requests.begin(KEY, WISH) == Answered(201, "it")
-    assert isinstance(requests.begin(OTHER, WISH), Begun)
+    assert requests.begin(KEY, WISH) == AnsweredRequest(201, "it")
+    assert isinstance(requests.begin(OTHER, WISH), BegunRequest)
 
 
 def test_another_wish_under_the_same_key_is_refused(requests):
@@ -77,7 +77,7 @@ def test_who_takes_over_from_one_that_died_before_it_acted_does_it(requests, dat
     requests.begin(KEY, WISH)
     dies(database)
     begun = requests.begin(KEY, WISH)
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, BegunRequest)
     assert begun.done is None
 
 
@@ -85,7 +85,7 @@ def test_who_takes_over_from_one_that_died_after_it_acted_hears_what_was_done(re
     act(database, requests.begin(KEY, WISH), "by the first")
     dies(database)
     begun = requests.begin(KEY, WISH)
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, BegunRequest)
     assert begun.done is not None
     assert begun.done.said == "by the first"
 
@@ -108,7 +108,7 @@ def test_what_could_not_be_done_is_begun_anew_at_once(requests, database):
         act(database, begun, "no", "SELECT nothing FROM nowhere")
     requests.leave(begun.claim)
     again = requests.begin(KEY, WISH)
-    assert isinstance(again, Begun)
+    assert isinstance(again, BegunRequest)
     assert again.done is None
     assert acts(database) == 0
 
@@ -118,7 +118,7 @@ def test_what_was_done_and_not_answered_is_not_done_again_when_it_is_left(reques
     act(database, begun)
     requests.leave(begun.claim)
     again = requests.begin(KEY, WISH)
-    assert isinstance(again, Begun)
+    assert isinstance(again, BegunRequest)
     assert again.done is not None
 
 
@@ -127,4 +127,4 @@ def test_a_key_is_forgotten_after_a_day(requests, database):
     requests.answered(begun.claim, 200, "")
     with database.writing() as connection:
         connection.execute(update(schema.requests).values(until=1))
-    assert isinstance(requests.begin(KEY, OTHER), Begun)
+    assert isinstance(requests.begin(KEY, OTHER), BegunRequest)

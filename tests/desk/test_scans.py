@@ -7,39 +7,45 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
-from bridge.deadletters.letters.filters import EVERYTHING, Cursor, Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.masking.common import Common
-from bridge.deadletters.masking.masks import NO_MASKS
-from bridge.deadletters.questions.groups import Groups
-from bridge.deadletters.questions.letters import Letters
-from bridge.deadletters.questions.totals import Totals
-from bridge.deadletters.store import changes, counting, pages, plans, progress, standing, underway
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.matching import matching
+from bridge.deadletters.db import (
+    group_table,
+    letter_query,
+    plan_counts,
+    plan_table,
+    redrive_table,
+)
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.inspection.failure_groups import FailureGroups
+from bridge.deadletters.inspection.letter_lookup import LetterLookup
+from bridge.deadletters.inspection.letter_statistics import LetterTotals
+from bridge.deadletters.masking.letter_mask import NO_MASKS
+from bridge.deadletters.masking.letter_traits import GroupTraits
+from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterCursor, LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk import asked_model as model
 
 CHARGE = "orders.handlers.charge"
 FILTERS = (
-    EVERYTHING,
-    Filter(ids=(1, 2, 3)),
-    Filter(handlers=(CHARGE,)),
-    Filter(topics=("orders",), reasons=("permanent",), versions=("1.4.1",), origins=("bridge",)),
-    Filter(exceptions=("CardDeclined",), statuses=(Status.OPEN, Status.RESOLVED)),
-    Filter(groups=(1, 2), since=1_050, until=1_100),
-    Filter(statuses=(Status.OPEN,)),
-    Filter(since=1_050, until=1_100),
-    Filter(statuses=(Status.OPEN,), since=1_050),
-    Filter(key=b"4711"),
-    Filter(key=b"4711", handlers=(CHARGE,)),
-    Filter(text="card"),
-    Filter(text="nowhere"),
-    Filter(text="card", groups=(1,), statuses=(Status.OPEN,)),
-    Filter(headers=(("tenant", "blue"),), since=1_050),
-    Filter(plans=(3, 50)),
-    Filter(died_again=True),
-    Filter(died_again=True, plans=(3,), groups=(1, 2)),
-    Filter(attempts=3, statuses=(Status.OPEN,)),
+    ALL_LETTERS,
+    LetterFilter(ids=(1, 2, 3)),
+    LetterFilter(handlers=(CHARGE,)),
+    LetterFilter(topics=("orders",), reasons=("permanent",), versions=("1.4.1",), origins=("bridge",)),
+    LetterFilter(exceptions=("CardDeclined",), statuses=(LetterStatus.OPEN, LetterStatus.RESOLVED)),
+    LetterFilter(groups=(1, 2), since=1_050, until=1_100),
+    LetterFilter(statuses=(LetterStatus.OPEN,)),
+    LetterFilter(since=1_050, until=1_100),
+    LetterFilter(statuses=(LetterStatus.OPEN,), since=1_050),
+    LetterFilter(key=b"4711"),
+    LetterFilter(key=b"4711", handlers=(CHARGE,)),
+    LetterFilter(text="card"),
+    LetterFilter(text="nowhere"),
+    LetterFilter(text="card", groups=(1,), statuses=(LetterStatus.OPEN,)),
+    LetterFilter(headers=(("tenant", "blue"),), since=1_050),
+    LetterFilter(plans=(3, 50)),
+    LetterFilter(died_again=True),
+    LetterFilter(died_again=True, plans=(3,), groups=(1, 2)),
+    LetterFilter(attempts=3, statuses=(LetterStatus.OPEN,)),
 )
 
 
@@ -57,11 +63,11 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def letters(filled: Database, monkeypatch: pytest.MonkeyPatch) -> Letters:
+def letters(filled: Database, monkeypatch: pytest.MonkeyPatch) -> LetterLookup:
     for name, small in (("FIRST", 9), ("RARE", 12), ("STRIDE", 17), ("FEW", 60)):
-        monkeypatch.setattr(pages, name, small)
-    monkeypatch.setattr(counting, "AMONG", 17)
-    return Letters(filled)
+        monkeypatch.setattr(letter_query, name, small)
+    monkeypatch.setattr(letter_query, "MOST_LOOKED_THROUGH", 17)
+    return LetterLookup(filled)
 
 
 @contextmanager
@@ -107,11 +113,11 @@ def _scans(line: str) -> bool:
 def test_no_filter_scans_the_letters(letters, asked):
     with statements(letters.database) as executed:
         page = letters.page(asked, 10)
-        letters.page(asked, 10, page.next or Cursor(1_100, 3))
+        letters.page(asked, 10, page.next or LetterCursor(1_100, 3))
         letters.count(asked)
-        if asked != EVERYTHING:
+        if asked != ALL_LETTERS:
             with letters.database.reading() as connection:
-                connection.execute(matching(asked)).all()
+                connection.execute(select_matching_letters(asked)).all()
     assert len(executed) > 3
     assert scans(letters.database, executed) == []
 
@@ -119,29 +125,29 @@ def test_no_filter_scans_the_letters(letters, asked):
 def test_neither_groups_nor_totals_nor_a_letter_scan_the_letters(letters):
     database = letters.database
     with statements(database) as executed:
-        Groups(database).all(Filter(handlers=(CHARGE,)))
-        Groups(database).one(1)
-        Groups(database).of([each.id for each in Groups(database).ranked()])
-        Groups(database).urgent()
-        Totals(database).stats()
-        Totals(database).counted()
+        FailureGroups(database).all(LetterFilter(handlers=(CHARGE,)))
+        FailureGroups(database).one(1)
+        FailureGroups(database).of([each.id for each in FailureGroups(database).ranked()])
+        FailureGroups(database).urgent()
+        LetterTotals(database).stats()
+        LetterTotals(database).counted()
         letters.one(1)
         letters.at("orders", 0, 1)
-        Common(database, NO_MASKS).of(Groups(database).one(1))
+        GroupTraits(database, NO_MASKS).of(FailureGroups(database).one(1))
     assert scans(database, executed) == []
 
 
 def test_neither_what_is_known_beside_groups_nor_of_plans_scans_the_letters(letters):
     database = letters.database
     with statements(database) as executed, database.reading() as connection:
-        standing.plans(connection, [1, 2, 3])
-        standing.died_again(connection, [1, 2, 3])
-        standing.by_version(connection, 1)
-        changes.gone(connection, 1, 1_050)
-        plans.applying(connection)
-        plans.latest(connection, 50)
-        progress.waves(connection, 1)
-        progress.dead(connection, 1, 20)
+        group_table.find_plans_of_groups(connection, [1, 2, 3])
+        group_table.count_died_again(connection, [1, 2, 3])
+        group_table.count_by_version(connection, 1)
+        plan_table.find_changed_letters(connection, 1, 1_050)
+        plan_table.read_applying_plans(connection)
+        plan_table.read_latest_plans(connection, 50)
+        plan_counts.read_wave_states(connection, 1)
+        plan_counts.read_dead_letters(connection, 1, 20)
     assert len(executed) > 7
     assert scans(database, executed) == []
 
@@ -149,7 +155,7 @@ def test_neither_what_is_known_beside_groups_nor_of_plans_scans_the_letters(lett
 def test_which_letters_died_again_is_found_by_the_index_that_has_these_alone(letters):
     database = letters.database
     with statements(database) as executed, database.reading() as connection:
-        standing.died_again(connection, [1, 2, 3])
+        group_table.count_died_again(connection, [1, 2, 3])
     with database.reading() as connection:
         if database.dialect == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
@@ -159,7 +165,7 @@ def test_which_letters_died_again_is_found_by_the_index_that_has_these_alone(let
 def test_what_others_have_taken_of_a_plan_is_found_by_when_letters_changed(letters):
     database = letters.database
     with statements(database) as executed, database.reading() as connection:
-        changes.gone(connection, 1, 1_050)
+        plan_table.find_changed_letters(connection, 1, 1_050)
     with database.reading() as connection:
         if database.dialect == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
@@ -169,7 +175,7 @@ def test_what_others_have_taken_of_a_plan_is_found_by_when_letters_changed(lette
 def test_what_other_plans_have_under_way_is_found_by_the_index_that_has_it_alone(letters):
     database = letters.database
     with statements(database) as executed, database.reading() as connection:
-        underway.elsewhere(connection, 1, ["orders-0-1:charge", "orders-0-2:charge"])
+        redrive_table.find_deliveries_elsewhere(connection, 1, ["orders-0-1:charge", "orders-0-2:charge"])
     with database.reading() as connection:
         if database.dialect == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
@@ -179,11 +185,11 @@ def test_what_other_plans_have_under_way_is_found_by_the_index_that_has_it_alone
 @pytest.mark.parametrize(
     "asked",
     [
-        Filter(key=b"4711", statuses=(Status.OPEN,)),
-        Filter(key=b"4711", handlers=(CHARGE,), statuses=(Status.OPEN,)),
-        Filter(handlers=(CHARGE,), statuses=(Status.OPEN,)),
-        Filter(text="nowhere", statuses=(Status.OPEN,)),
-        Filter(text="card", topics=("orders",), since=1_050),
+        LetterFilter(key=b"4711", statuses=(LetterStatus.OPEN,)),
+        LetterFilter(key=b"4711", handlers=(CHARGE,), statuses=(LetterStatus.OPEN,)),
+        LetterFilter(handlers=(CHARGE,), statuses=(LetterStatus.OPEN,)),
+        LetterFilter(text="nowhere", statuses=(LetterStatus.OPEN,)),
+        LetterFilter(text="card", topics=("orders",), since=1_050),
     ],
     ids=lambda asked: str(asked.to_data()),
 )
@@ -191,7 +197,7 @@ def test_of_letters_that_are_found_sqlite_asks_no_index_for_all_that_stand_alike
     if letters.database.dialect != "sqlite":
         pytest.skip("PostgreSQL knows how many stand alike")
     with statements(letters.database) as executed:
-        letters.newer(asked, 10, Cursor(1_000, 1))
+        letters.newer(asked, 10, LetterCursor(1_000, 1))
         letters.page(asked, 10)
         letters.count(asked)
     by_id = [each for each in executed if "letters.id IN (" in each[0] and "SELECT words.rowid" not in each[0]]

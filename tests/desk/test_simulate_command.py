@@ -2,14 +2,14 @@
 
 import pytest
 
-from bridge.cli.answers import FAULTS
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions import simulations
-from bridge.deadletters.store import statuses
-from bridge.deadletters.store.ids import Ids
-from bridge.deadletters.store.recording import Recording
+from bridge.cli.command_io import FAULTS
+from bridge.deadletters.db import letter_table
+from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.letter_writer import LetterWriter
+from bridge.deadletters.inspection import policy_trial
+from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import LedgerUnavailable
-from bridge.handlers import find_routes
+from bridge.handler_routes import find_routes
 from tasks import app, handler
 from tests.desk.commands import Commands
 from tests.desk.letters import letter
@@ -33,8 +33,8 @@ def desk(database, database_url, monkeypatch):
         letter(5, handler="orders.handlers.notify"),
     ]
     with database.writing() as connection:
-        Recording(connection, Ids(), 80_000, 1_000).record(found)
-        statuses.move(connection, [1], Status.OPEN, Status.RESOLVED, 100_000)
+        LetterWriter(connection, IdCache(), 80_000, 1_000).record(found)
+        letter_table.change_letter_status(connection, [1], LetterStatus.OPEN, LetterStatus.RESOLVED, 100_000)
     return Commands(monkeypatch, database_url, app, find_routes(app)[0])
 
 
@@ -57,7 +57,9 @@ def test_without_a_change_the_codes_policy_is_tried(desk):
 
 
 def test_what_a_person_has_changed_of_the_policy_is_in_force_and_options_go_over_it(desk, monkeypatch):
-    monkeypatch.setattr(simulations, "decided", lambda settings, handler: {"retry_delays": [10], "give_up_after": 90})
+    monkeypatch.setattr(
+        policy_trial, "read_policy_changes", lambda settings, handler: {"retry_delays": [10], "give_up_after": 90}
+    )
     found = desk.given("simulate", NAME)
     assert (found["in_force"], found["policy"]["retry_delays"]) == ({"retry_delays": [10], "give_up_after": 90}, [10])
     assert found["after"]["attempts"] == 6
@@ -65,7 +67,7 @@ def test_what_a_person_has_changed_of_the_policy_is_in_force_and_options_go_over
     said = " ".join(desk.run("simulate", NAME).output.split())
     assert "The policy in force is the code's with retry_delays=10 give_up_after=90" in said
     # As in a worker: what its code cannot take is not in force.
-    monkeypatch.setattr(simulations, "decided", lambda settings, handler: {"gone": 1})
+    monkeypatch.setattr(policy_trial, "read_policy_changes", lambda settings, handler: {"gone": 1})
     assert desk.given("simulate", NAME)["after"]["attempts"] == 12
 
 
@@ -73,7 +75,7 @@ def test_where_it_cannot_be_asked_what_is_in_force_that_is_said(desk, monkeypatc
     def silent(settings, handler):
         raise LedgerUnavailable("Redis does not answer.")
 
-    monkeypatch.setattr(simulations, "decided", silent)
+    monkeypatch.setattr(policy_trial, "read_policy_changes", silent)
     assert desk.given("simulate", NAME)["in_force_unknown"] == "Redis does not answer."
     assert "is not known: Redis does not answer." in " ".join(desk.run("simulate", NAME).output.split())
 

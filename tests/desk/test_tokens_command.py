@@ -5,10 +5,10 @@ import time
 import pytest
 from sqlalchemy import select, update
 
-from bridge.cli.answers import FAULTS
-from bridge.deadletters.store import schema, trail
-from bridge.deadletters.users.role import Role
-from bridge.deadletters.users.tokens import Tokens
+from bridge.cli.command_io import FAULTS
+from bridge.deadletters.accounts.api_token import ApiTokens
+from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.db import audit_table, schema
 from bridge.errors import TokenRefused
 from tests.desk.commands import Commands
 
@@ -27,7 +27,9 @@ def now():
 
 def trailed(database):
     with database.reading() as connection:
-        return [(each.by, each.what, each.said.partition(", until")[0]) for each in trail.of(connection)]
+        return [
+            (each.by, each.what, each.said.partition(", until")[0]) for each in audit_table.read_history(connection)
+        ]
 
 
 def test_a_token_is_made_shown_once_listed_without_its_secret_and_revoked(desk, database):
@@ -50,7 +52,7 @@ def test_a_token_is_made_shown_once_listed_without_its_secret_and_revoked(desk, 
 
 
 def test_only_a_hash_of_a_token_is_in_the_database(database):
-    _, secret = Tokens(database).make("deploy", Role.VIEWER, "ann")
+    _, secret = ApiTokens(database).make("deploy", Role.VIEWER, "ann")
     with database.reading() as connection:
         kept = connection.execute(select(schema.tokens)).one()
         said = connection.execute(select(schema.trail)).all()
@@ -59,7 +61,7 @@ def test_only_a_hash_of_a_token_is_in_the_database(database):
 
 
 def test_a_token_is_found_by_its_secret_until_it_ends_or_is_revoked(database):
-    tokens = Tokens(database)
+    tokens = ApiTokens(database)
     made, secret = tokens.make("deploy", Role.OPERATOR, "ann", days=2)
     assert tokens.who(secret, now()) is not None
     assert tokens.who(secret[:-1], now()) is None
@@ -70,7 +72,7 @@ def test_a_token_is_found_by_its_secret_until_it_ends_or_is_revoked(database):
 
 
 def test_when_it_was_used_is_noted_once_a_minute(database):
-    tokens = Tokens(database)
+    tokens = ApiTokens(database)
     _, secret = tokens.make("deploy", Role.OPERATOR, "ann")
     for at, noted in ((100_000, 100_000), (159_999, 100_000), (160_000, 160_000)):
         tokens.who(secret, at)
@@ -78,7 +80,7 @@ def test_when_it_was_used_is_noted_once_a_minute(database):
 
 
 def test_two_living_tokens_never_share_a_name_so_the_trail_tells_them_apart(database):
-    tokens = Tokens(database)
+    tokens = ApiTokens(database)
     made, _ = tokens.make("deploy", Role.VIEWER, "ann")
     with pytest.raises(TokenRefused, match="There is a token deploy already"):
         tokens.make(" deploy ", Role.VIEWER, "ann")

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
-from bridge.cli.answers import FAULTS, NOT_FOUND
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.store import statuses, trail
-from bridge.deadletters.store.database import Database, holds
-from bridge.deadletters.store.ids import Ids
-from bridge.deadletters.store.recording import Recording
-from bridge.deadletters.store.schema import edits, facts, positions
-from bridge.deadletters.store.whole import whole
+from bridge.cli.command_io import FAULTS, NOT_FOUND
+from bridge.deadletters.db import audit_table, letter_table
+from bridge.deadletters.db.database import Database, remember_fact
+from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.letter_transfer import read_whole_letters
+from bridge.deadletters.db.letter_writer import LetterWriter
+from bridge.deadletters.db.schema import edits, facts, positions
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk.commands import Commands
 from tests.desk.letters import letter
 
@@ -33,18 +33,18 @@ def filled(database: Database) -> Database:
         letter(4, value=None),
     ]
     with database.writing() as connection:
-        ids = Ids()
-        Recording(connection, ids, 20_000, 50).record(found)
-        statuses.move(connection, [1, 3], Status.OPEN, Status.REPLAYING, 21_000, 7)
-        Recording(connection, ids, 30_000, 50).record(
+        ids = IdCache()
+        LetterWriter(connection, ids, 20_000, 50).record(found)
+        letter_table.change_letter_status(connection, [1, 3], LetterStatus.OPEN, LetterStatus.REPLAYING, 21_000, 7)
+        LetterWriter(connection, ids, 30_000, 50).record(
             [letter(1, number=1, offset=9, failed_at=25_000, reason="expired")]
         )
-        statuses.move(connection, [4], Status.OPEN, Status.RESOLVED, 31_000)
-        trail.write(connection, 31_000, "ann", "note", "seen before", letter_id=1, letter="orders-0-1")
+        letter_table.change_letter_status(connection, [4], LetterStatus.OPEN, LetterStatus.RESOLVED, 31_000)
+        audit_table.write_entry(connection, 31_000, "ann", "note", "seen before", letter_id=1, letter="orders-0-1")
         edit = {"letter_id": 3, "plan_id": 7, "at": 20_500, "by": "ann", "how": "edit", "value": b"\xff"}
         connection.execute(insert(edits).values(edit))
         connection.execute(insert(positions).values(POSITION | {"missed": 0, "at": 20_000}))
-        holds(connection, "cluster", "one")
+        remember_fact(connection, "cluster", "one")
     return database
 
 
@@ -59,7 +59,7 @@ def everything(url: str) -> list[dict[str, Any]]:
     database = Database(url)
     try:
         with database.reading() as connection:
-            rows = whole(connection, range(1, 100))
+            rows = read_whole_letters(connection, range(1, 100))
         return sorted(({**row, "id": None} for row in rows), key=lambda row: str(row["delivery"]))
     finally:
         database.close()
@@ -107,7 +107,10 @@ def test_what_is_counted_found_and_listed_is_the_same_after_an_import(
     with database.reading() as connection:
         assert dict(connection.execute(select(facts.c.name, facts.c.value)).all()) == {"cluster": "one"}
         assert reached(other) == [3]
-        assert [(each.what, each.said) for each in trail.of(connection)][-1] == ("import", f"4 letters from {file}")
+        assert [(each.what, each.said) for each in audit_table.read_history(connection)][-1] == (
+            "import",
+            f"4 letters from {file}",
+        )
     database.close()
 
 
@@ -202,7 +205,7 @@ def test_letters_of_another_kafka_are_refused_as_a_whole(filled, database_url, o
     database = Database(other)
     database.migrate()
     with database.writing() as connection:
-        holds(connection, "cluster", "two")
+        remember_fact(connection, "cluster", "two")
     database.close()
     ended = Commands(monkeypatch, other).run("import", file)
     assert ended.exit_code == FAULTS

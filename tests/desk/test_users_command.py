@@ -5,10 +5,10 @@ import sys
 import pytest
 import typer
 
-from bridge.cli.answers import FAULTS, NOT_FOUND
-from bridge.cli.deadletters import users
-from bridge.deadletters.store import trail
-from bridge.web import passwords
+from bridge.cli.command_io import FAULTS, NOT_FOUND
+from bridge.cli.deadletters import user_commands
+from bridge.console.auth import passwords
+from bridge.deadletters.db import audit_table
 from tests.desk.commands import Commands
 from tests.web.hashing import cheap_hashes
 
@@ -29,7 +29,7 @@ def listed(desk):
 
 def trailed(database):
     with database.reading() as connection:
-        return [(each.by, each.what, each.said) for each in trail.of(connection)]
+        return [(each.by, each.what, each.said) for each in audit_table.read_history(connection)]
 
 
 def added(desk, name="ann", role="operator"):
@@ -37,7 +37,7 @@ def added(desk, name="ann", role="operator"):
 
 
 def kept(database):
-    from bridge.deadletters.users.users import Users
+    from bridge.deadletters.accounts.user_account import Users
 
     found = Users(database).secret("ann")
     assert found is not None
@@ -47,12 +47,12 @@ def kept(database):
 def test_a_user_is_added_changed_and_removed_each_with_a_line_in_the_trail(desk, database):
     assert added(desk, "Ann").output == "ann was added, as operator\n"
     assert listed(desk) == [("ann", "operator")]
-    assert passwords.fits(kept(database), PASSWORD)
+    assert passwords.verify_password(kept(database), PASSWORD)
     assert "was signed out" in desk.run("users", "role", "ann", "admin", "--by", "adm").output
     assert listed(desk) == [("ann", "admin")]
     changed = desk.run("users", "password", "ann", "--password-stdin", "--by", "adm", answer="another pass phrase\n")
     assert "ann has another password" in changed.output
-    assert passwords.fits(kept(database), "another pass phrase")
+    assert passwords.verify_password(kept(database), "another pass phrase")
     assert "was removed" in desk.run("users", "remove", "ann", "--by", "adm").output
     assert listed(desk) == []
     assert trailed(database) == [
@@ -125,18 +125,18 @@ def test_a_password_is_asked_for_on_the_terminal_twice_and_not_shown(desk, datab
         asked.append((words, how["hide_input"], how["confirmation_prompt"]))
         return PASSWORD
 
-    monkeypatch.setattr(users, "can_be_asked", lambda: True)
+    monkeypatch.setattr(user_commands, "has_terminal", lambda: True)
     monkeypatch.setattr(typer, "prompt", prompt)
     assert desk.run("users", "add", "ann", "--role", "viewer").exit_code == 0
     assert asked == [("Password", True, True)]
-    assert passwords.fits(kept(database), PASSWORD)
+    assert passwords.verify_password(kept(database), PASSWORD)
 
 
 @pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 def test_without_the_extra_the_command_says_what_to_install(desk, monkeypatch):
-    monkeypatch.delitem(sys.modules, "bridge.web.passwords")
+    monkeypatch.delitem(sys.modules, "bridge.console.auth.passwords")
     monkeypatch.setitem(sys.modules, "argon2", None)
-    for module in [name for name in sys.modules if name.startswith("bridge.web")]:
+    for module in [name for name in sys.modules if name.startswith("bridge.console")]:
         monkeypatch.delitem(sys.modules, module)
     ended = desk.run("users", "add", "ann", "--role", "viewer", "--password-stdin", answer=f"{PASSWORD}\n")
     assert ended.exit_code == NOT_FOUND

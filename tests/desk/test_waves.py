@@ -3,18 +3,18 @@
 import pytest
 from celery import Celery
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.mending.mending import Mending
-from bridge.deadletters.mending.patching import Patch
-from bridge.deadletters.plan.plan import ItemState, Options, State, What
-from bridge.deadletters.plans.plans import Plans
-from bridge.deadletters.questions.progress import Progresses
-from bridge.deadletters.store import items, plans
-from bridge.deadletters.store.items import Item
-from bridge.deadletters.store.matching import matching
+from bridge.deadletters.db import plan_item_table, plan_table
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.plan_item_table import PlanItem
+from bridge.deadletters.editing.json_patch import ValuePatch
+from bridge.deadletters.editing.letter_edit import LetterEditor
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.replay.plan_progress import PlanProgressReader
+from bridge.deadletters.replay.plan_service import PlanService
 from tests.desk.rows import kind, letter
 
-ONE = Patch.read('[{"op": "test", "path": "/n", "value": 1}, {"op": "replace", "path": "/n", "value": 2}]')
+ONE = ValuePatch.read('[{"op": "test", "path": "/n", "value": 1}, {"op": "replace", "path": "/n", "value": 2}]')
 
 
 def record(database, count, *, value=b"{}", start=0):
@@ -27,15 +27,15 @@ def record(database, count, *, value=b"{}", start=0):
 def followed(database, plan_id):
     """How many of a plan's deliveries are in waves that another follows; they are its first."""
     with database.reading() as connection:
-        last = items.last_wave(connection, plan_id)
-        found = [each.wave < last for each in items.waiting(connection, plan_id, last, 1_000)]
+        last = plan_item_table.find_last_wave(connection, plan_id)
+        found = [each.wave < last for each in plan_item_table.read_waiting_items(connection, plan_id, last, 1_000)]
     assert found == sorted(found, reverse=True)
     return found.count(True)
 
 
 def planned(connection, *, canary):
-    plan_id, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options(canary=canary))
-    items.freeze(connection, plan_id, matching(Filter()), canary=canary)
+    plan_id, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions(canary=canary))
+    plan_item_table.freeze_letters(connection, plan_id, select_matching_letters(LetterFilter()), canary=canary)
     return plan_id
 
 
@@ -53,7 +53,9 @@ def test_what_is_added_to_a_plan_is_in_its_waves(database):
     record(database, 4)
     with database.writing() as connection:
         plan_id = planned(connection, canary=True)
-        items.add(connection, plan_id, [Item(position, None, "x", 0) for position in (5, 6, 7)], canary=True)
+        plan_item_table.add_items(
+            connection, plan_id, [PlanItem(position, None, "x", 0) for position in (5, 6, 7)], canary=True
+        )
     assert followed(database, plan_id) == 6
 
 
@@ -61,7 +63,7 @@ def test_of_a_patch_those_that_it_leaves_out_are_in_no_wave(database):
     record(database, 9)
     record(database, 8, value=b'{"n": 1}', start=9)
     with Celery("shop", set_as_current=False) as app:
-        plan = Mending(app, database).patch(Filter(), ONE, Options(canary=True), "ann", force=True)
+        plan = LetterEditor(app, database).patch(LetterFilter(), ONE, PlanOptions(canary=True), "ann", force=True)
     assert plan.outcomes == {"waiting": 8, "skipped": 9}
     assert followed(database, plan.id) == 6
 
@@ -70,32 +72,34 @@ def test_what_a_process_left_behind_is_sent_as_what_it_was(database):
     record(database, 8)
     with database.writing() as connection:
         plan_id = planned(connection, canary=True)
-        items.claim(connection, plan_id, dict.fromkeys(range(1, 9)), 1)
-        left = [item.wave for item, _ in items.claimed(connection, plan_id, 10)]
+        plan_item_table.claim_items(connection, plan_id, dict.fromkeys(range(1, 9)), 1)
+        left = [item.wave for item, _ in plan_item_table.read_claimed_items(connection, plan_id, 10)]
     assert left == [0, *[1] * 5, *[2] * 2]
 
 
 def end_wave(database, plan_id, positions, *, dead=()):
     """Send a wave and stop the plan: some of its letters die again, the others end well."""
     with database.writing() as connection:
-        plans.move(connection, plan_id, [State.PLANNED, State.STOPPED], State.APPLYING)
-        items.claim(connection, plan_id, dict.fromkeys(positions), 1)
+        plan_table.change_plan_state(connection, plan_id, [PlanState.PLANNED, PlanState.STOPPED], PlanState.APPLYING)
+        plan_item_table.claim_items(connection, plan_id, dict.fromkeys(positions), 1)
         for position in positions:
-            to = ItemState.DEAD if position in dead else ItemState.DONE
-            items.end(connection, plan_id, {position: ""}, to, 2)
+            to = PlanItemState.DEAD if position in dead else PlanItemState.DONE
+            plan_item_table.end_items(connection, plan_id, {position: ""}, to, 2)
 
 
 def stop_and_go_on(database, plan_id):
     with database.writing() as connection:
-        plans.move(connection, plan_id, [State.PLANNED, State.APPLYING], State.STOPPED, "canary: it died")
-        plan = plans.one(connection, plan_id)
+        plan_table.change_plan_state(
+            connection, plan_id, [PlanState.PLANNED, PlanState.APPLYING], PlanState.STOPPED, "canary: it died"
+        )
+        plan = plan_table.read_plan(connection, plan_id)
         assert plan is not None
-        Plans._move_on(connection, plan, "ann")
+        PlanService._move_on(connection, plan, "ann")
 
 
 def waves_of(database, plan_id):
     """Of each wave its number, how many letters it has, at how many deaths it stops, and if the plan is at it."""
-    found = Progresses(database).of(plan_id).waves
+    found = PlanProgressReader(database).of(plan_id).waves
     return [(each.number, each.letters, each.stops_at, each.is_now) for each in found]
 
 
@@ -111,7 +115,7 @@ def test_a_canary_that_is_gone_on_with_numbers_its_new_waves_behind_those_that_w
     stop_and_go_on(database, plan_id)
     sent = [(1, 1, 1, False), (2, 3, 1, False)]
     assert waves_of(database, plan_id) == [*sent, (3, 1, 1, True), (4, 5, 1, False), (5, 20, 2, False)]
-    assert [each.wave for each in Progresses(database).each(plan_id, (), 0, 6)] == [1, 2, 2, 2, 3, 4]
+    assert [each.wave for each in PlanProgressReader(database).each(plan_id, (), 0, 6)] == [1, 2, 2, 2, 3, 4]
 
     stop_and_go_on(database, plan_id)
     end_wave(database, plan_id, [5])

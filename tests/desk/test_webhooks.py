@@ -11,18 +11,23 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import insert, select, update
 
-from bridge.deadletters.questions import problems
-from bridge.deadletters.store import alarms, clock, deliveries, schema, times, trail
-from bridge.deadletters.store import webhooks as stored
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.schema import cause_fixes, groups
-from bridge.deadletters.webhooks import addresses, noticing, posting, retrying, sending, standing
-from bridge.deadletters.webhooks.events import ALL, About, Alarm
-from bridge.deadletters.webhooks.formats import Format, signature
-from bridge.deadletters.webhooks.webhooks import Webhooks
+from bridge.deadletters.alarms import (
+    alarm_watch,
+    dead_letter_problems,
+    webhook_address,
+    webhook_post,
+    webhook_sender,
+)
+from bridge.deadletters.alarms.alarm_event import ALL, Alarm, AlarmKind
+from bridge.deadletters.alarms.webhook_format import WebhookFormat, sign_message
+from bridge.deadletters.alarms.webhook_service import WebhookService
+from bridge.deadletters.db import audit_table, kind_table, schema, sql, webhook_table
+from bridge.deadletters.db import webhook_table as stored
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.schema import cause_fixes, groups
 from bridge.errors import DeskUnavailable, WebhookRefused
-from bridge.handlers import Routes
-from bridge.settings.addresses import networks
+from bridge.handler_routes import Routes
+from bridge.settings.address_values import read_networks
 from tests.desk import rows
 from tests.desk.webhook_sender import STEPS, settings
 from tests.processes import ROOT, eventually
@@ -41,7 +46,7 @@ def there(tmp_path):
 @pytest.fixture
 def hooks(database, database_url):
     """The desk's webhooks."""
-    yield Webhooks(settings(database_url), database)
+    yield WebhookService(settings(database_url), database)
     # A thread that was told to stop may have its answer still to note.
     eventually(lambda: not any(each.name.startswith("webhook ") for each in threading.enumerate()))
 
@@ -49,16 +54,16 @@ def hooks(database, database_url):
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """What was not taken is tried again at once."""
-    monkeypatch.setattr(retrying, "FIRST", 1)
-    monkeypatch.setattr(retrying, "LONGEST", 100)
+    monkeypatch.setattr(webhook_sender, "FIRST", 1)
+    monkeypatch.setattr(webhook_sender, "LONGEST", 100)
 
 
-def add(hooks, to, name="ops", about=(), format_=Format.STANDARD, key=""):
+def add(hooks, to, name="ops", about=(), format_=WebhookFormat.STANDARD, key=""):
     return hooks.add(name, format_, about, to if isinstance(to, str) else to.url, key, "ann").secret
 
 
 def send(hooks):
-    sending.send(hooks.settings, hooks.database, threading.Event())
+    webhook_sender.send_due_events(hooks.settings, hooks.database, threading.Event())
 
 
 def sent(hooks):
@@ -75,17 +80,17 @@ def new_groups(database, *places, at=1_000):
 def standing_alarms(monkeypatch, *found, unsure=()):
     """These alarms of topics stand."""
     with monkeypatch.context() as patched:
-        patched.setattr(standing, "of_topics", lambda *_: (list(found), set(unsure)))
+        patched.setattr(alarm_watch, "find_topic_alarms", lambda *_: (list(found), set(unsure)))
         yield
 
 
 def halt(topic="orders", whose="bridge", at=5_000):
     data = {"bridge_group": whose, "topic": topic, "why": "it harms", "by": "ann", "since": "…"}
-    return Alarm(About.HALT, topic, at, data, whose)
+    return Alarm(AlarmKind.HALT, topic, at, data, whose)
 
 
 def notice(hooks, *clock):
-    noticing.notice_topics(hooks.settings, Routes({}), hooks.database, *clock)
+    alarm_watch.notice_topics(hooks.settings, Routes({}), hooks.database, *clock)
 
 
 # Set up
@@ -99,7 +104,7 @@ def test_the_secret_is_given_once_and_stands_nowhere_else(hooks, there, caplog):
         send_once(hooks)
     (shown,) = hooks.all()
     with hooks.database.reading() as connection:
-        kept, said = stored.everyone(connection), trail.of(connection)
+        kept, said = stored.list_webhooks(connection), audit_table.read_history(connection)
     seen = " ".join([str(shown), repr(shown), str(shown.to_data()), repr(kept), repr(said), caplog.text])
     assert secret.startswith("whsec_")
     assert secret not in seen
@@ -111,16 +116,18 @@ def test_the_secret_is_given_once_and_stands_nowhere_else(hooks, there, caplog):
 def send_once(hooks):
     """Try each that is due once."""
     with hooks.database.reading() as connection:
-        ids = [each.id for each in stored.everyone(connection)]
+        ids = [each.id for each in stored.list_webhooks(connection)]
     for id_ in ids:
-        one = sending.Sending(hooks.database, sending.Letterhead.of(hooks.settings), id_, threading.Event(), [])
+        one = webhook_sender.WebhookSender(
+            hooks.database, webhook_sender.Letterhead.of(hooks.settings), id_, threading.Event(), []
+        )
         with hooks.database.writing() as connection:
-            assert stored.lease(connection, id_, one._who)
+            assert stored.lease_webhook(connection, id_, one._who)
         taken = one._take()
         assert taken is not None
         one._note(*taken, one._post(*taken))
         with hooks.database.writing() as connection:
-            stored.release(connection, id_, one._who)
+            stored.release_webhook(connection, id_, one._who)
 
 
 def test_what_cannot_be_is_refused_and_neither_address_nor_key_is_repeated(hooks, there):
@@ -129,7 +136,7 @@ def test_what_cannot_be_is_refused_and_neither_address_nor_key_is_repeated(hooks
         ({"name": "ops"}, "already"),
         ({"name": "a b"}, "letters a to z"),
         ({"name": "x", "to": "https://10.0.0.1/s3cret"}, "not public"),
-        ({"name": "x", "to": "", "format_": Format.PAGERDUTY, "key": "s3cret"}, "32 letters"),
+        ({"name": "x", "to": "", "format_": WebhookFormat.PAGERDUTY, "key": "s3cret"}, "32 letters"),
     ):
         with pytest.raises(WebhookRefused, match=why) as refused:
             add(hooks, **{"to": there, **given})
@@ -151,7 +158,7 @@ def test_a_test_arrives_signed_by_the_secret(hooks, there):
     assert (told.state, told.said, told.tries) == ("sent", "HTTP 200", 1)
     assert got.id == message
     assert abs(int(got.headers["webhook-timestamp"]) - time.time()) < 60
-    signed = signature(message, int(got.headers["webhook-timestamp"]), got.raw.encode(), secret)
+    signed = sign_message(message, int(got.headers["webhook-timestamp"]), got.raw.encode(), secret)
     assert got.headers["webhook-signature"] == signed
     assert got.headers["content-type"] == "application/json"
     assert got.headers["host"] == f"127.0.0.1:{there.port}"
@@ -178,7 +185,7 @@ def sending_beside(hooks):
 
     def run():
         while not stopping.wait(0.05):
-            sending.send(hooks.settings, hooks.database, stopping)
+            webhook_sender.send_due_events(hooks.settings, hooks.database, stopping)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -229,7 +236,7 @@ def test_it_is_given_up_after_a_day_and_said(hooks, there):
         connection.execute(update(schema.deliveries).values(made_at=int(time.time() * 1000) - 25 * HOUR))
     send(hooks)
     assert (hooks.told(message).state, hooks.told(message).said) == ("given up", "HTTP 503")
-    (said,) = problems._untold(hooks.database, time.time())
+    (said,) = dead_letter_problems._read_failing_webhooks(hooks.database, time.time())
     assert said.startswith("The webhook ops has not taken 1 of what it was told, the last was given up ")
 
 
@@ -237,13 +244,13 @@ def test_a_receiver_that_does_not_answer_and_a_recorder_that_does_not_send_are_s
     add(hooks, there)
     hooks.test("ops", "ann")
     later = time.time() + 90
-    assert [*problems._untold(hooks.database, time.time())] == []
-    (said,) = problems._untold(hooks.database, later)
+    assert [*dead_letter_problems._read_failing_webhooks(hooks.database, time.time())] == []
+    (said,) = dead_letter_problems._read_failing_webhooks(hooks.database, later)
     assert "Nothing is sent to the webhook ops" in said
     assert "Start `bridge deadletters record`" in said
     with hooks.database.writing() as connection:
         connection.execute(update(schema.deliveries).values(tries=5))
-    (said,) = problems._untold(hooks.database, later)
+    (said,) = dead_letter_problems._read_failing_webhooks(hooks.database, later)
     assert "The webhook ops does not take what it is told" in said
 
 
@@ -255,7 +262,7 @@ def test_one_that_wants_nothing_any_more_is_switched_off_and_said(hooks, there):
     send(hooks)
     assert len(there.got) == 1
     assert [state for _, state in sent(hooks)["ops"]] == ["given up", "given up"]
-    (said,) = problems._untold(hooks.database, time.time())
+    (said,) = dead_letter_problems._read_failing_webhooks(hooks.database, time.time())
     assert "The webhook ops was switched off" in said
     with pytest.raises(WebhookRefused, match="is off"):
         hooks.test("ops", "ann")
@@ -276,7 +283,7 @@ def test_a_redirect_is_not_followed(hooks, there):
 
 
 def test_who_answers_a_byte_at_a_time_is_given_up_in_time_and_holds_up_nobody_else(hooks, there, tmp_path, monkeypatch):
-    monkeypatch.setattr(posting, "WITHIN", 2.0)
+    monkeypatch.setattr(webhook_post, "WITHIN", 2.0)
     there.answers(200, drip=0.5)
     (tmp_path / "quick").mkdir()
     with receiver(tmp_path / "quick") as quick:
@@ -286,7 +293,7 @@ def test_who_answers_a_byte_at_a_time_is_given_up_in_time_and_holds_up_nobody_el
             hooks.test("slow", "ann")
             hooks.test("quick", "ann")
         stopping = threading.Event()
-        run = threading.Thread(target=lambda: sending.send(hooks.settings, hooks.database, stopping))
+        run = threading.Thread(target=lambda: webhook_sender.send_due_events(hooks.settings, hooks.database, stopping))
         run.start()
         eventually(lambda: len(quick.got) == 3)
         assert sent(hooks)["slow"].count(("webhook.test", "sent")) == 0
@@ -301,25 +308,27 @@ def test_of_more_than_are_sent_at_a_time_who_was_tried_longest_ago_is_next(hooks
     for name in names:
         add(hooks, there, name)
         hooks.test(name, "ann")
-    ids = sending.due(hooks.database, 4, set())
+    ids = webhook_sender.take_due_webhooks(hooks.database, 4, set())
     with hooks.database.writing() as connection:
         # The first two did not answer, the second later than the first; the others wait for the first time.
         for waited, tried_at, id_ in zip((0, 10, 30, 20), (80, 90, None, None), ids, strict=True):
             its = schema.deliveries.c.webhook_id == id_
             connection.execute(update(schema.deliveries).where(its).values(next_at=1_000 + waited, tried_at=tried_at))
-    assert sending.due(hooks.database, 4, set()) == [ids[3], ids[2], ids[0], ids[1]]
-    assert sending.due(hooks.database, 2, {ids[3]}) == [ids[2], ids[0]]
+    assert webhook_sender.take_due_webhooks(hooks.database, 4, set()) == [ids[3], ids[2], ids[0], ids[1]]
+    assert webhook_sender.take_due_webhooks(hooks.database, 2, {ids[3]}) == [ids[2], ids[0]]
 
 
 def halts(hooks, name, *topics):
     """One is to be told of these, each an alarm of its own; by which ids."""
     event = {"about": "halt", "type": "topic.halted", "at": 1, "text": "", "page": "", "data": "{}"}
     with hooks.database.writing() as connection:
-        found, now = stored.find(connection, name), clock.now(connection)
+        found, now = stored.hold_webhook(connection, name), sql.read_clock(connection)
         assert found is not None
         for topic in topics:
-            deliveries.add(connection, [found.id], {**event, "alarm": f"halt:bridge:{topic}"}, now)
-        return [each.message for each in reversed(deliveries.latest(connection, found.id, len(topics)))]
+            webhook_table.add_deliveries(connection, [found.id], {**event, "alarm": f"halt:bridge:{topic}"}, now)
+        return [
+            each.message for each in reversed(webhook_table.read_latest_deliveries(connection, found.id, len(topics)))
+        ]
 
 
 def test_a_fresh_event_stands_before_the_retries_of_its_receiver_which_keep_their_order(hooks, there):
@@ -335,17 +344,17 @@ def test_a_fresh_event_stands_before_the_retries_of_its_receiver_which_keep_thei
 def test_receivers_that_never_answer_take_turns_and_hold_up_one_that_does_for_a_try_at_most(
     hooks, there, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(posting, "WITHIN", 2.0)
-    monkeypatch.setattr(retrying, "FIRST", 60_000)
-    monkeypatch.setattr(retrying, "LONGEST", 60_000)
+    monkeypatch.setattr(webhook_post, "WITHIN", 2.0)
+    monkeypatch.setattr(webhook_sender, "FIRST", 60_000)
+    monkeypatch.setattr(webhook_sender, "LONGEST", 60_000)
     there.answers(200, wait=600)
-    dead = [f"dead-{number}" for number in range(sending.AT_ONCE + 1)]
+    dead = [f"dead-{number}" for number in range(webhook_sender.AT_ONCE + 1)]
     for name in dead:
         add(hooks, there, name)
         halts(hooks, name, *map(str, range(20)))
     (tmp_path / "quick").mkdir()
     with sending_beside(hooks), receiver(tmp_path / "quick") as quick:
-        eventually(lambda: len(there.got) >= sending.AT_ONCE, 30)
+        eventually(lambda: len(there.got) >= webhook_sender.AT_ONCE, 30)
         add(hooks, quick, "quick")
         halts(hooks, "quick", "orders")
         eventually(lambda: quick.got, 15, "who answers is told, though the others have much to be told")
@@ -356,7 +365,7 @@ def test_receivers_that_never_answer_take_turns_and_hold_up_one_that_does_for_a_
 def test_what_a_name_leads_to_is_looked_at_each_time_it_is_sent(hooks, there, database):
     add(hooks, there)
     message = hooks.test("ops", "ann")
-    elsewhere = Webhooks(settings(hooks.settings.environment.DEADLETTERS_DATABASE_URL), database)
+    elsewhere = WebhookService(settings(hooks.settings.environment.DEADLETTERS_DATABASE_URL), database)
     elsewhere.settings.environment.__dict__["DEADLETTERS_WEBHOOK_NETWORKS"] = ""
     with database.writing() as connection:
         address = there.url.replace("http://127.0.0.1", "https://localhost")
@@ -402,8 +411,8 @@ def test_what_was_sent_while_the_database_is_away_is_sent_again_by_the_same_id(h
         raise DeskUnavailable("The database is away.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(stored, "LEASE", 100)
-        patched.setattr(deliveries, "ended", away)
+        patched.setattr(stored, "WEBHOOK_LEASE_MS", 100)
+        patched.setattr(webhook_table, "end_delivery", away)
         with pytest.raises(DeskUnavailable):
             send(hooks)
     assert hooks.told(message).state == "waiting"
@@ -435,7 +444,7 @@ def test_a_halt_is_told_once_and_its_end_once_however_many_look(hooks, there, mo
 def test_what_was_seen_before_another_changed_it_or_too_long_ago_does_not_count(hooks, there, monkeypatch):
     add(hooks, there)
     with standing_alarms(monkeypatch, halt()):
-        seconds = iter([0.0, noticing.GOOD_FOR + 1])
+        seconds = iter([0.0, alarm_watch.GOOD_FOR + 1])
         notice(hooks, lambda: next(seconds))
     assert sent(hooks) == {"ops": []}
 
@@ -448,16 +457,18 @@ def test_what_was_seen_before_another_changed_it_or_too_long_ago_does_not_count(
     with standing_alarms(monkeypatch, halt()):
         notice(hooks)
     with monkeypatch.context() as patched:
-        patched.setattr(standing, "of_topics", meanwhile)
+        patched.setattr(alarm_watch, "find_topic_alarms", meanwhile)
         notice(hooks)
     assert [type_ for type_, _ in sent(hooks)["ops"]] == ["topic.halted", "topic.resumed"]
 
 
 def test_another_groups_alarms_and_what_is_not_sure_do_not_end(hooks, there, monkeypatch):
     add(hooks, there)
-    breaker = Alarm(About.BREAKER, "bank", 1, {"dependency": "bank", "why": "no", "handlers": []}, "bridge")
+    breaker = Alarm(AlarmKind.BREAKER, "bank", 1, {"dependency": "bank", "why": "no", "handlers": []}, "bridge")
     with hooks.database.writing() as connection:
-        alarms.begin(connection, "halt:other:orders", alarms.Row("halt", "orders", 1, halt().data))
+        webhook_table.begin_alarm(
+            connection, "halt:other:orders", webhook_table.AlarmRow("halt", "orders", 1, halt().data)
+        )
     with standing_alarms(monkeypatch, breaker):
         notice(hooks)
     with standing_alarms(monkeypatch, unsure=[breaker.key]):
@@ -471,11 +482,11 @@ def test_another_groups_alarms_and_what_is_not_sure_do_not_end(hooks, there, mon
 def test_groups_that_are_new_since_the_first_webhook_are_told_once(hooks, there, database):
     new_groups(database, "old.py:f")
     add(hooks, there)
-    noticing.notice_new(database)
+    alarm_watch.notice_new(database)
     assert sent(hooks) == {"ops": []}
     new_groups(database, "a.py:f", "b.py:f")
-    noticing.notice_new(database)
-    noticing.notice_new(database)
+    alarm_watch.notice_new(database)
+    alarm_watch.notice_new(database)
     (shown,) = hooks.all()
     assert sorted(each.text.split(", ")[2] for each in shown.latest) == ["a.py:f; 1 open.", "b.py:f; 1 open."]
 
@@ -484,17 +495,17 @@ def test_groups_that_are_new_since_the_first_webhook_are_told_once(hooks, there,
 def test_what_is_due_is_found_by_steps_that_grow_with_what_waits_and_not_with_its_square(database):
     taken: list[int] = []
     with database.writing() as connection:
-        told = stored.Webhook(0, "chat", "https://example.com", Format.STANDARD, ALL, "", 1, "ann", None, "")
-        hook = stored.add(connection, told)
+        told = stored.Webhook(0, "chat", "https://example.com", WebhookFormat.STANDARD, ALL, "", 1, "ann", None, "")
+        hook = stored.add_webhook(connection, told)
         for count in (500, 1_500):
             for number in range(count - 500 * len(taken)):
                 event = {"about": "halt", "type": "topic.halted", "at": 1, "text": "", "page": "", "data": "{}"}
-                deliveries.add(connection, [hook], {**event, "alarm": f"{count} {number}"}, 1)
+                webhook_table.add_deliveries(connection, [hook], {**event, "alarm": f"{count} {number}"}, 1)
             steps: list[int] = []
             plain = connection.connection.driver_connection
             plain.set_progress_handler(lambda steps=steps: steps.append(1), 100)
-            assert deliveries.due(connection, 2) == [hook]
-            assert deliveries.take(connection, hook, 2) is not None
+            assert webhook_table.find_due_webhooks(connection, 2) == [hook]
+            assert webhook_table.take_due_delivery(connection, hook, 2) is not None
             plain.set_progress_handler(None, 0)
             taken.append(len(steps))
     few, many = taken
@@ -504,12 +515,12 @@ def test_what_is_due_is_found_by_steps_that_grow_with_what_waits_and_not_with_it
 def test_of_many_new_groups_some_are_told_and_the_rest_counted(hooks, there, database):
     add(hooks, there)
     new_groups(database, *(f"a.py:f{number}" for number in range(12)))
-    noticing.notice_new(database)
+    alarm_watch.notice_new(database)
     (shown,) = hooks.all(100)
-    assert len(shown.latest) == noticing.NEW_AT_ONCE
+    assert len(shown.latest) == alarm_watch.NEW_AT_ONCE
     assert shown.latest[0].text.endswith("So are 7 more groups.")
-    noticing.notice_new(database)
-    assert len(hooks.all(100)[0].latest) == noticing.NEW_AT_ONCE
+    alarm_watch.notice_new(database)
+    assert len(hooks.all(100)[0].latest) == alarm_watch.NEW_AT_ONCE
 
 
 def test_growth_and_a_regression_are_told_and_that_they_are_over(hooks, there, database):
@@ -518,17 +529,17 @@ def test_growth_and_a_regression_are_told_and_that_they_are_over(hooks, there, d
     with database.writing() as connection:
         kind = rows.kind(connection)
         rows.letter(connection, kind, 1)
-        times.add(connection, {(kind, now // HOUR): 20})
+        kind_table.add_failure_hours(connection, {(kind, now // HOUR): 20})
         connection.execute(update(groups).values(regressed_at=now))
-    noticing.notice_groups(database)
-    noticing.notice_groups(database)
+    alarm_watch.notice_groups(database)
+    alarm_watch.notice_groups(database)
     began = {"group.growing", "group.regressed"}
     assert {type_ for type_, _ in sent(hooks)["ops"]} == began
     assert len(sent(hooks)["ops"]) == 2
     with database.writing() as connection:
-        times.add(connection, {(kind, now // HOUR): -20})
+        kind_table.add_failure_hours(connection, {(kind, now // HOUR): -20})
         connection.execute(update(groups).values(regressed_at=None))
-    noticing.notice_groups(database)
+    alarm_watch.notice_groups(database)
     assert {type_ for type_, _ in sent(hooks)["ops"]} == began | {"group.growth_over", "group.regression_over"}
 
 
@@ -539,7 +550,7 @@ def test_a_cause_that_failed_again_is_told_by_its_name(hooks, there, database):
         rows.letter(connection, kind, 1)
         mark = {"group_id": rows.group_of(connection, kind), "cause": "aaa", "regressed_at": 1}
         connection.execute(insert(cause_fixes).values(mark))
-    noticing.notice_groups(database)
+    alarm_watch.notice_groups(database)
     (told,) = hooks.all(100)[0].latest
     assert told.type == "group.regressed"
     assert "cause aaa of group 1" in told.text
@@ -547,8 +558,8 @@ def test_a_cause_that_failed_again_is_told_by_its_name(hooks, there, database):
 
 def test_each_is_told_what_it_tells_of_and_one_that_is_off_nothing(hooks, there, monkeypatch):
     add(hooks, there, "all")
-    add(hooks, there, "halts", (About.HALT,))
-    add(hooks, there, "breakers", (About.BREAKER,))
+    add(hooks, there, "halts", (AlarmKind.HALT,))
+    add(hooks, there, "breakers", (AlarmKind.BREAKER,))
     add(hooks, there, "off")
     hooks.switch_off("off", "ann")
     assert hooks.all()[0].about == tuple(map(str, ALL))
@@ -566,10 +577,10 @@ def test_without_a_webhook_no_server_is_asked(hooks, monkeypatch):
     def asked(*_):
         raise AssertionError("it was asked")
 
-    monkeypatch.setattr(standing, "of_topics", asked)
-    monkeypatch.setattr(standing, "of_groups", asked)
+    monkeypatch.setattr(alarm_watch, "find_topic_alarms", asked)
+    monkeypatch.setattr(alarm_watch, "find_group_alarms", asked)
     notice(hooks)
-    noticing.notice_groups(hooks.database)
+    alarm_watch.notice_groups(hooks.database)
 
 
 def test_what_has_ended_is_forgotten_after_a_week_and_what_waits_is_not(hooks, there, database):
@@ -582,15 +593,15 @@ def test_what_has_ended_is_forgotten_after_a_week_and_what_waits_is_not(hooks, t
         connection.execute(update(schema.deliveries).values(made_at=old))
         its = schema.deliveries.c.ended_at.is_not(None)
         connection.execute(update(schema.deliveries).where(its).values(ended_at=old))
-    noticing.notice_groups(database)
+    alarm_watch.notice_groups(database)
     with database.reading() as connection:
         assert connection.execute(select(schema.deliveries.c.message)).scalars().all() == [kept]
 
 
 def test_slack_and_pagerduty_get_what_they_take(hooks, there):
-    add(hooks, there, "slack", format_=Format.SLACK)
+    add(hooks, there, "slack", format_=WebhookFormat.SLACK)
     key = "0123456789abcdef0123456789abcdef"
-    assert add(hooks, there, "pager", format_=Format.PAGERDUTY, key=key) == ""
+    assert add(hooks, there, "pager", format_=WebhookFormat.PAGERDUTY, key=key) == ""
     hooks.test("slack", "ann")
     hooks.test("pager", "ann")
     there.answers(202)
@@ -603,12 +614,12 @@ def test_slack_and_pagerduty_get_what_they_take(hooks, there):
 
 def test_receivers_that_refuse_a_connection_or_speak_no_http_are_answers(tmp_path):
     closed = Receiver(tmp_path)
-    allowed = networks("127.0.0.0/8")
-    answer = posting.post(addresses.read(closed.url, allowed), b"{}", {}, allowed)
+    allowed = read_networks("127.0.0.0/8")
+    answer = webhook_post.post_event(webhook_address.parse_target(closed.url, allowed), b"{}", {}, allowed)
     assert (answer.status, answer.why) == (None, "no answer of HTTP: Connection refused")
     with receiver(tmp_path) as plain:
-        target = addresses.read(plain.url.replace("http:", "https:"), allowed)
-        assert posting.post(target, b"{}", {}, allowed).why.startswith("TLS: ")
+        target = webhook_address.parse_target(plain.url.replace("http:", "https:"), allowed)
+        assert webhook_post.post_event(target, b"{}", {}, allowed).why.startswith("TLS: ")
 
 
 def test_a_name_server_that_does_not_answer_takes_no_longer_than_a_receiver(monkeypatch):
@@ -619,11 +630,11 @@ def test_a_name_server_that_does_not_answer_takes_no_longer_than_a_receiver(monk
         raise OSError
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
-    monkeypatch.setattr(posting, "WITHIN", 0.2)
+    monkeypatch.setattr(webhook_post, "WITHIN", 0.2)
     found = []
 
     def post():
-        found.append(posting.post(addresses.read("https://example.com/", ()), b"{}", {}, ()))
+        found.append(webhook_post.post_event(webhook_address.parse_target("https://example.com/", ()), b"{}", {}, ()))
         gave_up.set()
 
     threading.Thread(target=post, daemon=True).start()
@@ -637,6 +648,6 @@ def test_a_name_server_that_does_not_answer_takes_no_longer_than_a_receiver(monk
 def test_a_database_that_is_not_there_is_said_by_each_duty(tmp_path):
     gone = Database(f"sqlite:///{tmp_path}/missing/letters.db")
     with pytest.raises(DeskUnavailable):
-        sending.send(settings("sqlite:///x"), gone, threading.Event())
+        webhook_sender.send_due_events(settings("sqlite:///x"), gone, threading.Event())
     with pytest.raises(DeskUnavailable):
-        noticing.notice_new(gone)
+        alarm_watch.notice_new(gone)

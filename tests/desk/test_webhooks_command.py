@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from bridge.cli.answers import FAULTS, NOT_FOUND
-from bridge.cli.deadletters import webhooks
-from bridge.deadletters.webhooks import sending
+from bridge.cli.command_io import FAULTS, NOT_FOUND
+from bridge.cli.deadletters import webhook_commands
+from bridge.deadletters.alarms import webhook_sender
 from tests.desk.commands import Commands
 from tests.desk.webhook_sender import settings
 from tests.servers.receiver import HERE, receiver
@@ -64,23 +64,23 @@ def test_what_is_wrong_is_said_without_the_address(desk):
 
 
 def test_a_test_says_what_came_of_it_and_that_nobody_sends(desk, database, database_url, monkeypatch, tmp_path):
-    monkeypatch.setattr(webhooks, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(webhook_commands, "TEST_POLL_PERIOD", 0.05)
     with receiver(tmp_path) as there:
         monkeypatch.setenv("DEADLETTERS_WEBHOOK_NETWORKS", HERE)
-        from bridge.deadletters.webhooks.events import ALL
-        from bridge.deadletters.webhooks.formats import Format
-        from bridge.deadletters.webhooks.webhooks import Webhooks
+        from bridge.deadletters.alarms.alarm_event import ALL
+        from bridge.deadletters.alarms.webhook_format import WebhookFormat
+        from bridge.deadletters.alarms.webhook_service import WebhookService
 
-        Webhooks(settings(database_url), database).add("ops", Format.STANDARD, ALL, there.url, "", "ann")
-        monkeypatch.setattr(webhooks, "TEST_WITHIN", 0.2)
+        WebhookService(settings(database_url), database).add("ops", WebhookFormat.STANDARD, ALL, there.url, "", "ann")
+        monkeypatch.setattr(webhook_commands, "TEST_SECONDS", 0.2)
         ended = desk.run("webhooks", "test", "ops")
         assert (ended.exit_code, "start `bridge deadletters record`" in ended.output) == (NOT_FOUND, True)
-        monkeypatch.setattr(webhooks, "TEST_WITHIN", 20)
+        monkeypatch.setattr(webhook_commands, "TEST_SECONDS", 20)
         stopping = threading.Event()
 
         def run():
             while not stopping.wait(0.05):
-                sending.send(settings(database_url), database, stopping)
+                webhook_sender.send_due_events(settings(database_url), database, stopping)
 
         thread = threading.Thread(target=run)
         thread.start()

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.webhooks.events import ALL
-from bridge.deadletters.webhooks.formats import Format
-from bridge.deadletters.webhooks.sending import AT_ONCE
-from bridge.deadletters.webhooks.webhooks import Webhooks
+from bridge.deadletters.alarms.alarm_event import ALL
+from bridge.deadletters.alarms.webhook_format import WebhookFormat
+from bridge.deadletters.alarms.webhook_sender import AT_ONCE
+from bridge.deadletters.alarms.webhook_service import WebhookService
+from bridge.deadletters.db.database import Database
 from tests.desk.recorders import bury, has, recorder
 from tests.desk.webhook_sender import settings
 from tests.processes import Stack, eventually, pytest_runtest_makereport, stack
@@ -47,8 +47,8 @@ def test_what_was_due_while_postgresql_was_gone_arrives_and_what_it_had_not_note
     stack.make_topics("orders", "orders.dlq")
     database = Database(own_postgres.url)
     database.migrate()
-    hooks = Webhooks(settings(own_postgres.url), database)
-    hooks.add("ops", Format.STANDARD, ALL, there.url, "", "ann")
+    hooks = WebhookService(settings(own_postgres.url), database)
+    hooks.add("ops", WebhookFormat.STANDARD, ALL, there.url, "", "ann")
     there.answers(200, wait=5)
     wanted = [hooks.test("ops", "ann") for _ in range(5)]
     process = recorder(stack)
@@ -72,12 +72,12 @@ def test_while_receivers_hold_every_connection_letters_are_recorded(stack: Stack
     stack.make_topics("orders", "orders.dlq")
     database = Database(url)
     database.migrate()
-    hooks = Webhooks(settings(url), database)
+    hooks = WebhookService(settings(url), database)
     # Those that are given up make room for others, so that no connection is free as long as one was not tried.
     names = [f"ops-{number:02}" for number in range(5 * AT_ONCE)]
     there.answers(200, wait=600)
     for name in names:
-        hooks.add(name, Format.STANDARD, ALL, there.url, "", "ann")
+        hooks.add(name, WebhookFormat.STANDARD, ALL, there.url, "", "ann")
         hooks.test(name, "ann")
     recorder(stack)
     eventually(lambda: len(there.got) >= AT_ONCE, 30, "all connections are held")

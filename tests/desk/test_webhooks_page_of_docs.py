@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.webhooks import addresses, posting, sending
-from bridge.deadletters.webhooks.events import ALL
-from bridge.deadletters.webhooks.formats import Format, headers, new_secret
-from bridge.deadletters.webhooks.webhooks import Webhooks
-from bridge.settings.addresses import networks
+from bridge.deadletters.alarms import webhook_address, webhook_post, webhook_sender
+from bridge.deadletters.alarms.alarm_event import ALL
+from bridge.deadletters.alarms.webhook_format import WebhookFormat, make_secret, write_headers
+from bridge.deadletters.alarms.webhook_service import WebhookService
+from bridge.deadletters.db.database import Database
+from bridge.settings.address_values import read_networks
 from tests.desk.webhook_sender import settings
 from tests.processes import ROOT, eventually
 from tests.servers.process import free_port
@@ -28,29 +28,31 @@ def hooks(tmp_path):
     url = f"sqlite:///{tmp_path}/letters.db"
     database = Database(url)
     database.migrate()
-    yield Webhooks(settings(url), database)
+    yield WebhookService(settings(url), database)
     database.close()
 
 
 def test_it_takes_what_is_signed_once_and_nothing_else(hooks, tmp_path):
     assert CODE is not None
-    port, allowed = free_port(), networks("127.0.0.1")
+    port, allowed = free_port(), read_networks("127.0.0.1")
     address = f"http://127.0.0.1:{port}/"
-    secret = hooks.add("ops", Format.STANDARD, ALL, address, "", "ann").secret
+    secret = hooks.add("ops", WebhookFormat.STANDARD, ALL, address, "", "ann").secret
     environ = {**os.environ, "WEBHOOK_SECRET": secret, "PORT": str(port)}
     (tmp_path / "receiver.py").write_text(CODE.group(1))
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen([sys.executable, str(tmp_path / "receiver.py")], env=environ, stdout=said)
         try:
-            target = addresses.read(address, allowed)
-            eventually(lambda: posting.post(target, b"{}", signed("1", new_secret()), allowed).status == 401)
+            target = webhook_address.parse_target(address, allowed)
+            eventually(
+                lambda: webhook_post.post_event(target, b"{}", signed("1", make_secret()), allowed).status == 401
+            )
             message = hooks.test("ops", "ann")
-            sending.send(hooks.settings, hooks.database, threading.Event())
+            webhook_sender.send_due_events(hooks.settings, hooks.database, threading.Event())
             assert hooks.told(message).said == "HTTP 204"
             # It comes again by the same id: it is taken, and not said again.
-            assert posting.post(target, b"{}", signed(message, secret), allowed).status == 204
+            assert webhook_post.post_event(target, b"{}", signed(message, secret), allowed).status == 204
             old = signed("2", secret, time.time() - 3_600)
-            assert posting.post(target, b"{}", old, allowed).status == 401
+            assert webhook_post.post_event(target, b"{}", old, allowed).status == 401
         finally:
             process.kill()
             process.wait()
@@ -58,4 +60,4 @@ def test_it_takes_what_is_signed_once_and_nothing_else(hooks, tmp_path):
 
 
 def signed(message, secret, at=None):
-    return headers(Format.STANDARD, message, int(at or time.time()), b"{}", secret)
+    return write_headers(WebhookFormat.STANDARD, message, int(at or time.time()), b"{}", secret)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bridge.deadletters.webhooks import addresses, posting
-from bridge.settings.addresses import networks
+from bridge.deadletters.alarms import webhook_address, webhook_post
+from bridge.settings.address_values import read_networks
 from tests.servers.certificate import write_certificate
 from tests.servers.receiver import HERE, receiver
 
-HERE_ALONE = networks(HERE)
+HERE_ALONE = read_networks(HERE)
 
 
 @pytest.fixture(scope="module")
@@ -23,15 +23,17 @@ def certificate(tmp_path_factory):
 @pytest.fixture
 def there(tmp_path, certificate):
     """A receiver that listens for TLS."""
-    posting._context.cache_clear()
+    webhook_post._make_tls_context.cache_clear()
     with receiver(tmp_path, certificate) as made:
         yield made
-    posting._context.cache_clear()
+    webhook_post._make_tls_context.cache_clear()
 
 
 def post(there, host):
     address = there.url.replace("127.0.0.1", host)
-    return posting.post(addresses.read(address, HERE_ALONE), b"{}", {"webhook-id": "1"}, HERE_ALONE)
+    return webhook_post.post_event(
+        webhook_address.parse_target(address, HERE_ALONE), b"{}", {"webhook-id": "1"}, HERE_ALONE
+    )
 
 
 def test_it_is_sent_by_tls_to_a_name_whose_certificate_the_system_trusts(there, certificate, monkeypatch):
@@ -45,7 +47,7 @@ def test_nothing_is_sent_to_who_has_a_certificate_of_another_name_or_of_nobody_t
     there, certificate, monkeypatch
 ):
     assert post(there, "localhost").words == "TLS: CERTIFICATE_VERIFY_FAILED"
-    posting._context.cache_clear()
+    webhook_post._make_tls_context.cache_clear()
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     assert post(there, "127.0.0.1").words == "TLS: CERTIFICATE_VERIFY_FAILED"
     assert there.got == []

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from bridge.deadletters.files.transfers import Transfers
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.mending.mending import Mending
-from bridge.deadletters.mending.patching import Patch
-from bridge.deadletters.plan.plan import Options
-from bridge.deadletters.store import counting, statuses
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.ids import Ids
-from bridge.deadletters.store.recording import Recording
-from bridge.deadletters.upkeep.cleaning import clean
+from bridge.deadletters.db import letter_query, letter_table
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.letter_writer import LetterWriter
+from bridge.deadletters.editing.json_patch import ValuePatch
+from bridge.deadletters.editing.letter_edit import LetterEditor
+from bridge.deadletters.inspection.letter_file import LetterTransfers
+from bridge.deadletters.model.bulk_plan import PlanOptions
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.recorder.retention import purge_ended_letters
 from tests.desk.letters import letter
 
 #: Letters, of a value each that the database keeps just yet.
@@ -34,7 +34,7 @@ def heavy(database: Database) -> Database:
     for at in range(0, LETTERS, 8):
         with database.writing() as connection:
             found = [letter(offset, value=VALUE) for offset in range(at, at + 8)]
-            Recording(connection, Ids(), 20_000, 1_000_000).record(found)
+            LetterWriter(connection, IdCache(), 20_000, 1_000_000).record(found)
     return database
 
 
@@ -49,19 +49,21 @@ def peak(do: Callable[[], object]) -> int:
 
 
 def exported(database: Database) -> list[int]:
-    return [len(line) for line in Transfers(database).lines("ann")]
+    return [len(line) for line in LetterTransfers(database).lines("ann")]
 
 
 def test_who_asks_handlers_has_few_values_in_memory(heavy: Database):
     with Celery("shop", set_as_current=False) as app:
-        assert peak(lambda: Mending(app, heavy).check(Filter())) < MOST
+        assert peak(lambda: LetterEditor(app, heavy).check(LetterFilter())) < MOST
 
 
 def test_a_patch_of_many_has_few_values_in_memory_and_leaves_none_out(heavy: Database):
     with Celery("shop", set_as_current=False) as app:
         made = []
-        patch = Patch.read(FRESH)
-        took = peak(lambda: made.append(Mending(app, heavy).patch(Filter(), patch, Options(), "ann", force=True)))
+        patch = ValuePatch.read(FRESH)
+        took = peak(
+            lambda: made.append(LetterEditor(app, heavy).patch(LetterFilter(), patch, PlanOptions(), "ann", force=True))
+        )
     assert took < MOST
     assert made[0].counts.edits["changed"] == LETTERS
 
@@ -73,11 +75,11 @@ def test_an_export_and_its_import_have_few_values_in_memory_and_leave_none_out(
     assert peak(lambda: exported(heavy)) < MOST
     file = tmp_path / "all.jsonl"
     with open(file, "w") as lines:
-        lines.writelines(f"{line}\n" for line in Transfers(heavy).lines("ann"))
+        lines.writelines(f"{line}\n" for line in LetterTransfers(heavy).lines("ann"))
     with closing(Database(new_database())) as other:
         other.migrate()
         with open(file, "rb") as lines:
-            assert peak(lambda: Transfers(other).take(lines, "ann", "all")) < MOST * 4
+            assert peak(lambda: LetterTransfers(other).take(lines, "ann", "all")) < MOST * 4
         assert len(exported(other)) == LETTERS + 2
 
 
@@ -85,13 +87,15 @@ def test_the_step_that_makes_the_index_of_words_has_the_beginnings_of_values_in_
     heavy.migrate("0001")
     assert peak(heavy.migrate) < MOST
     with heavy.reading() as connection:
-        assert counting.count(connection, Filter(text="x" * 40))[0] == LETTERS
+        assert letter_query.count_letters(connection, LetterFilter(text="x" * 40))[0] == LETTERS
 
 
 @pytest.mark.slow
 def test_what_goes_into_the_archive_is_not_in_memory_as_a_whole(heavy: Database, tmp_path: Path):
     with heavy.writing() as connection:
-        statuses.move(connection, range(1, LETTERS + 1), Status.OPEN, Status.RESOLVED, 21_000)
+        letter_table.change_letter_status(
+            connection, range(1, LETTERS + 1), LetterStatus.OPEN, LetterStatus.RESOLVED, 21_000
+        )
     gone = []
-    assert peak(lambda: gone.append(clean(heavy, 1, str(tmp_path)))) < 2 * MOST
+    assert peak(lambda: gone.append(purge_ended_letters(heavy, 1, str(tmp_path)))) < 2 * MOST
     assert gone == [LETTERS]

@@ -3,36 +3,37 @@
 import pytest
 from sqlalchemy import text
 
-from bridge.deadletters.recorder.aside import Aside
-from bridge.deadletters.recorder.writing import REFUSED, Read, Writing, Written
-from bridge.deadletters.store import positions
-from bridge.deadletters.store.positions import Log, Reached, Step
+from bridge.deadletters.db import position_table
+from bridge.deadletters.db.position_table import PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.recorder.background_duties import SideTask
+from bridge.deadletters.recorder.batch_writer import REFUSED, BatchWriter, ReadRecord, WrittenBatch
 from bridge.errors import DeskUnavailable, RecordedByAnother
 from tests.desk.letters import letter
 from tests.desk.test_recording import rows, tallied
 
-LOGS = [Log("bridge", "orders.dlq", "id", partition) for partition in range(3)]
+LOGS = [RecordedLog("bridge", "orders.dlq", "id", partition) for partition in range(3)]
 
 
 @pytest.fixture
 def writing(database):
     with database.writing() as connection:
-        positions.move(connection, [Step(log, None, Reached(0, -1)) for log in LOGS], 1)
-    return Writing(database, 1_000)
+        position_table.move_positions(connection, [PositionStep(log, None, RecordedPosition(0, -1)) for log in LOGS], 1)
+    return BatchWriter(database, 1_000)
 
 
 def reads(*offsets):
-    return [Read(LOGS[n % 3], n, 0, letter(n, partition=n % 3)) for n in offsets]
+    return [ReadRecord(LOGS[n % 3], n, 0, letter(n, partition=n % 3)) for n in offsets]
 
 
 def begun():
-    return {log: Reached(0, -1) for log in LOGS}
+    return {log: RecordedPosition(0, -1) for log in LOGS}
 
 
 def at(database):
     with database.reading() as connection:
         return {
-            log.partition: each.next for log, each in positions.known(connection, ["bridge"], ["orders.dlq"]).items()
+            log.partition: each.next
+            for log, each in position_table.read_positions(connection, ["bridge"], ["orders.dlq"]).items()
         }
 
 
@@ -60,13 +61,17 @@ def test_a_batch_is_written_with_how_far_it_comes(database, writing):
     written = writing.write(reads(*range(10)), begun())
     assert dict(written.counts) == {("orders.dlq", "new"): 10}
     assert at(database) == {0: 10, 1: 8, 2: 9}
-    assert written.reached == {LOGS[0]: Reached(10, 0), LOGS[1]: Reached(8, 0), LOGS[2]: Reached(9, 0)}
+    assert written.reached == {
+        LOGS[0]: RecordedPosition(10, 0),
+        LOGS[1]: RecordedPosition(8, 0),
+        LOGS[2]: RecordedPosition(9, 0),
+    }
 
 
 def test_what_another_recorder_has_written_is_not_written_twice(database, writing):
     writing.write(reads(*range(5)), begun())
     with pytest.raises(RecordedByAnother):
-        Writing(database, 1_000).write([*reads(7), *reads(*range(5))], begun())
+        BatchWriter(database, 1_000).write([*reads(7), *reads(*range(5))], begun())
     assert sorted(row["offset"] for row in rows(database)) == list(range(5))
 
 
@@ -99,7 +104,7 @@ def test_what_was_cleaned_up_meanwhile_is_made_again(database, writing):
     with database.writing() as connection:
         for table in ("words", "letters", "tracebacks"):
             connection.execute(text(f"DELETE FROM {table}"))
-    written = writing.write(reads(3, 4, 5), {log: Reached(n + 1, 0) for n, log in enumerate(LOGS)})
+    written = writing.write(reads(3, 4, 5), {log: RecordedPosition(n + 1, 0) for n, log in enumerate(LOGS)})
     assert dict(written.counts) == {("orders.dlq", "new"): 3}
 
 
@@ -122,7 +127,7 @@ def test_a_disk_that_is_full_is_said_and_what_was_not_written_goes_in_when_there
 
 
 def big():
-    return [Read(LOGS[0], n, 0, letter(n, value=bytes(900), key=b"%d" % n)) for n in range(300)]
+    return [ReadRecord(LOGS[0], n, 0, letter(n, value=bytes(900), key=b"%d" % n)) for n in range(300)]
 
 
 def full(database):
@@ -149,7 +154,7 @@ def room(database):
 def test_writing_that_waits_for_a_lock_goes_on_when_it_is_free(database, writing):
     with database.writing() as connection:
         connection.execute(text("UPDATE positions SET at = 2"))
-        aside: Aside[Written] = Aside("writing")
+        aside: SideTask[WrittenBatch] = SideTask("writing")
         aside.begin(lambda: writing.write(reads(*range(9)), begun()))
         aside.wait(0.5)
         assert aside.taken() is None

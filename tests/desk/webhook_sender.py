@@ -6,9 +6,9 @@ import sys
 import threading
 from typing import Any
 
-from bridge.deadletters.store import deliveries, webhooks
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.webhooks import posting, sending
+from bridge.deadletters.alarms import webhook_post, webhook_sender
+from bridge.deadletters.db import webhook_table
+from bridge.deadletters.db.database import Database
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.servers.receiver import HERE
 
@@ -35,17 +35,17 @@ def _dies_after(holder: Any, name: str) -> None:
 def main(url: str, step: str) -> None:
     """Send until nothing is due, or die."""
     where = {
-        "leased": (webhooks, "lease"),
-        "taken": (deliveries, "take"),
-        "posted": (posting, "post"),
-        "noted": (deliveries, "ended"),
-        "committed": (sending.Sending, "_note"),
+        "leased": (webhook_table, "lease"),
+        "taken": (webhook_table, "take"),
+        "posted": (webhook_post, "post"),
+        "noted": (webhook_table, "ended"),
+        "committed": (webhook_sender.WebhookSender, "_note"),
     }
     if step in where:
         # Who goes on waits no longer than this.
-        webhooks.LEASE = 1_000  # type: ignore[misc]
+        webhook_table.WEBHOOK_LEASE_MS = 1_000  # type: ignore[misc]
         _dies_after(*where[step])
-    sending.send(settings(url), Database(url), threading.Event())
+    webhook_sender.send_due_events(settings(url), Database(url), threading.Event())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from bridge.kafka import Record
+from bridge.kafka.clients import Record
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerProcess
 from tests.servers.server import Server

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bridge.ledger.control import Mirror
-from bridge.topics import control
-from lossless.transport.gates import Gates
+from bridge.kafka import control_topic
+from bridge.ledger.decision_store import DecisionMirror
+from lossless.transport.message_gates import MessageGates
 from tests.handlers.fates import act
 
 __all__ = ["act"]
@@ -42,7 +42,7 @@ def _kill(step: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-control.publish = _killing("asked", control.publish, first=True)
-control.publish = _killing("acknowledged", control.publish)
-Mirror.note = _killing("mirrored", Mirror.note)  # type: ignore[method-assign]
-Gates.shut = _killing("shut", Gates.shut)  # type: ignore[method-assign]
+control_topic.publish_decision = _killing("asked", control_topic.publish_decision, first=True)
+control_topic.publish_decision = _killing("acknowledged", control_topic.publish_decision)
+DecisionMirror.note = _killing("mirrored", DecisionMirror.note)  # type: ignore[method-assign]
+MessageGates.shut = _killing("shut", MessageGates.shut)  # type: ignore[method-assign]

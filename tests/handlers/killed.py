@@ -5,14 +5,14 @@ import signal
 import sys
 from typing import Any
 
+from bridge.kafka.publisher import Publisher
 from bridge.ledger import Fate
-from bridge.topics.publisher import Publisher
-from tasks.book import Book
+from tasks.execution.batch_fates import BatchFates
 from tests.handlers.parking import charge
 
 __all__ = ["charge"]
 
-_park, _mark, _dead_letter = Publisher.park, Book.mark_all, Publisher.dead_letter
+_park, _mark, _dead_letter = Publisher.park, BatchFates.mark_all, Publisher.dead_letter
 
 
 def _kill() -> None:
@@ -34,7 +34,7 @@ def _buried(self: Publisher, *args: Any) -> None:
         _kill()
 
 
-def _marked(self: Book, offsets: Any, fate: Fate) -> None:
+def _marked(self: BatchFates, offsets: Any, fate: Fate) -> None:
     _mark(self, offsets, fate)
     if fate is Fate.PARKED:
         _kill()
@@ -42,4 +42,4 @@ def _marked(self: Book, offsets: Any, fate: Fate) -> None:
 
 Publisher.park = _parked  # type: ignore[method-assign, assignment]
 Publisher.dead_letter = _buried  # type: ignore[method-assign, assignment]
-Book.mark_all = _marked  # type: ignore[method-assign]
+BatchFates.mark_all = _marked  # type: ignore[method-assign]

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bridge.deadletters.plans.plans import Plans
+from bridge.deadletters.replay.plan_service import PlanService
 from tests.handlers.mended import charge, notify
 
 __all__ = ["charge", "notify"]
 
-_begin = Plans._begin
+_begin = PlanService._begin
 
 
 def _waits(*args: Any) -> None:
@@ -23,4 +23,4 @@ def _waits(*args: Any) -> None:
     _begin(*args)
 
 
-Plans._begin = _waits  # type: ignore[assignment,method-assign]
+PlanService._begin = _waits  # type: ignore[assignment,method-assign]

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bridge.deadletters.actions.discarding import Discarding
-from bridge.deadletters.actions.sending import Sending
-from bridge.deadletters.copying.copying import Copying
-from bridge.deadletters.fates import Fates
-from bridge.deadletters.plans.applying import Applying
-from bridge.deadletters.plans.plans import Plans
-from bridge.deadletters.redrive.redrive import Redrive
-from bridge.deadletters.redrive.redriving import Redriving
-from bridge.deadletters.store import items, spots, statuses
+from bridge.deadletters.db import letter_table, plan_item_table
+from bridge.deadletters.replay.discard_action import DiscardAction
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.letter_copy import CopyAction
+from bridge.deadletters.replay.plan_runner import PlanRunner
+from bridge.deadletters.replay.plan_service import PlanService
+from bridge.deadletters.replay.redrive_action import RedriveAction
+from bridge.deadletters.replay.redrive_plan import RedrivePlanner
+from bridge.deadletters.replay.replay_action import ReplayAction
 from tests.handlers.fates import act
 
 __all__ = ["act"]
@@ -44,19 +44,19 @@ def _kill(step: str) -> None:
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-Redrive._begun = _killing("making", Redrive._begun)  # type: ignore[method-assign]
-Redrive._freeze = _killing("frozen", Redrive._freeze)  # type: ignore[method-assign]
-Plans._begin = _killing("begun", Plans._begin)  # type: ignore[method-assign]
-Applying._claim = _killing("leased", Applying._claim, first=True)  # type: ignore[method-assign]
+RedrivePlanner._begun = _killing("making", RedrivePlanner._begun)  # type: ignore[method-assign]
+RedrivePlanner._freeze = _killing("frozen", RedrivePlanner._freeze)  # type: ignore[method-assign]
+PlanService._begin = _killing("begun", PlanService._begin)  # type: ignore[method-assign]
+PlanRunner._claim = _killing("leased", PlanRunner._claim, first=True)  # type: ignore[method-assign]
 # In a transaction that is never committed.
-items.claim = _killing("claiming", items.claim)
-statuses.move = _killing("moving", statuses.move)
-Applying._claim = _killing("claimed", Applying._claim)  # type: ignore[method-assign]
-Sending.act = _killing("published", Sending.act)  # type: ignore[method-assign]
-Copying.act = _killing("published", Copying.act)  # type: ignore[method-assign]
-Redriving.act = _killing("published", Redriving.act)  # type: ignore[method-assign]
-Fates.discard = _killing("told", Fates.discard)  # type: ignore[method-assign]
-Discarding.settle = _killing("settling", Discarding.settle)  # type: ignore[method-assign]
-spots.sent = _killing("noting", spots.sent)
-Applying._note = _killing("noted", Applying._note)  # type: ignore[method-assign]
-Applying._next_wave = _killing("done", Applying._next_wave)  # type: ignore[method-assign]
+plan_item_table.claim_items = _killing("claiming", plan_item_table.claim_items)
+letter_table.change_letter_status = _killing("moving", letter_table.change_letter_status)
+PlanRunner._claim = _killing("claimed", PlanRunner._claim)  # type: ignore[method-assign]
+ReplayAction.act = _killing("published", ReplayAction.act)  # type: ignore[method-assign]
+CopyAction.act = _killing("published", CopyAction.act)  # type: ignore[method-assign]
+RedriveAction.act = _killing("published", RedriveAction.act)  # type: ignore[method-assign]
+LedgerFates.discard = _killing("told", LedgerFates.discard)  # type: ignore[method-assign]
+DiscardAction.settle = _killing("settling", DiscardAction.settle)  # type: ignore[method-assign]
+plan_item_table.note_sent_records = _killing("noting", plan_item_table.note_sent_records)
+PlanRunner._note = _killing("noted", PlanRunner._note)  # type: ignore[method-assign]
+PlanRunner._next_wave = _killing("done", PlanRunner._next_wave)  # type: ignore[method-assign]

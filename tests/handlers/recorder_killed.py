@@ -43,17 +43,17 @@ def _dies_after(step: str, act: Callable[..., Any]) -> Callable[..., Any]:
 
 
 if AFTER:
+    from bridge.deadletters.db import kind_table, letter_writer, position_table
+    from bridge.deadletters.db.database import Database
     from bridge.deadletters.recorder.intake import Intake
-    from bridge.deadletters.recorder.looking import Looking
-    from bridge.deadletters.store import positions, recording, tallies, times
-    from bridge.deadletters.store.database import Database
+    from bridge.deadletters.recorder.start_position import StartFinder
 
     TIMES = 1 if AFTER in ("begun",) else TIMES
-    positions.move = _dies_after("position", positions.move)
-    tallies.add = _dies_after("tallies", tallies.add)
-    times.see = _dies_after("seen", times.see)
-    recording.Recording.record = _dies_after("letters", recording.Recording.record)  # type: ignore[method-assign]
-    Looking.look = _dies_after("begun", Looking.look)  # type: ignore[method-assign]
+    position_table.move_positions = _dies_after("position", position_table.move_positions)
+    kind_table.add_to_tallies = _dies_after("tallies", kind_table.add_to_tallies)
+    kind_table.widen_group_times = _dies_after("seen", kind_table.widen_group_times)
+    letter_writer.LetterWriter.record = _dies_after("letters", letter_writer.LetterWriter.record)  # type: ignore[method-assign]
+    StartFinder.look = _dies_after("begun", StartFinder.look)  # type: ignore[method-assign]
     Intake.put_back = _dies_after("put back", Intake.put_back)  # type: ignore[method-assign]
     _take_in, _written, _writing = Intake._take_in, Intake.written, Database.writing
     Intake._take_in = _dies_after("read", _take_in)  # type: ignore[method-assign]

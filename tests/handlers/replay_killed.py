@@ -5,7 +5,7 @@ import signal
 import sys
 from typing import Any
 
-from bridge.topics.publisher import Publisher
+from bridge.kafka.publisher import Publisher
 from tests.handlers.fates import first, second, third
 
 __all__ = ["first", "second", "third"]

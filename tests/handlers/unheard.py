@@ -3,7 +3,7 @@
 from typing import Any
 
 from bridge.errors import PublishFailed
-from bridge.topics.publisher import Publisher
+from bridge.kafka.publisher import Publisher
 from tests.handlers.parking import charge
 
 __all__ = ["charge"]

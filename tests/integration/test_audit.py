@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 
+from bridge.formats.delivery import Dead, Delivery, Message
+from bridge.formats.failure import Failure
+from bridge.kafka.publisher import Publisher
 from bridge.ledger import Accounts, Fate, Mark
-from bridge.records.failure import Failure
-from bridge.records.message import Dead, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.publisher import Publisher
 from tests.processes import Stack, eventually
 from tests.promises import AUDITED, all_settled, audit, choose, command, json_of, ledger
 from tests.servers.redis import RedisServer

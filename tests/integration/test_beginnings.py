@@ -10,22 +10,22 @@ from typing import Any, ClassVar
 import pytest
 import redis
 
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.consumer.log_changes import LogChangeDetector
+from bridge.consumer.offset_commits import OffsetCommits
+from bridge.consumer.periodic_jobs import renew_ledger_pages
+from bridge.consumer.read_position import PartitionStarts
+from bridge.consumer.start_offset import LOOK, StartOffsetFinder
 from bridge.errors import KafkaUnavailable
-from bridge.handlers import Handler, Routes
-from bridge.kafka import TopicPartition
+from bridge.formats.delivery_identity import Place
+from bridge.handler_routes import Handler, Routes
+from bridge.kafka.clients import TopicPartition
+from bridge.kafka.partition_offsets import commit_note
+from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, Mark, Push
-from bridge.ledger.pages import PAGE, key
-from bridge.loop.beginnings import Beginnings
-from bridge.loop.commits import Commits
-from bridge.loop.log_check import Logs
-from bridge.loop.starts import LOOK, Starts
-from bridge.metrics import BridgeMetrics
+from bridge.ledger.fate_pages import PAGE, ledger_key
 from bridge.partitions.assignment import Assignment
-from bridge.records.place import Place
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.catalog import Catalog
-from bridge.topics.extents import note
-from bridge.upkeep.renewal import renew
 from tests.processes import Stack, eventually
 from tests.promises import audit, choose, ledger
 
@@ -91,11 +91,13 @@ def assignment_of(kafka: Any, fates: Ledger | None, commit: str) -> Assignment:
 
 def beginnings(
     kafka: Any, fates: Ledger | None, commit: str = "completion", clock: Callable[[], float] = time.monotonic
-) -> Beginnings:
+) -> PartitionStarts:
     assignment = assignment_of(kafka, fates, commit)
     commits: Any = None
-    logs = Logs(fates, assignment, commits, BridgeMetrics())
-    return Beginnings(assignment, kafka, logs, Starts(settings_of(commit), assignment, fates, logs), clock)
+    logs = LogChangeDetector(fates, assignment, commits, BridgeMetrics())
+    return PartitionStarts(
+        assignment, kafka, logs, StartOffsetFinder(settings_of(commit), assignment, fates, logs), clock
+    )
 
 
 def start_of(fates: Ledger, kafka: Kafka, commit: str = "completion") -> int:
@@ -121,7 +123,7 @@ def test_a_partition_without_a_leader_holds_up_no_other():
 
 
 def test_a_topic_that_is_gone_holds_up_no_other(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.loop.beginnings.SAID_AFTER", 0)
+    monkeypatch.setattr("bridge.consumer.read_position.SAID_AFTER", 0)
     kafka: Any = Kafka(0, 10, -1001, "")
     kafka.gone = {"gone": "Kafka does not say the id of topic 'gone'"}
     began: list[Place] = []
@@ -140,9 +142,9 @@ def test_a_question_that_kafkas_client_never_answers_is_asked_again_and_each_min
     now = [0.0]
     assignment = assignment_of(kafka, None, "completion")
     commits: Any = None
-    logs = Logs(None, assignment, commits, BridgeMetrics())
-    starts = Starts(settings_of("completion"), assignment, None, logs)
-    found = Beginnings(assignment, kafka, logs, starts, lambda: now[0])
+    logs = LogChangeDetector(None, assignment, commits, BridgeMetrics())
+    starts = StartOffsetFinder(settings_of("completion"), assignment, None, logs)
+    found = PartitionStarts(assignment, kafka, logs, starts, lambda: now[0])
     found.add([("orders", 0)])
     for _ in range(200):
         assert list(found.advance(kafka)) == []
@@ -189,7 +191,7 @@ def test_the_handlers_of_before_are_listed_once_for_all_partitions_that_are_assi
 def test_one_answer_of_kafka_is_no_proof_that_a_log_is_another(redis_url: str, caplog: pytest.LogCaptureFixture):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         fates.write([Mark(CHARGE, range(20), Fate.DONE)])
-        accounts, metadata = Accounts(fates), note(fates.state().epoch, "id")
+        accounts, metadata = Accounts(fates), commit_note(fates.state().epoch, "id")
         accounts.join(CHARGE, 0)
         accounts.reach({CHARGE: 20})
         now = [0.0]
@@ -218,7 +220,7 @@ def test_of_topics_together_each_is_told_apart_from_one_that_is_gone(stack: Stac
     stack.make_topics("orders")
     there = stack.topic("orders")
     settings = Settings(FileSettings(), EnvironmentSettings(), "", {"bootstrap.servers": stack.kafka})
-    catalog = Catalog(settings, [there])
+    catalog = TopicCatalog(settings, [there])
     untold = catalog.identify({there, "gone"})
     assert (list(catalog.topic_ids), list(untold)) == ([there], ["gone"])
     with pytest.raises(KafkaUnavailable, match="gone"):
@@ -242,7 +244,7 @@ def test_a_look_over_much_that_is_settled_is_made_in_steps(redis_url: str):
 
 def test_a_ledger_that_went_back_says_so_by_how_far_it_had_come(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
-        accounts, metadata = Accounts(fates), note(fates.state().epoch)
+        accounts, metadata = Accounts(fates), commit_note(fates.state().epoch)
         accounts.join(CHARGE, 3)
         accounts.reach({CHARGE: 12})
         # All that was written since is gone, a page too: nothing is open on any page that is there.
@@ -256,15 +258,15 @@ def test_a_ledger_that_went_back_says_so_by_how_far_it_had_come(redis_url: str):
 def test_a_ledger_that_was_wiped_knows_what_it_has_lost_where_that_was_only_handed_off(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         accounts = Accounts(fates)
-        assert start_of(fates, Kafka(0, 30, 20, note("another")), "completion") == 20
+        assert start_of(fates, Kafka(0, 30, 20, commit_note("another")), "completion") == 20
         assert accounts.known([CHARGE])[0].lost is None
-        assert start_of(fates, Kafka(0, 30, 20, note("another")), "handoff") == 20
+        assert start_of(fates, Kafka(0, 30, 20, commit_note("another")), "handoff") == 20
         assert accounts.known([CHARGE])[0].lost == 20
 
 
 def test_a_ledger_set_back_to_before_it_knew_of_a_partition_has_lost_what_was_handed_off(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
-        metadata = note(fates.state().epoch)
+        metadata = commit_note(fates.state().epoch)
         assert start_of(fates, Kafka(0, 30, 20, metadata), "completion") == 20
         (known,) = Accounts(fates).known([CHARGE])
         assert (known.reached, known.lost) == (20, None)
@@ -277,7 +279,7 @@ def test_a_ledger_set_back_to_before_it_knew_of_a_partition_has_lost_what_was_ha
 
 def test_a_handler_that_is_younger_than_what_the_ledger_was_set_back_to_is_given_all_since(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
-        accounts, metadata = Accounts(fates), note(fates.state().epoch)
+        accounts, metadata = Accounts(fates), commit_note(fates.state().epoch)
         before = CHARGE._replace(handler="before")
         accounts.join(before, 0)
         accounts.reach({before: 12})
@@ -331,18 +333,18 @@ def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_
 
         assigned: Any = Assigned({place: one})
         consumer: Any = Consumer()
-        commits = Commits(assigned, fates, False, BridgeMetrics())
+        commits = OffsetCommits(assigned, fates, False, BridgeMetrics())
         commits.commit(consumer, set(), wait=False)
         assert (Accounts(fates).known([CHARGE])[0].reached, seen) == (5, [])
         one.safe = lambda: 12
         commits.commit(consumer, set(), wait=False)
-        assert seen == [(12, 12, note(fates.state().epoch, assigned.logs[place].id))]
+        assert seen == [(12, 12, commit_note(fates.state().epoch, assigned.logs[place].id))]
 
 
 def test_a_ledger_set_back_while_it_is_looked_at_is_looked_at_anew(redis_url: str, monkeypatch: pytest.MonkeyPatch):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates, closing(Ledger(redis_url, "cluster", "x")) as other:
         other.write([Mark(CHARGE, [1], Fate.DONE)])
-        accounts, metadata = Accounts(fates), note(fates.state().epoch)
+        accounts, metadata = Accounts(fates), commit_note(fates.state().epoch)
         accounts.join(CHARGE, 0)
         accounts.reach({CHARGE: 20})
         find = Ledger.find
@@ -375,7 +377,7 @@ def test_a_ledger_set_back_between_the_look_at_it_and_the_commit_is_given_no_cre
 
         one = SimpleNamespace(place=place, safe=safe, reached=-1, accounts={"charge": CHARGE})
         assigned: Any = SimpleNamespace(partitions=[one], committed={place: 9})
-        commits, consumer = Commits(assigned, fates, False, BridgeMetrics()), None
+        commits, consumer = OffsetCommits(assigned, fates, False, BridgeMetrics()), None
         doubt = commits.commit(consumer, set(), wait=False)  # type: ignore[arg-type]
         assert "went back" in str(doubt)
         assert (Accounts(fates).known([CHARGE])[0].reached, one.reached) == (5, -1)
@@ -438,7 +440,7 @@ def test_why_something_below_the_commit_is_read_again_is_said_as_it_is(
     redis_url: str, caplog: pytest.LogCaptureFixture
 ):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
-        accounts, metadata = Accounts(fates), note(fates.state().epoch, "id")
+        accounts, metadata = Accounts(fates), commit_note(fates.state().epoch, "id")
         accounts.join(CHARGE, 0)
         fates.write([Mark(CHARGE, range(20), Fate.DONE)])
         accounts.join(CHARGE._replace(handler="notify"), 0)
@@ -454,7 +456,7 @@ def test_why_something_below_the_commit_is_read_again_is_said_as_it_is(
 
 def test_a_handler_that_was_away_is_no_sign_of_a_ledger_that_went_back(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
-        accounts, metadata = Accounts(fates), note(fates.state().epoch)
+        accounts, metadata = Accounts(fates), commit_note(fates.state().epoch)
         for name, reached in (("charge", 500_000), ("notify", 70)):
             account = CHARGE._replace(handler=name)
             accounts.join(account, 0)
@@ -471,7 +473,7 @@ def test_a_topic_that_was_quiet_until_its_page_expired_is_not_run_again(stack: S
     with ledger(stack, "orders") as (fates, account), stack.redis() as client:
         fates.write([Mark(account, range(20), Fate.DONE)])
         client.delete(fates.page_key(account, 0))
-        client.hset(key(fates.cluster, fates.group, "pages", *account), "0", time.time() - 1)
+        client.hset(ledger_key(fates.cluster, fates.group, "pages", *account), "0", time.time() - 1)
     stack.produce("orders", 20)
     eventually(lambda: stack.committed("orders") == 21, 15)
     assert audit(stack)["unaccounted"] == 0
@@ -522,5 +524,5 @@ def test_no_page_expires_on_which_the_commit_still_waits_for_something(redis_url
         keys = [fates.page_key(CHARGE, 0), fates.index_key(CHARGE), fates.page_key(CHARGE, 3)]
         for each in keys:
             client.expire(each, 100)
-        renew(fates, assignment.partitions)
+        renew_ledger_pages(fates, assignment.partitions)
         assert [client.ttl(each) > 80_000 for each in keys] == [True, True, False]

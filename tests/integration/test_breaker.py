@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from bridge.formats.delivery import Delivery, Message
+from bridge.formats.retry_record import retry_headers
 from bridge.ledger import Mark
-from bridge.ledger.fates import Fate
-from bridge.records.message import Delivery, Message
-from bridge.records.parked import headers
-from lossless.transport.gates import Gates
+from bridge.ledger.fate_rules import Fate
+from lossless.transport.message_gates import MessageGates
 from tests.processes import Stack, eventually
 from tests.promises import all_settled, choose, command, json_of, ledger
 
@@ -214,7 +214,7 @@ def test_what_comes_due_while_nothing_but_what_failed_waits_stays_in_kafka_and_g
         for offset in range(2_000):
             message = Message(there.topic, 0, offset, timestamp=5, origin=f"c g {there.topic_id}")
             clone = Delivery(message, "charge", number=1, runs=1)
-            said = headers(clone, stack.environ["BRIDGE_GROUP"], due=int((time.time() + 10) * 1000))
+            said = retry_headers(clone, stack.environ["BRIDGE_GROUP"], due=int((time.time() + 10) * 1000))
             stack.producer.produce(stack.topic("orders.retry.1m"), b"{}", headers=said)
         assert stack.producer.flush(30) == 0
     bank(False)
@@ -253,4 +253,4 @@ def test_what_waits_for_a_breaker_of_another_name_goes_on_with_the_version_that_
 
 def aside(stack: Stack) -> int:
     with stack.redis() as client:
-        return sum(Gates(client).aside().values())
+        return sum(MessageGates(client).aside().values())

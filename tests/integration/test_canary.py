@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.records.attempts import Attempts
+from bridge.formats.delivery import Attempts
 from tests.desk.recorders import has, recorder
 from tests.processes import Stack, eventually
 from tests.promises import audit, choose, command, json_of, letters

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import redis
 
-from bridge.commands.reset import _move
+from bridge.inspection.offset_reset import _move
+from bridge.kafka.consumer_groups import find_first_reads
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.first_read import first_reads
 from tests.processes import Stack
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer
@@ -178,13 +178,13 @@ def test_a_new_group_is_told_what_it_is_about_to_read_and_where_others_are(stack
     topic = stack.topic("orders")
     settings = Settings(FileSettings(), EnvironmentSettings(), "", {"bootstrap.servers": stack.kafka})
     renamed = settings.of_group(f"{topic}-renamed")
-    (first,) = first_reads(renamed, [topic])
+    (first,) = find_first_reads(renamed, [topic])
     assert first.words == f"new group '{topic}-renamed' on topic '{topic}': 12 records from the beginning."
     _move(settings.of_group(f"{topic}-old"), topic, {0: 12})
     _move(settings.of_group(f"{topic}-slow"), topic, {0: 5})
-    (first,) = first_reads(renamed, [topic])
+    (first,) = find_first_reads(renamed, [topic])
     assert first.is_surprising
     others = f"group '{topic}-old' is at the end; group '{topic}-slow' has 7 left to read"
     assert f": 12 records from the beginning; {others}. If this group takes the place" in first.words
     # A group that has been here is told nothing.
-    assert first_reads(settings.of_group(f"{topic}-slow"), [topic]) == []
+    assert find_first_reads(settings.of_group(f"{topic}-slow"), [topic]) == []

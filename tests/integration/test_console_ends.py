@@ -8,9 +8,9 @@ from http.client import HTTPConnection
 
 import pytest
 
-from bridge.web.console import Console
-from bridge.web.cookies import HERE
-from bridge.web.roles import Role
+from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
 from tests.desks import desk
 from tests.processes import Served, Stack, eventually
 from tests.servers.process import free_port
@@ -24,7 +24,7 @@ def console(stack: Stack) -> tuple[Served, str]:
     """One that answers, and the cookie of somebody who is signed in to it."""
     stack.environ["BRIDGE_HTTP_PORT"] = "0"
     with desk(stack) as here:
-        cookie = f"{HERE}={session(Console(here, ''), 'ann', Role.VIEWER)}"
+        cookie = f"{LOCAL_SESSION_COOKIE}={session(Console(here, ''), 'ann', Role.VIEWER)}"
     port = free_port()
     command = (sys.executable, "-m", "bridge", "deadletters", "serve", "--port", str(port))
     served: Served = stack.start("console", *command, kind=Served)

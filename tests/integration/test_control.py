@@ -10,23 +10,28 @@ import redis
 
 from bridge.embedded import EmbeddedKafka
 from bridge.errors import NotDecided
-from bridge.kafka import ConfigResource, admin_client
+from bridge.formats.group_decision import (
+    GroupDecision,
+    PublishedDecision,
+    append_decision,
+    halt_key,
+    make_decision_entry,
+)
+from bridge.kafka import control_topic, topic_admin
+from bridge.kafka.clients import ConfigResource, admin_client
+from bridge.kafka.control_topic import ControlTopicFollower
 from bridge.ledger import Ledger
-from bridge.ledger.control import Mirror
-from bridge.ledger.deciding import decide, standing
-from bridge.records.control import Decision, Standing, change, decided, halt_key
+from bridge.ledger.decision_store import DecisionMirror, make_decision, read_standing_decisions
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics import cluster, control
-from bridge.topics.control import Follower
 from tests.servers.process import free_port
 
 ORDERS = halt_key("orders")
 
 
-def test_a_redis_that_went_back_does_not_hide_what_was_decided_since(there: Settings, mirror: Mirror):
-    halted = decide(there, mirror, ORDERS, {}, "ann", "closed").decision
-    resumed = decide(there, None, ORDERS, None, "bob", "open", halted).decision
-    assert standing(there, mirror) == {ORDERS: resumed}
+def test_a_redis_that_went_back_does_not_hide_what_was_decided_since(there: Settings, mirror: DecisionMirror):
+    halted = make_decision(there, mirror, ORDERS, {}, "ann", "closed").decision
+    resumed = make_decision(there, None, ORDERS, None, "bob", "open", halted).decision
+    assert read_standing_decisions(there, mirror) == {ORDERS: resumed}
 
 
 def settings_of(group: str, servers: str, redis_url: str = "") -> Settings:
@@ -44,12 +49,12 @@ def there(kafka: Any, redis_url: str, group: str) -> Settings:
 
 
 @pytest.fixture
-def mirror(redis_url: str, group: str) -> Iterator[Mirror]:
+def mirror(redis_url: str, group: str) -> Iterator[DecisionMirror]:
     with closing(Ledger(redis_url, "", group)) as ledger:
-        yield Mirror(ledger)
+        yield DecisionMirror(ledger)
 
 
-def poll_until_caught_up(follower: Follower) -> list[Standing]:
+def poll_until_caught_up(follower: ControlTopicFollower) -> list[PublishedDecision]:
     found, until = [], time.monotonic() + 20
     while not follower.caught_up:
         assert time.monotonic() < until
@@ -57,20 +62,22 @@ def poll_until_caught_up(follower: Follower) -> list[Standing]:
     return found
 
 
-def test_what_is_decided_is_in_kafka_and_in_redis(there: Settings, mirror: Mirror, group: str):
-    first = decide(there, mirror, ORDERS, {"on": 1}, "ann", "closed")
+def test_what_is_decided_is_in_kafka_and_in_redis(there: Settings, mirror: DecisionMirror, group: str):
+    first = make_decision(there, mirror, ORDERS, {"on": 1}, "ann", "closed")
     assert (first.unpublished, first.unmirrored) == ("", "")
-    second = decide(there, mirror, ORDERS, None, "bob", "open", first.decision)
+    second = make_decision(there, mirror, ORDERS, None, "bob", "open", first.decision)
     assert second.decision.follows(first.decision)
-    decide(there, mirror, "policy:h", {"max_retries": 3}, "eve", "more")
-    expected = {ORDERS: second.decision, "policy:h": standing(there, mirror)["policy:h"]}
+    make_decision(there, mirror, "policy:h", {"max_retries": 3}, "eve", "more")
+    expected = {ORDERS: second.decision, "policy:h": read_standing_decisions(there, mirror)["policy:h"]}
     assert mirror.read().in_force() == expected
-    assert {key: each.decision for key, each in control.published(there).standing.items()} == expected
-    follower = Follower(there)
+    assert {
+        key: each.decision for key, each in control_topic.read_published_decisions(there).standing.items()
+    } == expected
+    follower = ControlTopicFollower(there)
     try:
         assert [each.decision.why for each in poll_until_caught_up(follower)] == ["closed", "open", "more"]
-        decide(there, mirror, ORDERS, {"on": 1}, "ann", "again")
-        until, found = time.monotonic() + 10, list[Standing]()
+        make_decision(there, mirror, ORDERS, {"on": 1}, "ann", "again")
+        until, found = time.monotonic() + 10, list[PublishedDecision]()
         while not found:
             assert time.monotonic() < until
             found = follower.poll(0.1)
@@ -80,50 +87,50 @@ def test_what_is_decided_is_in_kafka_and_in_redis(there: Settings, mirror: Mirro
 
 
 def test_the_topic_is_compacted_and_has_one_partition(there: Settings, kafka: Any, group: str):
-    assert control.there_is(there)
-    assert control.there_is(there)
+    assert control_topic.ensure_control_topic(there)
+    assert control_topic.ensure_control_topic(there)
     admin, name = admin_client(there.kafka), f"{group}.control"
     (asked,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)]).values()
     assert asked.result(10)["cleanup.policy"].value == "compact"
     assert len(admin.list_topics(timeout=10).topics[name].partitions) == 1
 
 
-def test_where_no_topic_may_be_made_none_is(kafka: Any, redis_url: str, group: str, mirror: Mirror):
+def test_where_no_topic_may_be_made_none_is(kafka: Any, redis_url: str, group: str, mirror: DecisionMirror):
     made = settings_of(group, kafka.bootstrap_servers, redis_url)
     there = Settings(FileSettings(kafka_create_topics=False), made.environment, made.broker_url, made.kafka)
-    outcome = decide(there, mirror, ORDERS, {}, "ann", "closed")
+    outcome = make_decision(there, mirror, ORDERS, {}, "ann", "closed")
     assert "make it by hand" in outcome.unpublished
-    assert control.published(there).standing == {}
+    assert control_topic.read_published_decisions(there).standing == {}
     assert mirror.read().in_force() == {ORDERS: outcome.decision}
 
 
-def test_a_redis_that_was_wiped_does_not_hide_what_was_decided(there: Settings, mirror: Mirror, redis_url: str):
-    first = decide(there, mirror, ORDERS, {}, "ann", "closed").decision
+def test_a_redis_that_was_wiped_does_not_hide_what_was_decided(there: Settings, mirror: DecisionMirror, redis_url: str):
+    first = make_decision(there, mirror, ORDERS, {}, "ann", "closed").decision
     with redis.Redis.from_url(redis_url) as client:
         client.flushdb()
-    assert standing(there, mirror) == {ORDERS: first}
+    assert read_standing_decisions(there, mirror) == {ORDERS: first}
 
 
-def test_an_older_decision_never_takes_a_newer_ones_place_in_redis(mirror: Mirror):
-    first = decided(ORDERS, None, change({}, "", 1, ""))
-    second = decided(ORDERS, None, change(None, "", 2, ""))
+def test_an_older_decision_never_takes_a_newer_ones_place_in_redis(mirror: DecisionMirror):
+    first = append_decision(ORDERS, None, make_decision_entry({}, "", 1, ""))
+    second = append_decision(ORDERS, None, make_decision_entry(None, "", 2, ""))
     mirror.note(second, 7)
     version = mirror.version()
     mirror.note(first, 3)
     mirror.note(second, 7)
     assert mirror.version() == version
-    assert mirror.read().published[ORDERS] == Standing(second, 7)
+    assert mirror.read().published[ORDERS] == PublishedDecision(second, 7)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "ANSWER_WITHIN", 0.3)
+    monkeypatch.setattr(topic_admin, "ANSWER_WITHIN", 0.3)
 
 
 @pytest.mark.usefixtures("impatient")
-def test_without_kafka_it_stands_in_redis_until_kafka_has_it(mirror: Mirror, redis_url: str, group: str):
+def test_without_kafka_it_stands_in_redis_until_kafka_has_it(mirror: DecisionMirror, redis_url: str, group: str):
     nowhere = settings_of(group, f"127.0.0.1:{free_port()}", redis_url)
-    outcome = decide(nowhere, mirror, ORDERS, {}, "ann", "closed")
+    outcome = make_decision(nowhere, mirror, ORDERS, {}, "ann", "closed")
     assert "Kafka does not answer" in outcome.unpublished
     assert mirror.read().unpublished == mirror.read().in_force() == {ORDERS: outcome.decision}
     mirror.note(outcome.decision, 0)
@@ -134,30 +141,32 @@ def test_without_kafka_it_stands_in_redis_until_kafka_has_it(mirror: Mirror, red
 @pytest.mark.usefixtures("impatient")
 def test_with_neither_kafka_nor_redis_nothing_is_decided(group: str):
     nowhere = settings_of(group, f"127.0.0.1:{free_port()}")
-    dead = Mirror(Ledger(f"redis://127.0.0.1:{free_port()}/0", "", group, timeout=0.5))
+    dead = DecisionMirror(Ledger(f"redis://127.0.0.1:{free_port()}/0", "", group, timeout=0.5))
     with pytest.raises(NotDecided, match="neither Kafka nor Redis"):
-        decide(nowhere, dead, ORDERS, {}, "ann", "closed")
+        make_decision(nowhere, dead, ORDERS, {}, "ann", "closed")
     for one in (dead, None):
         with pytest.raises(NotDecided, match="is not known"):
-            standing(nowhere, one)
+            read_standing_decisions(nowhere, one)
     with pytest.raises(NotDecided, match="no Redis"):
-        decide(nowhere, None, ORDERS, {}, "ann", "closed")
+        make_decision(nowhere, None, ORDERS, {}, "ann", "closed")
 
 
-def test_a_control_topic_that_is_made_anew_gets_again_what_was_decided(mirror: Mirror):
-    first = decided(ORDERS, None, change({}, "", 1, ""))
+def test_a_control_topic_that_is_made_anew_gets_again_what_was_decided(mirror: DecisionMirror):
+    first = append_decision(ORDERS, None, make_decision_entry({}, "", 1, ""))
     mirror.note(first, 7)
     mirror.anew()
     assert mirror.read().unpublished == {ORDERS: first}
     assert mirror.read().in_force() == {ORDERS: first}
     mirror.note(first, 0)
     assert mirror.read().unpublished == {}
-    assert mirror.read().published == {ORDERS: Standing(first, 0)}
+    assert mirror.read().published == {ORDERS: PublishedDecision(first, 0)}
 
 
-def test_the_embedded_kafka_does_as_well(redis_url: str, group: str, mirror: Mirror):
+def test_the_embedded_kafka_does_as_well(redis_url: str, group: str, mirror: DecisionMirror):
     with EmbeddedKafka() as embedded:
         there = settings_of(group, embedded.bootstrap_servers, redis_url)
-        decide(there, mirror, ORDERS, {}, "ann", "closed")
-        last: Decision = decide(there, mirror, ORDERS, None, "ann", "open").decision
-        assert {key: each.decision for key, each in control.published(there).standing.items()} == {ORDERS: last}
+        make_decision(there, mirror, ORDERS, {}, "ann", "closed")
+        last: GroupDecision = make_decision(there, mirror, ORDERS, None, "ann", "open").decision
+        assert {key: each.decision for key, each in control_topic.read_published_decisions(there).standing.items()} == {
+            ORDERS: last
+        }

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bridge.deadletters.copying.target import Target
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import ItemState, Options, Plan, State
-from bridge.deadletters.plans import applying
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay import plan_runner
+from bridge.deadletters.replay.letter_copy import CopyTarget
 from bridge.errors import CopyRefused, KafkaUnavailable
 from tests.desks import desk, record, replay
 from tests.integration.test_replay import statuses
@@ -23,13 +23,13 @@ from tests.promises import choose, delete_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("desk_url"), pytest.mark.timeout(900)]
 LETTERS = 12
-OPTIONS = Options(rate=12.0)
+OPTIONS = PlanOptions(rate=12.0)
 STEPS = ("begun", "leased", "claiming", "claimed", "published", "noting", "noted", "done")
 #: Kafka has a batch, and the database does not say so.
 BETWEEN = ("published", "noting")
 
 
-def lie_there(stack: Stack, here: Desk, first: int) -> None:
+def lie_there(stack: Stack, here: DeadLetterService, first: int) -> None:
     """So many more letters as Spring Kafka writes them, of the topic `theirs`, recorded."""
     for number in range(first, first + LETTERS):
         of = [
@@ -42,13 +42,13 @@ def lie_there(stack: Stack, here: Desk, first: int) -> None:
     record(stack, here, "theirs", first + LETTERS)
 
 
-def gone_on_with(stack: Stack, here: Desk, plan: Plan, step: str) -> Plan:
+def gone_on_with(stack: Stack, here: DeadLetterService, plan: BulkPlan, step: str) -> BulkPlan:
     """A plan, applied by a process that dies at a step, and then by another."""
     apply_killed(stack, plan.id, step)
     # As if its lease had run out.
     with here.database.writing() as connection:
         connection.exec_driver_sql("UPDATE plans SET leased_until = 0 WHERE leased_until IS NOT NULL")
-    if here.plans.one(plan.id).state is not State.DONE:
+    if here.plans.one(plan.id).state is not PlanState.DONE:
         here.plans.apply(plan.id, "bob")
     return here.plans.one(plan.id)
 
@@ -69,12 +69,12 @@ def theirs(stack: Stack) -> Stack:
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["to a topic", "to another address"])
 def test_of_copies_each_is_there_and_twice_at_most_what_was_on_its_way(theirs: Stack, elsewhere: bool):
-    to = Target(addresses=theirs.kafka) if elsewhere else None
+    to = CopyTarget(addresses=theirs.kafka) if elsewhere else None
     with desk(theirs) as here:
         lie_there(theirs, here, 0)
         before: Counter[Any] = Counter()
         for step in STEPS:
-            plan = here.copies.plan(Filter(), theirs.topic("copies"), to, OPTIONS, "ann")
+            plan = here.copies.plan(LetterFilter(), theirs.topic("copies"), to, OPTIONS, "ann")
             plan = gone_on_with(theirs, here, plan, step)
             assert plan.outcomes == {"done": LETTERS}, step
             now = lying(theirs, "copies")
@@ -82,7 +82,7 @@ def test_of_copies_each_is_there_and_twice_at_most_what_was_on_its_way(theirs: S
             twice = [number for number, times in more.items() if times == 2]
             assert set(more.values()) <= {1, 2}, (step, more)
             assert bool(twice) == (step in BETWEEN), (step, more)
-            assert statuses(here) == {Status.OPEN: LETTERS}
+            assert statuses(here) == {LetterStatus.OPEN: LETTERS}
             before = now
 
 
@@ -90,23 +90,23 @@ def test_where_the_topic_of_copies_is_deleted_in_the_midst_that_is_said_and_it_g
     theirs: Stack, monkeypatch: pytest.MonkeyPatch
 ):
     # A minute of tries, of which each takes half a minute.
-    monkeypatch.setattr(applying, "TRY_FOR", 1.0)
+    monkeypatch.setattr(plan_runner, "TRY_FOR", 1.0)
     with desk(theirs) as here:
         lie_there(theirs, here, 0)
-        plan = here.copies.plan(Filter(), theirs.topic("copies"), None, Options(rate=2.0), "ann")
+        plan = here.copies.plan(LetterFilter(), theirs.topic("copies"), None, PlanOptions(rate=2.0), "ann")
 
-        def heard(now: Plan) -> None:
-            if now.count(ItemState.DONE) and theirs.has_topic("copies"):
+        def heard(now: BulkPlan) -> None:
+            if now.count(PlanItemState.DONE) and theirs.has_topic("copies"):
                 delete_topic(theirs, "copies")
 
         with pytest.raises(KafkaUnavailable, match=theirs.topic("copies")):
             here.plans.apply(plan.id, "ann", heard)
         with pytest.raises(CopyRefused, match=f"no topic '{theirs.topic('copies')}' in this Kafka: make it first"):
             here.plans.apply(plan.id, "ann")
-        assert here.plans.one(plan.id).state is State.FAILED
+        assert here.plans.one(plan.id).state is PlanState.FAILED
         theirs.make_topics("copies")
         assert here.plans.apply(plan.id, "ann").outcomes == {"done": LETTERS}
-        assert statuses(here) == {Status.OPEN: LETTERS}
+        assert statuses(here) == {LetterStatus.OPEN: LETTERS}
 
 
 def test_of_others_letters_that_go_back_to_their_source_each_is_there_once(theirs: Stack):
@@ -116,4 +116,4 @@ def test_of_others_letters_that_go_back_to_their_source_each_is_there_once(their
             plan = gone_on_with(theirs, here, replay(here, rate=OPTIONS.rate), step)
             assert plan.outcomes == {"done": LETTERS}, step
             assert lying(theirs, "theirs") == dict.fromkeys(range(LETTERS * number), 1), step
-            assert statuses(here) == {Status.RESOLVED: LETTERS * number}
+            assert statuses(here) == {LetterStatus.RESOLVED: LETTERS * number}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridge.cli.answers import BAD, FAULTS, INTERRUPTED, NOT_FOUND, OK
+from bridge.cli.command_io import BAD, FAULTS, INTERRUPTED, NOT_FOUND, OK
 from tests.processes import ROOT, Process, Stack, eventually
 from tests.promises import choose
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bridge.partitions.due import MOST
-from bridge.records.message import Delivery, Message
-from bridge.records.parked import headers
+from bridge.formats.delivery import Delivery, Message
+from bridge.formats.retry_record import retry_headers
+from bridge.partitions.due_queue import MOST
 from tests.processes import Run, Stack, eventually
 from tests.promises import all_settled, choose, in_order, twice
 
@@ -24,7 +24,7 @@ def park(stack: Stack, topic: str, origin: str, handler: str, due: float = 0.0, 
     group, flush = options.pop("group", stack.environ["BRIDGE_GROUP"]), options.pop("flush", True)
     value = options.pop("value", b'{"n": 1}')
     delivery = Delivery(message, handler, **{"number": 1, "runs": 1, **options})
-    written = headers(delivery, group, due=int(due * 1000))
+    written = retry_headers(delivery, group, due=int(due * 1000))
     stack.producer.produce(stack.topic(topic), value, b"k", 0, headers=written)
     assert not flush or stack.producer.flush(30) == 0
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridge.deadletters.store.schema import letters
-from bridge.kafka import headers_of
-from bridge.records import dead_letter, foreign
-from bridge.records.foreign import Foreign
+from bridge.deadletters.db.schema import letters
+from bridge.formats import dead_letter_record, foreign_dead_letter
+from bridge.formats.foreign_dead_letter import ForeignDeadLetter
+from bridge.kafka.clients import headers_of
 from tests.desks import desk, recorder, replay
 from tests.foreign.letters import HEADERS, PARTITION, ForeignTopic, letters_of
 from tests.integration.test_replay import count
@@ -23,10 +23,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def found(kafka: KafkaServer, foreign_letters: Mapping[str, ForeignTopic]) -> Any:
-    def read(name: str) -> dict[int | None, Foreign]:
+    def read(name: str) -> dict[int | None, ForeignDeadLetter]:
         records = letters_of(kafka, foreign_letters[name].topic)
-        assert [dead_letter.read(record) for record in records] == [None] * foreign_letters[name].letters
-        read = [foreign.read(headers_of(record)) for record in records]
+        assert [dead_letter_record.read_dead_letter_summary(record) for record in records] == [None] * foreign_letters[
+            name
+        ].letters
+        read = [foreign_dead_letter.read_foreign_dead_letter(headers_of(record)) for record in records]
         assert {(one.topic, one.partition) for one in read} == {(foreign_letters[name].source, PARTITION)}
         assert {one.theirs for one in read} == {HEADERS}
         return {one.offset: one for one in read}
@@ -50,7 +52,7 @@ def test_letters_that_spring_kafka_writes_say_where_they_come_from_and_why(
     assert set(letters) == set(range(len(messages)))
     for offset, message in enumerate(messages):
         letter = letters[offset]
-        assert (letter.origin, letter.group, letter.attempts) == (foreign.SPRING, "billing", attempts)
+        assert (letter.origin, letter.group, letter.attempts) == (foreign_dead_letter.SPRING, "billing", attempts)
         assert (letter.error_class, letter.reason) == (error_class, "")
         assert letter.error_message.endswith(message)
         assert f"{error_class}: {message}\n\tat " in letter.error_traceback
@@ -86,7 +88,9 @@ def test_they_are_recorded_grouped_and_go_back_to_their_topic_as_they_were(
 
 def test_letters_that_kafka_connect_writes_say_where_they_come_from_and_why(found: Any):
     letters = found("sink")
-    assert {(letter.origin, letter.group) for letter in letters.values()} == {(foreign.CONNECT, "warehouse")}
+    assert {(letter.origin, letter.group) for letter in letters.values()} == {
+        (foreign_dead_letter.CONNECT, "warehouse")
+    }
     assert (letters[0].reason, letters[1].reason) == ("VALUE_CONVERTER", "TASK_PUT")
     assert letters[0].error_class == "org.apache.kafka.connect.errors.DataException"
     assert letters[0].error_message.startswith("Converting byte[] to Kafka Connect data failed")

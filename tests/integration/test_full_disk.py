@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tasks import metrics
-from tasks.count_file import AllocatedDict
+from tasks.worker import worker_metrics
+from tasks.worker.metrics_file import AllocatedDict
 from tests.processes import ROOT, Served, Stack, eventually
 from tests.servers.process import free_port
 
@@ -22,20 +22,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="on
 COUNTING = """
 import os, sys
 from pathlib import Path
-from tasks import metrics, progress
+from tasks.worker import worker_metrics as metrics
+from tasks.execution import batch_progress as progress
 
 folder = Path(sys.argv[1])
 os.environ["PROMETHEUS_MULTIPROC_DIR"] = os.environ[progress.FOLDER] = str(folder)
 metrics.collect_in_files()
-metrics.expect(["charge"], "bridge")
+metrics.expect_handlers(["charge"], "bridge")
 (folder / "filled").touch()
 try:
     (folder / "filled").write_bytes(bytes(10_000_000))
 except OSError:
     pass
 for number in range(2_000):
-    metrics.ran(f"a handler with a name that is rather long, number {number}", "bridge", "done", 0.01)
-notes = progress.begin("one")
+    metrics.count_runs(f"a handler with a name that is rather long, number {number}", "bridge", "done", 0.01)
+notes = progress.begin_notes("one")
 for offset in range(5_000):
     notes.running(offset)
     notes.done(offset)
@@ -72,7 +73,7 @@ def test_what_ended_processes_counted_is_added_up_once_the_disk_has_room(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ):
     """With room for the beginning of the sum alone, its rest was in memory and the counts were removed."""
-    monkeypatch.setattr(metrics, "_folder", (os.getpid(), str(small_disk)))
+    monkeypatch.setattr(worker_metrics, "_folder", (os.getpid(), str(small_disk)))
     expected = {f"a key that is rather long, so that many fill a file, number {number}": 2.0 for number in range(900)}
     for process in (99_999_998, 99_999_999):
         counts = AllocatedDict(str(small_disk / f"counter_{process}.db"))
@@ -89,11 +90,11 @@ def test_what_ended_processes_counted_is_added_up_once_the_disk_has_room(
             found.update({key: value for key, value, *_ in AllocatedDict.read_all_values_from_file(str(path))})
         return found
 
-    metrics.fold_ended()
+    worker_metrics.fold_ended()
     assert counted() == expected
     (small_disk / "filled").unlink()
     for _ in range(2):
-        metrics.fold_ended()
+        worker_metrics.fold_ended()
         assert counted() == expected
         assert [path.name for path in small_disk.iterdir()] == ["counter_0.db"]
 

@@ -10,16 +10,15 @@ import pytest
 import redis
 from celery import Celery
 
-from bridge.commands import halt as commands
 from bridge.errors import UnknownTopic
-from bridge.handlers import Handler, Routes
+from bridge.formats.group_decision import append_decision, halt_key, make_decision_entry
+from bridge.handler_routes import Handler, Routes
+from bridge.inspection import topic_halt as commands
+from bridge.kafka.control_topic import read_published_decisions
 from bridge.ledger import Ledger
-from bridge.ledger.control import Mirror
-from bridge.ledger.deciding import decide
-from bridge.records.control import change, decided, halt_key
+from bridge.ledger.decision_store import DecisionMirror, make_decision
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.control import published
-from lossless.transport.gates import Gates
+from lossless.transport.message_gates import MessageGates
 from tests.processes import Stack, eventually
 from tests.promises import choose, command, json_of
 
@@ -49,13 +48,17 @@ def here(stack: Stack) -> Iterator[tuple[Celery, Settings, Routes]]:
 
 def halt(stack: Stack, *topics: str, why: str = WHY, by: str = "ann@desk") -> dict[str, Any]:
     with here(stack) as (app, settings, routes):
-        found: dict[str, Any] = commands.halt(app, settings, routes, [*map(stack.topic, topics)], why, by)["topics"]
+        found: dict[str, Any] = commands.halt_topics(app, settings, routes, [*map(stack.topic, topics)], why, by)[
+            "topics"
+        ]
         return found
 
 
 def resume(stack: Stack, *topics: str) -> dict[str, Any]:
     with here(stack) as (app, settings, routes):
-        found: dict[str, Any] = commands.resume(app, settings, routes, [*map(stack.topic, topics)], "", "bob")["topics"]
+        found: dict[str, Any] = commands.resume_topics(app, settings, routes, [*map(stack.topic, topics)], "", "bob")[
+            "topics"
+        ]
         return found
 
 
@@ -111,7 +114,7 @@ def test_a_halted_topic_is_not_read_and_others_are_and_it_goes_on_from_exactly_t
 
     wipe(two)
     with closing(Ledger(two.broker, "", two.environ["BRIDGE_GROUP"])) as ledger:
-        eventually(lambda: Mirror(ledger).read().in_force(), 10, "the bridge puts it back")
+        eventually(lambda: DecisionMirror(ledger).read().in_force(), 10, "the bridge puts it back")
     resume(two, "orders")
     eventually(lambda: len(two.done("orders")) == 20, 20)
     assert bridge.metric("bridge_halted", topic=orders) == 0
@@ -173,7 +176,7 @@ def test_a_handler_halts_its_topic_and_its_message_runs_first_after_hundreds_wai
     ran = begun(stack)
     assert len(ran) < 200
     with here(stack) as (_, settings, _), closing(Ledger(stack.broker, "", settings.group)) as ledger:
-        halted = commands.shown(Mirror(ledger).read().in_force()[halt_key(orders)])
+        halted = commands.make_halt_view(DecisionMirror(ledger).read().in_force()[halt_key(orders)])
     assert (halted["handler"], halted["record"]) == ("orders", f"{orders}-0-1")
     assert "orders on " in halted["by"]
     assert ("the bank books twice" if how == "stop" else "BankShut: as it says") in halted["why"]
@@ -202,7 +205,7 @@ def test_a_handler_halts_its_topic_and_its_message_runs_first_after_hundreds_wai
 
 def gates_shut(stack: Stack) -> dict[str, str]:
     with redis.Redis.from_url(stack.broker) as client:
-        return Gates(client).shut_names()
+        return MessageGates(client).shut_names()
 
 
 @pytest.mark.slow
@@ -211,16 +214,16 @@ def test_a_halt_that_only_kafka_or_only_redis_has_is_brought_to_the_other_and_to
     bridge = two.bridge()
     orders, many = two.topic("orders"), two.topic("many")
     with here(two) as (_, settings, _), closing(Ledger(two.broker, "", settings.group)) as ledger:
-        mirror = Mirror(ledger)
-        in_kafka = decide(settings, None, halt_key(orders), {}, "ann", WHY).decision
-        in_redis = decided(halt_key(many), None, change({}, "bob", 0.0, WHY))
+        mirror = DecisionMirror(ledger)
+        in_kafka = make_decision(settings, None, halt_key(orders), {}, "ann", WHY).decision
+        in_redis = append_decision(halt_key(many), None, make_decision_entry({}, "bob", 0.0, WHY))
         mirror.want(in_redis)
         both = {halt_key(orders): in_kafka, halt_key(many): in_redis}
         eventually(lambda: mirror.read().in_force() == both and not mirror.read().unpublished, 20)
-        assert {key: each.decision for key, each in published(settings).standing.items()} == both
+        assert {key: each.decision for key, each in read_published_decisions(settings).standing.items()} == both
     eventually(lambda: len(gates_shut(two)) == 2, 10)
     with redis.Redis.from_url(two.broker) as client:
-        Gates(client).open(next(iter(gates_shut(two))))
+        MessageGates(client).open(next(iter(gates_shut(two))))
     eventually(lambda: len(gates_shut(two)) == 2, 10, "what somebody opened past the halt is shut again")
     resume(two, "orders", "many")
     assert gates_shut(two) == {}

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.formats.group_decision import halt_key
 from bridge.ledger import Ledger
-from bridge.ledger.control import Mirror
-from bridge.records.control import halt_key
+from bridge.ledger.decision_store import DecisionMirror
 from tests.integration.test_halt import begun, gates_shut, here, resume
 from tests.processes import Stack, eventually
 from tests.promises import choose
@@ -37,7 +37,7 @@ def test_killed_between_two_steps_of_a_halt_the_topic_is_halted_and_goes_on_once
     stack.produce("many", {"id": 0})
     eventually(lambda: stack.done("many"), 20, "other topics go on")
     with here(stack) as (_, settings, _), closing(Ledger(stack.broker, "", settings.group)) as ledger:
-        assert halt_key(orders) in Mirror(ledger).read().in_force()
+        assert halt_key(orders) in DecisionMirror(ledger).read().in_force()
     # What was taken before anybody knew may run; what asked to stop is not done, and is not lost.
     assert f"{orders}-0-0" not in stack.done("orders")
     mended.touch()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.ledger.members import Members
+from bridge.ledger.group_members import GroupMembers
 from tests.processes import Stack, eventually
 from tests.promises import choose, command, ledger, letters
 
@@ -17,7 +17,7 @@ def test_workers_announce_the_version_of_their_handlers_and_dead_letters_say_it(
     stack.produce("odd", {"odd": said})
     assert [letter.version for letter in letters(stack, "odd", 1, 60)] == ["2026.7"]
     with ledger(stack, "odd") as (fates, _):
-        (state,) = eventually(lambda: list(Members(fates, "workers").living().values()), 10)
+        (state,) = eventually(lambda: list(GroupMembers(fates, "workers").living().values()), 10)
     assert state["handler_versions"]["odd"] == "2026.7"
     assert "handlers (version 2026.7)" in command(stack, "status")
     assert "KAFKA_HANDLERS_VERSION" not in command(stack, "check", code=None)

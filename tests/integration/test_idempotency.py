@@ -6,10 +6,10 @@ import sqlite3
 import pytest
 from celery import Celery
 
+from bridge.formats.celery_header import to_header
+from bridge.formats.delivery import Batch, Dead, Delivery, Message
+from bridge.formats.failure import Failure
 from bridge.ledger import Fate
-from bridge.records.failure import Failure
-from bridge.records.header import to_header
-from bridge.records.message import Batch, Dead, Delivery, Message
 from tests.processes import Stack, eventually
 from tests.promises import all_settled, choose, command, ledger, twice
 

@@ -7,12 +7,12 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bridge.errors import PublishFailed
+from bridge.formats.delivery import Dead, Delivery, Message
+from bridge.formats.failure import Failure
+from bridge.kafka.dead_letter_reader import read_dead_letters
+from bridge.kafka.publisher import Publisher
 from bridge.ledger import Fate, Mark
-from bridge.records.failure import Failure
-from bridge.records.message import Dead, Delivery, Message
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.dead_letters import dead_letters
-from bridge.topics.publisher import Publisher
 from tests.processes import Stack, eventually
 from tests.promises import audit, choose, delete_topic, json_of, ledger
 from tests.servers.kafka import KafkaServer
@@ -34,7 +34,10 @@ def test_dead_letters_get_out_again_after_their_topic_has_lost_its_end(own_kafka
         # An idempotent producer is out of step with such a log for ever.
         publisher.dead_letter(Delivery(Message("orders", 0, 3), "work"), dead, "bridge")
     publisher.dead_letter(Delivery(Message("orders", 0, 3), "work"), dead, "bridge")
-    assert [letter.whose[:3] for letter in dead_letters(chosen, "orders").letters] == [(0, 0, "work"), (0, 3, "work")]
+    assert [letter.whose[:3] for letter in read_dead_letters(chosen, "orders").letters] == [
+        (0, 0, "work"),
+        (0, 3, "work"),
+    ]
 
 
 @pytest.fixture

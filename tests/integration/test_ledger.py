@@ -10,20 +10,19 @@ import redis
 from celery import Celery
 from kombu.exceptions import VersionMismatch
 
-from bridge.commands import discard
 from bridge.errors import ClusteredRedis, EvictingRedis, LedgerCannotFsync, LedgerUnavailable
-from bridge.ledger.accounts import Accounts
-from bridge.ledger.client import Ledger
-from bridge.ledger.fates import UNSETTLED, Fate
-from bridge.ledger.handed import STEP
-from bridge.ledger.health import check_fit, health
-from bridge.ledger.members import Members
-from bridge.ledger.pages import PAGE, Account, key
-from bridge.ledger.stuck import stuck
-from bridge.ledger.tally import line
-from bridge.ledger.underway import note_waiting, oldest
-from bridge.ledger.writes import Mark, Push
-from bridge.topics.extents import Extent
+from bridge.inspection import queue_discard
+from bridge.jobs.stuck_deliveries import find_stuck_offsets
+from bridge.kafka.partition_offsets import Extent
+from bridge.ledger.account_progress import Accounts
+from bridge.ledger.audit_line import count_audit_line
+from bridge.ledger.fate_pages import PAGE, Account, ledger_key
+from bridge.ledger.fate_rules import UNSETTLED, Fate
+from bridge.ledger.group_members import GroupMembers
+from bridge.ledger.handoff_times import STEP_SECONDS, find_oldest_delivery, note_waiting_retries
+from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_scripts import Mark, Push
+from bridge.ledger.redis_health import check_redis_fit, read_redis_health
 from lossless.transport import refuse_unfit
 from tests.processes import eventually
 from tests.servers.missing import need
@@ -48,7 +47,7 @@ def ledger(redis_url: str) -> Iterator[Ledger]:
 
 
 def _page(number: int, account: Account = CHARGE) -> str:
-    return key("cJkMHIp2QUK5nxJ8V2qXkw", "bridge", "fates", *account) + f":{number}"
+    return ledger_key("cJkMHIp2QUK5nxJ8V2qXkw", "bridge", "fates", *account) + f":{number}"
 
 
 def _fill(ledger: Ledger, total: int, batch: int) -> None:
@@ -107,14 +106,14 @@ def test_a_page_that_redis_evicted_is_noticed_also_once_it_is_written_again() ->
         ledger.write([Mark(CHARGE, offsets, Fate.DONE)])
         Accounts(ledger).reach({CHARGE: 2 * PAGE + 200})
         extent = Extent("orders", 0, 0, 2 * PAGE + 200, 2 * PAGE + 200)
-        whole = line(ledger, CHARGE, extent)
+        whole = count_audit_line(ledger, CHARGE, extent)
         assert (whole.done, whole.evicted, whole.missing) == (2 * PAGE + 200, 0, 0)
         _fill_until_evicted(client, ledger.page_key(CHARGE, 2), ledger.page_key(CHARGE, 0))
         assert list(ledger.evicted(CHARGE, 0, 3 * PAGE)) == [
             (range(PAGE), True),
             (range(2 * PAGE, 3 * PAGE), True),
         ]
-        gone = line(ledger, CHARGE, extent)
+        gone = count_audit_line(ledger, CHARGE, extent)
         assert (gone.done, gone.evicted, gone.expired, gone.open, gone.missing) == (
             PAGE,
             PAGE + 200,
@@ -123,13 +122,13 @@ def test_a_page_that_redis_evicted_is_noticed_also_once_it_is_written_again() ->
             PAGE + 200,
         )
         ledger.write([Mark(CHARGE, range(2 * PAGE + 150, 2 * PAGE + 210), Fate.DONE)])
-        again = line(ledger, CHARGE, extent)
+        again = count_audit_line(ledger, CHARGE, extent)
         assert (again.evicted, again.missing) == (PAGE + 200, PAGE + 200)
-        assert (health(ledger).would_evict, health(ledger).evicted >= 2) == ("volatile-ttl", True)
-        assert "no maxmemory" in str(check_fit(ledger))
+        assert (read_redis_health(ledger).would_evict, read_redis_health(ledger).evicted >= 2) == ("volatile-ttl", True)
+        assert "no maxmemory" in str(check_redis_fit(ledger))
         client.config_set("maxmemory", "1gb")
         with pytest.raises(EvictingRedis, match="volatile-ttl"):
-            check_fit(ledger)
+            check_redis_fit(ledger)
 
 
 def test_a_page_that_expired_was_not_evicted(redis_url: str, client: redis.Redis) -> None:
@@ -138,7 +137,7 @@ def test_a_page_that_expired_was_not_evicted(redis_url: str, client: redis.Redis
         eventually(lambda: not client.exists(_page(0)), 5)
         ledger.write([Mark(CHARGE, [PAGE + 1], Fate.HANDED)])
         assert list(ledger.evicted(CHARGE, 0, PAGE - 1)) == []
-        assert client.hkeys(key("cJkMHIp2QUK5nxJ8V2qXkw", "bridge", "pages", *CHARGE)) == [b"1"]
+        assert client.hkeys(ledger_key("cJkMHIp2QUK5nxJ8V2qXkw", "bridge", "pages", *CHARGE)) == [b"1"]
 
 
 @pytest.mark.parametrize("days", [(7, 1), (1, 7), (7, 1, 3)], ids=str)
@@ -155,7 +154,7 @@ def test_a_page_lives_as_long_as_its_note_says_whatever_the_setting_becomes(
                 ledger.write([Mark(CHARGE, [1_000 * number], Fate.DONE)])
             else:
                 ledger.renew([(CHARGE, 0, 10)])
-    noted = int(client.hget(key("cJkMHIp2QUK5nxJ8V2qXkw", "bridge", "pages", *CHARGE), "0") or 0)
+    noted = int(client.hget(ledger_key("cJkMHIp2QUK5nxJ8V2qXkw", "bridge", "pages", *CHARGE), "0") or 0)
     assert 0 <= client.expiretime(_page(0)) - noted <= 1
     assert noted - time.time() == pytest.approx(max(days) * 86_400, abs=60)
 
@@ -222,10 +221,10 @@ def test_what_was_settled_after_it_was_found_queued_is_not_discarded(
         def __getattr__(self, name: str) -> Any:
             return getattr(ledger, name)
 
-    monkeypatch.setattr(discard, "_handlers", lambda *_: [CHARGE.handler])
-    monkeypatch.setattr(discard, "_accounts", lambda *_: [(Late(), CHARGE, 0, 7)])
+    monkeypatch.setattr(queue_discard, "_handlers", lambda *_: [CHARGE.handler])
+    monkeypatch.setattr(queue_discard, "_accounts", lambda *_: [(Late(), CHARGE, 0, 7)])
     settings: Any = None
-    assert discard.discard_queued(settings, settings, CHARGE.topic) == {CHARGE.handler: 3}
+    assert queue_discard.discard_queued(settings, settings, CHARGE.topic) == {CHARGE.handler: 3}
     ended = [Fate.DONE, Fate.PARKED, Fate.DEAD, Fate.DISCARDED, Fate.DISCARDED]
     assert [*ledger.fates(CHARGE, 0, 7)] == [*ended, Fate.OPEN, Fate.OPEN, Fate.DISCARDED]
 
@@ -245,12 +244,12 @@ def test_a_million_settled_offsets_are_skipped_within_a_second(ledger: Ledger) -
 
 def test_what_was_handed_long_ago_is_found(ledger: Ledger, client: redis.Redis) -> None:
     ledger.write([Push(CHARGE, range(10), "celery", [b"entry"]), Mark(CHARGE, [0, 1, 5], Fate.DONE)])
-    assert stuck(ledger, CHARGE, 0) == []  # the step of ten seconds that it is in is not over
+    assert find_stuck_offsets(ledger, CHARGE, 0) == []  # the step of ten seconds that it is in is not over
     _age(ledger, client, 100)
-    assert stuck(ledger, CHARGE, 300) == []
-    (found,) = stuck(ledger, CHARGE, 60)
+    assert find_stuck_offsets(ledger, CHARGE, 300) == []
+    (found,) = find_stuck_offsets(ledger, CHARGE, 60)
     assert found.offsets == [2, 3, 4, 6, 7, 8, 9]
-    assert abs(found.since - (time.time() - 100)) < 2 * STEP
+    assert abs(found.since - (time.time() - 100)) < 2 * STEP_SECONDS
 
 
 def test_what_was_handed_again_is_not_stuck_yet(ledger: Ledger, client: redis.Redis) -> None:
@@ -258,7 +257,7 @@ def test_what_was_handed_again_is_not_stuck_yet(ledger: Ledger, client: redis.Re
     _age(ledger, client, 100)
     ledger.write([Mark(CHARGE, [2, 3], Fate.OPEN)])
     ledger.write([Push(CHARGE, [2, 3], "celery", [b"entry"])])
-    (found,) = stuck(ledger, CHARGE, 60)
+    (found,) = find_stuck_offsets(ledger, CHARGE, 60)
     assert found.offsets == [0, 1, 4, 5, 6, 7, 8, 9]
 
 
@@ -267,7 +266,7 @@ def test_what_is_settled_leaves_the_index(ledger: Ledger, client: redis.Redis) -
     index = ledger.index_key(CHARGE)
     assert client.hlen(index) <= 2  # one field per step of ten seconds, however many hand-offs
     _age(ledger, client, 100)
-    assert stuck(ledger, CHARGE, 60) == []
+    assert find_stuck_offsets(ledger, CHARGE, 60) == []
     assert client.hlen(index) == 0
 
 
@@ -275,14 +274,14 @@ def _age(ledger: Ledger, client: redis.Redis, seconds: int) -> None:
     index = ledger.index_key(CHARGE)
     for field, value in client.hgetall(index).items():
         client.hdel(index, field)
-        client.hset(index, str(int(field) - seconds // STEP), value)
+        client.hset(index, str(int(field) - seconds // STEP_SECONDS), value)
 
 
 _BRIDGE: dict[str, Any] = {"versions": {}, "assigned": [], "paused": {}, "obstacles": []}
 
 
 def test_living_members_are_listed_and_silent_ones_are_not(ledger: Ledger, client: redis.Redis) -> None:
-    members = Members(ledger, "bridges")
+    members = GroupMembers(ledger, "bridges")
     members.announce("one", {"assigned": ["orders-0"], "paused": {}})
     members.announce("two:ü", {"assigned": []})
     members.announce("three", {}, seconds=0.02)
@@ -292,11 +291,11 @@ def test_living_members_are_listed_and_silent_ones_are_not(ledger: Ledger, clien
     assert members.living() == {"one": {**_BRIDGE, "assigned": ["orders-0"], "paused": {}}, "two:ü": _BRIDGE}
     members.leave("one")
     assert list(members.living()) == ["two:ü"]
-    assert client.smembers(key("members", "bridges", ledger.group, "all")) == {"two:ü".encode()}
+    assert client.smembers(ledger_key("members", "bridges", ledger.group, "all")) == {"two:ü".encode()}
 
 
 def test_what_was_seen_last_is_known_after_it_is_gone(ledger: Ledger) -> None:
-    workers = Members(ledger, "workers")
+    workers = GroupMembers(ledger, "workers")
     workers.announce("one", {}, ["queue orders", "handler charge"])
     workers.leave("one")
     assert workers.living() == {}
@@ -310,7 +309,7 @@ def test_a_member_does_not_fall_silent_because_redis_is_full(own_redis: RedisSer
         client.config_set("maxmemory", 1)
         with pytest.raises(redis.OutOfMemoryError):
             client.set("a", "b")
-        members = Members(ledger, "bridges")
+        members = GroupMembers(ledger, "bridges")
         members.announce("one", {"obstacles": ["full"]}, ["group bridge"])
         assert members.living()["one"]["obstacles"] == ["full"]
         assert "group bridge" in members.last_seen()
@@ -321,11 +320,11 @@ def _ago(ledger: Ledger, client: redis.Redis, seconds: int) -> None:
     index = ledger.index_key(CHARGE)
     for field, value in client.hgetall(index).items():
         client.hdel(index, field)
-        client.hset(index, str(int(field) - seconds // STEP), value)
+        client.hset(index, str(int(field) - seconds // STEP_SECONDS), value)
 
 
 def test_the_oldest_under_way_is_neither_settled_nor_waiting_for_its_retry(ledger: Ledger, client: redis.Redis) -> None:
-    assert oldest(ledger, CHARGE) is None
+    assert find_oldest_delivery(ledger, CHARGE) is None
     ledger.write([Push(CHARGE, range(3), "celery", [b"entry"])])
     _ago(ledger, client, 600)
     ledger.write([Push(CHARGE, range(3, 6), "celery", [b"entry"])])
@@ -333,24 +332,24 @@ def test_the_oldest_under_way_is_neither_settled_nor_waiting_for_its_retry(ledge
     ledger.write([Push(CHARGE, range(6, 9), "celery", [b"entry"])])
 
     def seen() -> tuple[int, float]:
-        found = oldest(ledger, CHARGE)
+        found = find_oldest_delivery(ledger, CHARGE)
         assert found is not None
         return found.offset, found.seconds
 
     offset, seconds = seen()
     assert (offset, 690 <= seconds <= 730) == (0, True)
     ledger.write([Mark(CHARGE, [0], Fate.DONE)])
-    note_waiting(ledger, CHARGE, [1], time.time() + 60)
+    note_waiting_retries(ledger, CHARGE, [1], time.time() + 60)
     assert seen()[0] == 2
     ledger.write([Mark(CHARGE, [2], Fate.DEAD)])
     offset, seconds = seen()
     assert (offset, 90 <= seconds <= 130) == (3, True)
-    note_waiting(ledger, CHARGE, [3, 4, 5], time.time() + 60)
+    note_waiting_retries(ledger, CHARGE, [3, 4, 5], time.time() + 60)
     assert seen()[0] == 6
     ledger.write([Mark(CHARGE, range(6, 9), Fate.DONE)])
-    assert oldest(ledger, CHARGE) is None
+    assert find_oldest_delivery(ledger, CHARGE) is None
     # What runs again after its wait counts from when it was due.
-    note_waiting(ledger, CHARGE, [4], time.time() - 40)
+    note_waiting_retries(ledger, CHARGE, [4], time.time() - 40)
     offset, seconds = seen()
     assert (offset, 39 <= seconds <= 70) == (4, True)
 
@@ -359,12 +358,12 @@ def test_looking_for_the_oldest_leaves_what_is_stuck_to_be_found(ledger: Ledger,
     ledger.write([Push(CHARGE, range(100), "celery", [b"entry"])])
     ledger.write([Mark(CHARGE, [*range(40), *range(42, 100)], Fate.DONE)])
     _ago(ledger, client, 600)
-    note_waiting(ledger, CHARGE, [40], time.time() + 60)
-    assert [found.offset for _ in range(2) if (found := oldest(ledger, CHARGE))] == [41, 41]
-    assert [offset for found in stuck(ledger, CHARGE, 300) for offset in found.offsets] == [40, 41]
+    note_waiting_retries(ledger, CHARGE, [40], time.time() + 60)
+    assert [found.offset for _ in range(2) if (found := find_oldest_delivery(ledger, CHARGE))] == [41, 41]
+    assert [offset for found in find_stuck_offsets(ledger, CHARGE, 300) for offset in found.offsets] == [40, 41]
     assert set(client.hgetall(ledger.index_key(CHARGE)).values()) == {b"40-41"}
     ledger.write([Mark(CHARGE, [40, 41], Fate.DONE)])
-    assert oldest(ledger, CHARGE) is None
+    assert find_oldest_delivery(ledger, CHARGE) is None
     assert client.hgetall(ledger.index_key(CHARGE)) == {}
 
 
@@ -403,8 +402,8 @@ def test_an_outage_is_one_error_and_the_ledger_goes_on_afterwards(own_redis: Red
             lambda: ledger.fates_of([(CHARGE, [1])]),
             lambda: list(ledger.runs(CHARGE, {Fate.DONE}, 0, 1)),
             lambda: ledger.state(),
-            lambda: Members(ledger, "workers").living(),
-            lambda: stuck(ledger, CHARGE, 1),
+            lambda: GroupMembers(ledger, "workers").living(),
+            lambda: find_stuck_offsets(ledger, CHARGE, 1),
         ):
             with pytest.raises(LedgerUnavailable, match=f"127.0.0.1:{own_redis.port}, LEDGER_URL.*start it"):
                 call()
@@ -565,7 +564,7 @@ def test_a_frozen_redis_is_waited_for_once_by_who_somebody_waits_for(
         own_redis.freeze()
         begun = time.monotonic()
         with pytest.raises(LedgerUnavailable, match="Timeout"):
-            Members(ledger, "workers").living()
+            GroupMembers(ledger, "workers").living()
         # Each wait ends by the client's own clock: there are as many as it makes, and one for the machine.
         assert waits - 0.2 <= time.monotonic() - begun < waits + 0.9
 
@@ -573,7 +572,7 @@ def test_a_frozen_redis_is_waited_for_once_by_who_somebody_waits_for(
 def test_a_redis_of_redis_cluster_is_refused_by_name() -> None:
     with RedisServer(cluster_enabled="yes", cluster_port=str(free_port()), databases="1") as server:
         with closing(Ledger(server.url, "c", "bridge")) as ledger, pytest.raises(ClusteredRedis, match="Redis Cluster"):
-            check_fit(ledger)
+            check_redis_fit(ledger)
         refused = pytest.raises(VersionMismatch, match="Redis Cluster")
         with Celery(broker=server.url, set_as_current=False) as app, app.connection() as connection, refused:
             refuse_unfit(connection)

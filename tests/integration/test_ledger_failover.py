@@ -3,10 +3,10 @@
 import redis
 
 from bridge.errors import LedgerUnavailable
-from bridge.ledger.client import Ledger
-from bridge.ledger.fates import Fate
-from bridge.ledger.pages import Account
-from bridge.ledger.writes import Mark
+from bridge.ledger.fate_pages import Account
+from bridge.ledger.fate_rules import Fate
+from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_scripts import Mark
 from tests.processes import eventually
 from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisServer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.ledger.fates import Fate, unpack
+from bridge.ledger.fate_rules import Fate, unpack_fates
 from tests.processes import Stack, eventually
 from tests.promises import choose, ledger, twice
 from tests.servers.redis import RedisServer
@@ -93,7 +93,7 @@ def test_the_ledger_says_done_of_nothing_that_is_queued_or_held_and_handed_of_no
                     pipe.hvals(owner)
                 page, *entries = pipe.execute()
             there = {found for some in entries for raw in some for found in offsets_in(raw)}
-            known = {offset: Fate(fate) for offset, fate in enumerate(unpack(page)[:1501])}
+            known = {offset: Fate(fate) for offset, fate in enumerate(unpack_fates(page)[:1501])}
             done = {offset for offset, fate in known.items() if fate is Fate.DONE}
             handed = {offset for offset, fate in known.items() if fate is Fate.HANDED}
             assert not done & there

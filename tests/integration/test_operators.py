@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.mending.patching import Patch
-from bridge.deadletters.plan.plan import ItemState, Options, Plan, What
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.editing.json_patch import ValuePatch
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanKind, PlanOptions
+from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import EditRefused
-from bridge.records.parked import whose
+from bridge.formats.retry_record import read_retry_key
 from tests.desks import desk, record
 from tests.integration.test_replay import statuses
 from tests.processes import Process, Run, Stack, eventually
@@ -24,7 +24,7 @@ CHARGE = "tests.handlers.mended.charge"
 COMPLETION = {"commit": "completion"}
 LETTERS = 60
 #: So many a second: both are at it for longer than the one is ahead of the other.
-OPTIONS = Options(rate=40.0)
+OPTIONS = PlanOptions(rate=40.0)
 #: What `charge` takes, and it did not take the value before.
 MENDED = '[{"op": "replace", "path": "/bad", "value": false}]'
 
@@ -42,7 +42,7 @@ def started(stack: Stack, letters: int) -> None:
     worker.terminate()
 
 
-def applied(stack: Stack, *made: Plan) -> list[dict[str, Any]]:
+def applied(stack: Stack, *made: BulkPlan) -> list[dict[str, Any]]:
     """Each plan applied by a process of its own, all at once; what each printed."""
     gate = stack.folder / "gate"
     words = ("-m", "bridge", "deadletters", "plans", "apply")
@@ -67,10 +67,10 @@ def applied(stack: Stack, *made: Plan) -> list[dict[str, Any]]:
     return [json.loads(each.text[each.text.index("{") :]) for each in running]
 
 
-def plan_of(here: Desk, what: str, by: str) -> Plan:
+def plan_of(here: DeadLetterService, what: str, by: str) -> BulkPlan:
     if what == "edit":
-        return here.mending.patch(Filter(handlers=(CHARGE,)), Patch.read(MENDED), OPTIONS, by, force=True)
-    return here.plans.make(What(what), Filter(handlers=(CHARGE,)), OPTIONS, by, "as two wanted it")
+        return here.mending.patch(LetterFilter(handlers=(CHARGE,)), ValuePatch.read(MENDED), OPTIONS, by, force=True)
+    return here.plans.make(PlanKind(what), LetterFilter(handlers=(CHARGE,)), OPTIONS, by, "as two wanted it")
 
 
 @pytest.mark.parametrize("other", ["replay", "discard", "edit", "archive"])
@@ -81,7 +81,7 @@ def test_each_letter_is_one_operators_and_the_slower_one_is_told_whose_and_what_
         plans = [plan_of(here, "replay", "ann"), plan_of(here, other, "bob")]
         ends = applied(stack, *plans)
         ended = [here.plans.one(plan.id) for plan in plans]
-        skipped = [plan.count(ItemState.SKIPPED) for plan in ended]
+        skipped = [plan.count(PlanItemState.SKIPPED) for plan in ended]
         assert sum(skipped) == LETTERS, ended
         assert min(skipped) > 0, "one was over before the other began: nothing was shown"
         by = ((plans[1], "bob", other), (plans[0], "ann", "replay"))
@@ -92,7 +92,7 @@ def test_each_letter_is_one_operators_and_the_slower_one_is_told_whose_and_what_
         stays = {"discard": "discarded", "archive": "archived"}.get(other, "replaying")
         wanted = Counter({"replaying": skipped[1]}) + Counter({stays: skipped[0]})
         assert statuses(here) == wanted
-    sent = Counter(whose(each) for each in stack.records("orders.replay"))
+    sent = Counter(read_retry_key(each) for each in stack.records("orders.replay"))
     assert set(sent.values()) == {1}
     assert len(sent) == (LETTERS if stays == "replaying" else skipped[1])
     if other == "edit":
@@ -110,7 +110,7 @@ def test_of_one_who_edits_a_letter_and_one_who_replays_it_as_it_is_the_faster_on
         edited = {}
         for id_ in (1, 2, 3):
             edit = here.mending.edit(id_, b'{"amount": 100}', "ann", force=True)
-            replay = here.plans.make(What.REPLAY, Filter(ids=(id_,)), Options(), "bob", "")
+            replay = here.plans.make(PlanKind.REPLAY, LetterFilter(ids=(id_,)), PlanOptions(), "bob", "")
             # One after another, in either order; and at once.
             groups = {1: [[edit], [replay]], 2: [[replay], [edit]], 3: [[edit, replay]]}[id_]
             ends = [end for group in groups for end in applied(stack, *group)]

@@ -9,21 +9,20 @@ import pytest
 from confluent_kafka import Producer
 from sqlalchemy import insert, select
 
-from bridge.deadletters.fates import Fates
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.outcomes.deducing import Deducing, Sent, StillParked
-from bridge.deadletters.outcomes.outcomes import Outcomes
-from bridge.deadletters.outcomes.redriven import Ending
-from bridge.deadletters.plan.plan import ItemState, Options, What
-from bridge.deadletters.store import contents, items, plans, schema
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.items import Where
-from bridge.deadletters.store.spots import Spot
-from bridge.ledger import OWN, Account, Fate, Mark
-from bridge.records.origin import Origin
-from bridge.records.replayed import replayed
+from bridge.deadletters.db import letter_payload, plan_item_table, plan_table, schema
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.plan_item_table import LogPosition, SentPosition
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.outcome_deduction import OutcomeDeduction, SentDelivery, StillParked
+from bridge.deadletters.replay.redrive_outcomes import RedriveOutcomes
+from bridge.deadletters.replay.replay_outcomes import ReplayOutcomes
+from bridge.formats.delivery_identity import Origin
+from bridge.formats.retry_record import replay_headers
+from bridge.kafka.topic_catalog import TopicCatalog
+from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.catalog import Catalog
 from tests.desk.rows import kind, letter
 from tests.servers.kafka import KafkaServer
 from tests.servers.redis import RedisServer
@@ -47,27 +46,29 @@ def test_one_that_is_sent_after_a_look_has_begun_is_not_said_to_be_gone(
     source, group = f"{settings.group}.orders", settings.group
     kafka.create_topics(source, f"{source}.replay", partitions=1)
     database = Database(f"sqlite:///{tmp_path}/letters.db")
-    with Fates.opened(settings) as fates:
+    with LedgerFates.opened(settings) as fates:
         ledger = fates.ledger(group)
         assert ledger is not None
         fates.since(group)
-        deducing = Deducing(settings, database, fates)
+        deducing = OutcomeDeduction(settings, database, fates)
         sent = {}
         for number in range(2):
             write(kafka, f"{source}.replay", [])
             delivery = Origin(source, "", 0, number, "charge", group)
-            where = Where(Spot(f"{source}.replay", 0, number), int(time.time() * 1000))
-            sent[number] = Sent(delivery, where)
+            where = SentPosition(LogPosition(f"{source}.replay", 0, number), int(time.time() * 1000))
+            sent[number] = SentDelivery(delivery, where)
             assert deducing.of({number: sent[number]}) == {}
         # Handed off, and its topic deleted: it runs.
-        catalog = Catalog(settings, [f"{source}.replay"])
+        catalog = TopicCatalog(settings, [f"{source}.replay"])
         catalog.prepare()
         log = catalog.topic_ids[f"{source}.replay"]
-        ledger.write([Mark(Account(OWN, f"{source}.replay", log, 0), [0], Fate.HANDED)])
+        ledger.write([Mark(Account(RETRY_RECORD, f"{source}.replay", log, 0), [0], Fate.HANDED)])
         assert deducing.of(sent) == {}
         # Without Redis nothing proves that it did not run.
-        nothing = Deducing(settings, database, Fates(lambda _: None))
-        gone = {5: Sent(sent[0].delivery, Where(Spot(f"{source}.nowhere", 0, 0), sent[0].where.at))}
+        nothing = OutcomeDeduction(settings, database, LedgerFates(lambda _: None))
+        gone = {
+            5: SentDelivery(sent[0].delivery, SentPosition(LogPosition(f"{source}.nowhere", 0, 0), sent[0].where.at))
+        }
         assert nothing.of(gone) == {}
     database.close()
 
@@ -76,11 +77,11 @@ def test_what_is_parked_after_a_first_look_is_found_by_the_second(kafka: KafkaSe
     settings = settings_of(kafka, redis_shared)
     source, group = f"{settings.group}.orders", settings.group
     kafka.create_topics(source, f"{source}.retry.5m", partitions=1)
-    with Fates.opened(settings) as fates:
+    with LedgerFates.opened(settings) as fates:
         still_parked = StillParked(settings, fates)
         assert still_parked.of(group, source) == frozenset()
         delivery = Origin(source, "", 0, 3, "charge", group)
-        write(kafka, f"{source}.retry.5m", replayed(delivery, [], timestamp=None, number=0, once=False, again=""))
+        write(kafka, f"{source}.retry.5m", replay_headers(delivery, [], timestamp=None, number=0, once=False, again=""))
         assert {identity for identity, _ in still_parked.of(group, source)} == {delivery.identity}
 
 
@@ -91,24 +92,24 @@ def test_a_letter_whose_end_nobody_knows_stays_as_it_is_until_that_is_proven(
     source, group = f"{settings.group}.orders", settings.group
     kafka.create_topics(source, f"{source}.replay", partitions=1)
     # Redis lost its data after the letter was sent, and long ago: by its own clock, the ledger of this test begins now.
-    monkeypatch.setattr(Fates, "since", lambda *_: 2.0)
+    monkeypatch.setattr(LedgerFates, "since", lambda *_: 2.0)
     database = Database(f"sqlite:///{tmp_path}/letters.db")
     database.migrate()
     with database.writing() as connection:
-        plan_id, _ = plans.add(connection, What.REPLAY, "ann", "", {}, Options())
+        plan_id, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
         of = kind(connection, "charge", source, consumer_group=group)
-        id_ = letter(connection, of, 7, Status.REPLAYING, plan_id=plan_id, topic_id="log")
-        item = {"plan_id": plan_id, "position": 1, "letter_id": id_, "state": ItemState.SENT, "sent_at": 1}
+        id_ = letter(connection, of, 7, LetterStatus.REPLAYING, plan_id=plan_id, topic_id="log")
+        item = {"plan_id": plan_id, "position": 1, "letter_id": id_, "state": PlanItemState.SENT, "sent_at": 1}
         where = {"sent_topic": f"{source}.replay", "sent_partition": 0, "sent_offset": 3}
         connection.execute(insert(schema.items).values({**item, **where}))
 
     def stands() -> tuple[str, dict[str, int]]:
         with database.reading() as connection:
-            status = contents.standings(connection, [id_])[id_].status
-            return str(status), items.counts(connection, [plan_id])[plan_id]
+            status = letter_payload.read_letter_standings(connection, [id_])[id_].status
+            return str(status), plan_item_table.count_item_states(connection, [plan_id])[plan_id]
 
-    with Fates.opened(settings) as fates:
-        outcomes = Outcomes(settings, database, fates)
+    with LedgerFates.opened(settings) as fates:
+        outcomes = ReplayOutcomes(settings, database, fates)
         outcomes._deduced_at = float("-inf")
         # Neither Kafka nor Redis has anything of it: it may have run before both lost it.
         assert outcomes.look() == 0
@@ -132,21 +133,21 @@ def test_what_a_redrive_sent_behind_the_end_of_its_log_ends_with_the_reason(
     database = Database(f"sqlite:///{tmp_path}/letters.db")
     database.migrate()
     with database.writing() as connection:
-        plan_id, _ = plans.add(connection, What.REDRIVE, "ann", "", {"topic": source}, Options())
-        item = {"plan_id": plan_id, "state": ItemState.SENT, "sent_at": 1, "number": 1, "sent_partition": 0}
+        plan_id, _ = plan_table.add_plan(connection, PlanKind.REDRIVE, "ann", "", {"topic": source}, PlanOptions())
+        item = {"plan_id": plan_id, "state": PlanItemState.SENT, "sent_at": 1, "number": 1, "sent_partition": 0}
         for position, offset in enumerate((0, 9), 1):
             # What lies at 0 is there and is read later; nothing lies at 9: the log was cut.
             where = {"sent_topic": f"{source}.replay", "sent_offset": offset, "place": f"{source}-0-{offset}:charge"}
             connection.execute(insert(schema.items).values({**item, **where, "position": position}))
-    with Fates.opened(settings) as fates:
-        ending = Ending(settings, database, fates)
+    with LedgerFates.opened(settings) as fates:
+        ending = RedriveOutcomes(settings, database, fates)
         # Just sent, an answer of Kafka's may be older than that.
         settings.file.__dict__["kafka_stuck_after"] = 1e12
         assert ending.look(plan_id, deduces=True) == 2
         settings.file.__dict__["kafka_stuck_after"] = 3_600.0
         assert ending.look(plan_id, deduces=True) == 1
     with database.reading() as connection:
-        assert items.counts(connection, [plan_id])[plan_id] == {"sent": 1, "unknown": 1}
+        assert plan_item_table.count_item_states(connection, [plan_id])[plan_id] == {"sent": 1, "unknown": 1}
         why = connection.execute(select(schema.items.c.why).where(schema.items.c.position == 2)).scalar_one()
     assert "ends before it" in why
     database.close()

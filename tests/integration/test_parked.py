@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from bridge.ledger import OWN, Account, Accounts, Fate, Ledger, LogBook, Mark
-from bridge.records.attempts import Attempts
-from bridge.records.failure import Failure
-from bridge.records.message import Delivery, Message
-from bridge.records.parked import headers
+from bridge.formats.delivery import Attempts, Delivery, Message
+from bridge.formats.failure import Failure
+from bridge.formats.retry_record import retry_headers
+from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, Ledger, LogHistory, Mark
 from tests.processes import Stack, eventually
 from tests.promises import audit, choose, command, delete_topic, end, json_in, json_of, ledger, twice
 
@@ -29,7 +28,7 @@ def delivery(account: Account, offset: int, **changes: Any) -> Delivery:
 def park(stack: Stack, account: Account, offsets: Sequence[int], due: float, group: str = "", tier: str = TIER) -> None:
     """Write the records of deliveries to a retry topic."""
     for offset in offsets:
-        said = headers(
+        said = retry_headers(
             delivery(account, offset), group or stack.environ["BRIDGE_GROUP"], due=int(due * 1000), failure=FAILURE
         )
         stack.produce(tier, b"{}", headers=said)
@@ -38,7 +37,7 @@ def park(stack: Stack, account: Account, offsets: Sequence[int], due: float, gro
 def own(stack: Stack, fates: Ledger, tier: str = TIER) -> Account:
     """Where the records of a tier have their own fates."""
     with ledger(stack, tier) as (_, account):
-        return Account(OWN, account.topic, LogBook(fates).log_id(account.topic, account.topic_id, 0), 0)
+        return Account(RETRY_RECORD, account.topic, LogHistory(fates).log_id(account.topic, account.topic_id, 0), 0)
 
 
 def lines(stack: Stack, code: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -13,13 +13,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
-from bridge.ledger import OWN, Account, Fate, Mark
-from bridge.records import parked
-from bridge.records.attempts import Attempts
-from bridge.records.message import Delivery, Message
-from bridge.records.parked import Lying
+from bridge.formats import retry_record
+from bridge.formats.delivery import Attempts, Delivery, Message
+from bridge.formats.retry_record import RetryRecordPosition
+from bridge.kafka.publisher import ParkRequest, Publisher
+from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.publisher import Clone, Publisher
 from tests.processes import Stack, eventually, headers_of
 from tests.promises import all_settled, audit, choose, in_order, json_of, ledger
 
@@ -67,7 +66,7 @@ def test_a_long_wait_goes_to_a_retry_topic_that_is_made_for_it(stack: Stack):
     (asked,) = waits_in(stack, "2m", 1)
     assert (record.key(), record.value(), record.partition()) == (b"k", b'{"fail": 9}', 1)
     assert headers_of(record)[:2] == [("handler", b"theirs"), ("trace", b"1")]
-    held = parked.read(record, "c", "r")
+    held = retry_record.read_retry_record(record, "c", "r")
     assert held is not None
     assert held.delivery.identity == f"{failed}:{NAME}"
     assert held.delivery.message.headers == (("handler", b"theirs"), ("trace", b"1"))
@@ -75,7 +74,7 @@ def test_a_long_wait_goes_to_a_retry_topic_that_is_made_for_it(stack: Stack):
     assert held.delivery.error == "ConnectionError: no line"
     assert held.group == stack.environ["BRIDGE_GROUP"]
     assert abs(held.due / 1000 - before - 300) < 20
-    other = parked.read(asked, "c", "r")
+    other = retry_record.read_retry_record(asked, "c", "r")
     assert other is not None
     assert (other.delivery.identity, other.delivery.attempts) == (f"{later}:{NAME}", Attempts(postponed=1))
     # Neither Redis nor a worker has anything of it.
@@ -276,12 +275,12 @@ def test_what_was_parked_is_found_and_whether_it_has_gone_out_since(stack: Stack
     tier = stack.topic("orders.retry.1m")
     chosen = Settings(FileSettings(), EnvironmentSettings(), "", {"bootstrap.servers": stack.kafka}).of_group(group)
     delivery = Delivery(Message(topic, 0, 7, timestamp=5, origin=f"c {group} log"), "work").parked()
-    assert Publisher(chosen).park([Clone(delivery, 60, 1)], group) == [None]
-    assert Publisher(chosen).parked_in([delivery], [60], group) == [[Lying(tier, 0, 0, passed=False)]]
+    assert Publisher(chosen).park([ParkRequest(delivery, 60, 1)], group) == [None]
+    assert Publisher(chosen).parked_in([delivery], [60], group) == [[RetryRecordPosition(tier, 0, 0, passed=False)]]
     client = Consumer({"bootstrap.servers": stack.kafka, "group.id": group})
     client.commit(offsets=[TopicPartition(tier, 0, 1)], asynchronous=False)
     client.close()
-    assert Publisher(chosen).parked_in([delivery], [60], group) == [[Lying(tier, 0, 0, passed=True)]]
+    assert Publisher(chosen).parked_in([delivery], [60], group) == [[RetryRecordPosition(tier, 0, 0, passed=True)]]
 
 
 @pytest.mark.slow
@@ -303,9 +302,11 @@ def test_what_began_anew_is_parked_again_where_its_record_has_had_its_run_commit
             message = Message(there.topic, 0, offset, timestamp=yesterday, origin=f"c g {there.topic_id}")
             delivery = Delivery(message, NAME).parked()
             stack.produce(
-                "orders.retry.5m", b"{}", headers=parked.headers(delivery, stack.environ["BRIDGE_GROUP"], due=due)
+                "orders.retry.5m",
+                b"{}",
+                headers=retry_record.retry_headers(delivery, stack.environ["BRIDGE_GROUP"], due=due),
             )
-        book.write([Mark(Account(OWN, tier.topic, tier.topic_id, 0), [1], fate)])
+        book.write([Mark(Account(RETRY_RECORD, tier.topic, tier.topic_id, 0), [1], fate)])
     stack.produce("orders", {"fail": 9}, timestamp=yesterday)
     stack.bridge()
     stack.worker("-c", "1")

@@ -7,11 +7,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from sqlalchemy import select
 
-from bridge.deadletters.actions.payloads import Away, payloads
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.questions.in_topics import with_value
-from bridge.deadletters.store import contents
-from bridge.deadletters.store.schema import letters
+from bridge.deadletters.db import letter_payload
+from bridge.deadletters.db.schema import letters
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.inspection.topic_letters import fetch_letter_value
+from bridge.deadletters.replay.kafka_lookup import ValueAway, fetch_payloads
 from tests.desks import desk, record
 from tests.processes import Stack, eventually
 from tests.promises import delete_topic
@@ -19,12 +19,12 @@ from tests.promises import delete_topic
 ORIGIN = {"origin_topic": b"many", "origin_partition": b"0", "handler": b"many", "bridge_group": b"group"}
 
 
-def away(here: Desk) -> list[Away]:
+def away(here: DeadLetterService) -> list[ValueAway]:
     """All letters."""
     with here.database.reading() as connection:
         ids = list(connection.execute(select(letters.c.id).order_by(letters.c.id)).scalars())
-        standing = contents.standings(connection, ids)
-        return [Away(standing[each.id], each) for each in contents.contents(connection, 0, ids)]
+        standing = letter_payload.read_letter_standings(connection, ids)
+        return [ValueAway(standing[each.id], each) for each in letter_payload.read_letter_contents(connection, 0, ids)]
 
 
 def made_again(stack: Stack, topic: str) -> None:
@@ -53,11 +53,11 @@ def test_of_a_topic_that_was_made_again_no_other_letters_value_is_taken(
         record(stack, here, "many", 1)
         (letter,) = away(here)
         assert letter.content.away
-        assert payloads(here.settings, [letter]) == {letter.letter.id: b"first" * 100}
+        assert fetch_payloads(here.settings, [letter]) == {letter.letter.id: b"first" * 100}
         shown = here.letters.one(letter.letter.id)
-        assert (shown.kept, with_value(here.settings, shown).value) == (False, b"first" * 100)
+        assert (shown.kept, fetch_letter_value(here.settings, shown).value) == (False, b"first" * 100)
         made_again(stack, "many.dlq")
-        assert payloads(here.settings, [letter]) == {}
+        assert fetch_payloads(here.settings, [letter]) == {}
         stack.produce("many.dlq", b"other" * 100, key=b"a", headers=other)
-        assert payloads(here.settings, [letter]) == {}
-        assert with_value(here.settings, shown) == shown
+        assert fetch_payloads(here.settings, [letter]) == {}
+        assert fetch_letter_value(here.settings, shown) == shown

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bridge.deadletters.plan.plan import ItemState, Options
-from bridge.deadletters.redrive.redrive import Asked
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanOptions
+from bridge.deadletters.replay.redrive_plan import RedriveRequest
 from tests.desks import desk, record, replay
 from tests.integration.test_redrives_at_once import dead_once, redrives, runs
 from tests.integration.test_replay import COMPLETION, start, statuses
@@ -42,14 +42,14 @@ def test_what_a_redrive_may_have_sent_is_not_sent_again(stack: Stack, how: str):
     stack.produce("line", 1)
     eventually(lambda: len(stack.done("line")) == 1, 40)
     with desk(stack, "line", line=COMPLETION) as here:
-        plan = here.redrive.plan(Asked(stack.topic("line"), "earliest"), Options(again=True), "ann")
+        plan = here.redrive.plan(RedriveRequest(stack.topic("line"), "earliest"), PlanOptions(again=True), "ann")
         apply_killed(stack, plan.id, "published")
         eventually(lambda: len(stack.done("line")) == 2, 40, "it runs once more")
         forget(stack, "line.replay", how)
         lease_over(here)
         plan = here.plans.apply(plan.id, "bob")
         assert plan.outcomes == {"unknown": 1}
-        (left,) = here.progress.each(plan.id, [ItemState.UNKNOWN], 0, 10)
+        (left,) = here.progress.each(plan.id, [PlanItemState.UNKNOWN], 0, 10)
         assert "whether it was sent" in left.why
     assert len(stack.done("line")) == 2
 

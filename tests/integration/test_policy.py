@@ -8,12 +8,12 @@ import pytest
 import redis
 from celery import Celery
 
-from bridge.commands import policy as commands
 from bridge.errors import PolicyRefused, UnknownHandler
-from bridge.handlers import Routes, find_routes
+from bridge.handler_routes import Routes, find_routes
+from bridge.inspection import handler_policy as commands
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from tasks.declaring import declare
-from tasks.defaults import OWN_DEFAULTS
+from tasks.declaration.celery_defaults import OWN_DEFAULTS
+from tasks.declaration.handler_declaration import declare_handler
 from tests.processes import Stack, eventually
 from tests.promises import choose, command, json_of
 
@@ -41,7 +41,7 @@ def declared(shop: Stack, options: dict[str, dict[str, Any]]) -> Here:
     app.conf.update(OWN_DEFAULTS)
     for name, said in options.items():
         topic, function = ("orders", _charge) if name == CHARGE else ("mails", _mail)
-        declare(app, [shop.topic(topic)], {"name": name, **said})(function)
+        declare_handler(app, [shop.topic(topic)], {"name": name, **said})(function)
     made = EnvironmentSettings(BRIDGE_GROUP=shop.environ["BRIDGE_GROUP"])
     return app, Settings(FileSettings(), made, shop.broker, {"bootstrap.servers": shop.kafka}), find_routes(app)[0]
 
@@ -206,7 +206,7 @@ def test_what_cannot_be_set_is_refused_with_what_is_meant_and_nothing_changes(he
         with pytest.raises(refused, match=re.escape(meant)):
             put(here, handler, *words)
     app, settings, routes = here
-    assert all(each["changed"] == {} for each in commands.policies(app, settings, routes).values())
+    assert all(each["changed"] == {} for each in commands.read_policies(app, settings, routes).values())
 
 
 def test_what_is_left_after_an_unset_must_hold_by_itself(here):
@@ -217,7 +217,7 @@ def test_what_is_left_after_an_unset_must_hold_by_itself(here):
         unset(here, CHARGE, "retry_backof")
     assert unset(here, CHARGE)["changed"] == {}
     assert unset(here, CHARGE) == unset(here, CHARGE, "max_retries")
-    assert [bool(step["set"]) for step in commands.history(here[1], here[2], CHARGE)] == [False, True]
+    assert [bool(step["set"]) for step in commands.read_policy_history(here[1], here[2], CHARGE)] == [False, True]
 
 
 def test_without_a_redis_no_worker_would_hear_of_a_change(here):
@@ -239,7 +239,7 @@ def test_what_a_new_version_cannot_take_is_told_everywhere_and_its_codes_policy_
     assert len(shop.runs("charge")) == 3
     worker.says(f"{CHARGE}: what was changed of its policy is not in force, its code's policy is: ")
     new = declared(shop, {CHARGE: {"retry_delays": (0.2, 0.2)}})
-    shown = commands.policies(*new)
+    shown = commands.read_policies(*new)
     assert "max_retries has no effect beside retry_delays" in shown[CHARGE]["fault"]
     assert shown[CHARGE]["policy"]["max_retries"] == 2
     assert "no handler is called so" in shown[MAIL]["fault"]
@@ -250,4 +250,4 @@ def test_what_a_new_version_cannot_take_is_told_everywhere_and_its_codes_policy_
         assert said in checked
         assert any(problem.startswith(said) for problem in problems)
     assert unset(new, MAIL)["changed"] == {}
-    assert commands.policies(*new).keys() == {CHARGE}
+    assert commands.read_policies(*new).keys() == {CHARGE}

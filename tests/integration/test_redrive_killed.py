@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from bridge.deadletters.plan.plan import State
+from bridge.deadletters.model.bulk_plan import PlanState
 from bridge.errors import PlanRefused
 from tests.desks import desk
 from tests.integration.test_replay import start
@@ -38,7 +38,7 @@ def test_another_process_goes_on_and_each_record_runs_once_more_in_the_order_of_
         for step in MAKING:
             redrive_killed(stack, "keyed", step)
             (plan, *_) = here.plans.latest()
-            assert plan.state is State.MAKING, step
+            assert plan.state is PlanState.MAKING, step
             with pytest.raises(PlanRefused):
                 here.plans.apply(plan.id, "bob")
         for times, step in enumerate(APPLYING, 2):
@@ -47,10 +47,10 @@ def test_another_process_goes_on_and_each_record_runs_once_more_in_the_order_of_
             with here.database.writing() as connection:
                 connection.exec_driver_sql("UPDATE plans SET leased_until = 0 WHERE leased_until IS NOT NULL")
             (plan, *_) = here.plans.latest()
-            if plan.state is not State.DONE:
+            if plan.state is not PlanState.DONE:
                 here.plans.apply(plan.id, "bob")
             plan = here.plans.wait(plan.id)
-            assert (plan.state, plan.outcomes) == (State.DONE, {"done": 4}), step
+            assert (plan.state, plan.outcomes) == (PlanState.DONE, {"done": 4}), step
             done = stack.done("keyed")
             assert Counter(done) == dict.fromkeys(places, times), step
             for some in keys.values():

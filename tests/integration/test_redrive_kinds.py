@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deadletters.plan.plan import ItemState, Options
-from bridge.deadletters.redrive.redrive import Asked
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanOptions
+from bridge.deadletters.replay.redrive_plan import RedriveRequest
 from tests.desks import desk
 from tests.integration.test_replay import COMPLETION, start
 from tests.processes import Stack, eventually
@@ -21,9 +21,9 @@ def test_of_a_sequence_the_first_is_sent_and_those_after_it_follow_message_by_me
     places = stack.produce("steps", 1, 2, key=b"k")
     eventually(lambda: stack.done("third") == places, 40)
     with desk(stack, *STEPS, steps=chosen) as here:
-        asked = Asked(stack.topic("steps"), "earliest")
-        assert here.redrive.plan(asked, Options(), "ann").counts.letters == 0
-        plan = here.redrive.plan(asked, Options(again=True, canary=True), "ann")
+        asked = RedriveRequest(stack.topic("steps"), "earliest")
+        assert here.redrive.plan(asked, PlanOptions(), "ann").counts.letters == 0
+        plan = here.redrive.plan(asked, PlanOptions(again=True, canary=True), "ann")
         assert here.plans.wait(here.plans.apply(plan.id, "ann").id).outcomes == {"done": 2}
     eventually(lambda: stack.done("third") == places * 2, 40)
     again = [(run.coordinates, run.handler) for run in stack.runs() if run.outcome == "done"][6:]
@@ -40,14 +40,14 @@ def test_while_redis_is_wiped_what_was_sent_runs_or_is_said_to_be_unknown(stack:
     with desk(stack, "many", many=chosen) as here:
         here.settings.file.__dict__["kafka_stuck_after"] = 5.0
         held.unlink()
-        plan = here.redrive.plan(Asked(stack.topic("many"), "earliest"), Options(again=True), "ann")
+        plan = here.redrive.plan(RedriveRequest(stack.topic("many"), "earliest"), PlanOptions(again=True), "ann")
         plan = here.plans.apply(plan.id, "ann")
         eventually(lambda: [run for run in stack.runs("many") if run.outcome == "begun"][10:], 30, "one is begun")
         with stack.redis() as client:
             client.flushdb()
         held.touch()
         plan = here.plans.wait(plan.id)
-        assert plan.count(ItemState.DONE, ItemState.UNKNOWN) == 10
+        assert plan.count(PlanItemState.DONE, PlanItemState.UNKNOWN) == 10
         if commit == "completion":
             assert plan.outcomes == {"done": 10}
             assert all(stack.done("many").count(place) >= 2 for place in places)

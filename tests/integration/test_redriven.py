@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from bridge.deadletters.fates import Fates
-from bridge.deadletters.outcomes.outcomes import Outcomes
-from bridge.deadletters.outcomes.recorded import Recorded
-from bridge.deadletters.plan.plan import Options
-from bridge.deadletters.redrive.redrive import Asked
+from bridge.deadletters.model.bulk_plan import PlanOptions
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.outcome_deduction import RecordingProgress
+from bridge.deadletters.replay.redrive_plan import RedriveRequest
+from bridge.deadletters.replay.replay_outcomes import ReplayOutcomes
 from tests.desks import desk, record, replay
 from tests.integration.test_replay import COMPLETION, start, statuses
 from tests.processes import Stack, eventually
@@ -31,11 +31,11 @@ def test_what_dies_though_it_was_done_before_is_dead_and_runs_when_it_is_sent_ba
     mended = done_once(stack, tmp_path)
     mended.unlink()
     with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
-        asked = Asked(stack.topic("odd"), "earliest", handlers=("odd",))
-        plan = here.redrive.plan(asked, Options(again=True), "ann")
+        asked = RedriveRequest(stack.topic("odd"), "earliest", handlers=("odd",))
+        plan = here.redrive.plan(asked, PlanOptions(again=True), "ann")
         here.plans.apply(plan.id, "ann")
-        with Fates.opened(here.settings) as fates:
-            outcomes = Outcomes(here.settings, here.database, fates)
+        with LedgerFates.opened(here.settings) as fates:
+            outcomes = ReplayOutcomes(here.settings, here.database, fates)
             eventually(lambda: outcomes.look(plan.id) == 0, 30, "it has ended")
         assert here.plans.one(plan.id).outcomes == {"dead": 1}
         # Its letter is sent back, and runs, though its delivery was done all the time.
@@ -53,8 +53,8 @@ def test_what_dies_in_a_retry_and_is_recorded_while_it_is_looked_for_is_dead(
 ):
     mended = done_once(stack, tmp_path, {"kafka_park_after": 1, "kafka_retry_tiers": (1, 4)}, later=1)
     with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
-        asked = Asked(stack.topic("odd"), "earliest", handlers=("odd",))
-        plan = here.plans.apply(here.redrive.plan(asked, Options(again=True), "ann").id, "ann")
+        asked = RedriveRequest(stack.topic("odd"), "earliest", handlers=("odd",))
+        plan = here.plans.apply(here.redrive.plan(asked, PlanOptions(again=True), "ann").id, "ann")
         eventually(lambda: len([run for run in stack.runs("odd") if run.outcome == "begun"]) == 3, 30, "it is parked")
         mended.unlink()
         eventually(lambda: stack.records("odd.dlq"), 30, "it is dead")
@@ -63,9 +63,9 @@ def test_what_dies_in_a_retry_and_is_recorded_while_it_is_looked_for_is_dead(
             record(stack, here, "odd", 1)
             return True
 
-        monkeypatch.setattr(Recorded, "all_of", all_of)
-        with Fates.opened(here.settings) as fates:
-            outcomes = Outcomes(here.settings, here.database, fates)
+        monkeypatch.setattr(RecordingProgress, "all_of", all_of)
+        with LedgerFates.opened(here.settings) as fates:
+            outcomes = ReplayOutcomes(here.settings, here.database, fates)
             eventually(lambda: outcomes.look(plan.id) == 0, 30, "it has ended")
         assert here.plans.one(plan.id).outcomes == {"dead": 1}
 
@@ -74,16 +74,16 @@ def test_a_letter_of_an_earlier_one_is_sent_by_the_next_and_does_not_stay_open(s
     mended = done_once(stack, tmp_path)
     mended.unlink()
     with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
-        asked = Asked(stack.topic("odd"), "earliest", handlers=("odd",))
-        here.plans.apply(here.redrive.plan(asked, Options(again=True), "ann").id, "ann")
+        asked = RedriveRequest(stack.topic("odd"), "earliest", handlers=("odd",))
+        here.plans.apply(here.redrive.plan(asked, PlanOptions(again=True), "ann").id, "ann")
         record(stack, here, "odd", 1)
         mended.touch()
-        plan = here.plans.apply(here.redrive.plan(asked, Options(again=True), "ann").id, "ann")
+        plan = here.plans.apply(here.redrive.plan(asked, PlanOptions(again=True), "ann").id, "ann")
         assert statuses(here) in ({"replaying": 1}, {"resolved": 1})
         assert here.plans.wait(plan.id).outcomes == {"done": 1}
         assert statuses(here) == {"resolved": 1}
         # Now that none is open, what is done is sent once more as itself.
-        plan = here.plans.apply(here.redrive.plan(asked, Options(again=True), "ann").id, "ann")
+        plan = here.plans.apply(here.redrive.plan(asked, PlanOptions(again=True), "ann").id, "ann")
         assert here.plans.wait(plan.id).outcomes == {"done": 1}
     assert [run.outcome for run in stack.runs("odd")] == ["begun", "done", "begun", *["begun", "done"] * 2]
 
@@ -94,7 +94,7 @@ def test_where_its_replay_topic_was_made_again_it_does_not_take_the_fates_of_tho
     all_settled(stack, "many", done=4)
     with desk(stack, "many", many=COMPLETION) as here:
         first, second = (
-            here.redrive.plan(Asked(stack.topic("many"), since, until), Options(again=True), "ann")
+            here.redrive.plan(RedriveRequest(stack.topic("many"), since, until), PlanOptions(again=True), "ann")
             for since, until in (("0", "2"), ("2", "4"))
         )
         # Nobody reads what is sent.

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.plan.plan import ItemState, Options, Plan
-from bridge.deadletters.redrive.redrive import Asked
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanOptions
+from bridge.deadletters.replay.redrive_plan import RedriveRequest
 from tests.desks import desk, record, replay
 from tests.integration.test_replay import COMPLETION, start, statuses
 from tests.processes import Stack, eventually
@@ -25,18 +25,18 @@ def dead_once(stack: Stack, mended: Path, **said: str) -> None:
     mended.touch()
 
 
-def redrives(here: Desk, stack: Stack, *, again: bool = False) -> Plan:
+def redrives(here: DeadLetterService, stack: Stack, *, again: bool = False) -> BulkPlan:
     """A plan that sends the record again, made."""
-    return here.redrive.plan(Asked(stack.topic("blocking"), "earliest"), Options(again=again), "ann")
+    return here.redrive.plan(RedriveRequest(stack.topic("blocking"), "earliest"), PlanOptions(again=again), "ann")
 
 
 def runs(stack: Stack, outcome: str) -> int:
     return sum(run.outcome == outcome for run in stack.runs("blocking"))
 
 
-def left_out(here: Desk, plan: Plan) -> str:
+def left_out(here: DeadLetterService, plan: BulkPlan) -> str:
     """Why the one delivery of a plan was left out of it."""
-    (only,) = here.progress.each(plan.id, [ItemState.SKIPPED], 0, 10)
+    (only,) = here.progress.each(plan.id, [PlanItemState.SKIPPED], 0, 10)
     return only.why
 
 
@@ -110,7 +110,8 @@ def test_a_plan_on_an_ordered_topic_sees_by_itself_that_what_another_had_under_w
     go.unlink()
     with desk(stack, "keyed", keyed=KEYED) as here, ThreadPoolExecutor(1) as pool:
         one, other = (
-            here.redrive.plan(Asked(stack.topic("keyed"), "earliest"), Options(again=True), "ann") for _ in range(2)
+            here.redrive.plan(RedriveRequest(stack.topic("keyed"), "earliest"), PlanOptions(again=True), "ann")
+            for _ in range(2)
         )
         # Nobody follows it: no recorder runs, and who has applied it has left.
         assert here.plans.apply(one.id, "ann").outcomes == {"sent": 1}

@@ -9,10 +9,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from sqlalchemy import func, select
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.plan.plan import ItemState, Options, State, What
-from bridge.deadletters.store import trail
-from bridge.deadletters.store.schema import letters
+from bridge.deadletters.db import audit_table
+from bridge.deadletters.db.schema import letters
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
 from tests.desks import desk, record, recorder, replay
 from tests.processes import Served, Stack, eventually
 from tests.promises import all_settled, choose, delete_topic, json_of, send_back, twice
@@ -57,10 +57,14 @@ def test_a_letter_goes_to_the_handler_that_failed_alone_and_is_resolved(stack: S
     with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
         record(stack, here, "odd", 1)
         plan = replay(here)
-        assert (plan.state, plan.counts.letters, plan.counts.handlers) == (State.PLANNED, 1, {"odd": {"permanent": 1}})
+        assert (plan.state, plan.counts.letters, plan.counts.handlers) == (
+            PlanState.PLANNED,
+            1,
+            {"odd": {"permanent": 1}},
+        )
         mended.touch()
         plan = here.plans.apply(plan.id, "ann")
-        assert plan.state is State.DONE
+        assert plan.state is PlanState.DONE
         plan = here.plans.wait(plan.id)
         assert plan.outcomes == {"done": 1}
         assert plan.is_good
@@ -104,7 +108,7 @@ def test_of_two_operators_who_replay_the_same_letters_at_once_each_letter_is_sen
         for thread in threads:
             thread.join()
         ended = [here.plans.wait(plan.id) for plan in made]
-        assert [plan.state for plan in ended] == [State.DONE] * 2
+        assert [plan.state for plan in ended] == [PlanState.DONE] * 2
         assert sum(plan.outcomes.get("done", 0) for plan in ended) == 100
         assert sum(plan.outcomes.get("skipped", 0) for plan in ended) == 100
         assert statuses(here) == {"resolved": 100}
@@ -120,7 +124,7 @@ def test_of_two_who_replay_and_discard_the_same_letters_at_once_each_letter_has_
     with desk(stack, "many", many=COMPLETION) as here:
         record(stack, here, "many", 60)
         mended.touch()
-        discard = here.plans.make(What.DISCARD, Filter(), Options(rate=40.0), "bob", "test orders")
+        discard = here.plans.make(PlanKind.DISCARD, LetterFilter(), PlanOptions(rate=40.0), "bob", "test orders")
         made = [replay(here, rate=40.0), discard]
         threads = [threading.Thread(target=here.plans.apply, args=(plan.id, "ann")) for plan in made]
         for thread in threads:
@@ -128,9 +132,9 @@ def test_of_two_who_replay_and_discard_the_same_letters_at_once_each_letter_has_
         for thread in threads:
             thread.join()
         ended = [here.plans.wait(plan.id) for plan in made]
-        done, gone = (plan.count(ItemState.DONE, ItemState.DISCARDED) for plan in ended)
+        done, gone = (plan.count(PlanItemState.DONE, PlanItemState.DISCARDED) for plan in ended)
         assert done + gone == 60
-        assert [plan.count(ItemState.SKIPPED) for plan in ended] == [gone, done]
+        assert [plan.count(PlanItemState.SKIPPED) for plan in ended] == [gone, done]
         assert statuses(here) == {name: many for name, many in (("resolved", done), ("discarded", gone)) if many}
     assert len(stack.done("many")) == len(set(stack.done("many"))) == done
 
@@ -204,12 +208,12 @@ def test_one_that_is_stopped_leaves_the_rest_as_it_is_and_goes_on_where_it_was(s
         plan = replay(here, rate=4.0)
         thread = threading.Thread(target=here.plans.apply, args=(plan.id, "ann"))
         thread.start()
-        eventually(lambda: here.plans.one(plan.id).count(ItemState.SENT, ItemState.DONE) >= 5, 60)
+        eventually(lambda: here.plans.one(plan.id).count(PlanItemState.SENT, PlanItemState.DONE) >= 5, 60)
         here.plans.stop(plan.id, "bob", "the bank asked")
         thread.join(60)
         assert not thread.is_alive()
         plan = here.plans.wait(plan.id)
-        assert (plan.state, plan.stopped) == (State.STOPPED, "stopped by bob: the bank asked")
+        assert (plan.state, plan.stopped) == (PlanState.STOPPED, "stopped by bob: the bank asked")
         assert plan.outcomes["waiting"] > 30
         assert statuses(here) == {"resolved": plan.outcomes["done"], "open": plan.outcomes["waiting"]}
         with here.database.writing() as connection:
@@ -217,7 +221,7 @@ def test_one_that_is_stopped_leaves_the_rest_as_it_is_and_goes_on_where_it_was(s
         plan = here.plans.wait(here.plans.apply(plan.id, "ann").id)
         assert plan.outcomes == {"done": 60}
         with here.database.reading() as connection:
-            told = [(each.by, each.what) for each in trail.of(connection, plan_id=plan.id)]
+            told = [(each.by, each.what) for each in audit_table.read_history(connection, plan_id=plan.id)]
         assert told == [("ann", "replay"), ("ann", "apply"), ("bob", "stop"), ("ann", "apply")]
     assert len(stack.records("many.replay")) == 60
 
@@ -233,7 +237,7 @@ def test_a_canary_whose_first_waves_end_badly_leaves_the_others_untouched(stack:
         eventually(lambda: count(here, letters) == 50, 60)
         mended.touch()
         plan = here.plans.apply(replay(here, canary=True).id, "ann")
-        assert (plan.state, plan.wave) == (State.STOPPED, 1)
+        assert (plan.state, plan.wave) == (PlanState.STOPPED, 1)
         assert plan.stopped == "canary: of 5 of wave 2, 1 died again"
         # It stops as soon as one is known to be dead: others of its wave may be on their way still.
         plan = here.plans.wait(plan.id)
@@ -251,7 +255,7 @@ def test_a_canary_whose_waves_end_well_sends_all(stack: Stack, tmp_path: Path):
         record(stack, here, "many", 40)
         mended.touch()
         plan = here.plans.wait(here.plans.apply(replay(here, canary=True).id, "ann").id)
-        assert (plan.state, plan.wave, plan.outcomes) == (State.DONE, 3, {"done": 40})
+        assert (plan.state, plan.wave, plan.outcomes) == (PlanState.DONE, 3, {"done": 40})
 
 
 @pytest.mark.slow
@@ -266,7 +270,7 @@ def test_what_was_approved_is_done_in_the_background_by_the_recorder(stack: Stac
         plan = replay(here)
         here.plans.approve(plan.id, "ann")
         eventually(lambda: here.plans.one(plan.id).outcomes == {"done": 5}, 60)
-        assert here.plans.one(plan.id).state is State.DONE
+        assert here.plans.one(plan.id).state is PlanState.DONE
 
 
 @pytest.mark.slow
@@ -291,10 +295,13 @@ def test_while_redis_is_wiped_nothing_is_lost_and_the_outcomes_are_known_or_said
             client.flushdb()
         held.touch()
         plan = here.plans.wait(plan.id)
-        assert plan.count(ItemState.DONE, ItemState.UNKNOWN) == 10
+        assert plan.count(PlanItemState.DONE, PlanItemState.UNKNOWN) == 10
         assert statuses(here) == {
             name: number
-            for name, number in (("resolved", plan.count(ItemState.DONE)), ("replaying", plan.count(ItemState.UNKNOWN)))
+            for name, number in (
+                ("resolved", plan.count(PlanItemState.DONE)),
+                ("replaying", plan.count(PlanItemState.UNKNOWN)),
+            )
             if number
         }
         if commit == "completion":

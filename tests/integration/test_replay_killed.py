@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.plan.plan import Options, Plan, State, What
-from bridge.records.parked import whose
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.formats.retry_record import read_retry_key
 from tests.desks import desk, record, replay
 from tests.integration.test_replay import COMPLETION, start, statuses
 from tests.processes import Process, Stack
@@ -31,11 +31,11 @@ def apply_killed(stack: Stack, plan_id: int, step: str) -> None:
     assert f"kills itself: {step}" in killed.text
 
 
-def gone_on_with(here: Desk, plan: Plan) -> Plan:
+def gone_on_with(here: DeadLetterService, plan: BulkPlan) -> BulkPlan:
     """The plan of a process that was killed, applied by another, as if the lease had run out."""
     with here.database.writing() as connection:
         connection.exec_driver_sql("UPDATE plans SET leased_until = 0 WHERE leased_until IS NOT NULL")
-    if here.plans.one(plan.id).state is not State.DONE:
+    if here.plans.one(plan.id).state is not PlanState.DONE:
         here.plans.apply(plan.id, "bob")
     return here.plans.one(plan.id)
 
@@ -55,7 +55,7 @@ def test_another_process_goes_on_and_each_letter_is_sent_once(stack: Stack, tmp_
             plan = here.plans.wait(gone_on_with(here, plan).id)
             assert plan.outcomes == {"done": LETTERS}, (step, plan)
             assert statuses(here) == {"resolved": times * LETTERS}, step
-            sent = Counter(whose(each) for each in stack.records("many.replay"))
+            sent = Counter(read_retry_key(each) for each in stack.records("many.replay"))
             assert set(sent.values()) == {1}, step
             assert len(sent) == times * LETTERS, step
     assert twice(stack, "many") == {}
@@ -68,7 +68,7 @@ def test_what_is_discarded_is_so_in_the_database_and_the_ledger(stack: Stack):
         for times, step in enumerate(DISCARDING, 1):
             stack.produce("many", *({"dead": True, "id": number} for number in range(LETTERS)))
             record(stack, here, "many", times * LETTERS)
-            plan = here.plans.make(What.DISCARD, Filter(), Options(), "ann", "no such shop")
+            plan = here.plans.make(PlanKind.DISCARD, LetterFilter(), PlanOptions(), "ann", "no such shop")
             apply_killed(stack, plan.id, step)
             assert gone_on_with(here, plan).outcomes == {"discarded": LETTERS}, step
             assert statuses(here) == {"discarded": times * LETTERS}, step

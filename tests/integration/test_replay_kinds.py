@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.plan.plan import ItemState, Options, State, What
-from bridge.deadletters.store.schema import letters
+from bridge.deadletters.db.schema import letters
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
 from tests.desks import desk, record, recorder, replay
 from tests.integration.test_replay import COMPLETION, count, start, statuses
 from tests.processes import Stack, eventually
@@ -40,7 +40,7 @@ def test_what_is_discarded_lets_its_key_go_on_and_is_not_run_when_it_is_sent_bac
     with desk(stack, "keyed", keyed=KEYED) as here:
         record(stack, here, "keyed", 1)
         earlier = replay(here)
-        plan = here.plans.make(What.DISCARD, Filter(), Options(), "ann", "a test order")
+        plan = here.plans.make(PlanKind.DISCARD, LetterFilter(), PlanOptions(), "ann", "a test order")
         assert here.plans.apply(plan.id, "ann").outcomes == {"discarded": 1}
         assert statuses(here) == {"discarded": 1}
         assert here.plans.apply(earlier.id, "bob").outcomes == {"skipped": 1}
@@ -91,7 +91,7 @@ def test_for_all_handlers_what_the_ledger_has_forgotten_is_not_run_again(stack: 
             client.delete(*client.keys("ledger:*:fates:*"))
         mended.touch()
         plan = here.plans.apply(replay(here, all_handlers=True).id, "ann")
-        assert plan.count(ItemState.SKIPPED) == 1
+        assert plan.count(PlanItemState.SKIPPED) == 1
         eventually(lambda: dead in stack.done("odd"), 60)
     assert [run.outcome for run in stack.runs("odd_too", dead)] == ["begun", "done"]
 
@@ -134,7 +134,7 @@ def test_for_all_handlers_on_an_ordered_topic_each_has_them_in_order(stack: Stac
     with desk(stack, "odd", "odd_too", odd=KEYED) as here:
         record(stack, here, "odd", 6)
         mended.touch()
-        plan = replay(here, Filter(handlers=("odd",)), all_handlers=True)
+        plan = replay(here, LetterFilter(handlers=("odd",)), all_handlers=True)
         assert plan.outcomes == {"waiting": 6}
         plan = here.plans.wait(here.plans.apply(plan.id, "ann").id)
         assert plan.outcomes == {"done": 6}
@@ -150,7 +150,7 @@ def test_for_all_handlers_one_that_has_a_letter_too_is_sent_once(stack: Stack, t
     with desk(stack, "odd", "odd_too", odd=COMPLETION) as here:
         record(stack, here, "odd", 2)
         mended.touch()
-        plan = replay(here, Filter(handlers=("odd",)), all_handlers=True)
+        plan = replay(here, LetterFilter(handlers=("odd",)), all_handlers=True)
         assert plan.outcomes == {"waiting": 2}
         plan = here.plans.wait(here.plans.apply(plan.id, "ann").id)
         assert plan.outcomes == {"done": 2}
@@ -198,7 +198,7 @@ def test_letters_of_other_programs_go_to_their_topic_with_a_warning_of_who_reads
         assert plan.counts.foreign == 1
         assert f"{stack.prefix}.shop" in " ".join(plan.counts.warnings)
         plan = here.plans.apply(plan.id, "ann")
-        assert (plan.state, plan.outcomes) == (State.DONE, {"done": 1})
+        assert (plan.state, plan.outcomes) == (PlanState.DONE, {"done": 1})
         assert statuses(here) == {"resolved": 1}
     assert started.exit_code is None
     (_, back) = stack.records("theirs")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridge.deadletters.plan.plan import State
-from bridge.deadletters.store.schema import letters
+from bridge.deadletters.db.schema import letters
+from bridge.deadletters.model.bulk_plan import PlanState
 from tests.desks import desk, recorder, replay
 from tests.integration.test_replay import count, start
 from tests.processes import Run, Stack, eventually
@@ -50,7 +50,7 @@ def test_letters_of_a_key_run_one_after_another_also_when_one_dies_again_and_key
         plan = here.plans.approve(replay(here).id, "ann")
         eventually(lambda: set(b) <= set(stack.done("keyed")), 40, "a key does not wait for another")
         eventually(lambda: a[2] in {run.coordinates for run in again(stack, "keyed", a)}, 40)
-        assert here.plans.one(plan.id).state is State.APPLYING
+        assert here.plans.one(plan.id).state is PlanState.APPLYING
         # What lives does not wait for letters of its key, nor they for it.
         (live,) = stack.produce("keyed", 1, key=b"a")
         eventually(lambda: live in stack.done("keyed"), 60)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridge.ledger import OWN, Account, Fate, Ledger, LogBook
-from bridge.records.attempts import Attempts
-from bridge.records.origin import Origin
-from bridge.records.replayed import replayed
+from bridge.formats.delivery import Attempts
+from bridge.formats.delivery_identity import Origin
+from bridge.formats.retry_record import replay_headers
+from bridge.ledger import RETRY_RECORD, Account, Fate, Ledger, LogHistory
 from tests.processes import Stack, eventually
 from tests.promises import all_settled, choose, json_of, ledger, letters, send_back
 
@@ -33,8 +33,8 @@ def fate(fates: Ledger, account: Account, offset: int) -> Fate:
 def fate_of_replay(stack: Stack, topic: str, offset: int) -> Fate:
     """Of a record of the replay topic, where it lies."""
     with ledger(stack, f"{topic}.replay") as (fates, account):
-        log = LogBook(fates).log_id(account.topic, account.topic_id, 0)
-        return fate(fates, Account(OWN, account.topic, log, 0), offset)
+        log = LogHistory(fates).log_id(account.topic, account.topic_id, 0)
+        return fate(fates, Account(RETRY_RECORD, account.topic, log, 0), offset)
 
 
 def start(stack: Stack, *topics: str, **settings: Any) -> None:
@@ -254,7 +254,7 @@ def test_what_is_asked_to_run_again_runs_though_it_is_done_and_once_for_each_tim
         origin = Origin(account.topic, account.topic_id, 0, 0, "keyed", stack.environ["BRIDGE_GROUP"])
     # The first is skipped, as ever. The last waits in a retry topic on its way.
     for value, again in ((b"{}", ""), (b"{}", "plan-1"), (b'{"fail": 2}', "plan-2")):
-        headers = replayed(origin, (), timestamp=None, runs=1, again=again)
+        headers = replay_headers(origin, (), timestamp=None, runs=1, again=again)
         stack.produce("keyed.replay", value, key=b"k", headers=headers)
     eventually(lambda: stack.done("keyed") == [done] * 3, 40)
     ended = [Fate.DONE, Fate.DONE, Fate.PARKED]
@@ -271,7 +271,7 @@ def test_what_is_asked_to_run_again_and_fails_is_a_dead_letter_of_what_is_done_s
     with ledger(stack, "keyed") as (fates, account):
         eventually(lambda: fate(fates, account, 0) is Fate.DONE, 60)
         origin = Origin(account.topic, account.topic_id, 0, 0, "keyed", stack.environ["BRIDGE_GROUP"])
-    asked = replayed(origin, (), timestamp=None, again="plan-1")
+    asked = replay_headers(origin, (), timestamp=None, again="plan-1")
     stack.produce("keyed.replay", b'{"dead": true}', key=b"k", headers=asked)
     (letter,) = letters(stack, "keyed", 1)
     assert (letter.again, letter.origin, letter.attempts) == ("plan-1", origin, Attempts(1, replayed=1))

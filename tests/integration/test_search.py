@@ -8,8 +8,8 @@ import redis
 from kombu import Connection
 
 from lossless import transport
-from lossless.transport import looking
-from lossless.transport.looking import PIECE_BYTES, sightings
+from lossless.transport import queue_inspection
+from lossless.transport.queue_inspection import PIECE_BYTES, find_messages
 from tests.processes import Stack, eventually
 from tests.promises import all_settled, choose
 
@@ -32,7 +32,7 @@ def test_a_queue_is_read_in_pieces_and_nothing_is_passed_over_while_it_moves(
         for number in range(200):
             client.lpush("mail", b"%03d" % number + b"x" * 40_000)
         seen: set[int] = set()
-        for sighting in sightings(channel, "mail"):
+        for sighting in find_messages(channel, "mail"):
             seen.add(int(sighting.raw[:3]))
             if len(seen) in (20, 90, 150):
                 client.lpush("mail", *(b"%03d" % number + b"y" * 40_000 for number in range(200, 230)))
@@ -43,9 +43,9 @@ def test_a_queue_is_read_in_pieces_and_nothing_is_passed_over_while_it_moves(
         client.delete("mail")
         client.lpush("mail", *[b"z" * (2 * PIECE_BYTES)] * 12)
         pieces.clear()
-        assert sum(1 for _ in sightings(channel, "mail")) == 24
+        assert sum(1 for _ in find_messages(channel, "mail")) == 24
         assert sorted(set(pieces))[:2] == [0, 2 * PIECE_BYTES]
-        assert looking.PIECE >= 100
+        assert queue_inspection.PIECE >= 100
 
 
 @pytest.mark.slow

@@ -14,10 +14,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
-from bridge.kafka import admin_client
+from bridge.kafka.clients import admin_client
+from bridge.kafka.retry_topics import KNOWN_FOR, RetryTopics
+from bridge.kafka.topic_admin import read_topic_configs
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.making import configs
-from bridge.topics.retries import KNOWN_FOR, RetryTopics
 from tests.processes import Stack, eventually
 from tests.promises import choose, command, json_in, json_of
 from tests.servers.kafka import KafkaServer
@@ -44,10 +44,10 @@ def test_a_tier_that_is_needed_is_made_as_its_source_with_room_and_time_enough(
     assert RetryTopics(chosen).ready(source, 3_600, "bridge") == name
     eventually(lambda: name in admin.list_topics(timeout=10).topics)
     assert len(admin.list_topics(timeout=10).topics[name].partitions) == 3
-    config = configs(admin, [name])[name]
+    config = read_topic_configs(admin, [name])[name]
     assert config["retention.ms"] == str(7_200_000 + 7 * DAY)
     assert (config["cleanup.policy"], config["retention.bytes"]) == ("delete", "-1")
-    assert int(config["max.message.bytes"]) > int(configs(admin, [source])[source]["max.message.bytes"])
+    assert int(config["max.message.bytes"]) > int(read_topic_configs(admin, [source])[source]["max.message.bytes"])
     assert config["message.timestamp.type"] == "LogAppendTime"
     # By two at once, too.
     assert RetryTopics(chosen).ready(source, 3_600, "bridge") == name

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.webhooks.events import ALL
-from bridge.deadletters.webhooks.formats import Format
-from bridge.deadletters.webhooks.webhooks import Webhooks
+from bridge.deadletters.alarms.alarm_event import ALL
+from bridge.deadletters.alarms.webhook_format import WebhookFormat
+from bridge.deadletters.alarms.webhook_service import WebhookService
+from bridge.deadletters.db.database import Database
 from tests.desk.recorders import bury, recorder
 from tests.desk.webhook_sender import settings
 from tests.processes import Stack, eventually
@@ -24,7 +24,7 @@ def told(stack: Stack, desk_url: str) -> Iterator[Receiver]:
     database = Database(desk_url)
     database.migrate()
     with receiver(stack.folder) as there:
-        Webhooks(settings(desk_url), database).add("ops", Format.STANDARD, ALL, there.url, "", "ann")
+        WebhookService(settings(desk_url), database).add("ops", WebhookFormat.STANDARD, ALL, there.url, "", "ann")
         yield there
     database.close()
 

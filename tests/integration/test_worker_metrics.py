@@ -14,26 +14,26 @@ MAIN = """
 import os
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
-from tasks import metrics
+from tasks.worker import worker_metrics as metrics
 
 metrics.collect_in_files()
 for _ in range(3):
     for _ in range(4):
         child = os.fork()
         if not child:
-            metrics.ran("charge", "bridge", "done", 0.01)
-            metrics.retried("charge", "bridge", "soft")
+            metrics.count_runs("charge", "bridge", "done", 0.01)
+            metrics.count_retry("charge", "bridge", "soft")
             os._exit(0)
         os.waitpid(child, 0)
     metrics.fold_ended()
-metrics.ran("charge", "bridge", "done", 0.01)
+metrics.count_runs("charge", "bridge", "done", 0.01)
 metrics.fold_ended()
 registry = CollectorRegistry()
 MultiProcessCollector(registry)
 print(generate_latest(registry).decode())
 names = os.listdir(os.environ["PROMETHEUS_MULTIPROC_DIR"])
 print(sorted(name.endswith(f"_{os.getpid()}.db") for name in names))
-metrics.remove_files()
+metrics.remove_metric_files()
 """
 
 
@@ -50,12 +50,12 @@ def test_children_that_have_ended_leave_their_counts_and_no_files() -> None:
 
 
 def test_a_folder_that_somebody_else_has_made_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks import metrics
+    from tasks.worker import worker_metrics
 
     theirs = tmp_path / "counter_999999999.db"
     theirs.write_bytes(b"")
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     folder: Any = None
-    monkeypatch.setattr(metrics, "_folder", folder)
-    metrics.fold_ended()
+    monkeypatch.setattr(worker_metrics, "_folder", folder)
+    worker_metrics.fold_ended()
     assert theirs.exists()

@@ -13,13 +13,13 @@ import pytest
 from celery.app.control import Inspect
 
 from lossless import transport
-from lossless.worker import scheduled
+from lossless.worker import inspect_commands
 
 _ends_at = time.monotonic() + float(os.environ["RECORD_SECONDS"])
 
 if os.environ["OVER_LOSSLESS"] == "yes":
     transport.use()
-    scheduled.register()
+    inspect_commands.register_commands()
 
 _init = Inspect.__init__
 

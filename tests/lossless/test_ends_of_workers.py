@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from lossless.worker.accused import deaths_with
-from lossless.worker.burial import count_in
+from lossless.worker.message_burial import read_count
+from lossless.worker.poison_isolation import count_deaths
 from tests.lossless.harness import ENDS_APP, Broker, Worker, entry, sender, wait_until, worker
 from tests.promises import children
 
@@ -291,7 +291,7 @@ def test_a_message_that_kills_whole_workers_is_found_among_innocent_ones(broker:
             deaths += victim.exited
     (burial,) = broker.noted("buried")
     assert (burial["id"], burial["reason"]) == ("killer", "poison")
-    assert deaths_with(burial["restored"], count_in(burial["headers"], "prefetched")) == 4
+    assert count_deaths(burial["restored"], read_count(burial["headers"], "prefetched")) == 4
     # The first death that came before its worker had heard that it had begun is not held against it.
     assert deaths in (4, 5)
     assert set(broker.noted("done")) == set(innocent)

@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from lossless.__main__ import main
-from lossless.transport.draining import Drain
-from lossless.transport.stored import Keys, stored
+from lossless.transport.queue_drain import QueueDrain
+from lossless.transport.storage_layout import TransportKeys, store_message
 from tests.lossless.harness import TRANSPORT_APP, Broker, entry, wait_until, worker
 from tests.processes import ROOT
 
@@ -94,13 +94,13 @@ def test_a_drain_leaves_a_living_worker_alone(broker: Broker, tmp_path: Path, se
 def test_a_drain_keeps_the_order_and_says_what_it_cannot_move(
     broker: Broker, prefix: str, capsys: pytest.CaptureFixture[str]
 ):
-    keys = Keys(prefix)
+    keys = TransportKeys(prefix)
     messages = [json.dumps(entry("done", str(number))).encode() for number in range(6)]
     for number in (0, 1):
-        broker.client.hset(keys.taken("gone"), str(9 + number), stored(f"{prefix}celery", messages[number]))
+        broker.client.hset(keys.taken("gone"), str(9 + number), store_message(f"{prefix}celery", messages[number]))
     broker.client.hset(keys.owners, "gone", 5)
     for number in (5, 4, 3):
-        broker.client.zadd(keys.waiting("celery"), {stored(f"{prefix}celery", messages[number]): number})
+        broker.client.zadd(keys.waiting("celery"), {store_message(f"{prefix}celery", messages[number]): number})
     broker.client.lpush(f"{prefix}celery", messages[2])
     assert drain(broker, "--prefix", prefix) == 0
     ids = [json.loads(raw)["headers"]["id"] for raw in broker.client.lrange(f"{prefix}celery", 0, -1)]
@@ -116,11 +116,11 @@ def test_a_drain_keeps_the_order_and_says_what_it_cannot_move(
 
 
 def test_an_owner_that_shows_that_it_lives_keeps_what_it_holds(broker: Broker):
-    keys = Keys()
+    keys = TransportKeys()
     client = redis.Redis(port=broker.port, db=broker.database)
-    broker.client.hset(keys.taken("woken"), "1", stored("celery", b"{}"))
+    broker.client.hset(keys.taken("woken"), "1", store_message("celery", b"{}"))
     broker.client.hset(keys.owners, "woken", 1)
-    draining = Drain(client, keys)
+    draining = QueueDrain(client, keys)
     beats = draining.beats()
     broker.client.hincrby(keys.owners, "woken", 1)
     with pytest.raises(Exception, match="lives"):

@@ -12,7 +12,7 @@ from celery.concurrency.base import BasePool
 from celery.exceptions import ImproperlyConfigured
 from kombu.exceptions import OperationalError
 
-from lossless.worker import pool
+from lossless.worker import process_pool
 from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, wait_until, worker
 from tests.servers.certificate import write_certificate
 from tests.servers.missing import need
@@ -52,7 +52,7 @@ def test_a_pool_that_grows_and_shrinks_loses_nothing(
 def test_a_pool_of_greenlets_is_refused_by_name(name: str):
     kind = type("TaskPool", (BasePool,), {"__module__": f"celery.concurrency.{name}"})
     with pytest.raises(ImproperlyConfigured, match=rf"celery\.concurrency\.{name} is not supported.*prefork"):
-        pool.prepare(Celery(), object.__new__(kind))
+        process_pool.prepare_pool(Celery(), object.__new__(kind))
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 from celery import Celery
 from kombu import Connection, Consumer, Exchange, Queue
 
-from lossless.transport.gates import Gates, gates_of
-from lossless.transport.looking import sightings, some_aside
-from lossless.transport.taking import MOST_ASIDE
+from lossless.transport.message_fetch import MOST_ASIDE
+from lossless.transport.message_gates import MessageGates, format_gates
+from lossless.transport.queue_inspection import find_messages, sample_set_aside
 from tests.lossless.harness import Broker, Worker, wait_until
 from tests.lossless.test_fleets import drain
 from tests.lossless.test_transport_settling import numbers
@@ -25,8 +25,8 @@ OPTIONS = {"dead_after": 1.5, "socket_timeout": 0.5}
 
 
 @pytest.fixture
-def gates(broker: Broker) -> Gates:
-    return Gates(broker.client)
+def gates(broker: Broker) -> MessageGates:
+    return MessageGates(broker.client)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ class Reader:
             self.connection.drain_events(timeout=0.3)
         assert self.came == before
 
-    def reads_nothing_until(self, aside: dict[str, int], gates: Gates, within: float = 10.0) -> None:
+    def reads_nothing_until(self, aside: dict[str, int], gates: MessageGates, within: float = 10.0) -> None:
         """So many are set aside, and nothing comes."""
         before, deadline = list(self.came), time.monotonic() + within
         while gates.aside() != aside and time.monotonic() < deadline:
@@ -86,7 +86,7 @@ class Reader:
 
 
 def test_what_names_a_shut_gate_is_set_aside_and_all_else_is_taken(
-    broker: Broker, gates: Gates, connection: Connection, publish: Any
+    broker: Broker, gates: MessageGates, connection: Connection, publish: Any
 ) -> None:
     gates.shut("a", "a test")
     publish(1, gates="a")
@@ -103,20 +103,20 @@ def test_what_names_a_shut_gate_is_set_aside_and_all_else_is_taken(
 
 
 def test_of_what_is_set_aside_some_are_seen_from_both_ends_and_how_many_there_are(
-    gates: Gates, connection: Connection, publish: Any
+    gates: MessageGates, connection: Connection, publish: Any
 ) -> None:
     gates.shut("a")
     publish(*range(5), gates="a")
     Reader(connection).reads_no_more()
-    everything = list(some_aside(connection.channel(), 5))
-    ((gate, length, some),) = some_aside(connection.channel(), 3)
+    everything = list(sample_set_aside(connection.channel(), 5))
+    ((gate, length, some),) = sample_set_aside(connection.channel(), 3)
     assert everything == [("a", 5, everything[0][2])]
     assert (gate, length) == ("a", 5)
     assert some == [everything[0][2][each] for each in (0, 1, 4)]
 
 
 def test_when_the_gate_opens_all_go_on_first_and_in_their_order(
-    gates: Gates, connection: Connection, publish: Any
+    gates: MessageGates, connection: Connection, publish: Any
 ) -> None:
     gates.shut("a")
     publish(1, 2, 3, gates="a")
@@ -130,7 +130,7 @@ def test_when_the_gate_opens_all_go_on_first_and_in_their_order(
 
 
 def test_a_shut_gate_lets_through_what_it_is_allowed_to_and_no_more(
-    gates: Gates, connection: Connection, publish: Any
+    gates: MessageGates, connection: Connection, publish: Any
 ) -> None:
     gates.shut("a")
     publish(1, 2, 3, gates="a")
@@ -147,14 +147,14 @@ def test_a_shut_gate_lets_through_what_it_is_allowed_to_and_no_more(
     assert gates.allowed("a") == 0
 
 
-def test_an_open_gate_allows_nothing_and_stays_open(gates: Gates, connection: Connection, publish: Any) -> None:
+def test_an_open_gate_allows_nothing_and_stays_open(gates: MessageGates, connection: Connection, publish: Any) -> None:
     assert not gates.allow("a", 1)
     publish(1, 2, gates="a")
     Reader(connection).reads(1, 2)
 
 
 def test_what_passes_one_gate_waits_at_the_next_and_uses_up_none(
-    gates: Gates, connection: Connection, publish: Any
+    gates: MessageGates, connection: Connection, publish: Any
 ) -> None:
     gates.shut("a")
     gates.shut("b")
@@ -170,7 +170,7 @@ def test_what_passes_one_gate_waits_at_the_next_and_uses_up_none(
 
 
 def test_thousands_are_set_aside_and_come_back_in_order_nothing_lost_nothing_twice(
-    broker: Broker, gates: Gates, connection: Connection, publish: Any
+    broker: Broker, gates: MessageGates, connection: Connection, publish: Any
 ) -> None:
     count = 3 * MOST_ASIDE
     publish(-1, gates="a")
@@ -200,7 +200,7 @@ def test_thousands_are_set_aside_and_come_back_in_order_nothing_lost_nothing_twi
     ids=["a text", "headers", "a header", "a header and the property", "quotes"],
 )
 def test_what_a_message_carries_is_no_gate(
-    gates: Gates, connection: Connection, producer: Celery, options: dict[str, Any]
+    gates: MessageGates, connection: Connection, producer: Celery, options: dict[str, Any]
 ) -> None:
     gates.shut("a")
     producer.send_task("any", (1,), queue="q", **options)
@@ -209,7 +209,7 @@ def test_what_a_message_carries_is_no_gate(
 
 @pytest.mark.parametrize("large", [100, 900_000])
 def test_the_gates_of_a_large_message_are_found(
-    gates: Gates, connection: Connection, producer: Celery, large: int
+    gates: MessageGates, connection: Connection, producer: Celery, large: int
 ) -> None:
     gates.shut("g:needs:bank")
     text = 'ü", "gates": "none", "' * (large // 20)
@@ -219,7 +219,7 @@ def test_the_gates_of_a_large_message_are_found(
 
 
 def test_a_foreign_producer_may_write_json_as_it_likes(
-    broker: Broker, gates: Gates, connection: Connection, publish: Any
+    broker: Broker, gates: MessageGates, connection: Connection, publish: Any
 ) -> None:
     publish(1, gates="a")
     message = json.loads(broker.client.rpop("q"))
@@ -230,14 +230,14 @@ def test_a_foreign_producer_may_write_json_as_it_likes(
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\0b", 'a"b', "a\\b", "ü", "a\n"])
-def test_what_json_would_write_otherwise_is_no_name(gates: Gates, name: str) -> None:
+def test_what_json_would_write_otherwise_is_no_name(gates: MessageGates, name: str) -> None:
     with pytest.raises(ValueError, match="no name of a gate"):
         gates.shut(name)
     with pytest.raises(ValueError, match="no name of a gate"):
-        gates_of([name])
+        format_gates([name])
 
 
-def test_what_comes_back_is_set_aside_too(gates: Gates, connection: Connection, publish: Any) -> None:
+def test_what_comes_back_is_set_aside_too(gates: MessageGates, connection: Connection, publish: Any) -> None:
     """What a worker gives back, what is due, and what a dead worker held."""
     publish(1, 2, gates="a")
     publish(3, gates="a", countdown=0.5)
@@ -259,7 +259,7 @@ def _drained(connection: Connection) -> bool:
 
 
 def test_what_is_set_aside_counts_with_its_queue_and_is_seen_there(
-    gates: Gates, connection: Connection, publish: Any
+    gates: MessageGates, connection: Connection, publish: Any
 ) -> None:
     gates.shut("a")
     publish(1, 2, gates="a")
@@ -268,14 +268,14 @@ def test_what_is_set_aside_counts_with_its_queue_and_is_seen_there(
     channel: Any = connection.default_channel
     assert channel.waiting_count("q") == 3
     assert channel.waiting_count("other") == 0
-    assert [seen.where for seen in sightings(channel, "q")] == ["aside"] * 6
-    assert not list(sightings(channel, "other"))
+    assert [seen.where for seen in find_messages(channel, "q")] == ["aside"] * 6
+    assert not list(find_messages(channel, "other"))
     assert channel._has_queue("q")
 
 
 @pytest.mark.parametrize("how", ["purge", "delete"])
 def test_what_is_set_aside_goes_with_its_queue(
-    broker: Broker, gates: Gates, connection: Connection, publish: Any, how: str
+    broker: Broker, gates: MessageGates, connection: Connection, publish: Any, how: str
 ) -> None:
     gates.shut("a")
     publish(1, 2, gates="a")
@@ -293,7 +293,7 @@ def test_what_is_set_aside_goes_with_its_queue(
 
 
 def test_shut_gates_and_what_they_keep_survive_a_restart_of_redis(
-    broker: Broker, gates: Gates, start_worker: Start, send: Send, ran: Ran
+    broker: Broker, gates: MessageGates, start_worker: Start, send: Send, ran: Ran
 ) -> None:
     broker.client.config_set("appendonly", "yes")
     gates.shut("a", "a reason")
@@ -309,7 +309,9 @@ def test_shut_gates_and_what_they_keep_survive_a_restart_of_redis(
     wait_until(lambda: ran() == [5, 0, 1, 2, 3, 4])
 
 
-def test_an_idle_worker_is_rung_when_a_gate_opens(gates: Gates, start_worker: Start, send: Send, ran: Ran) -> None:
+def test_an_idle_worker_is_rung_when_a_gate_opens(
+    gates: MessageGates, start_worker: Start, send: Send, ran: Ran
+) -> None:
     gates.shut("a")
     start_worker()
     for number in range(3):
@@ -325,7 +327,7 @@ def test_an_idle_worker_is_rung_when_a_gate_opens(gates: Gates, start_worker: St
 
 
 def test_a_worker_that_dies_among_them_loses_and_doubles_nothing(
-    gates: Gates, start_worker: Start, send: Send, ran: Ran
+    gates: MessageGates, start_worker: Start, send: Send, ran: Ran
 ) -> None:
     gates.shut("a")
     worker = start_worker("-c", "2")
@@ -341,7 +343,7 @@ def test_a_worker_that_dies_among_them_loses_and_doubles_nothing(
 
 
 def test_a_full_redis_sets_aside_and_goes_on(
-    broker: Broker, gates: Gates, connection: Connection, publish: Any
+    broker: Broker, gates: MessageGates, connection: Connection, publish: Any
 ) -> None:
     publish(1, gates="a")
     publish(2)
@@ -355,7 +357,9 @@ def test_a_full_redis_sets_aside_and_goes_on(
         broker.client.config_set("maxmemory", "0")
 
 
-def test_a_wiped_redis_has_all_gates_open(broker: Broker, gates: Gates, connection: Connection, publish: Any) -> None:
+def test_a_wiped_redis_has_all_gates_open(
+    broker: Broker, gates: MessageGates, connection: Connection, publish: Any
+) -> None:
     gates.shut("a")
     publish(1, gates="a")
     reader = Reader(connection)
@@ -366,7 +370,7 @@ def test_a_wiped_redis_has_all_gates_open(broker: Broker, gates: Gates, connecti
 
 
 def test_a_hundred_shut_gates_are_not_asked_for_each_message(
-    broker: Broker, gates: Gates, connection: Connection, publish: Any
+    broker: Broker, gates: MessageGates, connection: Connection, publish: Any
 ) -> None:
     names = [f"gate{number}" for number in range(100)]
     for number, name in enumerate(names):
@@ -383,7 +387,7 @@ def test_a_hundred_shut_gates_are_not_asked_for_each_message(
 
 
 def test_what_is_set_aside_is_drained_to_plain_workers(
-    broker: Broker, gates: Gates, connection: Connection, publish: Any
+    broker: Broker, gates: MessageGates, connection: Connection, publish: Any
 ) -> None:
     gates.shut("a")
     publish(1, 2, 3, gates="a")

@@ -12,8 +12,8 @@ import redis
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.asynchronous import Hub, set_event_loop
 
-from lossless.transport.line import Bell
-from lossless.transport.replica import leaving
+from lossless.transport.event_loop_poller import BellConnection
+from lossless.transport.redis_outage import make_leaving_class
 from tests.lossless.harness import Broker
 
 CASTS: Any = Exchange("casts", type="fanout")
@@ -115,7 +115,7 @@ def hub() -> Iterator[Any]:
 
 
 def test_a_connection_that_a_child_has_inherited_is_polled_no_longer_once_it_is_closed_here(broker: Broker, hub: Any):
-    connection: Any = leaving(redis.Connection)(port=broker.port)
+    connection: Any = make_leaving_class(redis.Connection)(port=broker.port)
     connection.connect()
     hub.poller.register(connection._sock, 1)
     child = os.fork()
@@ -130,7 +130,7 @@ def test_a_connection_that_a_child_has_inherited_is_polled_no_longer_once_it_is_
 
 
 def test_a_bell_that_was_not_rung_is_not_waited_for(broker: Broker):
-    bell = Bell(leaving(redis.Connection)(port=broker.port, socket_timeout=5), lambda _: None)
+    bell = BellConnection(make_leaving_class(redis.Connection)(port=broker.port, socket_timeout=5), lambda _: None)
     bell.listen("somebody")
     assert returns(lambda: waited.append(bell.read())) is None
     assert waited == [False]

@@ -9,12 +9,12 @@ import pytest
 from celery import Celery
 from kombu import Connection
 
-from lossless.transport.riding import LOOKED, Rider
+from lossless.transport.script_hook import LOOKED, ScriptHook
 from tests.lossless.harness import Broker, wait_until
 from tests.lossless.test_transport_settling import take
 
 #: Looks at how often a message of this length was counted, and counts.
-RIDER = Rider(
+RIDER = ScriptHook(
     look="return redis.call('GET', 'seen') .. ' ' .. #raw",
     step="redis.call('INCRBY', KEYS[1], ARGV[1])",
 )
@@ -138,7 +138,7 @@ def test_a_full_redis_takes_a_step(broker: Broker, connection: Connection, publi
     assert broker.client.get("done") == b"1"
 
 
-@pytest.mark.parametrize("rider", ["lossless.transport.riding:LOOKED", 5])
+@pytest.mark.parametrize("rider", ["lossless.transport.script_hook:LOOKED", 5])
 def test_a_rider_that_is_none_is_refused_by_name(broker: Broker, rider: Any) -> None:
     with (
         Connection(broker.url, transport_options={"rider": rider}) as connection,

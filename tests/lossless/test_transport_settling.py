@@ -12,7 +12,7 @@ from celery import Celery
 from kombu import Connection, Consumer, Queue
 
 from lossless import transport
-from lossless.transport.gates import Gates
+from lossless.transport.message_gates import MessageGates
 from tests.lossless.harness import Broker, wait_until
 
 
@@ -56,7 +56,7 @@ def numbers(broker: Broker, key: str = "q") -> list[int]:
 def test_what_is_given_back_to_a_gate_goes_through_before_what_was_never_taken_and_one_before_all(
     broker: Broker, connection: Connection, publish: Any, producer: Celery
 ) -> None:
-    gates = Gates(broker.client)
+    gates = MessageGates(broker.client)
     gates.shut("bank")
     publish(1)
     (first,) = take(connection, 1)

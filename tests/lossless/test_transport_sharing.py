@@ -12,7 +12,7 @@ import pytest
 from kombu import Connection, Consumer, Queue
 from kombu.transport.redis import Transport as PlainTransport
 
-from lossless.transport.taking import Taker
+from lossless.transport.message_fetch import MessageFetcher
 from tests.lossless.harness import QUICK, Broker, Worker, wait_until
 
 Start = Callable[..., Worker]
@@ -153,7 +153,7 @@ def test_who_took_as_much_as_it_could_begin_with_is_rung_first_again_once_that_h
     broker: Broker, publish: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As with the event loop of a worker: more than it can begin with is asked for.
-    monkeypatch.setattr(Taker, "_limit", lambda taker: taker.channel.take_limit)
+    monkeypatch.setattr(MessageFetcher, "_limit", lambda taker: taker.channel.take_limit)
 
     def score() -> float:
         return float(broker.client.zscore("_idle.q0", broker.client.zrange("_idle.q0", 0, -1)[0]))
@@ -252,7 +252,7 @@ def test_nothing_is_kept_for_each_order_of_the_queues(broker: Broker) -> None:
     names = [f"q{number}" for number in range(6)]
     with Connection(broker.url) as connection:
         channel: Any = connection.channel()
-        taker = Taker(channel)
+        taker = MessageFetcher(channel)
         for order in itertools.permutations(names):
             taker._lists_of(list(order))
         assert sum(len(lists) for lists in taker._lists_kept.values()) == 6 * len(channel.priority_steps)

@@ -9,8 +9,8 @@ import pytest
 from celery import Celery
 from celery.result import AsyncResult
 
-from lossless.worker.requirements import fault_in
-from lossless.worker.waiting import SINCE
+from lossless.worker.consumer import find_settings_fault
+from lossless.worker.unknown_task_backoff import UNKNOWN_SINCE
 from tests.lossless.harness import ENDS_APP, QUICK, Broker, entry, wait_until, worker
 
 COUNT = 60
@@ -54,7 +54,7 @@ def test_plain_tasks_that_nobody_has_known_for_long_cost_nothing_and_delay_nothi
     broker: Broker, tmp_path: Path
 ) -> None:
     # Another worker has seen them first, two minutes ago.
-    old = {SINCE: int((time.time() - 120) * 1000)}
+    old = {UNKNOWN_SINCE: int((time.time() - 120) * 1000)}
     costs = []
     with worker(broker.url, tmp_path, app=ENDS_APP, burial_wants="tests.lossless.ends_app:wants"):
         for count in (1, 99):
@@ -100,6 +100,6 @@ def bury(burial: Any) -> None:
 def test_another_value_of_unknown_tasks_is_refused(broker: Broker) -> None:
     with Celery(broker=broker.url) as app:
         app.task(name="tasks.bury", Request="lossless.worker.request:Request", acks_late=True)(bury)
-        assert fault_in(app) is None
+        assert find_settings_fault(app) is None
         app.conf.unknown_tasks = "drop"
-        assert fault_in(app) == "unknown_tasks is 'drop': it must be 'wait' or 'discard'"
+        assert find_settings_fault(app) == "unknown_tasks is 'drop': it must be 'wait' or 'discard'"

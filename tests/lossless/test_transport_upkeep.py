@@ -11,25 +11,25 @@ import pytest
 import redis
 from kombu import Connection
 
-from lossless.transport.holding import Holder
-from lossless.transport.keeping import Keeper
-from lossless.transport.line import Lines
-from lossless.transport.owners import new_owner
-from lossless.transport.scripts import MOVE_DUE
-from lossless.transport.stored import Keys, stored
+from lossless.transport.event_loop_poller import ConnectionMaker
+from lossless.transport.heartbeat import HeartbeatKeeper
+from lossless.transport.inflight_messages import MessageHolder
+from lossless.transport.message_ownership import make_owner
+from lossless.transport.storage_layout import TransportKeys, store_message
+from lossless.transport.transport_scripts import MOVE_DUE
 from tests.lossless.harness import Broker, entry, wait_until
 
 RAW = json.dumps(entry("any", "id")).encode()
-HELD = stored("q", RAW)
+HELD = store_message("q", RAW)
 
 
 @pytest.fixture
-def make_keeper(broker: Broker) -> Iterator[Callable[..., Keeper]]:
-    keepers: list[Keeper] = []
+def make_keeper(broker: Broker) -> Iterator[Callable[..., HeartbeatKeeper]]:
+    keepers: list[HeartbeatKeeper] = []
 
-    def make(dead_after: float = 1.2) -> Keeper:
+    def make(dead_after: float = 1.2) -> HeartbeatKeeper:
         client = redis.Redis(port=broker.port, socket_timeout=2, health_check_interval=0)
-        keepers.append(Keeper(client, Keys(), dead_after, 0.05))
+        keepers.append(HeartbeatKeeper(client, TransportKeys(), dead_after, 0.05))
         return keepers[-1]
 
     yield make
@@ -40,14 +40,14 @@ def make_keeper(broker: Broker) -> Iterator[Callable[..., Keeper]]:
 
 
 def dead_owner(broker: Broker, dead_after: float, **fields: Any) -> str:
-    owner = new_owner(dead_after)
+    owner = make_owner(dead_after)
     broker.client.hset("_taken", owner, 5)
     broker.client.hset(f"_taken.{owner}", mapping={"@": 1, **fields})
     return owner
 
 
 def test_a_foreign_field_of_a_dead_owner_is_set_aside_and_stops_nothing(
-    broker: Broker, make_keeper: Callable[..., Keeper], caplog: pytest.LogCaptureFixture
+    broker: Broker, make_keeper: Callable[..., HeartbeatKeeper], caplog: pytest.LogCaptureFixture
 ) -> None:
     owner = dead_owner(broker, 0.6, **{"7": HELD, "odd": "no message", "8": "none either"})
     broker.client.hset("_taken", b"\xff\xfe", b"\xff")
@@ -62,12 +62,12 @@ def test_a_foreign_field_of_a_dead_owner_is_set_aside_and_stops_nothing(
 
 
 def test_what_waits_and_cannot_be_moved_keeps_nothing_else(
-    broker: Broker, make_keeper: Callable[..., Keeper], caplog: pytest.LogCaptureFixture
+    broker: Broker, make_keeper: Callable[..., HeartbeatKeeper], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A foreign type where a queue's list or its waiting set should be, and a foreign value among what waits."""
     broker.client.set("taken up", "no list")
     broker.client.set("_waiting.foreign", "no sorted set")
-    broker.client.zadd("_waiting.q", {b"foreign": 1, **{stored("taken up", b"%d" % n): 1 for n in range(600)}})
+    broker.client.zadd("_waiting.q", {b"foreign": 1, **{store_message("taken up", b"%d" % n): 1 for n in range(600)}})
     broker.client.zadd("_waiting.q", {HELD: 2})
     broker.client.sadd("_waiting", "foreign", "q", "gone")
     make_keeper().holder()
@@ -79,11 +79,13 @@ def test_what_waits_and_cannot_be_moved_keeps_nothing_else(
     assert "cannot be moved: WRONGTYPE" in caplog.text
 
 
-def test_a_foreign_field_of_a_living_owner_is_set_aside(broker: Broker, make_keeper: Callable[..., Keeper]) -> None:
+def test_a_foreign_field_of_a_living_owner_is_set_aside(
+    broker: Broker, make_keeper: Callable[..., HeartbeatKeeper]
+) -> None:
     holder = make_keeper().holder()
     holder.compare()
     mine = f"_taken.{holder.owner}"
-    broker.client.hset(mine, mapping={"odd": "x", b"\xff": "y", "3": HELD, "4": stored("q", b"newer")})
+    broker.client.hset(mine, mapping={"odd": "x", b"\xff": "y", "3": HELD, "4": store_message("q", b"newer")})
     holder.doubt()
     holder.compare()
     assert broker.client.lrange("q", 0, -1) == [b"newer", RAW], "the oldest is next to run"
@@ -91,17 +93,19 @@ def test_a_foreign_field_of_a_living_owner_is_set_aside(broker: Broker, make_kee
     assert broker.client.hkeys(mine) == [b"@"]
 
 
-def test_a_message_whose_queue_cannot_be_written_stays_held(broker: Broker, make_keeper: Callable[..., Keeper]) -> None:
+def test_a_message_whose_queue_cannot_be_written_stays_held(
+    broker: Broker, make_keeper: Callable[..., HeartbeatKeeper]
+) -> None:
     holder = make_keeper().holder()
     holder.compare()
     broker.client.set("taken up", "no list")
-    broker.client.hset(f"_taken.{holder.owner}", "3", stored("taken up", RAW))
+    broker.client.hset(f"_taken.{holder.owner}", "3", store_message("taken up", RAW))
     holder.compare()
-    assert broker.client.hget(f"_taken.{holder.owner}", "3") == stored("taken up", RAW)
+    assert broker.client.hget(f"_taken.{holder.owner}", "3") == store_message("taken up", RAW)
 
 
 def test_a_fault_is_said_once(
-    broker: Broker, make_keeper: Callable[..., Keeper], caplog: pytest.LogCaptureFixture
+    broker: Broker, make_keeper: Callable[..., HeartbeatKeeper], caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.client.set("_waiting", "no set")
     keeper = make_keeper()
@@ -113,7 +117,7 @@ def test_a_fault_is_said_once(
     assert "failed at moving what is due" in caplog.text
 
 
-def monotonic_turns(keeper: Keeper, wanted: int) -> int:
+def monotonic_turns(keeper: HeartbeatKeeper, wanted: int) -> int:
     """Wait until the keeper has made some turns."""
     seen: set[float] = set()
 
@@ -125,7 +129,9 @@ def monotonic_turns(keeper: Keeper, wanted: int) -> int:
     return len(seen)
 
 
-def test_a_holder_that_joins_as_the_thread_ends_is_tended(broker: Broker, make_keeper: Callable[..., Keeper]) -> None:
+def test_a_holder_that_joins_as_the_thread_ends_is_tended(
+    broker: Broker, make_keeper: Callable[..., HeartbeatKeeper]
+) -> None:
     keeper = make_keeper(600)
     for _ in range(300):
         holder = keeper.holder()
@@ -137,7 +143,7 @@ def test_a_holder_that_joins_as_the_thread_ends_is_tended(broker: Broker, make_k
         keeper.wake()
 
 
-def test_an_owner_is_given_the_time_that_it_says(broker: Broker, make_keeper: Callable[..., Keeper]) -> None:
+def test_an_owner_is_given_the_time_that_it_says(broker: Broker, make_keeper: Callable[..., HeartbeatKeeper]) -> None:
     """A rolling change of dead_after: the one with the short time takes nothing from the one with the long."""
     patient, hasty = make_keeper(12), make_keeper(0.6)
     living = patient.holder()
@@ -154,7 +160,7 @@ def test_an_owner_is_given_the_time_that_it_says(broker: Broker, make_keeper: Ca
 
 
 def test_an_owner_of_a_version_that_says_no_time_is_given_the_default(
-    broker: Broker, make_keeper: Callable[..., Keeper]
+    broker: Broker, make_keeper: Callable[..., HeartbeatKeeper]
 ) -> None:
     broker.client.hset("_taken", "of-an-old-version", 5)
     broker.client.hset("_taken.of-an-old-version", mapping={"@": 1, "2": HELD})
@@ -165,7 +171,7 @@ def test_an_owner_of_a_version_that_says_no_time_is_given_the_default(
 
 
 def test_what_an_orphan_holds_without_having_heard_of_it_goes_back(
-    broker: Broker, make_keeper: Callable[..., Keeper]
+    broker: Broker, make_keeper: Callable[..., HeartbeatKeeper]
 ) -> None:
     """Its channel is closed, and the answer to its last take was lost."""
     keeper = make_keeper()
@@ -181,11 +187,11 @@ def test_what_an_orphan_holds_without_having_heard_of_it_goes_back(
 def test_messages_of_a_cancelled_queue_go_back_in_their_order(broker: Broker) -> None:
     with Connection(broker.url) as connection:
         channel: Any = connection.channel()
-        holder: Holder = channel._hold()
+        holder: MessageHolder = channel._hold()
         holder.compare()
         for number in (1, 2, 3):
             raw = json.dumps(entry("any", str(number))).encode()
-            broker.client.hset(f"_taken.{holder.owner}", str(number), stored("q", raw))
+            broker.client.hset(f"_taken.{holder.owner}", str(number), store_message("q", raw))
             channel.taker.arrivals.come("q", "q", raw, number, time.time())
         channel.deliver()
         wait_until(lambda: broker.client.llen("q") == 3)
@@ -195,7 +201,7 @@ def test_messages_of_a_cancelled_queue_go_back_in_their_order(broker: Broker) ->
 
 def test_the_scripts_go_on_where_a_script_before_made_no_progress(broker: Broker) -> None:
     broker.client.set("taken up", "no list")
-    broker.client.zadd("_waiting.q", {stored("taken up", RAW): 1})
+    broker.client.zadd("_waiting.q", {store_message("taken up", RAW): 1})
     broker.client.sadd("_waiting", "q")
     moved, *wrong = broker.client.eval(MOVE_DUE.text, 2, "_waiting", "_undecodable", "_waiting.", 1)
     assert moved == 0
@@ -224,13 +230,13 @@ def test_an_ack_whose_take_found_no_connection_is_not_forgotten(
 
     with Connection(broker.url) as connection:
         channel: Any = connection.channel()
-        holder: Holder = channel._hold()
+        holder: MessageHolder = channel._hold()
         holder.compare()
         broker.client.hset(f"_taken.{holder.owner}", "1", HELD)
         tag = holder.add(1, "q", "q", RAW)
         holder.let_acks_ride()
         holder.ack(tag)
-        monkeypatch.setattr(Lines, "make", refused)
+        monkeypatch.setattr(ConnectionMaker, "make", refused)
         with pytest.raises(redis.ConnectionError):
             channel.taker.turn()
         holder.settle()

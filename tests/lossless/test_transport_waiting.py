@@ -11,11 +11,11 @@ from celery import Celery
 from kombu import Connection, Consumer, Queue
 from kombu.transport.redis import Transport as PlainTransport
 
-from lossless.transport import taking
-from lossless.transport.scripts import HURRY
+from lossless.transport import message_fetch
+from lossless.transport.transport_scripts import HURRY
 from lossless.worker import consumer
-from lossless.worker.strangers import Strangers
-from lossless.worker.waiting import SINCE
+from lossless.worker.unknown_task_backoff import UNKNOWN_SINCE
+from lossless.worker.unknown_tasks import UnknownTasks
 from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, entry, wait_until
 from tests.servers.proxy import Proxy
 
@@ -152,16 +152,16 @@ def test_a_workers_wrong_clock_does_not_end_the_wait_for_a_task_that_it_does_not
     broker: Broker, monkeypatch: pytest.MonkeyPatch, wrong: int
 ) -> None:
     right = time.time
-    monkeypatch.setattr(taking, "time", lambda: right() + wrong)
+    monkeypatch.setattr(message_fetch, "time", lambda: right() + wrong)
     monkeypatch.setattr("time.time", lambda: right() + wrong)
     came: list[Any] = []
-    broker.push(entry("nobody.knows", "unknown", **{SINCE: int((right() - 60) * 1000)}))
+    broker.push(entry("nobody.knows", "unknown", **{UNKNOWN_SINCE: int((right() - 60) * 1000)}))
     with Connection(broker.url) as connection, Celery(broker=broker.url) as app:
         channel = connection.channel()
         with Consumer(channel, [Queue("celery")], on_message=came.append, accept=["json"]):
             connection.drain_events(timeout=5)
             worker: Any = consumer.Consumer.__new__(consumer.Consumer)
-            worker.app, worker._burial_wants, worker._strangers = app, None, Strangers(worker)
+            worker.app, worker._burial_wants, worker._strangers = app, None, UnknownTasks(worker)
             worker.on_unknown_task(None, came[0], KeyError("nobody.knows"))
             wait_until(lambda: broker.client.zcard("_waiting.celery") == 1)
     ((_, due),) = broker.client.zrange("_waiting.celery", 0, -1, withscores=True)

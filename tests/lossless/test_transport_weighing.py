@@ -7,17 +7,17 @@ from typing import Any
 import kombu
 import pytest
 
-from bridge.records.header import LISTS, header_of, to_header
-from bridge.records.message import Batch, Delivery, Message
-from bridge.records.row import Row
-from lossless.transport.weighing import SAMPLES, weigh
+from bridge.formats.celery_header import LISTS, header_of, to_header
+from bridge.formats.delivery import Batch, Delivery, Message
+from bridge.formats.delivery_row import DeliveryRow
+from lossless.transport.queue_inspection import SAMPLES, weigh_queue
 from tests.lossless.harness import Broker
 
 
-def row(offset: int, size: int = 50) -> Row:
+def row(offset: int, size: int = 50) -> DeliveryRow:
     # Quotes and brackets of a value do not look like the header's.
     value = b'"timestamps": [1, 2, 3], "task": "other"' + b"x" * size
-    return Row(offset, None if offset % 2 else 1_700_000_000_000, b"k", value, [("h", b"[1], [2]")])
+    return DeliveryRow(offset, None if offset % 2 else 1_700_000_000_000, b"k", value, [("h", b"[1], [2]")])
 
 
 def handed(count: int, size: int = 50) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def put(broker: Broker, header: dict[str, Any] | None, task: str = "work") -> No
 
 def weighed(broker: Broker, **options: Any) -> Any:
     with kombu.Connection(broker.url) as connection:
-        return weigh(connection.default_channel, "celery", LISTS, **options)
+        return weigh_queue(connection.default_channel, "celery", LISTS, **options)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_who_may_not_ask_is_told_nothing(broker: Broker):
     client.acl_setuser("light", enabled=True, nopass=True, **rights)
     try:
         with kombu.Connection(broker.url.replace("//", "//light:x@")) as connection:
-            assert weigh(connection.default_channel, "celery", LISTS) is None
+            assert weigh_queue(connection.default_channel, "celery", LISTS) is None
     finally:
         client.acl_deluser("light")
 
@@ -93,7 +93,7 @@ def test_to_weigh_a_queue_of_large_batches_takes_redis_a_few_milliseconds(broker
         channel = connection.default_channel
         for _ in range(7):
             began = time.perf_counter()
-            found = weigh(channel, "celery", LISTS)
+            found = weigh_queue(channel, "celery", LISTS)
             took.append(time.perf_counter() - began)
     assert found is not None
     assert 1 <= len(found.samples) <= 3, "a megabyte, whatever there is"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from bridge.ledger.fates import Fate
+from bridge.ledger.fate_rules import Fate
 from tests.model.checker import Step
 from tests.model.world import Bridge, Worker, World, published, put
 

@@ -7,7 +7,7 @@ there: one write of the ledger's script, one answer of Kafka, one script of the 
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from bridge.ledger.fates import UNSETTLED, Fate, follow, to_skip
+from bridge.ledger.fate_rules import UNSETTLED, Fate, follow_fate, is_to_skip
 from tests.model.checker import Step
 from tests.model.faults import faults_of
 from tests.model.world import Bounds, Bridge, Message, Parked, Worker, World, published, put
@@ -68,7 +68,7 @@ def _read_parked(world: World, bridge: Bridge, to: To) -> Step[World]:
     origin = world.fates[world.retry[at].record]
     if world.own[at] is not Fate.OPEN:
         return to(f"passes parked {at}", world, retry_at=at + 1)
-    if to_skip(Fate.OPEN, origin, retried=True):
+    if is_to_skip(Fate.OPEN, origin, retried=True):
         marked = world._replace(own=put(world.own, at, Fate.DONE))
         return to(f"passes parked {at}, whose origin is {origin.name}", marked, retry_at=at + 1)
     return to(f"reads parked {at}", world, hand=("retry", at))
@@ -82,7 +82,7 @@ def _hand_off(world: World, bounds: Bounds, bridge: Bridge, to: To) -> Step[Worl
     known = world.fates if of_source else world.own
     message = Message(at) if of_source else Message(world.retry[at].record, via=at, number=world.retry[at].number)
     free = known[at] is Fate.OPEN or bounds.mistake == "pushes what is not open"
-    marked = put(known, at, follow(known[at], Fate.HANDED))
+    marked = put(known, at, follow_fate(known[at], Fate.HANDED))
     over = {"hand": None, "published": False, **({"at": at + 1} if of_source else {"retry_at": at + 1})}
     if not bounds.one_step and not bridge.published:
         return to(f"publishes {topic} {at}", published(world, message), published=True)
@@ -139,7 +139,7 @@ def _worker(world: World, bounds: Bounds, number: int, worker: Worker) -> Iterat
         return
     if worker.does == "look":
         own = world.own[message.via] if message.via >= 0 else world.fates[message.record]
-        skipped = to_skip(own, world.fates[message.record], retried=message.via >= 0)
+        skipped = is_to_skip(own, world.fates[message.record], retried=message.via >= 0)
         yield to("skips it" if skipped else "looks", world, "acknowledge" if skipped else "run")
     elif worker.does == "run":
         yield from _run(world, bounds, message, to)
@@ -193,8 +193,8 @@ def _settle(world: World, bounds: Bounds, message: Message, does: str, to: To) -
 def _end(world: World, message: Message, fate: Fate) -> World:
     """Origin and own place in one write."""
     at = message.record
-    marked = world._replace(fates=put(world.fates, at, follow(world.fates[at], fate)))
+    marked = world._replace(fates=put(world.fates, at, follow_fate(world.fates[at], fate)))
     if message.via >= 0:
-        own = follow(marked.own[message.via], fate)
+        own = follow_fate(marked.own[message.via], fate)
         marked = marked._replace(own=put(marked.own, message.via, own))
     return marked

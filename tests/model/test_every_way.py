@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from bridge.ledger.fates import UNSETTLED, Fate
+from bridge.ledger.fate_rules import UNSETTLED, Fate
 from tests.model.checker import Broken, Step, Visited, visit
 from tests.model.steps import ENDED, steps_of
 from tests.model.world import Bounds, World, begin

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, TypeVar
 
-from bridge.ledger.fates import Fate
+from bridge.ledger.fate_rules import Fate
 
 T = TypeVar("T")
 

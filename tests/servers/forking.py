@@ -23,16 +23,21 @@ IMPORTED: Final = (
     *("celery.apps.worker", "celery.bin.celery", "celery.concurrency.prefork", "celery.fixups"),
     *("celery.worker.components", "celery.worker.control", "celery.worker.strategy", "billiard.pool"),
     *("celery.app.amqp", "celery.app.control", "celery.app.events", "celery.app.log", "celery.backends.redis"),
-    *("kombu.transport.redis", "lossless.transport", "lossless.worker.consumer", "lossless.worker.pool"),
+    *("kombu.transport.redis", "lossless.transport", "lossless.worker.consumer", "lossless.worker.process_pool"),
     *(
-        "bridge.commands.check",
-        "bridge.commands.find",
-        "bridge.process",
-        "bridge.upkeep.facts",
+        "bridge.inspection.setup_check",
+        "bridge.inspection.record_search",
+        "bridge.bridge_process",
+        "bridge.jobs.group_facts",
         "pydantic.type_adapter",
     ),
     *("rich.live", "rich.markdown", "rich.progress", "rich.table", "sqlalchemy.dialects.sqlite", "typer.main"),
-    *("bridge.deadletters.desk", "bridge.deadletters.recorder.serving", "alembic.command", "psycopg"),
+    *(
+        "bridge.deadletters.dead_letter_service",
+        "bridge.deadletters.recorder.recorder_process",
+        "alembic.command",
+        "psycopg",
+    ),
 )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from bridge.kafka import AdminClient, NewTopic
+from bridge.kafka.clients import AdminClient, NewTopic
 from tests.servers.process import ServerFailed, ServerProcess, free_port
 from tests.servers.server import Server
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lossless.worker.accused import APART, Apart, Suspicion, deaths_with, suspicion_of
+from lossless.worker.poison_isolation import APART, PoisonIsolation, Suspicion, count_deaths, judge_message
 
 # workers that died after it had begun, and before; lost processes; what that says with a limit of 6
 SUSPICIONS = [
@@ -30,21 +30,21 @@ SUSPICIONS = [
 def test_what_the_deaths_of_workers_say_of_a_message_that_they_held(
     restored: int, prefetched: int, lost: int, suspicion: Suspicion
 ) -> None:
-    assert suspicion_of(deaths_with(restored, prefetched), lost, 6) is suspicion
+    assert judge_message(count_deaths(restored, prefetched), lost, 6) is suspicion
 
 
 @given(st.integers(0, 50), st.integers(0, 50))
 def test_a_message_that_may_have_no_limit_is_never_poison(deaths: int, lost: int) -> None:
-    assert suspicion_of(deaths, lost, float("inf")) is not Suspicion.POISON
+    assert judge_message(deaths, lost, float("inf")) is not Suspicion.POISON
 
 
 def message(**more: Any) -> Any:
     return SimpleNamespace(acknowledged=False, channel=SimpleNamespace(closed=False), **more)
 
 
-def apart() -> tuple[Apart, SimpleNamespace]:
+def apart() -> tuple[PoisonIsolation, SimpleNamespace]:
     clock = SimpleNamespace(now=100.0)
-    return Apart(lambda: clock.now), clock
+    return PoisonIsolation(lambda: clock.now), clock
 
 
 def test_a_second_one_waits_half_a_second_where_each_has_seen_one_worker_die() -> None:
@@ -107,9 +107,9 @@ def deaths_of(takes: list[float], kills_after: float, limit: float, chance: rand
                 todo.remove(each)
         for each in inside:
             counts[each] += 1
-        if suspicion_of(counts[culprit], 0, limit) is Suspicion.POISON:
+        if judge_message(counts[culprit], 0, limit) is Suspicion.POISON:
             todo.remove(culprit)
-    assert not any(suspicion_of(count, 0, limit) is Suspicion.POISON for count in counts[:culprit])
+    assert not any(judge_message(count, 0, limit) is Suspicion.POISON for count in counts[:culprit])
     return counts
 
 

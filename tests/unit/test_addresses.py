@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.settings.addresses import hide_password, holds_ledger, is_redis
+from bridge.settings.address_values import hide_password, holds_ledger, is_redis
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from celery.app.trace import fast_trace_task
 
-from lossless.worker import along
-from lossless.worker.along import Along, done_along, traced
+from lossless.worker import acknowledgement_bundle
+from lossless.worker.acknowledgement_bundle import BundledStep, bundle_step, run_traced
 from lossless.worker.request import Request
 
-STEP = Along(["key"], [1, b"\xff"])
+STEP = BundledStep(["key"], [1, b"\xff"])
 
 
 def ends(failed: int = 0, result: object = "'fine'", says: bool = True) -> Any:
     """A trace whose task says that something is to be done along, and then ends so."""
 
     def trace(otherwise: Any) -> Any:
-        assert done_along(STEP, otherwise) is True or not says
+        assert bundle_step(STEP, otherwise) is True or not says
         if isinstance(result, BaseException):
             raise result
         return failed, result, 0.5
@@ -26,7 +26,7 @@ def ends(failed: int = 0, result: object = "'fine'", says: bool = True) -> Any:
 
 
 def test_it_comes_with_the_result_that_celery_tells_of_a_success() -> None:
-    failed, text, seconds = pickle.loads(pickle.dumps(traced(ends(), lambda: None)))
+    failed, text, seconds = pickle.loads(pickle.dumps(run_traced(ends(), lambda: None)))
     assert (failed, text, seconds) == (0, "'fine'", 0.5)
     assert text.along == STEP
 
@@ -34,14 +34,14 @@ def test_it_comes_with_the_result_that_celery_tells_of_a_success() -> None:
 def test_what_celery_has_fail_afterwards_is_done_otherwise() -> None:
     done: list[str] = []
     failure = object()
-    assert traced(ends(1, failure), lambda: done.append("otherwise")) == (1, failure, 0.5)
+    assert run_traced(ends(1, failure), lambda: done.append("otherwise")) == (1, failure, 0.5)
     assert done == ["otherwise"]
 
 
 def test_a_process_that_leaves_does_it_otherwise_first() -> None:
     done: list[str] = []
     with pytest.raises(SystemExit):
-        traced(ends(result=SystemExit()), lambda: done.append("otherwise"))
+        run_traced(ends(result=SystemExit()), lambda: done.append("otherwise"))
     assert done == ["otherwise"]
 
 
@@ -49,27 +49,27 @@ def test_what_cannot_be_done_otherwise_is_told_and_changes_no_end() -> None:
     def otherwise() -> None:
         raise OSError("away")
 
-    assert traced(ends(1, "it failed"), otherwise) == (1, "it failed", 0.5)
+    assert run_traced(ends(1, "it failed"), otherwise) == (1, "it failed", 0.5)
 
 
 def test_where_nobody_listens_nothing_is_promised() -> None:
-    assert not done_along(STEP, lambda: None)
-    traced(lambda: (0, "", 0.1))
-    assert not done_along(STEP, lambda: None)
+    assert not bundle_step(STEP, lambda: None)
+    run_traced(lambda: (0, "", 0.1))
+    assert not bundle_step(STEP, lambda: None)
 
 
 def test_what_a_run_said_is_forgotten_with_it() -> None:
-    traced(ends(), lambda: None)
-    assert not hasattr(traced(lambda: (0, "next", 0.1))[1], "along")
+    run_traced(ends(), lambda: None)
+    assert not hasattr(run_traced(lambda: (0, "next", 0.1))[1], "along")
 
 
 def test_a_text_of_the_same_words_says_nothing() -> None:
-    text = traced(lambda: (0, repr(STEP), 0.1))[1]
+    text = run_traced(lambda: (0, repr(STEP), 0.1))[1]
     assert not hasattr(text, "along")
 
 
 def test_celerys_own_traces_are_those_that_are_listened_to() -> None:
-    assert fast_trace_task in along.TRACES
+    assert fast_trace_task in acknowledgement_bundle.TRACES
 
 
 class _Channel:
@@ -98,7 +98,7 @@ class _Request(Request):
 def test_it_is_said_to_the_channel_before_the_acknowledgement() -> None:
     channel = _Channel()
     request = _Request(channel)
-    request.on_success((0, along.Text("fine", STEP), 0.5))
+    request.on_success((0, acknowledgement_bundle.BundledText("fine", STEP), 0.5))
     assert channel.told == [("owner.1", *STEP), "ack"]
     assert request.heard == (0, "fine", 0.5)
     assert type(request.heard[1]) is str

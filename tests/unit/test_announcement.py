@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-from bridge.handlers import Routes
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.handler_routes import Routes
+from bridge.jobs import bridge_announcement as announcement_module
+from bridge.jobs.bridge_announcement import BridgeAnnouncement, find_other_accounts
+from bridge.kafka.transactions import OpenTransaction
 from bridge.ledger import Account, Ledger
-from bridge.ledger.members import said
-from bridge.metrics import BridgeMetrics
-from bridge.topics.transactions import OpenTransaction
-from bridge.upkeep import announcement as announcement_module
-from bridge.upkeep.announcement import Announcement, beside
+from bridge.ledger.group_members import read_announcement
 
 
 def test_handlers_that_were_renamed_are_looked_at_where_the_log_is_the_same():
     here = [Account("new", "orders", "id", 0), Account("other", "orders", "id", 0)]
     old = Account("old", "orders", "id", 0)
     elsewhere = [Account("old", "orders", "before", 0), Account("old", "orders", "id", 1), Account("x", "p", "id", 0)]
-    assert beside(here, [*here, old, *elsewhere]) == [old]
+    assert find_other_accounts(here, [*here, old, *elsewhere]) == [old]
 
 
-def announcement() -> Announcement:
+def announcement() -> BridgeAnnouncement:
     ledger = Ledger("redis://localhost:1/0", "a-cluster", "shop")
-    made = Announcement(ledger, "tasks", Routes({}), BridgeMetrics())
+    made = BridgeAnnouncement(ledger, "tasks", Routes({}), BridgeMetrics())
     made._ended.set()
     return made
 
@@ -32,7 +32,7 @@ def announcement() -> Announcement:
 def test_a_bridge_that_waits_for_kafka_says_so_though_it_knows_nothing_else():
     waiting = announcement()
     waiting.take_in(["Kafka does not answer"])
-    state = said(json.dumps(waiting._state), "bridges")
+    state = read_announcement(json.dumps(waiting._state), "bridges")
     assert state is not None
     assert (state["obstacles"], state["due"], state["assigned"]) == (["Kafka does not answer"], {}, [])
 
@@ -40,7 +40,7 @@ def test_a_bridge_that_waits_for_kafka_says_so_though_it_knows_nothing_else():
 def test_a_transaction_is_open_since_a_bridge_before_saw_it(monkeypatch: pytest.MonkeyPatch):
     made, said = announcement(), list[dict[str, Any]]()
     made.take_in([], open_transactions=[OpenTransaction("orders", 0, 4, 5, since=300.0)])
-    monkeypatch.setattr(announcement_module, "first_seen", lambda _, __, seen: dict.fromkeys(seen, 100.0))
+    monkeypatch.setattr(announcement_module, "note_first_observation", lambda _, __, seen: dict.fromkeys(seen, 100.0))
     monkeypatch.setattr(made._members, "announce", lambda _, state, **__: said.append(state))
     monkeypatch.setattr(made._skew, "look", dict)
     made._announce()
@@ -52,7 +52,7 @@ def test_a_transaction_is_open_since_a_bridge_before_saw_it(monkeypatch: pytest.
 def test_every_count_may_be_of_any_kind_of_mapping():
     waiting = announcement()
     waiting.take_in([], due=MappingProxyType({"q": MappingProxyType({"h": 2})}), unmade=["'orders.dlq': why"])
-    state = said(json.dumps(waiting._state), "bridges")
+    state = read_announcement(json.dumps(waiting._state), "bridges")
     assert state is not None
     assert (state["due"], state["unmade"]) == ({"q": {"h": 2}}, ["'orders.dlq': why"])
 

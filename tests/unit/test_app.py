@@ -8,7 +8,7 @@ import pytest
 from celery import Celery
 
 from tasks.celery import make_app
-from tasks.defaults import OWN_DEFAULTS as DEFAULTS
+from tasks.declaration.celery_defaults import OWN_DEFAULTS as DEFAULTS
 
 Make = Callable[..., Celery]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lossless.transport.arrivals import Arrivals
-from lossless.transport.riding import LOOKED
-from lossless.transport.stored import Keys
-from lossless.transport.yielding import ANY, IN_A_ROW, Yielding
+from lossless.transport.arrival_buffer import ArrivalBuffer
+from lossless.transport.queue_backoff import ANY_NUMBER, IN_A_ROW, QueueBackoff
+from lossless.transport.script_hook import LOOKED
+from lossless.transport.storage_layout import TransportKeys
 
 
 class Holder:
@@ -36,7 +36,7 @@ class Channel:
     """A channel that consumes `q`, and `free` without acknowledgement."""
 
     def __init__(self) -> None:
-        self.keys = Keys()
+        self.keys = TransportKeys()
         self.holder: Any = Holder()
         self.no_ack_queues = {"free"}
         self.active_queues = {"q", "free"}
@@ -69,8 +69,8 @@ def channel() -> Channel:
 
 
 @pytest.fixture
-def arrivals(channel: Channel) -> Arrivals:
-    return Arrivals(channel, Yielding())
+def arrivals(channel: Channel) -> ArrivalBuffer:
+    return ArrivalBuffer(channel, QueueBackoff())
 
 
 def raw(id_: str, eta: str | None = None, body: str = "", **properties: Any) -> bytes:
@@ -78,13 +78,13 @@ def raw(id_: str, eta: str | None = None, body: str = "", **properties: Any) -> 
     return json.dumps({"headers": {"id": id_, "eta": eta}, "properties": own, "body": body}).encode()
 
 
-def come(arrivals: Arrivals, *numbers: int, queue: str = "q") -> None:
+def come(arrivals: ArrivalBuffer, *numbers: int, queue: str = "q") -> None:
     for number in numbers:
         arrivals.come(queue, queue, raw(str(number)), number, 0.0)
 
 
 def test_a_worker_whose_clock_is_behind_does_not_hold_what_redis_calls_due(
-    channel: Channel, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+    channel: Channel, arrivals: ArrivalBuffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead = time.time() + 300
     message = json.loads(raw("1"))
@@ -99,7 +99,7 @@ def test_a_worker_whose_clock_is_behind_does_not_hold_what_redis_calls_due(
     assert channel.holder.told[-1] == ("wait", "tag.2", pytest.approx(ahead))
 
 
-def test_what_a_consumer_raised_at_is_gone_and_the_rest_is_kept(channel: Channel, arrivals: Arrivals) -> None:
+def test_what_a_consumer_raised_at_is_gone_and_the_rest_is_kept(channel: Channel, arrivals: ArrivalBuffer) -> None:
     come(arrivals, 1, 2, 3)
     channel.fails = True
     with pytest.raises(RuntimeError):
@@ -111,29 +111,29 @@ def test_what_a_consumer_raised_at_is_gone_and_the_rest_is_kept(channel: Channel
 
 
 def test_under_solo_each_is_settled_before_the_next_is_handed_over(
-    channel: Channel, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+    channel: Channel, arrivals: ArrivalBuffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     come(arrivals, 1, 2)
     arrivals.deliver()
     assert channel.settled == []
-    monkeypatch.setattr("lossless.transport.arrivals.runs_in_this_process", lambda: True)
+    monkeypatch.setattr("lossless.transport.arrival_buffer.runs_in_this_process", lambda: True)
     come(arrivals, 3, 4)
     arrivals.deliver()
     assert channel.settled == [3, 4]
 
 
 def test_a_worker_that_was_told_to_stop_is_handed_nothing_more_and_gives_the_rest_back(
-    channel: Channel, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+    channel: Channel, arrivals: ArrivalBuffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     come(arrivals, 1, 2)
-    monkeypatch.setattr("lossless.transport.arrivals.stopping", lambda: True)
+    monkeypatch.setattr("lossless.transport.arrival_buffer.stopping", lambda: True)
     assert not arrivals.deliver()
     assert channel.delivered == []
     arrivals.return_all()
     assert len(channel.holder.told) == 2
 
 
-def test_what_came_from_a_cancelled_queue_goes_back_the_oldest_last(channel: Channel, arrivals: Arrivals) -> None:
+def test_what_came_from_a_cancelled_queue_goes_back_the_oldest_last(channel: Channel, arrivals: ArrivalBuffer) -> None:
     """It is put at the end that is taken from, so the last one back is the next to run."""
     come(arrivals, 1)
     come(arrivals, 2, queue="free")
@@ -144,7 +144,7 @@ def test_what_came_from_a_cancelled_queue_goes_back_the_oldest_last(channel: Cha
     assert channel.delivered == ["2"]
 
 
-def test_what_was_not_delivered_goes_back_when_the_channel_closes(channel: Channel, arrivals: Arrivals) -> None:
+def test_what_was_not_delivered_goes_back_when_the_channel_closes(channel: Channel, arrivals: ArrivalBuffer) -> None:
     come(arrivals, 1)
     come(arrivals, 2, 3, queue="free")
     arrivals.return_all()
@@ -155,7 +155,7 @@ def test_what_was_not_delivered_goes_back_when_the_channel_closes(channel: Chann
 
 @pytest.mark.parametrize(("eta", "waits"), [(None, False), ("1970-01-01T00:01:00", True), ("1970-01-01", False)])
 def test_what_is_not_due_by_the_servers_clock_waits_in_redis(
-    channel: Channel, arrivals: Arrivals, eta: str | None, waits: bool
+    channel: Channel, arrivals: ArrivalBuffer, eta: str | None, waits: bool
 ) -> None:
     arrivals.come("q", "q", raw("1", eta), 1, 10.0)
     assert channel.holder.told == ([("wait", "tag.1", 60.0)] if waits else [])
@@ -164,7 +164,7 @@ def test_what_is_not_due_by_the_servers_clock_waits_in_redis(
 
 @pytest.mark.parametrize("entry", [b"no json", b"[]", b"{}", raw("1", body="broken")])
 def test_an_entry_that_is_no_message_is_the_consumers_and_set_aside_where_it_has_no_use_for_it(
-    channel: Channel, arrivals: Arrivals, entry: bytes
+    channel: Channel, arrivals: ArrivalBuffer, entry: bytes
 ) -> None:
     arrivals.come("q", "q", entry, 1, 0.0)
     assert channel.holder.told == [("set aside", "tag.1")]
@@ -177,14 +177,14 @@ def test_an_entry_that_is_no_message_is_the_consumers_and_set_aside_where_it_has
     assert channel.holder.told == [("set aside", "tag.1"), ("set aside", "tag.3")]
 
 
-def test_a_sender_cannot_say_what_a_rider_found(arrivals: Arrivals) -> None:
+def test_a_sender_cannot_say_what_a_rider_found(arrivals: ArrivalBuffer) -> None:
     for number, looked in enumerate((None, (1.0, "found"))):
         arrivals.come("q", "q", raw("1", **{LOOKED: "forged"}), number, 0.0, looked)
         assert arrivals.next()["properties"].get(LOOKED) == looked
 
 
 def test_strange_messages_in_a_row_change_a_queues_turn_which_is_said_once(
-    channel: Channel, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+    channel: Channel, arrivals: ArrivalBuffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "hand_over", lambda *_: arrivals.strange())
     come(arrivals, *range(IN_A_ROW - 1))
@@ -197,10 +197,10 @@ def test_strange_messages_in_a_row_change_a_queues_turn_which_is_said_once(
 
 
 def test_for_messages_that_nobody_has_known_for_long_a_queue_is_not_left(
-    channel: Channel, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
+    channel: Channel, arrivals: ArrivalBuffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "hand_over", lambda *_: arrivals.strange(for_long=True))
     come(arrivals, *range(10 * IN_A_ROW))
     arrivals.deliver()
     assert not arrivals.changed_turns()
-    assert arrivals._yielding.most("q", 0.0) == ANY
+    assert arrivals._yielding.most("q", 0.0) == ANY_NUMBER

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridge.commands.asked import Asked
 from bridge.errors import HandoffFailed
-from bridge.upkeep.facts import Facts
+from bridge.inspection.status_sources import StatusSources
+from bridge.jobs.group_facts import GroupFacts
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_a_broker_that_does_not_answer_is_said_with_what_mends_it(error, advice)
     def question() -> None:
         raise HandoffFailed(error)
 
-    asked = Asked(Facts(0.0, "shop", ()))
+    asked = StatusSources(GroupFacts(0.0, "shop", ()))
     asked.ask(question)
     (sentence,) = asked.silent
     assert advice in sentence

@@ -6,13 +6,13 @@ import pytest
 from celery.exceptions import WorkerShutdown
 
 from bridge.errors import AlreadySettled
-from bridge.records.attempts import Attempts as Attempted
-from bridge.records.message import Batch, Delivery, Message
-from tasks import attempt as attempts_module
+from bridge.formats.delivery import Attempts as Attempted
+from bridge.formats.delivery import Batch, Delivery, Message
 from tasks import handler
-from tasks.attempt import Attempts
+from tasks.declaration.message_task import HandlerRun
 from tasks.errors import RetryAsked
-from tasks.running import Run
+from tasks.execution import handler_attempt as attempts_module
+from tasks.execution.handler_attempt import HandlerAttempts
 
 DELIVERY = Delivery(Message("orders", 0, 1, value=b"1"), "unit.attempt", attempts=Attempted(failed=3))
 
@@ -36,7 +36,7 @@ def in_a_worker(monkeypatch: pytest.MonkeyPatch) -> Any:
 def attempt(what: Any, **changes: Any) -> Any:
     message = Message("orders", 0, 1, value=what)
     delivery = Delivery(message, "unit.attempt", **{"attempts": Attempted(failed=3), **changes})
-    return Attempts(act, BATCH, changes.pop("last_will", lambda: None)).at(delivery)
+    return HandlerAttempts(act, BATCH, changes.pop("last_will", lambda: None)).at(delivery)
 
 
 def raising(error: BaseException) -> Any:
@@ -69,7 +69,7 @@ def test_the_end_of_the_worker_is_nobodys_failure() -> None:
 def test_a_process_that_is_told_to_leave_writes_its_last_will_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     monkeypatch.setattr(attempts_module, "terminate_handler_fired", lambda: True)
-    attempts = Attempts(act, BATCH, lambda: written.append("will"))
+    attempts = HandlerAttempts(act, BATCH, lambda: written.append("will"))
     with pytest.raises(SystemExit):
         attempts.at(Delivery(Message("orders", 0, 1, value=raising(OSError())), "unit.attempt"))
     assert written == ["will"]
@@ -83,7 +83,7 @@ def test_a_retry_that_is_asked_for_without_being_thrown_is_why_it_ended() -> Non
 
 
 def test_what_one_attempt_asked_for_is_not_the_next_ones() -> None:
-    attempts = Attempts(act, BATCH, lambda: None)
+    attempts = HandlerAttempts(act, BATCH, lambda: None)
     found = []
     for what in (lambda task: task.retry(throw=False) and None, lambda task: "charged"):
         found.append(attempts.at(Delivery(Message("orders", 0, 1, value=what), "unit.attempt")))  # type: ignore[arg-type]
@@ -91,15 +91,15 @@ def test_what_one_attempt_asked_for_is_not_the_next_ones() -> None:
 
 
 def test_a_run_is_known_to_its_own_request_and_to_no_other() -> None:
-    assert Run.of(act) is None
-    with Run(act, failures=2) as run:
-        assert Run.of(act) is run
+    assert HandlerRun.of(act) is None
+    with HandlerRun(act, failures=2) as run:
+        assert HandlerRun.of(act) is run
         task: Any = act
         task.push_request(called_directly=False, id="y")
         # The same task once more, called by the handler as a task: that is no delivery of this run.
-        assert Run.of(act) is None
-        with Run(act) as inner:
-            assert Run.of(act) is inner
+        assert HandlerRun.of(act) is None
+        with HandlerRun(act) as inner:
+            assert HandlerRun.of(act) is inner
         act.pop_request()
-        assert Run.of(act) is run
-    assert Run.of(act) is None
+        assert HandlerRun.of(act) is run
+    assert HandlerRun.of(act) is None

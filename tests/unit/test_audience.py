@@ -2,11 +2,11 @@
 
 import pytest
 
-from lossless.transport.audience import LOOK_EVERY, Audience
+from lossless.transport.event_audience import LOOK_EVERY, EventAudience
 
 
-def heard(*listeners: int | None, at: float = 0.0) -> Audience:
-    audience = Audience()
+def heard(*listeners: int | None, at: float = 0.0) -> EventAudience:
+    audience = EventAudience()
     for count in listeners:
         audience.note(count, at)
     return audience
@@ -35,7 +35,7 @@ def test_an_event_is_sent_unless_nobody_heard_the_last_a_moment_ago(
 
 
 def test_only_who_comes_after_nobody_has_come():
-    audience = Audience()
+    audience = EventAudience()
     assert [audience.note(count, 0.0) for count in (1, 0, 0, None, 2, 3, 0, 1)] == [False] * 4 + [
         True,
         False,
@@ -63,7 +63,7 @@ def test_a_heartbeat_asks_where_who_has_come_would_miss_something(
 
 
 def test_while_nobody_listens_one_event_a_second_is_sent_however_many_there_are():
-    audience, sent = Audience(), 0
+    audience, sent = EventAudience(), 0
     for tick in range(10_000):
         now = tick / 1_000
         if audience.wants(now):

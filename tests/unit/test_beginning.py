@@ -2,12 +2,12 @@
 
 from types import SimpleNamespace
 
-from lossless.transport.beginning import PAUSE, Begun
+from lossless.transport.message_ownership import TELL_EVERY, BegunTasks
 
 
-def begun() -> tuple[Begun, SimpleNamespace]:
+def begun() -> tuple[BegunTasks, SimpleNamespace]:
     clock = SimpleNamespace(now=100.0)
-    return Begun(lambda: clock.now), clock
+    return BegunTasks(lambda: clock.now), clock
 
 
 def test_the_first_after_a_quiet_moment_is_told_at_once_and_what_follows_together() -> None:
@@ -17,7 +17,7 @@ def test_the_first_after_a_quiet_moment_is_told_at_once_and_what_follows_togethe
     assert not told.add("2")
     assert told.to_tell(["1", "2", "10"]) is None
     told.add("10")
-    clock.now += 2 * PAUSE
+    clock.now += 2 * TELL_EVERY
     assert told.to_tell(["1", "2", "10"]) == "1,2,10"
 
 
@@ -36,5 +36,5 @@ def test_what_redis_did_not_hear_is_told_again() -> None:
     told.add("1")
     assert told.to_tell(["1"]) == "1"
     told.untold()
-    clock.now += 2 * PAUSE
+    clock.now += 2 * TELL_EVERY
     assert told.to_tell(["1"]) == "1"

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.upkeep.behind import Behind, Lag
+from bridge.jobs.consumer_lag import Lag, LagWatch
 
 PLACE = ("orders", 0)
 
 
 def seen(unread: Callable[[float], int], minutes: int) -> Lag | None:
     """What is found at the end, looked at every five seconds."""
-    behind, found = Behind(), {}
+    behind, found = LagWatch(), {}
     for second in range(0, minutes * 60 + 1, 5):
         found = behind.look({PLACE: unread(second)}, 1_000.0 + second)
     return found.get(PLACE)
@@ -56,7 +56,7 @@ def test_what_grows_between_pauses_that_come_and_go_is_told():
 
 
 def test_a_partition_that_went_away_is_forgotten():
-    behind = Behind()
+    behind = LagWatch()
     for second in range(0, 600, 5):
         behind.look({PLACE: 10 + second}, float(second))
     assert behind.look({PLACE: 700}, 600.0)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.topics.belonging import Belonging, Belongings, ambiguities
-from bridge.topics.names import TopicNames
+from bridge.kafka.topic_names import DerivedTopic, DerivedTopics, TopicNames, find_ambiguous_names
 
 NAMES = TopicNames("bridge")
 TOPICS = st.lists(st.text("ab1.m-", min_size=1, max_size=6), min_size=1, max_size=4, unique=True)
@@ -20,11 +19,11 @@ PATTERNS = st.sampled_from(
 @pytest.mark.parametrize(
     ("name", "belongs"),
     [
-        ("orders.retry.5m", Belonging("retry", "orders", 300)),
-        ("orders.retry.90s", Belonging("retry", "orders", 90)),
-        ("orders.retry.24h", Belonging("retry", "orders", 86_400)),
-        ("orders.eu.retry.1h", Belonging("retry", "orders.eu", 3_600)),
-        ("orders.replay", Belonging("replay", "orders")),
+        ("orders.retry.5m", DerivedTopic("retry", "orders", 300)),
+        ("orders.retry.90s", DerivedTopic("retry", "orders", 90)),
+        ("orders.retry.24h", DerivedTopic("retry", "orders", 86_400)),
+        ("orders.eu.retry.1h", DerivedTopic("retry", "orders.eu", 3_600)),
+        ("orders.replay", DerivedTopic("replay", "orders")),
         ("orders", None),
         ("orders.dlq", None),
         ("orders.retry.", None),
@@ -35,12 +34,12 @@ PATTERNS = st.sampled_from(
         ("other.replay", None),
     ],
 )
-def test_a_topic_belongs_to_the_source_of_whose_pattern_it_is(name: str, belongs: Belonging | None) -> None:
-    assert Belongings(NAMES, ["orders", "orders.eu"]).of([name]).get(name) == belongs
+def test_a_topic_belongs_to_the_source_of_whose_pattern_it_is(name: str, belongs: DerivedTopic | None) -> None:
+    assert DerivedTopics(NAMES, ["orders", "orders.eu"]).of([name]).get(name) == belongs
 
 
 def test_the_source_of_a_retry_topic_is_told_though_no_handler_names_it() -> None:
-    ours = Belongings(NAMES, ["orders"])
+    ours = DerivedTopics(NAMES, ["orders"])
     assert [ours.source_of(name) for name in ("gone.retry.5m", "a.retry.1s.retry.2s", "gone", "gone.replay")] == [
         "gone",
         "a.retry.1s",
@@ -52,12 +51,12 @@ def test_the_source_of_a_retry_topic_is_told_though_no_handler_names_it() -> Non
 @given(PATTERNS, TOPICS, st.integers(1, 400_000))
 def test_where_no_fault_is_found_each_retry_topic_is_read_back_as_what_it_was_made_for(pattern, topics, delay) -> None:
     names = TopicNames("bridge", pattern)
-    if ambiguities(names, topics):
+    if find_ambiguous_names(names, topics):
         return
-    ours = Belongings(names, topics)
+    ours = DerivedTopics(names, topics)
     for topic in topics:
         made = names.retry(topic, delay)
-        assert ours.of([made]) == {made: Belonging("retry", topic, delay)}
+        assert ours.of([made]) == {made: DerivedTopic("retry", topic, delay)}
 
 
 @pytest.mark.parametrize(
@@ -69,13 +68,13 @@ def test_where_no_fault_is_found_each_retry_topic_is_read_back_as_what_it_was_ma
     ],
 )
 def test_names_that_could_be_two_topics_are_a_fault(pattern: str, topics: tuple[str, ...], named: str) -> None:
-    (fault,) = ambiguities(TopicNames("bridge", pattern), topics)
+    (fault,) = find_ambiguous_names(TopicNames("bridge", pattern), topics)
     assert f"topic {named!r} would be" in fault
     assert "kafka_retry_topic" in fault
 
 
 def test_the_usual_patterns_have_no_fault() -> None:
-    assert ambiguities(NAMES, ["orders", "orders.eu", "orders-2", "retry", "a"]) == []
+    assert find_ambiguous_names(NAMES, ["orders", "orders.eu", "orders-2", "retry", "a"]) == []
 
 
 @given(PATTERNS, TOPICS, st.text("ab1.m-hs25", min_size=1, max_size=12))
@@ -90,7 +89,7 @@ def test_a_name_is_read_as_its_pattern_says_for_each_source(pattern, topics, nam
         for delay in delays
         if pattern.format(topic=topic, delay=delay, group="bridge") == name
     }
-    found = {(each.source, each.delay) for each in Belongings(names, topics).all_of(name) if each.kind == "retry"}
+    found = {(each.source, each.delay) for each in DerivedTopics(names, topics).all_of(name) if each.kind == "retry"}
     assert found == {(topic, int(delay[:-1]) * {"h": 3600, "m": 60, "s": 1}[delay[-1]]) for topic, delay in expected}
 
 
@@ -102,6 +101,6 @@ def test_thousands_of_topics_are_told_in_time_that_grows_with_their_number_alone
     topics = [f"orders.of.the.department.{number}" for number in range(4_000)]
     named = [name for topic in topics for name in (topic, NAMES.retry(topic, 300), NAMES.replay(topic))]
     begun = time.process_time()
-    assert len(Belongings(NAMES, topics).of(named)) == 8_000
+    assert len(DerivedTopics(NAMES, topics).of(named)) == 8_000
     # One regular expression for each pair took minutes.
     assert time.process_time() - begun < 10

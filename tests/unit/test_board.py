@@ -5,14 +5,14 @@ from itertools import permutations
 
 import pytest
 
-from bridge.demo.board import DONE, PARKED, RETRYING, Board
+from bridge.demo.delivery_board import DONE, PARKED, RETRYING, DeliveryBoard
 
 CHARGE, NOTIFY = "shop.charge", "shop.notify"
 
 
 @pytest.fixture
-def board() -> Board:
-    return Board([CHARGE, NOTIFY])
+def board() -> DeliveryBoard:
+    return DeliveryBoard([CHARGE, NOTIFY])
 
 
 def test_a_record_without_news_waits(board):
@@ -80,7 +80,7 @@ def test_tasks_that_carry_no_delivery_are_passed_over(board):
 
 
 def test_what_waits_in_a_retry_topic_is_shown_as_parked_until_a_worker_has_it_again():
-    board = Board(["h"])
+    board = DeliveryBoard(["h"])
     board.produced("ordinary", "orders", 0, 0)
     # The event of its failure comes before its record is seen, or behind it.
     board.failed("orders-0-0:h", "away")

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from bridge.ledger import OWN, Account, Fate, Mark
-from bridge.ledger.fates import follow
-from bridge.records.attempts import Attempts
-from bridge.records.message import Batch, Delivery, Message, Via
-from tasks.book import Book
+from bridge.formats.delivery import Attempts, Batch, Delivery, Message, Via
+from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
+from bridge.ledger.fate_rules import follow_fate
+from tasks.execution.batch_fates import BatchFates
 from tests.memory_ledger import MemoryLedger
 
 ORIGIN = Account("charge", "orders", "t", 3)
-OWNS = Account(OWN, "orders.retry.5m", "r", 3)
+OWNS = Account(RETRY_RECORD, "orders.retry.5m", "r", 3)
 ENDED = (Fate.DONE, Fate.DEAD, Fate.DISCARDED)
 
 
@@ -27,8 +26,8 @@ def came(*pairs: tuple[int, int]) -> Batch:
     return Batch("charge", "orders", 3, deliveries, "c", "g", "t")
 
 
-def book(ledger: MemoryLedger, batch: Batch, other_names: tuple[str, ...] = (), replay_topic: str = "") -> Book:
-    return Book(ledger, batch, other_names, replay_topic)  # type: ignore[arg-type]
+def book(ledger: MemoryLedger, batch: Batch, other_names: tuple[str, ...] = (), replay_topic: str = "") -> BatchFates:
+    return BatchFates(ledger, batch, other_names, replay_topic)  # type: ignore[arg-type]
 
 
 def fates(ledger: MemoryLedger, account: Account, *offsets: int) -> list[Fate]:
@@ -56,7 +55,7 @@ def test_what_came_by_a_retry_topic_is_skipped_where_that_had_its_run_or_its_ori
     ledger.write([Mark(OWNS, [9], own), Mark(ORIGIN, [7], origin)])
     assert book(ledger, came((7, 9))).settled([7]) == ({7} if skipped else set())
     # What is skipped is settled where it was handed off: its bridge asks there.
-    ended = follow(own, origin) if origin in ENDED else own
+    ended = follow_fate(own, origin) if origin in ENDED else own
     assert fates(ledger, OWNS, 9) == [ended]
     assert fates(ledger, ORIGIN, 7) == [origin]
 
@@ -101,7 +100,7 @@ def test_what_was_asked_to_run_again_runs_once_whatever_its_origin_and_that_stay
     found.mark_all([6], Fate.DEAD)
     found.mark_all([7], Fate.PARKED)
     # Of its origin's fate nobody learns how it ended.
-    assert fates(ledger, ORIGIN, 6, 7) == [follow(origin, Fate.DEAD), origin]
+    assert fates(ledger, ORIGIN, 6, 7) == [follow_fate(origin, Fate.DEAD), origin]
     assert fates(ledger, OWNS, 8, 9) == [Fate.DEAD, Fate.PARKED]
     # It comes again, as its message was not acknowledged.
     assert book(ledger, asked).settled([6, 7]) == {6, 7}
@@ -110,7 +109,7 @@ def test_what_was_asked_to_run_again_runs_once_whatever_its_origin_and_that_stay
 def test_what_was_done_here_a_moment_ago_runs_again_where_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = MemoryLedger()
     ledger.write([Mark(OWNS, [9], Fate.HANDED)])
-    monkeypatch.setattr(Book, "_along", {(ORIGIN, 7): time.monotonic()})
+    monkeypatch.setattr(BatchFates, "_along", {(ORIGIN, 7): time.monotonic()})
     batch = came((7, 9))
     (one,) = batch.deliveries
     assert book(ledger, batch.holding([replace(one, again="plan-7")])).settled([7]) == set()

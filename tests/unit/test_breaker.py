@@ -7,16 +7,15 @@ import pytest
 from celery import Celery
 
 from bridge.errors import LedgerUnavailable
-from bridge.ledger.breakers import Ended, Known, Terms
-from bridge.records.attempts import Attempts
-from bridge.records.message import Delivery, Message
+from bridge.formats.delivery import Attempts, Delivery, Message
+from bridge.ledger.circuit_breakers import BreakerStatus, BreakerTerms, RunResults
 from tasks import Breaker, DeadLetter, HandlerError, RetryLater, StopConsuming
-from tasks.breaking import PAUSE, Breaking
-from tasks.declaring import declare
+from tasks.declaration.handler_declaration import declare_handler
 from tasks.errors import Undecodable
-from tasks.policy import EXHAUSTED, PERMANENT, Again, Bury, Policy
+from tasks.execution.breaker_guard import BREAKER_PAUSE, BreakerGuard
+from tasks.policy.retry_policy import EXHAUSTED, PERMANENT, Again, Bury, RetryPolicy
 
-DOWN = Known(before="open", state="open", since=1000.0, granted=False)
+DOWN = BreakerStatus(before="open", state="open", since=1000.0, granted=False)
 DELIVERY = Delivery(Message("orders", 0, 1), "charge")
 
 
@@ -44,13 +43,13 @@ def test_what_is_out_of_range_is_refused_at_import(given: dict[str, Any], said: 
 
 def test_two_handlers_may_not_give_one_dependency_different_numbers():
     app = Celery("breakers", set_as_current=False)
-    declare(app, ["orders"], {"name": "one", "breaker": Breaker("bank")})(print_it)
-    declare(app, ["orders"], {"name": "two", "breaker": Breaker("bank", failures_of=OSError)})(print_it)
-    declare(app, ["orders"], {"name": "three", "breaker": Breaker("mail", failures=3)})(print_it)
+    declare_handler(app, ["orders"], {"name": "one", "breaker": Breaker("bank")})(print_it)
+    declare_handler(app, ["orders"], {"name": "two", "breaker": Breaker("bank", failures_of=OSError)})(print_it)
+    declare_handler(app, ["orders"], {"name": "three", "breaker": Breaker("mail", failures=3)})(print_it)
     with pytest.raises(HandlerError, match="four: Breaker\\('bank'\\) has other numbers at another handler"):
-        declare(app, ["orders"], {"name": "four", "breaker": Breaker("bank", failures=3)})(print_it)
+        declare_handler(app, ["orders"], {"name": "four", "breaker": Breaker("bank", failures=3)})(print_it)
     with pytest.raises(HandlerError, match="breaker takes a Breaker"):
-        declare(app, ["orders"], {"name": "five", "breaker": "bank"})(print_it)
+        declare_handler(app, ["orders"], {"name": "five", "breaker": "bank"})(print_it)
     task: Any = app.tasks["one"]
     assert task.needs == ("bank",)
 
@@ -73,7 +72,7 @@ def print_it(order: object) -> None:
 def test_what_a_retry_may_cure_speaks_of_the_dependency_and_what_is_said_of_one_message_does_not(
     error: Exception, says: str
 ):
-    policy = Policy(dead_letter_for=(ValueError,))
+    policy = RetryPolicy(dead_letter_for=(ValueError,))
     assert Breaker("bank").says(error, policy.decide(error, 0)) == says
 
 
@@ -100,23 +99,23 @@ class FakeBreakers:
     """Answers what it is told to, and keeps what it was told."""
 
     def __init__(self) -> None:
-        self.known = Known()
-        self.told: list[tuple[Ended, str]] = []
+        self.known = BreakerStatus()
+        self.told: list[tuple[RunResults, str]] = []
         self.silent = False
         self.asked = 0
         self.within: list[tuple[float, bool]] = []
 
-    def look(self, terms: dict[str, Terms]) -> dict[str, Known]:
+    def look(self, terms: dict[str, BreakerTerms]) -> dict[str, BreakerStatus]:
         self.asked += 1
         if self.silent:
             raise LedgerUnavailable("no answer")
         return dict.fromkeys(terms, self.known)
 
-    def admit(self, name: str, terms: Terms, probe: str) -> Known:
+    def admit(self, name: str, terms: BreakerTerms, probe: str) -> BreakerStatus:
         self.within.append((terms.probe_within, terms.probe_ends))
         return self.look({name: terms})[name]
 
-    def report(self, name: str, terms: Terms, ended: Ended, probe: str = "") -> Known:
+    def report(self, name: str, terms: BreakerTerms, ended: RunResults, probe: str = "") -> BreakerStatus:
         self.told.append((ended, probe))
         return self.look({name: terms})[name]
 
@@ -127,30 +126,30 @@ def breakers() -> FakeBreakers:
 
 
 @pytest.fixture
-def breaking(breakers: FakeBreakers, monkeypatch: pytest.MonkeyPatch) -> Breaking:
-    monkeypatch.setattr(Breaking, "_seen", {})
+def breaking(breakers: FakeBreakers, monkeypatch: pytest.MonkeyPatch) -> BreakerGuard:
+    monkeypatch.setattr(BreakerGuard, "_seen", {})
     made: Any = breakers
-    return Breaking(Breaker("bank"), "bridge", made, lambda _: None)
+    return BreakerGuard(Breaker("bank"), "bridge", made, lambda _: None)
 
 
-def test_while_all_is_well_nobody_is_asked_for_each_message(breaking: Breaking, breakers: FakeBreakers):
+def test_while_all_is_well_nobody_is_asked_for_each_message(breaking: BreakerGuard, breakers: FakeBreakers):
     for _ in range(1000):
         assert breaking.admits()
         breaking.good()
     assert breakers.asked <= 4
 
 
-def test_while_it_is_down_a_failure_spends_nothing(breaking: Breaking, breakers: FakeBreakers):
+def test_while_it_is_down_a_failure_spends_nothing(breaking: BreakerGuard, breakers: FakeBreakers):
     decision = breaking.judged(DELIVERY, ConnectionError(), Again(60))
     assert decision == Again(60)
     breakers.known = DOWN
-    assert breaking.judged(DELIVERY, ConnectionError(), Again(60)) == Again(PAUSE, spent=False)
-    assert breaking.judged(DELIVERY, ConnectionError(), Bury(EXHAUSTED)) == Again(PAUSE, spent=False)
+    assert breaking.judged(DELIVERY, ConnectionError(), Again(60)) == Again(BREAKER_PAUSE, spent=False)
+    assert breaking.judged(DELIVERY, ConnectionError(), Bury(EXHAUSTED)) == Again(BREAKER_PAUSE, spent=False)
     assert breaking.judged(DELIVERY, DeadLetter("broken"), Bury(PERMANENT)) == Bury(PERMANENT)
     assert [ended.failed for ended, _ in breakers.told] == [(DELIVERY.identity,)] * 3
 
 
-def test_a_probe_tells_how_it_ended_also_where_that_says_nothing(breaking: Breaking, breakers: FakeBreakers):
+def test_a_probe_tells_how_it_ended_also_where_that_says_nothing(breaking: BreakerGuard, breakers: FakeBreakers):
     breakers.known = DOWN._replace(granted=True)
     assert breaking.admits()
     breaking.judged(DELIVERY, DeadLetter("broken"), Bury(PERMANENT))
@@ -163,20 +162,20 @@ def test_a_probe_tells_how_it_ended_also_where_that_says_nothing(breaking: Break
 def test_no_probe_is_joined_before_its_time_limit_has_ended_it(
     breakers: FakeBreakers, monkeypatch: pytest.MonkeyPatch, limit: float | None, within: float
 ):
-    monkeypatch.setattr(Breaking, "_seen", {})
+    monkeypatch.setattr(BreakerGuard, "_seen", {})
     breakers.known = DOWN._replace(granted=True)
     made: Any = breakers
-    assert Breaking(Breaker("bank"), "bridge", made, lambda _: None, limit).admits()
+    assert BreakerGuard(Breaker("bank"), "bridge", made, lambda _: None, limit).admits()
     assert breakers.within == [(within, limit is not None)]
 
 
-def test_what_may_not_run_is_not_asked_for_one_by_one(breaking: Breaking, breakers: FakeBreakers):
+def test_what_may_not_run_is_not_asked_for_one_by_one(breaking: BreakerGuard, breakers: FakeBreakers):
     breakers.known = DOWN
     assert not any(breaking.admits() for _ in range(500))
     assert breakers.asked == 2
 
 
-def test_without_redis_all_runs_as_without_a_breaker(breaking: Breaking, breakers: FakeBreakers):
+def test_without_redis_all_runs_as_without_a_breaker(breaking: BreakerGuard, breakers: FakeBreakers):
     breakers.silent = True
     assert breaking.admits()
     assert breaking.judged(DELIVERY, ConnectionError(), Again(60)) == Again(60)
@@ -188,7 +187,7 @@ def test_without_redis_all_runs_as_without_a_breaker(breaking: Breaking, breaker
     [(990.0, Attempts(failed=3, lost=1)), (999.0, Attempts(lost=1, postponed=3)), (None, Attempts(failed=3, lost=1))],
 )
 def test_what_failed_in_the_outage_before_it_was_known_is_given_back(
-    breaking: Breaking, first: float | None, attempts: Attempts
+    breaking: BreakerGuard, first: float | None, attempts: Attempts
 ):
     breaking._seen_here.known = DOWN
     failing = replace(
@@ -200,7 +199,7 @@ def test_what_failed_in_the_outage_before_it_was_known_is_given_back(
 
 
 def test_a_handler_without_a_breaker_asks_nobody():
-    breaking = Breaking(None, "bridge", None, lambda _: None)
+    breaking = BreakerGuard(None, "bridge", None, lambda _: None)
     assert breaking.admits()
     breaking.good()
     assert breaking.judged(DELIVERY, ConnectionError(), Again(60)) == Again(60)
@@ -218,7 +217,7 @@ def test_a_handler_without_a_breaker_asks_nobody():
     ],
 )
 def test_each_change_is_one_line_of_the_log(before: Any, state: Any, said: str):
-    found = Known(before, state, since=1000.0, until=1060.0, why="10 deliveries failed").words("bank")
+    found = BreakerStatus(before, state, since=1000.0, until=1060.0, why="10 deliveries failed").words("bank")
     assert found is not None
     assert said in found[1]
-    assert Known(state, state).words("bank") is None
+    assert BreakerStatus(state, state).words("bank") is None

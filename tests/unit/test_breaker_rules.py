@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.ledger.breakers import Ended, Known, Terms
+from bridge.ledger.circuit_breakers import BreakerStatus, BreakerTerms, RunResults
 from tests.breaker_model import Model
 
 T0 = 1_000_000.0
 
 
-def good(count: int = 1) -> Ended:
-    return Ended(good=count)
+def good(count: int = 1) -> RunResults:
+    return RunResults(good=count)
 
 
-def bad(*names: str) -> Ended:
-    return Ended(failed=names)
+def bad(*names: str) -> RunResults:
+    return RunResults(failed=names)
 
 
-def opened(terms: Terms | None = None) -> Model:
+def opened(terms: BreakerTerms | None = None) -> Model:
     """One that has just opened, 2 s after T0."""
-    model = Model(terms or Terms())
+    model = Model(terms or BreakerTerms())
     model.report(T0, bad("0"))
     model.report(T0 + 2, bad(*map(str, range(1, 10))))
     assert model.state == "open"
@@ -51,8 +51,8 @@ def test_few_deliveries_over_a_long_time_open_it_too():
 def test_half_of_many_failing_opens_it_a_third_does_not():
     failing, limping = Model(), Model()
     for number in range(30):
-        failing.report(T0 + number / 10, Ended(good=1, failed=(str(number),)))
-        limping.report(T0 + number / 10, Ended(good=2, failed=(str(number),)))
+        failing.report(T0 + number / 10, RunResults(good=1, failed=(str(number),)))
+        limping.report(T0 + number / 10, RunResults(good=2, failed=(str(number),)))
     assert (failing.state, limping.state) == ("open", "closed")
 
 
@@ -76,19 +76,19 @@ def test_a_message_that_is_retried_alone_for_an_hour_never_opens_it():
 def test_what_failed_before_others_succeeded_is_no_witness_when_it_fails_again():
     model = Model()
     for number in range(50):
-        model.report(T0 + number, Ended(good=1, failed=(str(number),)) if number % 4 == 0 else good())
+        model.report(T0 + number, RunResults(good=1, failed=(str(number),)) if number % 4 == 0 else good())
     for again in range(1000):
         # A quiet night: nothing comes but the retries of what is broken.
-        model.report(T0 + 51 + again, Ended(failed=(str(again % 50),), age=51.0 + again))
+        model.report(T0 + 51 + again, RunResults(failed=(str(again % 50),), age=51.0 + again))
     assert model.state == "closed"
 
 
 def test_nothing_but_dead_letters_opens_it():
     model = Model()
     for number in range(19):
-        model.report(T0 + number, Ended(dead=(str(number),)))
+        model.report(T0 + number, RunResults(dead=(str(number),)))
         assert model.state == "closed"
-    model.report(T0 + 19, Ended(dead=("19",)))
+    model.report(T0 + 19, RunResults(dead=("19",)))
     assert model.state == "open"
 
 
@@ -151,7 +151,7 @@ def test_where_all_that_tries_it_hangs_it_is_tried_again_within_five_minutes_of_
 
 @given(st.integers(1, 86_400), st.integers(1, 7))
 def test_what_hangs_never_adds_up_to_more_than_one_an_hour_after_the_first_sixteen(within: int, days: int):
-    model, now, begun = opened(Terms(probe_within=within)), T0 + 3, 0
+    model, now, begun = opened(BreakerTerms(probe_within=within)), T0 + 3, 0
     while now < T0 + 86_400 * days:
         assert model.admit(now, str(now))
         now, begun = model.lease, begun + 1
@@ -170,18 +170,18 @@ def test_a_probe_that_says_how_it_ended_has_the_next_ones_not_wait_for_those_tha
 def test_a_probe_that_ends_long_after_it_was_joined_hangs_no_longer():
     model = opened()
     assert joined(model, 100) == [3, 33, 93]
-    model.report(T0 + 101, Ended(failed=("x",), ran=98), "3")
+    model.report(T0 + 101, RunResults(failed=("x",), ran=98), "3")
     assert (model.state, model.silent) == ("probing", 1)
     model.advance(model.lease)
-    model.report(model.lease + 1, Ended(failed=("x",), ran=121), "93")
+    model.report(model.lease + 1, RunResults(failed=("x",), ran=121), "93")
     assert (model.state, model.silent) == ("open", 1)
     # What began before it opened is none of these.
-    model.report(model.lease + 2, Ended(failed=("x",), ran=9999), "before")
+    model.report(model.lease + 2, RunResults(failed=("x",), ran=9999), "before")
     assert model.silent == 1
 
 
 def test_probes_that_a_time_limit_ends_are_followed_each_after_the_same_time():
-    model = opened(Terms(probe_within=61, probe_ends=True))
+    model = opened(BreakerTerms(probe_within=61, probe_ends=True))
     assert joined(model, 300) == [3, 64, 125, 186, 247]
     assert model.silent == 0
 
@@ -190,7 +190,7 @@ def test_a_probe_that_takes_longer_than_it_may_and_succeeds_has_it_go_on_all_the
     model = opened()
     assert model.admit(T0 + 3, "slow")
     assert model.admit(T0 + 33, "next")
-    model.report(T0 + 50, Ended(good=1, ran=47), "slow")
+    model.report(T0 + 50, RunResults(good=1, ran=47), "slow")
     assert model.state == "ramping"
 
 
@@ -201,7 +201,7 @@ def test_what_was_admitted_before_it_opened_again_says_nothing_of_what_is_now():
     assert model.admit(T0 + 4, "early")
     model.report(T0 + 5, bad("a", "b", "c"), "n")
     assert model.state == "open"
-    model.report(T0 + 6, Ended(good=1, ran=2), "early")
+    model.report(T0 + 6, RunResults(good=1, ran=2), "early")
     assert model.state == "open"
 
 
@@ -210,7 +210,7 @@ def test_what_is_to_die_is_kept_where_another_failed_too_and_nothing_has_succeed
     model.report(T0, good())
     model.report(T0 + 10, bad("a"))
     model.report(T0 + 900, bad("b"))
-    model.report(T0 + 1210, Ended(failed=("a",), age=1200, last=True))
+    model.report(T0 + 1210, RunResults(failed=("a",), age=1200, last=True))
     assert (model.state, model.since) == ("open", T0 + 10)
 
 
@@ -226,14 +226,14 @@ def test_what_is_to_die_dies_alone_and_where_it_has_not_failed_for_long(others: 
     model = Model()
     model.report(T0, bad("a"))
     model.report(T0 + 1, bad(*others))
-    model.report(T0 + 1200, Ended(failed=("a",), age=age, last=True))
+    model.report(T0 + 1200, RunResults(failed=("a",), age=age, last=True))
     assert model.state == "closed"
 
 
 def test_without_retries_so_many_die_before_it_opens_as_it_takes_failures_to_open_it():
     model, died = Model(), 0
     for number in range(100):
-        model.report(T0 + number, Ended(failed=(str(number),), last=True), str(number))
+        model.report(T0 + number, RunResults(failed=(str(number),), last=True), str(number))
         died += model.state == "closed"
     assert died == 9
 
@@ -242,7 +242,7 @@ def test_one_at_a_time_the_first_dies_and_the_next_is_kept():
     model = Model()
     for number, begins in enumerate((T0, T0 + 1200)):
         for age in range(0, 1201, 100):
-            model.report(begins + age, Ended(failed=(str(number),), age=age, last=age == 1200))
+            model.report(begins + age, RunResults(failed=(str(number),), age=age, last=age == 1200))
         assert model.state == ("closed" if number == 0 else "open")
 
 
@@ -251,14 +251,14 @@ def test_what_is_to_die_dies_where_others_have_succeeded_meanwhile():
     model.report(T0, bad("a", "b"))
     model.report(T0 + 600, good())
     model.report(T0 + 700, bad("b"))
-    model.report(T0 + 1200, Ended(failed=("a",), age=1200, last=True))
+    model.report(T0 + 1200, RunResults(failed=("a",), age=1200, last=True))
     assert model.state == "closed"
 
 
 def test_a_probe_that_tells_nothing_is_replaced_at_once():
     model = opened()
     assert model.admit(T0 + 3, "one")
-    model.report(T0 + 4, Ended(unclear=True), "one")
+    model.report(T0 + 4, RunResults(unclear=True), "one")
     assert model.admit(T0 + 4, "two")
 
 
@@ -300,12 +300,12 @@ def test_failing_again_as_it_is_tried_it_opens_again_and_one_broken_message_does
 
 @given(st.data())
 def test_however_it_goes_it_is_closed_again_once_all_succeeds(data: st.DataObject):
-    model, now = Model(Terms(failures=3)), T0
+    model, now = Model(BreakerTerms(failures=3)), T0
     for number in range(data.draw(st.integers(0, 40))):
         now += data.draw(st.sampled_from([0.0, 0.3, 1.0, 7.0, 31.0]))
         if model.admit(now, str(number)):
             ended = data.draw(
-                st.sampled_from([good(), bad(str(number)), Ended(dead=(str(number),)), Ended(unclear=True)])
+                st.sampled_from([good(), bad(str(number)), RunResults(dead=(str(number),)), RunResults(unclear=True)])
             )
             model.report(now, ended, str(number))
     since, held = now, max(30.0, model.lease - now)
@@ -318,7 +318,7 @@ def test_however_it_goes_it_is_closed_again_once_all_succeeds(data: st.DataObjec
 
 
 def test_the_log_says_of_a_silent_probe_that_nobody_knows_and_to_set_a_time_limit():
-    known = Known(before="probing", state="open", tried=T0, lease=T0 + 120, silent=3)
+    known = BreakerStatus(before="probing", state="open", tried=T0, lease=T0 + 120, silent=3)
     level, text = known.words("bank") or (0, "")
     assert level == logging.WARNING
     assert text == (
@@ -332,13 +332,13 @@ def test_the_log_says_of_a_silent_probe_that_nobody_knows_and_to_set_a_time_limi
 @pytest.mark.parametrize(
     ("known", "at", "covered"),
     [
-        (Known(), T0, False),
-        (Known(state="open", since=T0), T0 - 6, False),
-        (Known(state="open", since=T0), T0 - 1, True),
-        (Known(state="open", since=T0), T0 + 9999, True),
-        (Known(state="closed", since=T0, until=T0 + 60), T0 + 60, True),
-        (Known(state="closed", since=T0, until=T0 + 60), T0 + 61, False),
+        (BreakerStatus(), T0, False),
+        (BreakerStatus(state="open", since=T0), T0 - 6, False),
+        (BreakerStatus(state="open", since=T0), T0 - 1, True),
+        (BreakerStatus(state="open", since=T0), T0 + 9999, True),
+        (BreakerStatus(state="closed", since=T0, until=T0 + 60), T0 + 60, True),
+        (BreakerStatus(state="closed", since=T0, until=T0 + 60), T0 + 61, False),
     ],
 )
-def test_failures_of_an_outage_are_told_from_those_before_and_after(known: Known, at: float, covered: bool):
+def test_failures_of_an_outage_are_told_from_those_before_and_after(known: BreakerStatus, at: float, covered: bool):
     assert known.covers(at) is covered

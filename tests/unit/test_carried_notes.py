@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.ledger import Account
-from bridge.ledger.carried import ALONE, noted
+from bridge.ledger.task_notes import SINGLE_TASKS, find_noted_tasks
 
 ACCOUNT = Account("h", "orders", "id", 0)
 OF = b'["h", "orders", "id", 0]'
@@ -34,7 +34,7 @@ class Stream:
 
 def tasks_of(*notes: dict[bytes, bytes]) -> dict[int, str]:
     ledger: Any = Stream(*notes)
-    return {offset: task for (_, offset), task in noted(ledger, [(ACCOUNT, n) for n in range(4)]).items()}
+    return {offset: task for (_, offset), task in find_noted_tasks(ledger, [(ACCOUNT, n) for n in range(4)]).items()}
 
 
 GOOD = {b"of": OF, b"task": b"older", b"ended": b"[[1, 2]]"}
@@ -45,7 +45,7 @@ def test_the_newest_note_of_a_delivery_names_its_task_and_what_is_in_none_has_no
 
 
 def test_what_was_alone_has_its_own_name() -> None:
-    assert tasks_of({b"of": OF, b"task": ALONE.encode(), b"ended": b"[[3, 3]]"}) == {3: "orders-0-3:h"}
+    assert tasks_of({b"of": OF, b"task": SINGLE_TASKS.encode(), b"ended": b"[[3, 3]]"}) == {3: "orders-0-3:h"}
 
 
 @pytest.mark.parametrize(

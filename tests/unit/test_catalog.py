@@ -9,13 +9,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from bridge.errors import KafkaUnavailable
+from bridge.kafka import control_topic, topic_catalog
+from bridge.kafka.managed_topic import ManagedTopic, TopicKind
+from bridge.kafka.partition_offsets import END, cached_first_and_end, committed_offset, first_and_end
+from bridge.kafka.topic_admin import MOCK
+from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics import catalog, control
-from bridge.topics.asking import END
-from bridge.topics.catalog import Catalog
-from bridge.topics.cluster import MOCK
-from bridge.topics.offset_answers import cached_first_and_end, committed_offset, first_and_end
-from bridge.topics.ours import Kind, Ours
 
 
 def future(found: Any) -> "Future[Any]":
@@ -66,7 +65,7 @@ class Admin:
         return {place: future(self.ends) for place in asked}
 
 
-DLQ = Ours("orders.dlq", Kind.DEAD_LETTERS, "orders")
+DLQ = ManagedTopic("orders.dlq", TopicKind.DEAD_LETTERS, "orders")
 
 
 def counted(wanted: Any, sources: Any) -> list[tuple[str, int]]:
@@ -78,16 +77,18 @@ def catalog_of(monkeypatch):
     """A catalog of the topic `orders` on that cluster, and what was made of it."""
     made: list[tuple[str, int]] = []
 
-    def of(admin: Admin, **file: Any) -> Catalog:
-        monkeypatch.setattr(catalog, "admin_client", lambda properties: admin)
+    def of(admin: Admin, **file: Any) -> TopicCatalog:
+        monkeypatch.setattr(topic_catalog, "admin_client", lambda properties: admin)
 
         def act(_: Any, wanted: Any, sources: Any) -> list[str]:
             made.extend(counted(wanted, sources))
             return [ours.name for ours in wanted if ours.name not in admin.refuses]
 
-        for name in ("make", "grow"):
-            monkeypatch.setattr(catalog, name, act)
-        found = Catalog(Settings(FileSettings(**file), EnvironmentSettings(), "", {}), ["orders"], [DLQ], admin.clock)
+        for name in ("create_topics", "add_partitions"):
+            monkeypatch.setattr(topic_catalog, name, act)
+        found = TopicCatalog(
+            Settings(FileSettings(**file), EnvironmentSettings(), "", {}), ["orders"], [DLQ], admin.clock
+        )
         found.made = made  # type: ignore[attr-defined]
         return found
 
@@ -122,7 +123,7 @@ def test_what_kafka_refuses_to_make_is_said_and_tried_again_after_a_minute(catal
 def test_what_is_needed_later_is_looked_for_once_and_made(catalog_of):
     found = catalog_of(Admin(orders=3))
     found.prepare()
-    tier = Ours("orders.retry.5m", Kind.RETRY, "orders", 300)
+    tier = ManagedTopic("orders.retry.5m", TopicKind.RETRY, "orders", 300)
     found.need([DLQ, tier])
     assert not found.complete
     found.prepare()
@@ -197,7 +198,7 @@ def test_nothing_is_made_of_a_topic_whose_id_kafka_does_not_say(catalog_of):
 PLACE = ("orders", 0)
 
 
-def asked(found: Catalog) -> Catalog:
+def asked(found: TopicCatalog) -> TopicCatalog:
     found.ask_ends([TopicPartition(*PLACE)])
     return found
 
@@ -265,10 +266,10 @@ def test_decisions_are_not_read_up_to_a_number_that_is_no_offset(answer, monkeyp
     there = Settings(FileSettings(), EnvironmentSettings(), "", {})
     name = f"{there.group}.control"
     client = SimpleNamespace(get_watermark_offsets=lambda *_, **__: answer, close=lambda: None)
-    monkeypatch.setattr(control, "consumer_client", lambda *_: client)
-    monkeypatch.setattr(control, "all_topics", lambda _: SimpleNamespace(topics={name: None}))
+    monkeypatch.setattr(control_topic, "consumer_client", lambda *_: client)
+    monkeypatch.setattr(control_topic, "read_cluster", lambda _: SimpleNamespace(topics={name: None}))
     with pytest.raises(KafkaUnavailable, match="did not answer in time"):
-        control.published(there)
+        control_topic.read_published_decisions(there)
 
 
 def test_an_offset_that_a_client_remembers_or_says_is_committed_is_one_or_none():

@@ -2,11 +2,11 @@
 
 import pytest
 
-from bridge.deadletters.letters.fingerprint import cause_fingerprint, normalised
-from bridge.deadletters.letters.letter import Group
-from bridge.deadletters.letters.place import CHAINED
+from bridge.deadletters.model.failure_location import CHAINED
+from bridge.deadletters.model.fingerprint import compute_cause_fingerprint, normalise_message
+from bridge.deadletters.model.stored_letter import FailureGroup
 
-GROUP = Group("shop.handlers.charge", "shop.errors.PaymentFailed", "shop/bank.py:pay")
+GROUP = FailureGroup("shop.handlers.charge", "shop.errors.PaymentFailed", "shop/bank.py:pay")
 UUIDS = ("0b0e7c1c-3c2a-4e0e-9f0a-5a3f2f1e9d11", "f00dbabe-1111-4222-8333-abcdefabcdef")
 
 
@@ -22,7 +22,7 @@ def python(line: int, message: str, cause: str = "", root: str = "/srv/app") -> 
 
 
 def cause(line: int, message: str, chained: str = "", root: str = "/srv/app") -> str:
-    return cause_fingerprint(GROUP, python(line, message, chained, root), message)
+    return compute_cause_fingerprint(GROUP, python(line, message, chained, root), message)
 
 
 def test_five_causes_of_one_function_are_five_and_their_values_make_no_more():
@@ -43,7 +43,7 @@ def test_five_causes_of_one_function_are_five_and_their_values_make_no_more():
 def test_a_cause_is_the_same_on_every_machine_and_another_in_another_group():
     assert cause(20, "declined") == cause(20, "declined", root="/home/me/work")
     other = GROUP._replace(place="shop/bank.py:refund")
-    assert cause_fingerprint(other, python(20, "declined"), "declined") != cause(20, "declined")
+    assert compute_cause_fingerprint(other, python(20, "declined"), "declined") != cause(20, "declined")
 
 
 def test_the_line_and_the_chain_of_java_tell_causes_apart():
@@ -53,7 +53,7 @@ def test_the_line_and_the_chain_of_java_tell_causes_apart():
             "\tat org.springframework.kafka.Listener.invoke(Listener.java:1)\n"
             f"Caused by: {root}\n\tat shop.Bank.pay(Bank.java:{line})\n\t... 12 more\n"
         )
-        return cause_fingerprint(GROUP, text, "no")
+        return compute_cause_fingerprint(GROUP, text, "no")
 
     assert java(5, "shop.Down: order 1") == java(5, "shop.Down: order 22")
     assert len({java(5, "shop.Down: x"), java(6, "shop.Down: x"), java(5, "shop.Slow: x")}) == 3
@@ -74,10 +74,10 @@ def test_the_line_and_the_chain_of_java_tell_causes_apart():
     ],
 )
 def test_what_varies_in_a_message_is_replaced(message, found):
-    assert normalised(message) == found
+    assert normalise_message(message) == found
 
 
 @pytest.mark.parametrize("traceback", ["", "\n\n", "no traceback", "Caused by: \n", 'File "', "\x1am"])
 def test_whatever_stands_in_a_traceback_there_is_a_cause(traceback):
-    assert len(cause_fingerprint(GROUP, traceback, "no")) == 12
-    assert len(cause_fingerprint(GROUP, traceback, traceback)) == 12
+    assert len(compute_cause_fingerprint(GROUP, traceback, "no")) == 12
+    assert len(compute_cause_fingerprint(GROUP, traceback, traceback)) == 12

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, BeforeValidator, RootModel, model_validator
 
-from tasks.codec import decoder
+from tasks.declaration.value_codec import make_decoder
 from tasks.errors import HandlerError, RetryLater, Undecodable
 
 
@@ -68,11 +68,14 @@ json_values = st.recursive(
 def test_json_is_the_default(value):
     import json
 
-    assert decoder(None)(json.dumps(value).encode()) == value
+    assert make_decoder(None)(json.dumps(value).encode()) == value
 
 
 def test_json_that_looks_like_a_marker_of_kombu_stays_as_it_is():
-    assert decoder(None)(b'{"__type__": "datetime", "__value__": "x"}') == {"__type__": "datetime", "__value__": "x"}
+    assert make_decoder(None)(b'{"__type__": "datetime", "__value__": "x"}') == {
+        "__type__": "datetime",
+        "__value__": "x",
+    }
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,7 @@ def test_json_that_looks_like_a_marker_of_kombu_stays_as_it_is():
     ],
 )
 def test_each_codec_and_annotation_gives_its_value(codec, annotation, raw, value):
-    found = decoder(codec, annotation)(raw)
+    found = make_decoder(codec, annotation)(raw)
     assert found == value
     assert type(found) is type(value)
 
@@ -113,7 +116,7 @@ def test_each_codec_and_annotation_gives_its_value(codec, annotation, raw, value
     [(None, None), (bytes, None), (str, None), (bytes.hex, None), (None, Order), (bytes, FromBytes), (None, Typed)],
 )
 def test_a_tombstone_is_none_whatever_the_codec(codec, annotation):
-    assert decoder(codec, annotation)(None) is None
+    assert make_decoder(codec, annotation)(None) is None
 
 
 @pytest.mark.parametrize(
@@ -144,12 +147,12 @@ def test_a_tombstone_is_none_whatever_the_codec(codec, annotation):
 )
 def test_what_does_not_decode_or_validate_is_undecodable(codec, annotation, raw):
     with pytest.raises(Undecodable):
-        decoder(codec, annotation)(raw)
+        make_decoder(codec, annotation)(raw)
 
 
 def test_a_fault_names_the_field_and_shows_no_value():
     with pytest.raises(Undecodable) as refused:
-        decoder(None, Order)(b'{"id": "4111-1111-1111-1111"}')
+        make_decoder(None, Order)(b'{"id": "4111-1111-1111-1111"}')
     assert "id: Input should be a valid integer" in str(refused.value)
     assert "4111" not in str(refused.value)
     assert refused.value.__cause__ is None
@@ -161,32 +164,32 @@ def test_what_another_try_may_cure_is_no_fault_of_the_value(error):
         raise error
 
     with pytest.raises(type(error)):
-        decoder(codec)(b"x")
+        make_decoder(codec)(b"x")
 
 
 @pytest.mark.parametrize("codec", ["json", 5, b"x"])
 def test_a_codec_that_is_none_is_refused(codec):
     with pytest.raises(HandlerError, match="codec takes bytes, str or a callable"):
-        decoder(codec)
+        make_decoder(codec)
 
 
 @given(st.binary())
 def test_bytes_are_left_as_they_are(raw):
-    assert decoder(bytes)(raw) == raw
+    assert make_decoder(bytes)(raw) == raw
 
 
 @given(st.binary())
 def test_any_bytes_give_a_value_or_one_kind_of_error(raw):
     for codec, annotation in ((None, None), (str, None), (None, Order), (None, Typed)):
         try:
-            decoder(codec, annotation)(raw)
+            make_decoder(codec, annotation)(raw)
         except Undecodable:
             continue
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 def test_json_is_read_in_every_encoding_that_it_may_have(encoding: str) -> None:
-    assert decoder(None)('{"name": "Zoë €"}'.encode(encoding)) == {"name": "Zoë €"}
+    assert make_decoder(None)('{"name": "Zoë €"}'.encode(encoding)) == {"name": "Zoë €"}
 
 
 @given(st.binary(max_size=12) | st.text('0123456789.-eNaInfity"[]{}:, \\u\0\ufeff', max_size=12).map(str.encode))
@@ -195,16 +198,16 @@ def test_what_json_reads_is_read_and_what_it_does_not_read_is_not(value: bytes) 
         wanted = json.loads(value)
     except Exception:
         with pytest.raises(Undecodable):
-            decoder(None)(value)
+            make_decoder(None)(value)
     else:
-        assert repr(decoder(None)(value)) == repr(wanted)
+        assert repr(make_decoder(None)(value)) == repr(wanted)
 
 
 @pytest.mark.parametrize("codec", [bytes, str])
 @pytest.mark.parametrize("annotation", [Order, Plain, Typed, list[Order], Order | None])
 def test_a_model_that_no_value_of_the_codec_could_become_is_refused_at_import(codec, annotation):
     with pytest.raises(HandlerError, match="leave codec out for JSON"):
-        decoder(codec, annotation)
+        make_decoder(codec, annotation)
 
 
 def checked(order: Order) -> Order:
@@ -225,13 +228,13 @@ def wrapped(value: typing.Any) -> typing.Any:
 )
 def test_a_model_with_notes_takes_no_bytes_either(annotation: typing.Any):
     with pytest.raises(HandlerError, match="takes no bytes"):
-        decoder(bytes, annotation)
+        make_decoder(bytes, annotation)
 
 
 def test_a_model_with_a_validator_that_runs_before_it_may_take_bytes():
-    assert decoder(bytes, typing.Annotated[Order, BeforeValidator(wrapped)])(b"seven!!") == Order(id=7)
+    assert make_decoder(bytes, typing.Annotated[Order, BeforeValidator(wrapped)])(b"seven!!") == Order(id=7)
 
 
 @pytest.mark.parametrize("annotation", [FromBytes, bytes | Order, RootModel[bytes]])
 def test_a_model_that_takes_bytes_is_accepted_with_codec_bytes(annotation):
-    assert decoder(bytes, annotation)(b"x") is not None
+    assert make_decoder(bytes, annotation)(b"x") is not None

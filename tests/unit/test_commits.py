@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.consumer import offset_commits
+from bridge.consumer.offset_commits import OffsetCommits
 from bridge.errors import KafkaUnavailable, LedgerNotSynced
-from bridge.kafka import KafkaError, KafkaException, TopicPartition
+from bridge.kafka.clients import KafkaError, KafkaException, TopicPartition
 from bridge.ledger import KnownLog
-from bridge.loop import commits
-from bridge.loop.commits import Commits
-from bridge.metrics import BridgeMetrics
 
 PLACE = ("orders", 0)
 
@@ -52,10 +52,10 @@ class Assigned(dict[Any, Any]):
 
 
 def test_a_commit_that_kafka_does_not_answer_is_not_waited_for_and_its_late_answer_counts(monkeypatch):
-    monkeypatch.setattr(commits, "COMMIT_WITHIN", 0.05)
+    monkeypatch.setattr(offset_commits, "COMMIT_WITHIN", 0.05)
     assigned: Any = Assigned()
     consumer: Any = Slow()
-    made = Commits(assigned, None, False, BridgeMetrics())
+    made = OffsetCommits(assigned, None, False, BridgeMetrics())
     assert made.commit(consumer, set(), wait=True) is None
     assert assigned.committed == {PLACE: 3}
     consumer.answers.set()
@@ -73,7 +73,7 @@ def test_a_slow_disk_delays_the_commit_and_nothing_else(caplog: pytest.LogCaptur
     assigned: Any = Assigned()
     consumer: Any = Slow()
     ledger: Any = Ledger()
-    made = Commits(assigned, ledger, True, BridgeMetrics())
+    made = OffsetCommits(assigned, ledger, True, BridgeMetrics())
     for _ in range(3):
         assert made.commit(consumer, set(), wait=False) is None
     assert (consumer.stored, assigned.committed) == ([], {PLACE: 3})
@@ -83,7 +83,7 @@ def test_a_slow_disk_delays_the_commit_and_nothing_else(caplog: pytest.LogCaptur
 def test_a_commit_says_which_log_it_is_of_and_which_leader_epoch_wrote_what_lies_below():
     assigned: Any = Assigned()
     consumer: Any = Slow()
-    Commits(assigned, None, False, BridgeMetrics()).commit(consumer, set(), wait=False)
+    OffsetCommits(assigned, None, False, BridgeMetrics()).commit(consumer, set(), wait=False)
     (sent,) = consumer.sent
     assert (sent.offset, sent.metadata, sent.leader_epoch) == (7, "log=id.2", 4)
 
@@ -92,7 +92,7 @@ def test_what_is_another_bridges_now_is_not_committed_by_name():
     assigned: Any = Assigned()
     consumer: Any = Slow()
     consumer.taken_away = True
-    made = Commits(assigned, None, False, BridgeMetrics())
+    made = OffsetCommits(assigned, None, False, BridgeMetrics())
     made.commit(consumer, set(), wait=False)
     with pytest.raises(KafkaUnavailable, match="no longer ours"):
         made.move(consumer, PLACE, 1)
@@ -100,10 +100,10 @@ def test_what_is_another_bridges_now_is_not_committed_by_name():
 
 
 def test_a_commit_goes_back_where_the_log_did_and_only_an_answer_counts(monkeypatch):
-    monkeypatch.setattr(commits, "COMMIT_WITHIN", 0.05)
+    monkeypatch.setattr(offset_commits, "COMMIT_WITHIN", 0.05)
     assigned: Any = Assigned()
     consumer: Any = Slow()
-    made = Commits(assigned, None, False, BridgeMetrics())
+    made = OffsetCommits(assigned, None, False, BridgeMetrics())
     with pytest.raises(KafkaUnavailable, match="orders-0"):
         made.move(consumer, PLACE, 1)
     assert assigned.committed == {PLACE: 3}

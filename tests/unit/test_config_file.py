@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.check import unreachable
 from bridge.errors import AppNotFound
-from bridge.settings import modules
-from bridge.settings.values import OWN_APP
+from bridge.inspection.setup_check import explain_unreachable_kafka
+from bridge.settings import app_discovery
+from bridge.settings.setting_defaults import OWN_APP
 
 
 def app(main: str = OWN_APP) -> Any:
@@ -17,20 +17,22 @@ def app(main: str = OWN_APP) -> Any:
 
 
 def test_the_file_that_the_settings_come_from_is_known():
-    assert modules.config_file(app(), {}) == str(Path(__file__).parents[2] / "celeryconfig.py")
-    assert modules.config_file(app(), {"CELERY_CONFIG_MODULE": "tests.handlers.chosen"}).endswith("handlers/chosen.py")
-    assert modules.config_file(app("mysite"), {}) == ""
-    assert modules.config_file(app(), {"CELERY_CONFIG_MODULE": "not.there"}) == ""
+    assert app_discovery.find_config_file(app(), {}) == str(Path(__file__).parents[2] / "celeryconfig.py")
+    assert app_discovery.find_config_file(app(), {"CELERY_CONFIG_MODULE": "tests.handlers.chosen"}).endswith(
+        "handlers/chosen.py"
+    )
+    assert app_discovery.find_config_file(app("mysite"), {}) == ""
+    assert app_discovery.find_config_file(app(), {"CELERY_CONFIG_MODULE": "not.there"}) == ""
 
 
 def test_a_celeryconfig_of_another_folder_is_a_warning_unless_it_was_named(tmp_path, monkeypatch):
     theirs = tmp_path / "theirs" / "celeryconfig.py"
     (ours := tmp_path / "ours").mkdir()
     monkeypatch.chdir(ours)
-    assert f"celeryconfig is read from {theirs}" in modules.foreign_config(str(theirs), {})
-    assert modules.foreign_config(str(theirs), {"CELERY_CONFIG_MODULE": "celeryconfig"}) == ""
-    assert modules.foreign_config(str(ours / "celeryconfig.py"), {}) == ""
-    assert modules.foreign_config("", {}) == ""
+    assert f"celeryconfig is read from {theirs}" in app_discovery.warn_of_foreign_config(str(theirs), {})
+    assert app_discovery.warn_of_foreign_config(str(theirs), {"CELERY_CONFIG_MODULE": "celeryconfig"}) == ""
+    assert app_discovery.warn_of_foreign_config(str(ours / "celeryconfig.py"), {}) == ""
+    assert app_discovery.warn_of_foreign_config("", {}) == ""
 
 
 @pytest.mark.parametrize("package", ["bridge", "lossless"])
@@ -38,10 +40,10 @@ def test_a_package_of_the_users_that_hides_ours_is_refused_by_name(tmp_path, mon
     (tmp_path / package).mkdir()
     monkeypatch.chdir(tmp_path)
     # Without __init__.py it hides nothing.
-    modules.find_celery_app("tasks")
+    app_discovery.find_celery_app("tasks")
     (tmp_path / package / "__init__.py").touch()
     with pytest.raises(AppNotFound, match=f"hides this project's package `{package}`.*rename it"):
-        modules.find_celery_app("tasks")
+        app_discovery.find_celery_app("tasks")
 
 
 @pytest.mark.parametrize(
@@ -55,4 +57,4 @@ def test_a_package_of_the_users_that_hides_ours_is_refused_by_name(tmp_path, mon
     ],
 )
 def test_a_kafka_that_refuses_the_login_points_at_the_variables_of_the_login(said, wanted):
-    assert wanted in unreachable("localhost:9092", "Local: Broker transport failure", said)
+    assert wanted in explain_unreachable_kafka("localhost:9092", "Local: Broker transport failure", said)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from bridge.dispatch import dispatcher
+from bridge.dispatch.dispatcher import ReplayCounter
 from bridge.errors import LedgerUnavailable
-from bridge.handoff import replays
-from bridge.handoff.replays import Replays
-from bridge.ledger.counts import Counted
-from bridge.topics.names import TopicNames
-from tasks import counts as module
-from tasks.counts import Counts
+from bridge.kafka.topic_names import TopicNames
+from bridge.ledger.attempt_statistics import CountKey
+from tasks.worker import ledger_telemetry as module
+from tasks.worker.ledger_telemetry import DeliveryCounts
 
 LEDGER: Any = "a ledger"
 
@@ -22,18 +22,18 @@ class Kept:
     """What was written, and the timers that would write it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.written: list[dict[Counted, int]] = []
+        self.written: list[dict[CountKey, int]] = []
         self.timers: list[Any] = []
         self.now = 600.0
         self.error: Exception | None = None
-        for each in (module, replays):
-            monkeypatch.setattr(each, "count", self.count)
+        for each in (module, dispatcher):
+            monkeypatch.setattr(each, "add_counts", self.count)
         self.threads = True
         monkeypatch.setattr(time, "time", lambda: self.now)
         monkeypatch.setattr(threading, "Timer", self.timer)
-        self.counts = Counts()
+        self.counts = DeliveryCounts()
 
-    def count(self, ledger: Any, found: Mapping[Counted, int]) -> None:
+    def count(self, ledger: Any, found: Mapping[CountKey, int]) -> None:
         if self.error:
             raise self.error
         self.written.append({**found})
@@ -63,7 +63,7 @@ def test_counts_wait_for_one_another_and_go_in_one_trip(kept: Kept) -> None:
     (write,) = kept.timers
     write()
     assert kept.written == [
-        {Counted("orders", "charge", "handled", 10): 201, Counted("orders", "charge", "failed", 11): 1}
+        {CountKey("orders", "charge", "handled", 10): 201, CountKey("orders", "charge", "failed", 11): 1}
     ]
     kept.counts.flush()
     assert len(kept.written) == 1
@@ -78,7 +78,7 @@ def test_counts_that_no_thread_could_be_started_for_are_written_with_the_next(ke
     kept.counts.add(LEDGER, "orders", "charge", "handled", 2)
     (write,) = kept.timers
     write()
-    assert kept.written == [{Counted("orders", "charge", "handled", 10): 7}]
+    assert kept.written == [{CountKey("orders", "charge", "handled", 10): 7}]
 
 
 def test_without_a_ledger_nothing_is_kept(kept: Kept) -> None:
@@ -103,16 +103,16 @@ def test_a_process_that_is_forked_writes_none_of_its_parents_counts(
     monkeypatch.setattr("os.getpid", lambda: -1)
     kept.counts.add(LEDGER, "orders", "charge", "handled", 2)
     kept.counts.flush()
-    assert kept.written == [{Counted("orders", "charge", "handled", 10): 2}]
+    assert kept.written == [{CountKey("orders", "charge", "handled", 10): 2}]
 
 
 def test_of_replay_topics_it_is_counted_what_goes_to_handlers_that_there_are(kept: Kept) -> None:
-    made = Replays(LEDGER, TopicNames("bridge"), ["orders"], ["charge"], lambda: 600.0)
+    made = ReplayCounter(LEDGER, TopicNames("bridge"), ["orders"], ["charge"], lambda: 600.0)
     for topic, handler in (("orders.replay", "charge"), ("orders", "charge"), ("orders.replay", "\x00hostile")):
         made.handed(topic, handler, 4)
     made.tell()
     made.tell()
-    assert kept.written == [{Counted("orders", "charge", "replayed", 10): 4}]
+    assert kept.written == [{CountKey("orders", "charge", "replayed", 10): 4}]
     kept.error = LedgerUnavailable("no answer")
     made.handed("orders.replay", "charge", 1)
     made.tell()

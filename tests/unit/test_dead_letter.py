@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records import dead_letter
-from bridge.records.attempts import Attempts
-from bridge.records.dead_letter import DeadLetter, Whose
-from bridge.records.failure import Failure
-from bridge.records.message import Dead, Delivery, Message
+from bridge.formats import dead_letter_record
+from bridge.formats.dead_letter_record import DeadLetterKey, DeadLetterSummary
+from bridge.formats.delivery import Attempts, Dead, Delivery, Message
+from bridge.formats.failure import Failure
 
 FAILURE = Failure("E", "m", "", 1_000)
 
@@ -37,18 +36,18 @@ class Record:
         return 17
 
 
-def read(headers: Any) -> DeadLetter | None:
+def read(headers: Any) -> DeadLetterSummary | None:
     record: Any = Record(headers)
-    return dead_letter.read(record)
+    return dead_letter_record.read_dead_letter_summary(record)
 
 
 def delivery(log: str, timestamp: int | None = 5) -> Delivery:
     return Delivery(Message("orders", 0, 7, timestamp=timestamp, origin=f"c g {log}"), "work")
 
 
-def whose(written: Delivery, *, older: bool = False) -> Whose:
+def whose(written: Delivery, *, older: bool = False) -> DeadLetterKey:
     """Whose it is as it is read back; `older`: as a version wrote it that did not name the log."""
-    headers = dead_letter.headers(written, Dead("permanent", FAILURE), "g")
+    headers = dead_letter_record.dead_letter_headers(written, Dead("permanent", FAILURE), "g")
     found = read([header for header in headers if not (older and header[0] == "origin_topic_id")])
     assert found is not None
     return found.whose
@@ -57,25 +56,27 @@ def whose(written: Delivery, *, older: bool = False) -> Whose:
 @pytest.mark.parametrize("older", [False, True], ids=["which names its log", "of an older version"])
 @pytest.mark.parametrize("timestamp", [5, None])
 def test_a_delivery_knows_its_own_dead_letter(older: bool, timestamp: int | None):
-    assert whose(delivery("now", timestamp), older=older) in Whose.those_of(delivery("now", timestamp))
+    assert whose(delivery("now", timestamp), older=older) in DeadLetterKey.those_of(delivery("now", timestamp))
 
 
 def test_a_dead_letter_of_an_earlier_log_is_not_a_deliverys_own():
-    assert whose(delivery("earlier")) not in Whose.those_of(delivery("now"))
-    assert whose(delivery("earlier", 4), older=True) not in Whose.those_of(delivery("now"))
+    assert whose(delivery("earlier")) not in DeadLetterKey.those_of(delivery("now"))
+    assert whose(delivery("earlier", 4), older=True) not in DeadLetterKey.those_of(delivery("now"))
 
 
 def test_what_was_sent_back_and_dies_again_has_a_letter_of_its_own():
     replayed = replace(delivery("now"), attempts=Attempts(replayed=1))
     asked = replace(replayed, again="plan-7")
     written = [whose(delivery("now")), whose(replayed), whose(asked)]
-    assert [[each in Whose.those_of(its) for each in written] for its in (delivery("now"), replayed, asked)] == [
+    assert [
+        [each in DeadLetterKey.those_of(its) for each in written] for its in (delivery("now"), replayed, asked)
+    ] == [
         [True, False, False],
         [False, True, False],
         [False, False, True],
     ]
     # However often it was parked meanwhile, and with a retry the more.
-    assert written[1] in Whose.those_of(replace(replayed, number=9, attempts=Attempts(failed=3, replayed=1)))
+    assert written[1] in DeadLetterKey.those_of(replace(replayed, number=9, attempts=Attempts(failed=3, replayed=1)))
 
 
 def test_a_dead_letter_that_names_no_log_may_be_of_the_log_there_is():
@@ -103,11 +104,13 @@ def test_what_was_written_is_read_back_whatever_headers_the_producer_gave(
 ):
     message = Message(topic, partition, offset, headers=tuple(headers), origin="c g log")
     dead = Dead("exhausted", Failure("shop.Declined", "no", "Traceback", failed_at))
-    found = read(dead_letter.headers(Delivery(message, handler, runs=runs, attempts=attempts), dead, group))
-    assert found == DeadLetter(
+    found = read(
+        dead_letter_record.dead_letter_headers(Delivery(message, handler, runs=runs, attempts=attempts), dead, group)
+    )
+    assert found == DeadLetterSummary(
         place="orders.dlq-3-17",
         topic=topic,
-        whose=Whose(partition, offset, handler, "log", replayed=attempts.replayed),
+        whose=DeadLetterKey(partition, offset, handler, "log", replayed=attempts.replayed),
         group=group,
         runs=runs,
         attempts=attempts,
@@ -118,16 +121,18 @@ def test_what_was_written_is_read_back_whatever_headers_the_producer_gave(
 
 
 def test_a_record_without_a_timestamp_has_none_in_its_dead_letter():
-    headers = dead_letter.headers(delivery("l", None), Dead("permanent", FAILURE), "g")
+    headers = dead_letter_record.dead_letter_headers(delivery("l", None), Dead("permanent", FAILURE), "g")
     assert dict(headers)["origin_timestamp"] == b""
 
 
 def test_what_no_ascii_can_say_is_escaped_and_nothing_is_refused():
-    headers = dead_letter.headers(delivery("l"), Dead("permanent", Failure("E", "größe \ud800", "", 1)), "g")
+    headers = dead_letter_record.dead_letter_headers(
+        delivery("l"), Dead("permanent", Failure("E", "größe \ud800", "", 1)), "g"
+    )
     assert dict(headers)["error_message"] == rb"gr\xf6\xdfe \ud800"
 
 
-OURS = dict(dead_letter.headers(delivery("now"), Dead("permanent", FAILURE), "g"))
+OURS = dict(dead_letter_record.dead_letter_headers(delivery("now"), Dead("permanent", FAILURE), "g"))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +164,7 @@ def test_a_letter_of_an_older_version_does_not_say_what_its_runs_were():
 
 
 def test_a_record_too_large_says_less_and_less_of_its_failure():
-    whole, short, bare = dead_letter.shorter_and_shorter(Failure("E", "x" * 2_000, "T" * 16_000, 1))
+    whole, short, bare = dead_letter_record.shorten_failure(Failure("E", "x" * 2_000, "T" * 16_000, 1))
     assert (len(whole.error_message), len(short.error_message), bare.error_message) == (2_000, 200, "")
     assert (short.error_traceback, bare.error_traceback) == ("", "")
     assert {each.error_class for each in (whole, short, bare)} == {"E"}

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bridge.cli import deciding
-from bridge.cli.answers import AGAIN, OK
-from bridge.cli.entry import cli
+from bridge.cli import halt_policy_commands
+from bridge.cli.command_io import AGAIN, OK
+from bridge.cli.root_command import cli
 
 HOW: dict[str, Any] = {"halted": False, "changed": True, "by": "ann", "why": "", "unmirrored": None}
 
@@ -19,9 +19,11 @@ HOW: dict[str, Any] = {"halted": False, "changed": True, "by": "ann", "why": "",
 def test_what_redis_alone_has_is_no_success_yet(
     monkeypatch: pytest.MonkeyPatch, unpublished: str | None, code: int, form: tuple[str, ...]
 ):
-    monkeypatch.setattr(deciding, "loaded", lambda name: (None, None, None))
+    monkeypatch.setattr(halt_policy_commands, "load_app", lambda name: (None, None, None))
     monkeypatch.setattr(
-        deciding, "resume_topics", lambda *given: {"topics": {"orders": {**HOW, "unpublished": unpublished}}}
+        halt_policy_commands,
+        "resume_topics",
+        lambda *given: {"topics": {"orders": {**HOW, "unpublished": unpublished}}},
     )
     ended = CliRunner().invoke(cli, ["resume", "orders", *form])
     assert ended.exit_code == code

@@ -9,16 +9,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bridge.demo.board import DEAD, DONE, RETRYING, STATES, WAITING, Board, Mishap, Row
-from bridge.demo.orders import KINDS, TROUBLE_EVERY, TROUBLED, stream
-from bridge.demo.screen import BAR, Screen, _bar, _mishap, _sentence, table
-from bridge.demo.watch import _words
+from bridge.demo.delivery_board import (
+    DEAD,
+    DONE,
+    RETRYING,
+    STATES,
+    WAITING,
+    BoardRow,
+    DeliveryBoard,
+    DeliveryFailure,
+)
+from bridge.demo.delivery_watch import _read_exception
+from bridge.demo.demo_orders import ORDER_KINDS, TROUBLE_EVERY, TROUBLED, generate_orders
+from bridge.demo.demo_screen import (
+    BAR,
+    DemoScreen,
+    _bar,
+    _format_counts,
+    _format_failure,
+    make_outcome_table,
+)
 
 
 @given(st.integers())
 def test_the_same_seed_gives_the_same_orders_and_no_trouble_twice_before_all_have_come(seed):
-    orders = list(islice(stream(seed), 300))
-    assert orders == list(islice(stream(seed), 300))
+    orders = list(islice(generate_orders(seed), 300))
+    assert orders == list(islice(generate_orders(seed), 300))
     troubles = [order.kind for order in orders if order.kind != "ordinary"]
     for start in range(0, len(troubles) - len(TROUBLED) + 1, len(TROUBLED)):
         assert set(troubles[start : start + len(TROUBLED)]) == {kind.name for kind in TROUBLED}
@@ -26,8 +42,8 @@ def test_the_same_seed_gives_the_same_orders_and_no_trouble_twice_before_all_hav
 
 
 def test_an_order_is_json_but_for_the_kinds_that_are_none():
-    raw = {kind.name: kind.raw for kind in KINDS if kind.raw != b""}
-    for order in islice(stream(1), 500):
+    raw = {kind.name: kind.raw for kind in ORDER_KINDS if kind.raw != b""}
+    for order in islice(generate_orders(1), 500):
         if order.kind in raw:
             assert order.value == raw[order.kind]
         else:
@@ -45,7 +61,7 @@ def test_an_order_is_json_but_for_the_kinds_that_are_none():
     ],
 )
 def test_an_events_exception_is_shown_as_what_it_says(exception, words):
-    assert _words(exception) == words
+    assert _read_exception(exception) == words
 
 
 @given(st.fixed_dictionaries({state: st.integers(0, 10**6) for state in STATES}))
@@ -54,31 +70,33 @@ def test_the_bar_is_always_as_long(counts):
 
 
 def test_a_failure_takes_one_line_with_how_it_went_on():
-    line = _mishap(Mishap("orders-3-7:shop.charge", "shop.errors.BankAway: \n" + "x" * 200, "exhausted")).plain
+    line = _format_failure(
+        DeliveryFailure("orders-3-7:shop.charge", "shop.errors.BankAway: \n" + "x" * 200, "exhausted")
+    ).plain
     assert line.startswith("charge orders-3-7")
     assert "BankAway" in line
     assert line.endswith("dead: exhausted")
     assert len(line) <= BAR
-    assert _mishap(Mishap("orders-3-7:shop.charge", "E: x", RETRYING)).plain.endswith("again")
+    assert _format_failure(DeliveryFailure("orders-3-7:shop.charge", "E: x", RETRYING)).plain.endswith("again")
 
 
 def test_what_is_said_and_shown_at_the_end_adds_up():
-    said = _sentence(Counter({DONE: 2, DEAD: 1, WAITING: 1}))
+    said = _format_counts(Counter({DONE: 2, DEAD: 1, WAITING: 1}))
     assert said == "4 deliveries: 2 handled, 0 retrying, 0 parked, 1 dead, 1 waiting"
     rows = {
-        "ordinary": Row(records=2, retries=1, outcomes={"shop.charge": Counter({DONE: 2})}),
-        "odd": Row(records=1, retries=2, outcomes={"shop.charge": Counter({"exhausted": 1})}),
+        "ordinary": BoardRow(records=2, retries=1, outcomes={"shop.charge": Counter({DONE: 2})}),
+        "odd": BoardRow(records=1, retries=2, outcomes={"shop.charge": Counter({"exhausted": 1})}),
     }
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(table(rows, ["shop.charge"]))
+        console.print(make_outcome_table(rows, ["shop.charge"]))
     lines = [line.split() for line in captured.get().splitlines() if line.split()]
     assert ["odd", "1", "1", "dead:", "exhausted", "2"] in lines
     assert lines[-1] == ["all", "3", "2", "done,", "1", "dead", "3"]
 
 
 def test_a_halt_is_on_the_screen():
-    board, console = Board(["charge"]), Console(record=True, width=200)
+    board, console = DeliveryBoard(["charge"]), Console(record=True, width=200)
     board.halted = "by ann: the bank is closed"
-    Screen(board, console, "demo", "").show()
+    DemoScreen(board, console, "demo", "").show()
     assert "halted by ann: the bank is closed" in console.export_text()

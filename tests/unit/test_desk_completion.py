@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli.deadletters.completing import WITHIN, reasons, statuses
+from bridge.cli.deadletters.filter_options import IMPORT_SECONDS, complete_reasons, complete_statuses
 
 HANDLERS = """
 import os, sys, time
@@ -67,8 +67,8 @@ def test_names_are_completed(tmp_path, line, offered):
 
 
 def test_the_reasons_and_states_that_begin_so_are_offered():
-    assert reasons("e") == ["exhausted", "expired"]
-    assert statuses("re") == ["replaying", "resolved"]
+    assert complete_reasons("e") == ["exhausted", "expired"]
+    assert complete_statuses("re") == ["replaying", "resolved"]
 
 
 def test_an_app_that_cannot_be_imported_completes_nothing_and_says_nothing(tmp_path):
@@ -79,7 +79,7 @@ def test_an_app_that_cannot_be_imported_completes_nothing_and_says_nothing(tmp_p
 def test_an_app_that_is_slow_is_not_waited_for(tmp_path):
     began = time.monotonic()
     assert completed(tmp_path, "bridge deadletters list --handler ", SLOW="60") == []
-    assert time.monotonic() - began < WITHIN + 30
+    assert time.monotonic() - began < IMPORT_SECONDS + 30
 
 
 def test_the_script_for_the_shell_is_shown_under_the_commands_own_name():

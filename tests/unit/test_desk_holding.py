@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deadletters.store.holding import LOCKS, holder, writer
+from bridge.deadletters.db.database_engine import PROC_LOCKS, describe_lock_holder, find_writing_process
 
 WRITES = """
 import sqlite3, sys
@@ -39,28 +39,28 @@ LINES = (
     ],
 )
 def test_the_writer_is_the_process_that_has_the_byte_of_the_lock(line: str, found: int | None):
-    assert writer([*LINES, line], 77) == found
+    assert find_writing_process([*LINES, line], 77) == found
 
 
-@pytest.mark.skipif(not LOCKS.exists(), reason="this system does not list its locks")
+@pytest.mark.skipif(not PROC_LOCKS.exists(), reason="this system does not list its locks")
 def test_of_a_real_file_the_process_is_told_and_whether_it_is_frozen(tmp_path: Path):
     file = f"{tmp_path}/letters.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("CREATE TABLE letters (id INTEGER)")
-        assert holder(file) == ""
+        assert describe_lock_holder(file) == ""
         command = [sys.executable, "-c", WRITES, file]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()
-            assert f"process {process.pid} (" in holder(file)
-            assert "stopped" not in holder(file)
+            assert f"process {process.pid} (" in describe_lock_holder(file)
+            assert "stopped" not in describe_lock_holder(file)
             process.send_signal(signal.SIGSTOP)
             os.waitpid(process.pid, os.WUNTRACED)
-            assert "is stopped: wake it (kill -CONT) or end it" in holder(file)
+            assert "is stopped: wake it (kill -CONT) or end it" in describe_lock_holder(file)
             process.kill()
-        assert holder(file) == ""
+        assert describe_lock_holder(file) == ""
 
 
 def test_of_what_is_no_file_nothing_is_told():
-    assert holder(None) == holder("/missing/letters.db") == ""
+    assert describe_lock_holder(None) == describe_lock_holder("/missing/letters.db") == ""

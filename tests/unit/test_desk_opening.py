@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from bridge.cli.answers import NOT_FOUND
+from bridge.cli.command_io import NOT_FOUND
 from tests.unit.test_imports import ROOT
 
 WITHOUT = """
 import sys
 sys.modules['{library}'] = None
 import typer
-from bridge.cli.deadletters.opening import need_extra
+from bridge.cli.deadletters.desk_access import require_extra as need_extra
 typer.run(need_extra)
 """
 

@@ -10,18 +10,18 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from bridge.cli.answers import FAULTS
-from bridge.cli.deadletters.asking import filtered
-from bridge.deadletters.letters.filters import EVERYTHING, Filter
-from bridge.deadletters.letters.letter import Status
+from bridge.cli.command_io import FAULTS
+from bridge.cli.deadletters.filter_options import with_filter_options
+from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
 
 
-def asked(*words: str) -> tuple[Filter, bool]:
+def asked(*words: str) -> tuple[LetterFilter, bool]:
     """What a command is given that takes a filter, and an option of its own."""
     found = []
 
-    @filtered()
-    def command(context: typer.Context, chosen: Filter, quick: bool = False) -> None:
+    @with_filter_options()
+    def command(context: typer.Context, chosen: LetterFilter, quick: bool = False) -> None:
         found.append((chosen, quick))
 
     app = typer.Typer()
@@ -32,7 +32,7 @@ def asked(*words: str) -> tuple[Filter, bool]:
 
 
 def test_no_command_has_two_options_of_one_name():
-    app = import_module("bridge.cli.entry").cli
+    app = import_module("bridge.cli.root_command").cli
     twice = {
         f"{path} {name}"
         for path, command in commands(typer.main.get_command(app), "bridge")
@@ -50,7 +50,7 @@ def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def test_without_an_option_every_letter_is_meant():
-    assert asked() == (EVERYTHING, False)
+    assert asked() == (ALL_LETTERS, False)
 
 
 def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_own():
@@ -62,7 +62,7 @@ def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_ow
         *("--origin", "spring", "--in-plan", "118", "--in-plan", "119", "--attempts", "4", "--died-again"),
     )
     assert quick
-    assert found == Filter(
+    assert found == LetterFilter(
         ids=(17, 18),
         handlers=("a", "b"),
         topics=("orders",),
@@ -73,7 +73,7 @@ def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_ow
         plans=(118, 119),
         attempts=4,
         died_again=True,
-        statuses=(Status.OPEN,),
+        statuses=(LetterStatus.OPEN,),
         groups=(7,),
         causes=("1f0c",),
         text="no bank",
@@ -96,11 +96,11 @@ def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_ow
     ],
 )
 def test_what_cannot_be_read_is_said_in_a_line_and_asks_nothing(words, said):
-    def command(context: typer.Context, chosen: Filter) -> None:
+    def command(context: typer.Context, chosen: LetterFilter) -> None:
         raise AssertionError("it was asked")
 
     app = typer.Typer()
-    app.command()(filtered()(command))
+    app.command()(with_filter_options()(command))
     ended = CliRunner().invoke(app, list(words))
     assert ended.exit_code == FAULTS
     assert said in ended.output

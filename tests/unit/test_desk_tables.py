@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bridge.cli.deadletters import tables
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions.shown import Listed
+from bridge.cli.deadletters import letter_printout
+from bridge.deadletters.model.letter_view import LetterLine
+from bridge.deadletters.model.stored_letter import LetterStatus
 
-LETTER = Listed(
+LETTER = LetterLine(
     id=23_017,
     handler="orders.handlers.charge",
     topic="orders",
@@ -23,7 +23,7 @@ LETTER = Listed(
     reason="exhausted",
     error_class="orders.bank.BankError",
     error_message="the bank said no",
-    status=Status.OPEN,
+    status=LetterStatus.OPEN,
     runs=13,
     failed_at=1_800_000_000_000,
     group=7,
@@ -45,7 +45,7 @@ def printed(print_to: Callable[[Console], None], width: int = 80) -> list[str]:
 
 
 def test_a_letter_is_two_lines_that_fit_80_columns():
-    lines = printed(lambda console: tables.letters(console, [LETTER]))
+    lines = printed(lambda console: letter_printout.print_letters(console, [LETTER]))
     assert lines[2:] == [
         "23017   2027-01-15 08:00   orders-3-1234, key 4711   BankError: the bank said no",
         "        open               orders.handlers.charge    exhausted",
@@ -55,23 +55,25 @@ def test_a_letter_is_two_lines_that_fit_80_columns():
 @given(st.text(), st.binary(), st.text(), st.text())
 def test_whatever_others_have_put_into_a_letter_it_begins_no_line_and_colours_none(handler, key, error, message):
     letter = replace(LETTER, handler=handler, key=key, error_class=error, error_message=f"[red]{message}[/]\x1b[31m")
-    for line in printed(lambda console: tables.letters(console, [letter])):
+    for line in printed(lambda console: letter_printout.print_letters(console, [letter])):
         assert line.isprintable()
         assert len(line) <= 80 or not line.isascii()
 
 
 def test_a_letter_that_died_again_after_a_replay_says_so():
-    lines = printed(lambda console: tables.letters(console, [replace(LETTER, failures=3)]))
+    lines = printed(lambda console: letter_printout.print_letters(console, [replace(LETTER, failures=3)]))
     assert any("exhausted, for the 3rd time" in line for line in lines)
 
 
 def test_a_letter_of_a_topic_has_neither_id_nor_status():
-    lines = printed(lambda console: tables.letters(console, [LETTER], standing=False))
+    lines = printed(lambda console: letter_printout.print_letters(console, [LETTER], standing=False))
     assert not any("23017" in line or "open" in line for line in lines)
 
 
 def test_letters_of_other_programs_say_whose():
-    lines = printed(lambda console: tables.letters(console, [replace(LETTER, handler="", origin="spring")]))
+    lines = printed(
+        lambda console: letter_printout.print_letters(console, [replace(LETTER, handler="", origin="spring")])
+    )
     assert any("spring" in line for line in lines)
 
 
@@ -79,4 +81,4 @@ def test_letters_of_other_programs_say_whose():
     ("counts", "bars"), [((0, 1, 8), " ▁█"), ((0, 0), "  "), ((), ""), ((1, 1000), "▁█"), ((3, 3), "██")]
 )
 def test_a_chart_shows_the_most_as_the_highest_and_hides_no_hour_that_had_any(counts, bars):
-    assert tables.chart(counts) == bars
+    assert letter_printout.draw_chart(counts) == bars

@@ -6,27 +6,25 @@ from unittest.mock import patch
 import pytest
 from confluent_kafka import Message as Record
 
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.dispatch.batch_sizer import BatchSizer
+from bridge.dispatch.celery_message import OutgoingBatch
+from bridge.dispatch.dispatcher import Dispatcher, ReplayCounter
+from bridge.dispatch.fate_sync import PendingMarks, take_in_records
+from bridge.dispatch.retry_share_allocator import RetryShareAllocator
+from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.errors import HandoffFailed, LedgerUnavailable
-from bridge.handlers import Handler, Routes
-from bridge.handoff.dispatch import Dispatch
-from bridge.handoff.keeping import Kept
-from bridge.handoff.marks import Marks
-from bridge.handoff.replays import Replays
-from bridge.handoff.seeing import receive
-from bridge.handoff.shares import Shares
-from bridge.handoff.sizes import Sizes
-from bridge.handoff.templates import Outgoing
+from bridge.formats.celery_header import HEADER, HeaderContents
+from bridge.formats.delivery import Delivery, Message
+from bridge.formats.retry_record import retry_headers
+from bridge.handler_routes import Handler, Routes
+from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Fate
-from bridge.metrics import BridgeMetrics
-from bridge.partitions.due import Budget
-from bridge.partitions.parked import Of, ParkedPartition
+from bridge.partitions.due_queue import ReadAheadBudget
+from bridge.partitions.ordering import MESSAGE_BYTES
 from bridge.partitions.partition import Partition
-from bridge.partitions.turns import MESSAGE_BYTES
-from bridge.records.header import HEADER, Contents
-from bridge.records.message import Delivery, Message
-from bridge.records.parked import headers
+from bridge.partitions.retry_partition import RetryPartition, RetryTopicOwner
 from bridge.settings import TopicSettings
-from bridge.topics.names import TopicNames
 from tests.memory_ledger import MemoryLedger
 
 CHARGE, NOTIFY = "shop.charge", "shop.notify"
@@ -39,9 +37,9 @@ class Broker:
         self.published: list[list[int]] = []
 
     def publish(self, outgoing: Any) -> None:
-        each: Outgoing
+        each: OutgoingBatch
         for each in outgoing:
-            contents = Contents.of({HEADER: each.header})
+            contents = HeaderContents.of({HEADER: each.header})
             assert contents is not None
             self.published.append(list(contents.offsets))
 
@@ -76,12 +74,12 @@ class World:
         self.broker, self.ledger = Broker(), Silent()
         broker: Any = self.broker
         ledger: Any = self.ledger
-        self.marks = Marks(ledger)
-        sizes = Sizes(Routes({}), None, broker)
-        shares = Shares(0.5, sizes, broker, None)
+        self.marks = PendingMarks(ledger)
+        sizes = BatchSizer(Routes({}), None, broker)
+        shares = RetryShareAllocator(0.5, sizes, broker, None)
         names = TopicNames("bridge")
-        self.replays = Replays(None, names, ["orders"], [CHARGE])
-        self.dispatch = Dispatch(
+        self.replays = ReplayCounter(None, names, ["orders"], [CHARGE])
+        self.dispatch = Dispatcher(
             broker, ledger, self.marks, sizes, shares, False, "cluster", "bridge", BridgeMetrics(), self.replays
         )
         handler = Handler(CHARGE, ("orders",), "celery", batch, 0)
@@ -90,7 +88,7 @@ class World:
     def receive(self, *records: Record) -> None:
         place = self.partition.place
         ledger: Any = self.ledger
-        self.marks.add(receive(ledger, {place: list(records)}, {place: self.partition}))
+        self.marks.add(take_in_records(ledger, {place: list(records)}, {place: self.partition}))
 
     def hand_out(self) -> int:
         return self.dispatch.hand_out([self.partition])
@@ -130,16 +128,18 @@ def test_headers_count_in_the_size_of_a_message() -> None:
 
 def parked(offset: int, handler: str) -> Record:
     """A record of a retry topic that is due."""
-    written: Any = headers(Delivery(Message("orders", 3, 100 + offset), handler, number=1, runs=2), "bridge", due=1)
+    written: Any = retry_headers(
+        Delivery(Message("orders", 3, 100 + offset), handler, number=1, runs=2), "bridge", due=1
+    )
     return Record(topic="orders.retry.1m", partition=0, offset=offset, value=b"v", headers=written, timestamp=(1, 5))
 
 
 def test_what_was_parked_stays_in_kafka_while_what_its_handler_needs_is_down_and_others_go_on() -> None:
     world = World()
-    of = Of("orders", TopicSettings(), "bridge", "cluster")
-    partition = ParkedPartition("orders.retry.1m", 0, 0, of, "id", 1_000, Budget())
+    of = RetryTopicOwner("orders", TopicSettings(), "bridge", "cluster")
+    partition = RetryPartition("orders.retry.1m", 0, 0, of, "id", 1_000, ReadAheadBudget())
     partition.receive([parked(n, handler) for n, handler in enumerate((CHARGE, NOTIFY, CHARGE))], {"own": bytes(3)})
-    kept = Kept(parked=frozenset({CHARGE}))
+    kept = SuspendedHandlers(parked=frozenset({CHARGE}))
     assert [world.dispatch.hand_out([partition], kept, parked=True) for _ in range(2)] == [1, 0]
     assert not world.dispatch.holds, "the next turn need not hurry"
     assert partition.ready == {CHARGE: 2}
@@ -149,8 +149,8 @@ def test_what_was_parked_stays_in_kafka_while_what_its_handler_needs_is_down_and
 
 def test_what_waits_for_its_share_still_does_after_live_records_went_out() -> None:
     world = World()
-    of = Of("orders", TopicSettings(), "bridge", "cluster")
-    partition = ParkedPartition("orders.retry.1m", 0, 0, of, "id", 1_000, Budget())
+    of = RetryTopicOwner("orders", TopicSettings(), "bridge", "cluster")
+    partition = RetryPartition("orders.retry.1m", 0, 0, of, "id", 1_000, ReadAheadBudget())
     partition.receive([parked(n, CHARGE) for n in range(5)], {"own": bytes(5)})
     assert world.dispatch.hand_out([partition], parked=True) < 5
     assert world.dispatch.holds
@@ -164,8 +164,8 @@ def test_what_waits_for_its_share_still_does_after_live_records_went_out() -> No
 
 def test_what_could_not_be_sent_goes_out_in_the_order_in_which_it_stood() -> None:
     world = World()
-    of = Of("orders", TopicSettings(), "bridge", "cluster")
-    partition = ParkedPartition("orders.retry.1m", 0, 0, of, "id", 1_000, Budget())
+    of = RetryTopicOwner("orders", TopicSettings(), "bridge", "cluster")
+    partition = RetryPartition("orders.retry.1m", 0, 0, of, "id", 1_000, ReadAheadBudget())
     partition.receive([parked(n, CHARGE) for n in range(2)], {"own": bytes(2)})
 
     def refuses(outgoing: Any) -> None:

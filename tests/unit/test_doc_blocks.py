@@ -18,10 +18,10 @@ import pytest
 from celery import Celery
 from celery.bin.celery import celery as celery_command
 
-from bridge.kafka import property_fault
-from bridge.settings.values import EnvironmentSettings, FileSettings
-from tasks import using
-from tasks.defaults import OWN_DEFAULTS
+from bridge.kafka.clients import property_fault
+from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
+from tasks.declaration import app_setup
+from tasks.declaration.celery_defaults import OWN_DEFAULTS
 from tasks.testing import outcome, outcome_of
 from tests.doc_blocks import ROOT, Block, find_block, find_unknown_words, parse_bridge, read_blocks
 
@@ -64,7 +64,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[B
     """Run a Python block in an app of its own, beside the handler of the README; give what it defines."""
     app = Celery("page", set_as_current=False)
     app.conf.update(OWN_DEFAULTS)
-    monkeypatch.setattr(using, "_used", [app])
+    monkeypatch.setattr(app_setup, "_used", [app])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "shop").mkdir()
@@ -201,10 +201,10 @@ django.setup()
 from django.core.management import call_command
 from django.db import connection
 call_command("migrate", verbosity=0)
-from bridge.records.settled import OUTBOX_TABLE, TABLE
+from bridge.formats.user_database import OUTBOX_TABLE, TABLE
 assert {OUTBOX_TABLE, TABLE} <= {*connection.introspection.table_names()}
 from mysite.celery import app
-from tasks.using import current
+from tasks.declaration.app_setup import handler_app as current
 app.loader.import_default_modules()
 assert current() is app
 assert "shop.handlers.charge" in app.tasks and "shop.tasks.count_payments" in app.tasks

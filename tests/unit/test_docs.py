@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from bridge.upkeep.problem import Problem
-from bridge.upkeep.problem_table import TABLE
+from bridge.jobs.problem import Problem
+from bridge.jobs.problem_table import PROBLEM_TABLE
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
@@ -67,7 +67,7 @@ def test_every_page_that_the_product_names_is_there():
     assert [gone for file, found in pages.items() for gone in missing(file, found, ROOT)] == []
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.identifier)
+@pytest.mark.parametrize("row", PROBLEM_TABLE, ids=lambda row: row.identifier)
 def test_the_runbook_of_a_problem_leads_to_its_entry(row):
     page, _, heading = Problem("It is down.", row.kind, "down").data()["runbook"].partition("#")
     assert heading in headings(ROOT / page)

@@ -3,17 +3,27 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.partitions.clocks import SLACK, bounded
-from bridge.partitions.due import AHEAD, ALL, FAR, FEW, LOW, MOST, MOST_BYTES, Budget, Due
+from bridge.partitions.clock_skew_limit import SLACK, limit_due_time
+from bridge.partitions.due_queue import (
+    AHEAD,
+    ALL,
+    FAR,
+    FEW,
+    LOW,
+    MOST,
+    MOST_BYTES,
+    ReadAhead,
+    ReadAheadBudget,
+)
 
 NOW = 1_000_000.0
 
 
-def made() -> Due:
-    return Due(Budget())
+def made() -> ReadAhead:
+    return ReadAhead(ReadAheadBudget())
 
 
-def fill(due: Due, count: int, at: float = NOW, size: int = 10, first: int = 0) -> int:
+def fill(due: ReadAhead, count: int, at: float = NOW, size: int = 10, first: int = 0) -> int:
     """How many of so many records that are due at one time are held."""
     return next((n for n in range(count) if not due.take_in(first + n, at, size, NOW)), count)
 
@@ -79,8 +89,8 @@ def test_what_is_due_is_bounded_in_count_and_in_bytes_and_read_on_at_half() -> N
 
 
 def test_many_partitions_hold_together_no_more_than_all_may_and_each_a_few() -> None:
-    budget = Budget()
-    parts = [Due(budget) for _ in range(40)]
+    budget = ReadAheadBudget()
+    parts = [ReadAhead(budget) for _ in range(40)]
     held = [fill(each, MOST) for each in parts]
     assert sum(held) <= ALL + 40 * FEW
     assert min(held) >= FEW
@@ -102,7 +112,7 @@ def test_nothing_waits_longer_than_its_topic_whatever_a_workers_clock_says(
 ) -> None:
     now = NOW + later
     written = None if appended is None else NOW + appended
-    found = bounded(NOW + wait, delay, written, now)
+    found = limit_due_time(NOW + wait, delay, written, now)
     assert found <= now + delay + SLACK
     # A clock that is right is believed, whatever those of Kafka's hosts are.
     if wait <= delay:

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from lossless.transport.riding import Step
-from tasks import ended
-from tasks.ended import REMEMBERED, Ended
+from lossless.transport.script_hook import HookStep
+from tasks.worker import delivery_request
+from tasks.worker.delivery_request import REMEMBERED, RecentEnds
 
 
 class Clock:
@@ -20,12 +20,12 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(ended, "time", clock)
+    monkeypatch.setattr(delivery_request, "time", clock)
     return clock
 
 
 def test_a_look_from_before_an_end_says_nothing_and_one_from_after_it_does(clock: Clock) -> None:
-    ends = Ended()
+    ends = RecentEnds()
     ends.add("orders-0-1:h")
     assert ends.since("orders-0-1:h", clock.now - 0.1)
     assert not ends.since("orders-0-1:h", clock.now + 0.1)
@@ -33,11 +33,11 @@ def test_a_look_from_before_an_end_says_nothing_and_one_from_after_it_does(clock
 
 
 def test_a_look_says_nothing_until_redis_has_answered_the_mark(clock: Clock) -> None:
-    ends, step = Ended(), Step([], [])
+    ends, step = RecentEnds(), HookStep([], [])
     ends.add("orders-0-1:h", step)
     clock.now += 50
     for number in range(10):
-        ends.add(f"orders-0-{number}:other", Step([], [], clock.now))
+        ends.add(f"orders-0-{number}:other", HookStep([], [], clock.now))
     assert ends.since("orders-0-1:h", clock.now)
     step.done_at = clock.now
     assert ends.since("orders-0-1:h", clock.now - 0.1)
@@ -45,17 +45,17 @@ def test_a_look_says_nothing_until_redis_has_answered_the_mark(clock: Clock) -> 
 
 
 def test_an_end_that_is_told_twice_keeps_its_mark(clock: Clock) -> None:
-    ends = Ended()
-    ends.add("orders-0-1:h", Step([], []))
+    ends = RecentEnds()
+    ends.add("orders-0-1:h", HookStep([], []))
     ends.add("orders-0-1:h")
     assert ends.since("orders-0-1:h", clock.now + 1)
 
 
 def test_what_ended_seconds_ago_is_forgotten_also_behind_what_redis_never_answers(clock: Clock) -> None:
-    ends = Ended()
-    ends.add("stuck", Step([], [], math.inf))
+    ends = RecentEnds()
+    ends.add("stuck", HookStep([], [], math.inf))
     for number in range(10_000):
         clock.now += 0.01
-        ends.add(str(number), Step([], [], clock.now))
+        ends.add(str(number), HookStep([], [], clock.now))
     assert len(ends) <= REMEMBERED / 0.01 + 2
     assert ends.since("stuck", clock.now)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridge.ledger.epoch import State
+from bridge.ledger.ledger_epoch import LedgerState
 
-BEFORE = State("epoch", 100, "run", "history", 2)
+BEFORE = LedgerState("epoch", 100, "run", "history", 2)
 
 
 @pytest.mark.parametrize(
@@ -14,13 +14,13 @@ BEFORE = State("epoch", 100, "run", "history", 2)
         (BEFORE._replace(writes=150), None),
         (BEFORE._replace(history="other"), "was a replica"),
         (BEFORE._replace(lost=3), "connection"),
-        (State("other", 150, "run"), "wiped"),
-        (State("other", 1, "other"), "wiped"),
-        (State("epoch", 99, "run"), "went back"),
-        (State("epoch", 99, "other"), "went back"),
-        (State("epoch", 150, "other"), "started again"),
+        (LedgerState("other", 150, "run"), "wiped"),
+        (LedgerState("other", 1, "other"), "wiped"),
+        (LedgerState("epoch", 99, "run"), "went back"),
+        (LedgerState("epoch", 99, "other"), "went back"),
+        (LedgerState("epoch", 150, "other"), "started again"),
     ],
 )
-def test_a_doubt_is_named(now: State, said: str | None) -> None:
+def test_a_doubt_is_named(now: LedgerState, said: str | None) -> None:
     doubt = now.doubt(BEFORE)
     assert (doubt is None) if said is None else (said in str(doubt))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from lossless.transport import events
-from lossless.transport.events import GATHERED_FOR, EventDispatcher
+from lossless.transport import task_events
+from lossless.transport.task_events import GATHERED_FOR, EventDispatcher
 
 
 class Loop:
@@ -42,11 +42,11 @@ class Sending:
         self.listeners = 1
         self.requests: list[Any] = []
         self.published: list[Any] = []
-        monkeypatch.setattr(events, "get_event_loop", lambda: self.loop)
-        monkeypatch.setattr(events, "monotonic", lambda: self.loop.now)
-        monkeypatch.setattr(events, "known_requests", lambda: tuple(self.requests))
-        monkeypatch.setattr(events, "_tells_listeners", lambda _: True)
-        monkeypatch.setattr(events, "_listeners", lambda _: self.listeners)
+        monkeypatch.setattr(task_events, "get_event_loop", lambda: self.loop)
+        monkeypatch.setattr(task_events, "monotonic", lambda: self.loop.now)
+        monkeypatch.setattr(task_events, "known_requests", lambda: tuple(self.requests))
+        monkeypatch.setattr(task_events, "_counts_listeners", lambda _: True)
+        monkeypatch.setattr(task_events, "_read_listeners", lambda _: self.listeners)
         app = Celery(broker="memory://", set_as_current=False)
         self.dispatcher: Any = EventDispatcher(
             app.connection_for_write(), app=app, buffer_group=["task"], on_send_buffered=lambda: self.dispatcher.flush()

@@ -13,40 +13,33 @@ from celery.app.trace import LOG_SUCCESS
 from celery.exceptions import Reject, Retry
 
 from bridge.errors import LedgerUnavailable, PublishFailed, RecordTooLarge
+from bridge.formats.celery_header import HEADER, from_header, to_header
+from bridge.formats.delivery import NO_ATTEMPTS, Attempts, Batch, Dead, Delivery, Message
+from bridge.formats.failure import Failure
+from bridge.formats.outbox import OutgoingMessage
+from bridge.formats.retry_record import RetryRecordPosition
+from bridge.kafka.publisher import ParkRequest, Publisher
+from bridge.kafka.retry_tiers import TierWaits
+from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Account, Fate, Mark
-from bridge.ledger.breakers import Known
-from bridge.records.attempts import NONE, Attempts
-from bridge.records.failure import Failure
-from bridge.records.header import HEADER, from_header, to_header
-from bridge.records.message import Batch, Dead, Delivery, Message
-from bridge.records.outgoing import Outgoing
-from bridge.records.parked import Lying
+from bridge.ledger.circuit_breakers import BreakerStatus
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.names import TopicNames
-from bridge.topics.publisher import Clone, Publisher
-from bridge.topics.tiers import Waits
-from lossless.worker.ending import ComeBack
-from tasks import (
-    Breaker,
-    DeadLetter,
-    RetryLater,
-    StopConsuming,
-    app,
-    attempt,
-    execution,
-    handler,
-    logs,
-    metrics,
-    redis_clock,
-    resending,
-    sending,
-    waiting,
-)
-from tasks.book import OVER, Book
-from tasks.breaking import Breaking
+from lossless.worker.run_outcome import ComeBack
+from tasks import Breaker, DeadLetter, RetryLater, StopConsuming, app, handler, logs
 from tasks.errors import DeadLettered, TopicHalted
-from tasks.halting import Halting
-from tasks.parking import Parking
+from tasks.execution import (
+    batch_run,
+    handler_attempt,
+    message_resend,
+    outgoing_publication,
+    redis_clock,
+    retry_schedule,
+)
+from tasks.execution.batch_fates import FINAL_FATES, BatchFates
+from tasks.execution.breaker_guard import BreakerGuard
+from tasks.execution.halt_gate import HaltGuard
+from tasks.execution.retry_schedule import RetryPlacement
+from tasks.worker import worker_metrics
 from tests.memory_ledger import MemoryLedger
 
 ran: list[int] = []
@@ -73,7 +66,7 @@ def charge(number: int, message: Message) -> str:
 
 
 #: In a retry topic, and not due.
-LIES = Lying("orders.retry.5m", 0, 3, passed=False)
+LIES = RetryRecordPosition("orders.retry.5m", 0, 3, passed=False)
 
 
 class FakeBook:
@@ -104,7 +97,7 @@ class FakeBook:
         self.flush()
 
     def over(self, offsets: list[int]) -> set[int]:
-        return {offset for offset in offsets if self.fates.get(offset) in OVER}
+        return {offset for offset in offsets if self.fates.get(offset) in FINAL_FATES}
 
     def flush(self, patience: float = 0) -> None:
         if self.silent and self.unwritten:
@@ -133,16 +126,16 @@ class World:
         self.pasts: list[dict[str, Any]] = []
         self.most = 0
         self.kafka_down = self.too_large = False
-        self.clones: list[Clone] = []
+        self.clones: list[ParkRequest] = []
         #: How many handlers had run when so many messages of theirs were given to Kafka.
         self.given: list[tuple[int, int]] = []
         self.there: set[tuple[str, int]] = set()
         self.tiers: tuple[int, ...] | None = None
         self.retries = self
         self.book = FakeBook(set())
-        monkeypatch.setattr(Book, "of", lambda app, batch: self.book)
+        monkeypatch.setattr(BatchFates, "of", lambda app, batch: self.book)
         monkeypatch.setattr(Publisher, "of", lambda app: self)
-        monkeypatch.setattr(waiting, "send_on", self.send_on)
+        monkeypatch.setattr(retry_schedule, "send_on", self.send_on)
         ran.clear()
 
     def dead_letter(self, delivery: Delivery, dead: Any, group: str) -> None:
@@ -163,7 +156,7 @@ class World:
     def usable(self, source: str, delays: Any, group: str) -> tuple[int, ...]:
         return tuple(delays) if self.tiers is None else self.tiers
 
-    def park(self, clones: list[Clone], group: str) -> list[PublishFailed | None]:
+    def park(self, clones: list[ParkRequest], group: str) -> list[PublishFailed | None]:
         if self.kafka_down:
             return [PublishFailed("Kafka is away") for _ in clones]
         if self.too_large:
@@ -173,7 +166,7 @@ class World:
 
     def parked_in(
         self, deliveries: Any, delays: Any, group: str, written_before: float | None = None
-    ) -> list[list[Lying]]:
+    ) -> list[list[RetryRecordPosition]]:
         return [[LIES] if (delivery.identity, delivery.number) in self.there else [] for delivery in deliveries]
 
     def send_on(
@@ -215,7 +208,7 @@ class World:
         task: Any = charge
         task.push_request(headers={HEADER: header, **headers}, called_directly=False, delivery_info={}, id="x")
         try:
-            return execution.execute(charge, header)
+            return batch_run.run_batch(charge, header)
         finally:
             charge.pop_request()
 
@@ -241,7 +234,7 @@ def test_they_travel_with_those_of_other_batches_as_many_as_a_batch_may_have(
     world: World, monkeypatch: pytest.MonkeyPatch, batch: Any, within: float, most: int
 ) -> None:
     monkeypatch.setattr(charge, "batch", batch)
-    monkeypatch.setattr(waiting, "WITHIN", within)
+    monkeypatch.setattr(retry_schedule, "PART_WITHIN", within)
     world.run(-1, 2, -3)
     assert world.most == most
 
@@ -304,7 +297,7 @@ def test_a_process_that_is_ended_while_retry_when_runs_settles_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told_to_end(message: Message, error: Exception, attempts: Any) -> Any:
-        monkeypatch.setattr(attempt, "terminate_handler_fired", lambda: True)
+        monkeypatch.setattr(handler_attempt, "terminate_handler_fired", lambda: True)
         raise SystemExit
 
     monkeypatch.setattr(charge, "policy", replace(charge.policy, retry_when=told_to_end))
@@ -326,7 +319,7 @@ def test_a_line_of_a_success_says_that_the_handler_did_not_run(
 ) -> None:
     source = logging.getLogger("celery.app.trace")
     filters = [*source.filters]
-    logs.dress(logging.Logger("dressed"))
+    logs.dress_logger(logging.Logger("dressed"))
     world.book = FakeBook({0, 1})
     world.book.discarded = discarded
     try:
@@ -412,7 +405,7 @@ def test_the_rest_of_a_batch_whose_size_was_found_goes_back(
     monkeypatch.setattr(charge, "batch", "auto")
     monkeypatch.setattr(charge, "batch_seconds", -1)
     # Slow, it seems: not two of them would be done in the time that a part may take.
-    monkeypatch.setattr(waiting, "WITHIN", 1e-9)
+    monkeypatch.setattr(retry_schedule, "PART_WITHIN", 1e-9)
     found = world.run(1, 2, 3, 4, keys=[b"a"] * 4, order=order)
     assert found.startswith("1 done, 3 put back")
     assert [offsets for _, offsets in world.sent] == sent
@@ -431,7 +424,7 @@ def test_who_asks_to_stop_waits_at_the_gate_with_what_has_not_run_and_has_spent_
 ) -> None:
     stopped: list[tuple[int, str]] = []
     monkeypatch.setattr(
-        Halting, "stop", lambda self, delivery, failure, error: stopped.append((delivery.message.offset, str(error)))
+        HaltGuard, "stop", lambda self, delivery, failure, error: stopped.append((delivery.message.offset, str(error)))
     )
     with pytest.raises(ComeBack) as caught:
         world.run(1, -1, 77, 2)
@@ -449,11 +442,11 @@ def test_who_asks_to_stop_waits_at_the_gate_with_what_has_not_run_and_has_spent_
 def test_what_was_running_when_its_topic_was_halted_sends_what_it_has_to_send(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def check(self: Halting) -> None:
+    def check(self: HaltGuard) -> None:
         if len(ran) == 2:
             raise TopicHalted("the topic is halted")
 
-    monkeypatch.setattr(Halting, "check", check)
+    monkeypatch.setattr(HaltGuard, "check", check)
     assert world.comes_back(60, 61, 3).offsets == [2]
     assert len(world.published) == 2
 
@@ -482,11 +475,11 @@ def test_who_has_succeeded_does_not_run_again_where_its_run_is_broken_off(
 
 
 def test_nothing_runs_of_a_topic_that_is_halted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def check(self: Halting) -> None:
+    def check(self: HaltGuard) -> None:
         if ran:
             raise TopicHalted("the topic is halted")
 
-    monkeypatch.setattr(Halting, "check", check)
+    monkeypatch.setattr(HaltGuard, "check", check)
     assert world.comes_back(1, 2, 3).offsets == [1, 2]
     assert ran == [1]
 
@@ -518,12 +511,12 @@ def test_what_cannot_be_settled_stays_in_the_broker(world: World, monkeypatch: p
     def broken(*_: Any) -> None:
         raise OSError("the broker is away")
 
-    monkeypatch.setattr(waiting, "send_on", broken)
+    monkeypatch.setattr(retry_schedule, "send_on", broken)
     (left,) = world.comes_back(-1, 2).deliveries
     assert (left.message.offset, left.attempts.failed, left.runs) == (0, 1, 1)
     assert left.due is not None
     # Its time has not come: it waits on, and its failure is counted once.
-    monkeypatch.setattr(waiting, "send_on", world.send_on)
+    monkeypatch.setattr(retry_schedule, "send_on", world.send_on)
     world.run_batch(Batch("unit.charge", "orders", 0, (left, *world.made(7, 7, 8).deliveries[2:])))
     assert ran == [-1, 2, 8]
     ((delay, offsets),) = world.sent
@@ -539,7 +532,7 @@ def test_what_was_sent_on_is_not_sent_twice_if_the_next_cannot_be(
             raise OSError("the broker is away")
         world.send_on(*given)
 
-    monkeypatch.setattr(waiting, "send_on", once)
+    monkeypatch.setattr(retry_schedule, "send_on", once)
     assert world.comes_back(-1, 78).offsets == [1]
     assert world.sent == [(4, [0])]
 
@@ -585,9 +578,9 @@ def test_what_only_observes_decides_nothing(world: World, monkeypatch: pytest.Mo
     def refuses(record: Any) -> bool:
         raise ValueError("a filter of the user's")
 
-    metrics._of_runs.cache_clear()
-    monkeypatch.setattr(metrics, "_metrics", SimpleNamespace() if what == "labels" else None)
-    monkeypatch.setattr(metrics, "_make", broken)
+    worker_metrics._of_runs.cache_clear()
+    monkeypatch.setattr(worker_metrics, "_metrics", SimpleNamespace() if what == "labels" else None)
+    monkeypatch.setattr(worker_metrics, "_make", broken)
     loggers = [logging.getLogger(f"tasks.{name}") for name in ("execution", "metrics", "book")]
     for logger in loggers:
         logger.addFilter(refuses)
@@ -620,27 +613,27 @@ def test_what_was_settled_under_another_name_of_the_handler_is_skipped_and_marke
     batch = Batch("new.name", "orders", 0, ())
     old, new = (Account(name, "orders", "", 0) for name in ("old.name", "new.name"))
     ledger.write([Mark(old, [0], Fate.DONE), Mark(old, [1], Fate.DEAD), Mark(new, [2], Fate.DONE)])
-    assert Book(ledger, batch, ("old.name",)).settled([0, 1, 2, 3]) == {0, 1, 2}
+    assert BatchFates(ledger, batch, ("old.name",)).settled([0, 1, 2, 3]) == {0, 1, 2}
     assert [bytes(fates) for fates in ledger.fates_of([(new, [0, 1, 2, 3])])] == [
         bytes([Fate.DONE, Fate.DEAD, Fate.DONE, Fate.OPEN])
     ]
-    assert Book(ledger, batch).settled([3]) == set()
+    assert BatchFates(ledger, batch).settled([3]) == set()
 
 
 def test_a_header_that_this_version_cannot_read_costs_no_message(world):
     with pytest.raises(Reject) as refused:
-        execution.execute(charge, {"topic": "orders", "form": 99})
+        batch_run.run_batch(charge, {"topic": "orders", "form": 99})
     assert vars(refused.value)["requeue"]
 
 
 def test_few_retries_join_no_message_that_is_far_larger_than_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis reads and writes the whole of what is joined: lone ones that join hundreds would stop it in an outage."""
-    monkeypatch.setattr(redis_clock, "ahead_of_redis", lambda *_: 0.0)
+    monkeypatch.setattr(redis_clock, "measure_clock_lead", lambda *_: 0.0)
     sent: list[dict[str, Any]] = []
     app: Any = SimpleNamespace(tasks={}, send_task=lambda *_, **options: sent.append(options["headers"]))
     deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
-    resending.send_on(app, Batch("h", "orders", 0, deliveries), 1.0, {}, most=500)
-    assert sent[0]["joins"]["most"] == 2 * resending.ENLARGES
+    message_resend.send_on(app, Batch("h", "orders", 0, deliveries), 1.0, {}, most=500)
+    assert sent[0]["joins"]["most"] == 2 * message_resend.ENLARGES
 
 
 @pytest.mark.parametrize(("ahead", "most"), [(300.0, 500), (300.0, 1), (-300.0, 500), (-300.0, 1)])
@@ -648,18 +641,18 @@ def test_a_retry_is_due_by_the_clock_of_redis(monkeypatch: pytest.MonkeyPatch, a
     sent: list[dict[str, Any]] = []
     app: Any = SimpleNamespace(tasks={}, send_task=lambda *_, **options: sent.append(options))
     deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
-    monkeypatch.setattr(redis_clock, "ahead_of_redis", lambda *_: ahead)
-    resending.send_on(app, Batch("h", "orders", 0, deliveries), 5.0, {}, most=most)
+    monkeypatch.setattr(redis_clock, "measure_clock_lead", lambda *_: ahead)
+    message_resend.send_on(app, Batch("h", "orders", 0, deliveries), 5.0, {}, most=most)
     assert sent[0]["eta"].timestamp() == pytest.approx(time.time() - ahead + 5, abs=1)
     assert sent[0].get("countdown") is None
 
 
 @pytest.mark.parametrize("ahead", [300.0, -300.0])
 def test_what_is_parked_is_due_by_the_clock_of_redis(monkeypatch: pytest.MonkeyPatch, ahead: float) -> None:
-    monkeypatch.setattr(redis_clock, "ahead_of_redis", lambda *_: ahead)
+    monkeypatch.setattr(redis_clock, "measure_clock_lead", lambda *_: ahead)
     delivery = Delivery(Message("orders", 0, 7), "h")
-    parking = Parking(SimpleNamespace(app=None), Batch("h", "orders", 0, (delivery,)))  # type: ignore[arg-type]
-    parking._waits = Waits(60, (60,))
+    parking = RetryPlacement(SimpleNamespace(app=None), Batch("h", "orders", 0, (delivery,)))  # type: ignore[arg-type]
+    parking._waits = TierWaits(60, (60,))
     for wait, until in ((60, None), (90, 90)):
         clone = parking._clone(delivery, wait, None)
         assert clone.due / 1000 == pytest.approx(time.time() - ahead + 60, abs=1)
@@ -677,22 +670,24 @@ def pay(number: int) -> None:
 def test_a_batch_in_which_its_breaker_opens_gives_the_rest_back_unspent(
     monkeypatch: pytest.MonkeyPatch, once: bool
 ) -> None:
-    world, known = World(monkeypatch), [Known()]
+    world, known = World(monkeypatch), [BreakerStatus()]
 
     class Breakers:
-        def look(self, terms: Any) -> dict[str, Known]:
+        def look(self, terms: Any) -> dict[str, BreakerStatus]:
             return {"unit.bank": known[-1]}
 
-        def admit(self, *_: Any) -> Known:
+        def admit(self, *_: Any) -> BreakerStatus:
             return known[-1]
 
-        def report(self, *_: Any) -> Known:
-            known.append(Known("closed", "open", since=1.0, granted=False))
+        def report(self, *_: Any) -> BreakerStatus:
+            known.append(BreakerStatus("closed", "open", since=1.0, granted=False))
             return known[-1]
 
     breakers: Any = Breakers()
-    monkeypatch.setattr(Breaking, "of", lambda task, group: Breaking(task.breaker, "unit", breakers, lambda _: None))
-    monkeypatch.setattr(Breaking, "_seen", {})
+    monkeypatch.setattr(
+        BreakerGuard, "of", lambda task, group: BreakerGuard(task.breaker, "unit", breakers, lambda _: None)
+    )
+    monkeypatch.setattr(BreakerGuard, "_seen", {})
     deliveries = tuple(
         Delivery(Message("orders", 0, offset, value=b"%d" % value), "unit.pay", once=once)
         for offset, value in enumerate([-1, 2, 3, 4])
@@ -702,7 +697,7 @@ def test_a_batch_in_which_its_breaker_opens_gives_the_rest_back_unspent(
     assert ran == [-1]
     # Apart: those that never failed are tried first.
     sent = [[(each.message.offset, each.attempts) for each in batch.deliveries] for batch in world.batches]
-    assert sent == [[(0, Attempts(postponed=1))], [(1, NONE), (2, NONE), (3, NONE)]]
+    assert sent == [[(0, Attempts(postponed=1))], [(1, NO_ATTEMPTS), (2, NO_ATTEMPTS), (3, NO_ATTEMPTS)]]
     assert not world.letters
 
 
@@ -742,7 +737,7 @@ def run_notify(batch: Batch, **headers: Any) -> Any:
     task: Any = notify
     task.push_request(headers={HEADER: header, **headers}, called_directly=False, delivery_info={}, id="x")
     try:
-        return execution.execute(notify, header)
+        return batch_run.run_batch(notify, header)
     finally:
         notify.pop_request()
 
@@ -873,7 +868,7 @@ def test_what_is_parked_and_not_marked_travels_as_that_and_is_not_run_again(worl
     "ended",
     [
         {"dead": Dead("exhausted", Failure("E", "m", "", 1))},
-        {"outgoing": (Outgoing("invoices", "id", None, b"1"),)},
+        {"outgoing": (OutgoingMessage("invoices", "id", None, b"1"),)},
     ],
     ids=["whose dead letter", "of which what it sends"],
 )
@@ -941,7 +936,7 @@ def run_tell(*values: int) -> Any:
     task: Any = tell
     task.push_request(headers={HEADER: header}, called_directly=False, delivery_info={}, id="x")
     try:
-        return execution.execute(tell, header)
+        return batch_run.run_batch(tell, header)
     finally:
         tell.pop_request()
 
@@ -949,12 +944,12 @@ def run_tell(*values: int) -> Any:
 def test_what_a_handler_sends_is_published_before_the_next_runs_unless_that_was_done_a_moment_ago(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "PUBLISH_EVERY", 0.0)
+    monkeypatch.setattr(outgoing_publication, "PUBLISH_EVERY", 0.0)
     run_tell(1, 2, 3)
     assert world.given == [(1, 1), (2, 1), (3, 1)]  # a neighbour that kills the process repeats none of them
     world.given.clear()
     world.book.fates.clear()
-    monkeypatch.setattr(sending, "PUBLISH_EVERY", 60.0)
+    monkeypatch.setattr(outgoing_publication, "PUBLISH_EVERY", 60.0)
     run_tell(1, 2, 3)
     assert world.given == [(6, 3)]
     assert world.book.fates == dict.fromkeys(range(3), Fate.DONE)
@@ -963,7 +958,7 @@ def test_what_a_handler_sends_is_published_before_the_next_runs_unless_that_was_
 def test_while_kafka_is_away_a_batch_waits_for_it_no_more_than_twice(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "PUBLISH_EVERY", 0.0)
+    monkeypatch.setattr(outgoing_publication, "PUBLISH_EVERY", 0.0)
     world.kafka_down = True
     run_tell(1, 2, 3, 4)
     assert ran == [1, 2, 3, 4]

@@ -7,12 +7,12 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner
 
-from bridge.cli import looking
-from bridge.cli.answers import FAULTS, NOT_FOUND, OK, USAGE
-from bridge.cli.entry import cli
+from bridge.cli import inspection_commands
+from bridge.cli.command_io import FAULTS, NOT_FOUND, OK, USAGE
 from bridge.cli.exit_codes import EXIT_CODES
-from bridge.commands.find import Found
+from bridge.cli.root_command import cli
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, UnknownTopic
+from bridge.inspection.record_search import SearchResult
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 
@@ -43,8 +43,8 @@ def ended(monkeypatch: pytest.MonkeyPatch, name: str, answer: Any, *words: str, 
             raise answer
         return answer
 
-    monkeypatch.setattr(looking, "loaded", lambda *_, **__: (None, settings, None))
-    monkeypatch.setattr(looking, {"audit": "audit_of", "find": "find_record"}[name], answers)
+    monkeypatch.setattr(inspection_commands, "load_app", lambda *_, **__: (None, settings, None))
+    monkeypatch.setattr(inspection_commands, {"audit": "audit_of", "find": "find_record"}[name], answers)
     return CliRunner().invoke(cli, [name, *words]).exit_code
 
 
@@ -70,7 +70,7 @@ def test_without_a_ledger_it_is_not_known(monkeypatch: pytest.MonkeyPatch, name:
 
 
 def test_a_record_that_is_not_there_is_told_from_a_wrong_use(monkeypatch: pytest.MonkeyPatch):
-    nothing = Found([], {}, {})
+    nothing = SearchResult([], {}, {})
     assert ended(monkeypatch, "find", nothing, "orders-0-1") == FAULTS
     assert ended(monkeypatch, "find", nothing, "orders") == USAGE
     assert ended(monkeypatch, "find", LedgerUnavailable("Redis does not answer."), "orders-0-1") == NOT_FOUND

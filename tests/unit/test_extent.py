@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from bridge.topics import extents as extent
+from bridge.kafka import partition_offsets as extent
 
 
 class Coordinator:

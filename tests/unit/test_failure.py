@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records.failure import MAX_CLASS, MAX_MESSAGE, MAX_TRACEBACK, Failure, class_name, cut
+from bridge.formats.failure import MAX_CLASS, MAX_MESSAGE, MAX_TRACEBACK, Failure, class_name, cut
 
 
 class Unprintable(Exception):

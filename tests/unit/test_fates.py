@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.ledger import fates
-from bridge.ledger.fates import OVERWRITES, SETTLED, Fate, follow, to_skip
+from bridge.ledger import fate_rules
+from bridge.ledger.fate_rules import OVERWRITES, SETTLED, Fate, follow_fate, is_to_skip
 
 _FATES = st.binary(max_size=300).map(lambda raw: bytes(byte % 7 for byte in raw))
 
@@ -23,7 +23,7 @@ _FATES = st.binary(max_size=300).map(lambda raw: bytes(byte % 7 for byte in raw)
     ],
 )
 def test_each_fate_is_followed_only_by_these(old: Fate, legal: set[Fate]) -> None:
-    assert {wanted for wanted in Fate if follow(old, wanted) is not old} == legal
+    assert {wanted for wanted in Fate if follow_fate(old, wanted) is not old} == legal
 
 
 def test_done_is_the_end() -> None:
@@ -49,52 +49,52 @@ def test_nothing_settled_is_handed_or_opened_again() -> None:
     ],
 )
 def test_a_worker_skips_what_is_settled(own: Fate, origin: Fate, skipped: bool) -> None:
-    assert to_skip(own, origin) is skipped
+    assert is_to_skip(own, origin) is skipped
 
 
 @pytest.mark.parametrize("origin", Fate)
 def test_a_retry_of_what_has_ended_is_skipped_and_of_what_is_dead_unless_a_person_sent_it_back(origin: Fate) -> None:
     ended = origin in (Fate.DONE, Fate.DISCARDED)
-    assert to_skip(Fate.HANDED, origin, retried=False) is ended
-    assert to_skip(Fate.HANDED, origin, retried=True) is (ended or origin is Fate.DEAD)
+    assert is_to_skip(Fate.HANDED, origin, retried=False) is ended
+    assert is_to_skip(Fate.HANDED, origin, retried=True) is (ended or origin is Fate.DEAD)
 
 
 @pytest.mark.parametrize("retried", [False, True])
 @pytest.mark.parametrize("origin", Fate)
 @pytest.mark.parametrize("own", Fate)
 def test_what_a_person_asked_to_run_again_is_skipped_for_its_own_fate_alone(own: Fate, origin: Fate, retried: bool):
-    assert to_skip(own, origin, retried=retried, again=True) is (own in SETTLED)
+    assert is_to_skip(own, origin, retried=retried, again=True) is (own in SETTLED)
 
 
 @given(_FATES)
 def test_packing_and_unpacking_gives_the_same(some: bytes) -> None:
     even = some[: len(some) // 2 * 2]
-    assert fates.unpack(fates.pack(even)) == even
+    assert fate_rules.unpack_fates(fate_rules.pack_fates(even)) == even
 
 
 def test_the_lower_offset_is_in_the_high_half() -> None:
-    assert fates.pack(bytes([1, 2, 6, 0])) == b"\x12\x60"
+    assert fate_rules.pack_fates(bytes([1, 2, 6, 0])) == b"\x12\x60"
 
 
 @pytest.mark.parametrize("wrong", [bytes([16, 0]), bytes([1])])
 def test_what_is_no_pair_of_halves_is_refused(wrong: bytes) -> None:
     with pytest.raises(ValueError, match="fromhex"):
-        fates.pack(wrong)
+        fate_rules.pack_fates(wrong)
 
 
 @given(_FATES, st.sets(st.sampled_from(list(Fate)), min_size=1), st.integers(0, 50))
 def test_finding_is_what_a_plain_search_finds(some: bytes, wanted: set[Fate], start: int) -> None:
     expected = next((at for at in range(start, len(some)) if some[at] in wanted), -1)
-    assert fates.find(some, wanted, start) == expected
-    flat = [at for run in fates.runs(some, wanted) for at in run]
+    assert fate_rules.find_fate(some, wanted, start) == expected
+    flat = [at for run in fate_rules.find_fate_runs(some, wanted) for at in run]
     assert flat == [at for at in range(len(some)) if some[at] in wanted]
 
 
 @given(_FATES)
 def test_the_counts_add_up(some: bytes) -> None:
-    assert sum(fates.count(some).values()) == len(some)
+    assert sum(fate_rules.count_fates(some).values()) == len(some)
 
 
 @given(_FATES, st.sampled_from(list(Fate)))
 def test_what_changes_is_what_the_table_says(some: bytes, wanted: Fate) -> None:
-    assert list(fates.changes(some, wanted)) == [old in OVERWRITES[wanted] for old in map(Fate, some)]
+    assert list(fate_rules.flag_changes(some, wanted)) == [old in OVERWRITES[wanted] for old in map(Fate, some)]

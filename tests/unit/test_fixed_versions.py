@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.upkeep.versions import has, ready, waits_for
+from bridge.deadletters.model.code_version import explain_fix_wait, has_fix, is_fix_deployed
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from bridge.deadletters.upkeep.versions import has, ready, waits_for
     ],
 )
 def test_the_version_itself_and_later_ones_have_what_was_mended_in_it(version, fixed_in, mended):
-    assert has(version, fixed_in) is mended
+    assert has_fix(version, fixed_in) is mended
 
 
 def worker(version: str | None, *handlers: str) -> dict[str, object]:
@@ -57,7 +57,7 @@ def worker(version: str | None, *handlers: str) -> dict[str, object]:
     ids=["one", "all", "an older one is left", "an older one of others", "of others", "an old release", "none lives"],
 )
 def test_letters_go_back_once_every_worker_that_may_get_them_has_what_was_mended(workers, may):
-    assert ready("charge", "2", workers) is may
+    assert is_fix_deployed("charge", "2", workers) is may
 
 
 @pytest.mark.parametrize(
@@ -72,5 +72,5 @@ def test_letters_go_back_once_every_worker_that_may_get_them_has_what_was_mended
 )
 def test_what_is_still_to_come_before_letters_go_back_is_said(workers, said):
     announced = [{"handlers": [name], "handler_versions": {name: version}} for name, version in workers]
-    found = waits_for("pay", "1.4.2", announced)
+    found = explain_fix_wait("pay", "1.4.2", announced)
     assert found.startswith(said) if said else not found

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records import foreign
-from bridge.records.failure import MAX_CLASS, MAX_MESSAGE, MAX_TRACEBACK
-from bridge.records.foreign import Foreign
-from bridge.records.foreign_headers import FORMATS
-from bridge.records.message import Header
+from bridge.formats import foreign_dead_letter
+from bridge.formats.delivery import Header
+from bridge.formats.failure import MAX_CLASS, MAX_MESSAGE, MAX_TRACEBACK
+from bridge.formats.foreign_dead_letter import FOREIGN_FORMATS, ForeignDeadLetter
 
 REAL: Final[dict[str, tuple[Header, ...]]] = {
     kind: tuple((name, None if value is None else value.encode("latin-1")) for name, value in headers)
@@ -26,7 +25,7 @@ REAL: Final[dict[str, tuple[Header, ...]]] = {
 #: What the producer of the real records had put on them.
 PRODUCERS: Final = (("trace", b"\x00\xff"), ("empty", b""), ("null", None), ("reason", b"a rebate"))
 DESERIALIZATION: Final = "org.springframework.kafka.support.serializer.DeserializationException"
-NAMES: Final = sorted({name for known in FORMATS for name in known.says})
+NAMES: Final = sorted({name for known in FOREIGN_FORMATS for name in known.says})
 HEADERS: Final = st.lists(
     st.tuples(
         st.sampled_from(NAMES) | st.text(),
@@ -39,7 +38,7 @@ HEADERS: Final = st.lists(
 
 
 def said(headers: Any, *fields: str) -> tuple[Any, ...]:
-    found = foreign.read(headers)
+    found = foreign_dead_letter.read_foreign_dead_letter(headers)
     return tuple(getattr(found, field) for field in fields)
 
 
@@ -57,8 +56,8 @@ def said(headers: Any, *fields: str) -> tuple[Any, ...]:
 def test_a_letter_of_spring_says_what_spring_put_into_it(
     kind: str, source: tuple[str, int, int], error_class: str, error_message: str, attempts: int
 ):
-    found = foreign.read(REAL[f"spring {kind}"])
-    assert (found.origin, found.topic, found.partition, found.offset) == (foreign.SPRING, *source)
+    found = foreign_dead_letter.read_foreign_dead_letter(REAL[f"spring {kind}"])
+    assert (found.origin, found.topic, found.partition, found.offset) == (foreign_dead_letter.SPRING, *source)
     assert (found.group, found.reason, found.error_class, found.attempts) == ("billing", "", error_class, attempts)
     assert found.error_message.endswith(error_message)
     assert found.error_traceback.startswith("org.springframework.kafka.")
@@ -83,8 +82,13 @@ def test_a_letter_of_spring_says_what_spring_put_into_it(
 def test_a_letter_of_connect_says_the_connector_and_its_stage(
     kind: str, offset: int, error_class: str, error_message: str
 ):
-    found = foreign.read(REAL[f"connect {kind}"])
-    assert (found.origin, found.topic, found.partition, found.offset) == (foreign.CONNECT, "p.sink", 1, offset)
+    found = foreign_dead_letter.read_foreign_dead_letter(REAL[f"connect {kind}"])
+    assert (found.origin, found.topic, found.partition, found.offset) == (
+        foreign_dead_letter.CONNECT,
+        "p.sink",
+        1,
+        offset,
+    )
     assert (found.group, found.reason) == ("warehouse", kind.upper().replace(" ", "_"))
     assert (found.error_class, found.error_message) == (error_class, error_message)
     assert found.error_traceback.startswith(error_class)
@@ -93,7 +97,7 @@ def test_a_letter_of_connect_says_the_connector_and_its_stage(
 
 @pytest.mark.parametrize("kind", REAL)
 def test_the_producers_own_headers_are_left_byte_for_byte(kind: str):
-    assert foreign.read(REAL[kind]).theirs == PRODUCERS
+    assert foreign_dead_letter.read_foreign_dead_letter(REAL[kind]).theirs == PRODUCERS
 
 
 @pytest.mark.parametrize(
@@ -107,7 +111,7 @@ def test_the_producers_own_headers_are_left_byte_for_byte(kind: str):
                 "__rule.topic": b"orders",
                 "__rule.exception": b"Expr failed: 'size(message.ssn) == 9'",
             },
-            Foreign(
+            ForeignDeadLetter(
                 "confluent",
                 topic="orders",
                 reason="READ checkSsn",
@@ -124,7 +128,7 @@ def test_the_producers_own_headers_are_left_byte_for_byte(kind: str):
                 "__dlq.errors.delivery.count": b"5",
                 "__dlq.errors.message": b"Offset delivery count exceeded the threshold.",
             },
-            Foreign(
+            ForeignDeadLetter(
                 "share-group",
                 topic="orders",
                 partition=3,
@@ -145,7 +149,7 @@ def test_the_producers_own_headers_are_left_byte_for_byte(kind: str):
                 "dead-letter-partition": b"0",
                 "dead-letter-offset": b"7",
             },
-            Foreign(
+            ForeignDeadLetter(
                 "smallrye",
                 topic="movies",
                 partition=0,
@@ -164,20 +168,22 @@ def test_the_producers_own_headers_are_left_byte_for_byte(kind: str):
                 "source_attempts": b"4",
                 "source_trace_id": b"0c1a",
             },
-            Foreign("karafka", topic="orders", partition=3, offset=1234, group="app", attempts=4, theirs=PRODUCERS),
+            ForeignDeadLetter(
+                "karafka", topic="orders", partition=3, offset=1234, group="app", attempts=4, theirs=PRODUCERS
+            ),
         ),
-        ({}, Foreign("unknown", theirs=PRODUCERS)),
+        ({}, ForeignDeadLetter("unknown", theirs=PRODUCERS)),
         # One of these a producer may well have; and a mark that a Spring consumer leaves is no dead letter.
-        ({"source_topic": b"x"}, Foreign("unknown", theirs=(*PRODUCERS, ("source_topic", b"x")))),
+        ({"source_topic": b"x"}, ForeignDeadLetter("unknown", theirs=(*PRODUCERS, ("source_topic", b"x")))),
         (
             {"kafka_deliveryAttempt": b"\0\0\0\3"},
-            Foreign("unknown", theirs=(*PRODUCERS, ("kafka_deliveryAttempt", b"\0\0\0\3"))),
+            ForeignDeadLetter("unknown", theirs=(*PRODUCERS, ("kafka_deliveryAttempt", b"\0\0\0\3"))),
         ),
     ],
     ids=["confluent", "share-group", "smallrye", "karafka", "none", "a producer's own", "a mark"],
 )
-def test_what_others_write_is_recognised_by_their_headers(headers: dict[str, bytes], expected: Foreign):
-    assert foreign.read([*PRODUCERS, *headers.items()]) == expected
+def test_what_others_write_is_recognised_by_their_headers(headers: dict[str, bytes], expected: ForeignDeadLetter):
+    assert foreign_dead_letter.read_foreign_dead_letter([*PRODUCERS, *headers.items()]) == expected
 
 
 def test_a_letter_of_spring_without_a_cause_names_the_exception_itself():
@@ -214,7 +220,7 @@ def test_of_what_smallrye_puts_before_the_records_headers_the_first_counts():
 def test_what_went_through_two_frameworks_is_the_lasts_and_keeps_the_headers_of_the_first():
     spring = REAL["spring plain"]
     through = [*spring, ("__connect.errors.topic", b"p.plain-dlt"), ("__connect.errors.stage", b"TASK_PUT")]
-    assert said(through, "origin", "topic", "theirs") == (foreign.CONNECT, "p.plain-dlt", spring)
+    assert said(through, "origin", "topic", "theirs") == (foreign_dead_letter.CONNECT, "p.plain-dlt", spring)
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\0", b"\0\0\0", b"\0" * 9, b"1234567", b"\xff" * 8, b"\xff" * 4])
@@ -239,7 +245,7 @@ def test_what_can_be_no_topic_is_no_source_to_replay_to(name: bytes | None):
 def test_text_is_cut_to_the_lengths_of_our_own_letters_and_has_no_null_character():
     huge = b"a\0\xff" * 100_000
     headers = [(name, huge) for name in ("class.name", "message", "stacktrace")]
-    found = foreign.read(
+    found = foreign_dead_letter.read_foreign_dead_letter(
         [("__connect.errors.stage", huge), *((f"__connect.errors.exception.{name}", value) for name, value in headers)]
     )
     texts = (found.reason, found.error_class, found.error_message, found.error_traceback)
@@ -249,7 +255,7 @@ def test_text_is_cut_to_the_lengths_of_our_own_letters_and_has_no_null_character
 
 @given(HEADERS)
 def test_whatever_lies_in_the_headers_is_read_without_an_error_and_nothing_is_added(headers: list[Header]):
-    found = foreign.read(headers)
+    found = foreign_dead_letter.read_foreign_dead_letter(headers)
     assert [header for header in headers if header in found.theirs] == list(found.theirs)
     numbers = (found.partition, found.offset, found.timestamp, found.attempts)
     assert all(number is None or 0 <= number < 2**63 for number in numbers)
@@ -262,9 +268,14 @@ def test_whatever_lies_in_the_headers_is_read_without_an_error_and_nothing_is_ad
 
 @given(st.sampled_from(sorted(REAL)), HEADERS)
 def test_a_producers_headers_change_nothing_of_what_a_framework_says_behind_them(kind: str, headers: list[Header]):
-    names = {name for known in FORMATS for name in known.says}
+    names = {name for known in FOREIGN_FORMATS for name in known.says}
     producers = tuple(header for header in headers if header[0] not in names)
     written = REAL[kind][len(PRODUCERS) :]
-    alone, behind = foreign.read(written), foreign.read([*producers, *written])
+    alone, behind = (
+        foreign_dead_letter.read_foreign_dead_letter(written),
+        foreign_dead_letter.read_foreign_dead_letter([*producers, *written]),
+    )
     assert behind.theirs == producers
-    assert behind == Foreign(**{**{field: getattr(alone, field) for field in alone.__slots__}, "theirs": producers})
+    assert behind == ForeignDeadLetter(
+        **{**{field: getattr(alone, field) for field in alone.__slots__}, "theirs": producers}
+    )

@@ -2,13 +2,13 @@
 
 import pytest
 
-from bridge.deadletters.letters.frames import raised
+from bridge.deadletters.model.fingerprint import split_traceback
 
 PYTHON = """Traceback (most recent call last):
   File "/usr/lib/python3.13/site-packages/celery/app/trace.py", line 453, in trace_task
     R = fun()
         ^^^^^
-  File "/usr/lib/python3.13/site-packages/tasks/execution.py", line 143, in run
+  File "/usr/lib/python3.13/site-packages/tasks/execution/batch_run.py", line 143, in run
     call()
   File "/app/orders/handlers.py", line 57, in charge
     pay(order)
@@ -27,7 +27,7 @@ JAVA = """java.lang.IllegalStateException: no
 
 
 def test_frames_of_other_code_that_follow_each_other_are_one_part_and_the_users_one_each():
-    (found,) = raised(PYTHON, "orders.handlers.charge")
+    (found,) = split_traceback(PYTHON, "orders.handlers.charge")
     assert [(part.what, part.frames) for part in found.parts] == [
         ("said", 0),
         ("theirs", 2),
@@ -42,18 +42,18 @@ def test_frames_of_other_code_that_follow_each_other_are_one_part_and_the_users_
 
 @pytest.mark.parametrize("text", [PYTHON, JAVA, PYTHON + JAVA, "", "nothing of the kind\n\n  File \n", "\n\n"])
 def test_no_line_that_says_something_is_missing(text):
-    parts = [part for each in raised(text, "orders.handlers.charge") for part in each.parts]
+    parts = [part for each in split_traceback(text, "orders.handlers.charge") for part in each.parts]
     found = [line for part in parts for line in part.lines if line.strip()]
     assert found == [line for line in text.splitlines() if line.strip()]
 
 
 def test_of_java_the_users_frame_is_known_and_the_first_is_where_it_was_raised():
-    (found,) = raised(JAVA)
+    (found,) = split_traceback(JAVA)
     assert [part.what for part in found.parts] == ["said", "yours", "theirs"]
     assert found.raised_at == 1
 
 
 def test_causes_come_one_by_one_each_with_its_own_last_line():
     chain = "KeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\n" + PYTHON
-    found = raised(chain, "orders.handlers.charge")
+    found = split_traceback(chain, "orders.handlers.charge")
     assert [each.title for each in found] == ["KeyError: 'a'", "of two lines"]

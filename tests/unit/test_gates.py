@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records.gates import gated_dependency, gates_for, needs_gate, topic_gate
+from bridge.formats.gate_names import gated_dependency, gates_for, needs_gate, topic_gate
 
 
 def test_a_message_passes_the_gate_of_its_topic_and_of_each_thing_that_its_handler_needs():

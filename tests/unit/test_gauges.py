@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.upkeep.gauges import AUDITED, AUDITED_AT_MOST, audit_from
+from bridge.jobs.audit_metrics import AUDITED, AUDITED_AT_MOST, find_audit_start
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ from bridge.upkeep.gauges import AUDITED, AUDITED_AT_MOST, audit_from
     ],
 )
 def test_no_offset_is_passed_over_and_what_is_unaccounted_for_stays_counted(low, committed, before, first):
-    assert audit_from(low, committed, before) == first
+    assert find_audit_start(low, committed, before) == first

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bridge.upkeep.gone import Gone, Looking
+from bridge.jobs.deleted_topics import DeletedTopic, DeletedTopicSearch
 
 TIER = "orders.retry.1m"
 
@@ -42,6 +42,6 @@ def test_what_is_missing_is_noted_and_what_may_be_hidden_is_counted_again(
     catalog: Any = SimpleNamespace(waiting={TIER: None} if there else {})
     settings: Any = None
     book: Any = Book()
-    gone = Gone(TIER, "orders", 1_000.0, {"charge": parked} if parked else {}, lying)
-    Looking(settings, None, catalog)._take_in(book, gone)
+    gone = DeletedTopic(TIER, "orders", 1_000.0, {"charge": parked} if parked else {}, lying)
+    DeletedTopicSearch(settings, None, catalog)._take_in(book, gone)
     assert book.done == done

@@ -5,17 +5,17 @@ from types import SimpleNamespace
 import pytest
 
 from tasks.errors import GivenAway
-from tasks.grip import Grip
+from tasks.execution.message_lease import MessageLease
 
 
-def grip(answers: list[bool], tag: str | None = "owner:30.7") -> tuple[Grip, SimpleNamespace, list[str]]:
+def grip(answers: list[bool], tag: str | None = "owner:30.7") -> tuple[MessageLease, SimpleNamespace, list[str]]:
     clock, asked = SimpleNamespace(now=100.0), list[str]()
 
     def is_given_away(held: str) -> bool:
         asked.append(held)
         return answers.pop(0)
 
-    return Grip(tag, 100.0, 10.0, is_given_away, lambda: clock.now), clock, asked
+    return MessageLease(tag, 100.0, 10.0, is_given_away, lambda: clock.now), clock, asked
 
 
 def test_what_was_taken_a_moment_ago_is_not_asked_about() -> None:

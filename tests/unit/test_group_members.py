@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from bridge.commands import check, status, topics
-from bridge.commands.asked import Asked
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
-from bridge.kafka import KafkaError, KafkaException
-from bridge.topics.readers import consumed_now
-from bridge.upkeep.facts import Facts
-from bridge.upkeep.group_members import GroupWatch, unknown_members
+from bridge.inspection import setup_check, status, topic_list
+from bridge.inspection.status_sources import StatusSources
+from bridge.jobs.deployment_problems import GroupWatch, unknown_members
+from bridge.jobs.group_facts import GroupFacts
+from bridge.kafka.clients import KafkaError, KafkaException
+from bridge.kafka.consumer_groups import find_consumed_topics
 
 UNKNOWN = [KafkaUnavailable("Kafka is silent."), LedgerUnavailable("Redis is silent."), None]
 
@@ -30,21 +30,21 @@ def test_a_kafka_that_does_not_say_who_is_in_the_group_is_no_empty_group():
     failed = SimpleNamespace(result=answering(KafkaException(KafkaError(KafkaError._TIMED_OUT))))
     admin: Any = SimpleNamespace(describe_consumer_groups=lambda *_, **__: {"shop": failed})
     with pytest.raises(KafkaUnavailable, match="who is in the group 'shop'"):
-        consumed_now(admin, "shop")
+        find_consumed_topics(admin, "shop")
 
 
 @pytest.mark.parametrize("found", UNKNOWN)
 def test_status_and_check_say_that_it_is_unknown(found: Any, monkeypatch: pytest.MonkeyPatch):
     settings: Any = SimpleNamespace(kafka={}, group="shop")
     ledger = SimpleNamespace(close=lambda: None)
-    for module in (status, check):
+    for module in (status, setup_check):
         monkeypatch.setattr(module, "find_foreign_topics", answering(found))
         monkeypatch.setattr(module, "admin_client", lambda _: None)
         both = SimpleNamespace(of=lambda *_: ledger, once=lambda *_: ledger)
         monkeypatch.setattr(module, "Ledger", both)
-    asked, routes = Asked(Facts(10.0, "shop")), SimpleNamespace(topics=["orders"])
+    asked, routes = StatusSources(GroupFacts(10.0, "shop")), SimpleNamespace(topics=["orders"])
     status._take_in_other_members(asked, settings, routes)  # type: ignore[arg-type]
-    (warning,) = check._other_redis(None, settings, routes)  # type: ignore[arg-type]
+    (warning,) = setup_check._other_redis(None, settings, routes)  # type: ignore[arg-type]
     sentence = unknown_members("shop", str(found) if found else "")
     assert (asked.unknown, asked.facts.foreign) == ([sentence], ())
     assert (warning.level, warning.text) == ("warning", sentence)
@@ -52,11 +52,11 @@ def test_status_and_check_say_that_it_is_unknown(found: Any, monkeypatch: pytest
 
 @pytest.mark.parametrize(("found", "problems", "unknown"), [(("mails",), 1, ""), ((), 0, ""), (None, 0, "not known")])
 def test_the_list_of_topics_says_it_too(found: Any, problems: int, unknown: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(topics, "find_foreign_topics", answering(found))
-    monkeypatch.setattr(topics, "Ledger", SimpleNamespace(of=lambda _: SimpleNamespace(close=lambda: None)))
+    monkeypatch.setattr(topic_list, "find_foreign_topics", answering(found))
+    monkeypatch.setattr(topic_list, "Ledger", SimpleNamespace(of=lambda _: SimpleNamespace(close=lambda: None)))
     settings: Any = SimpleNamespace(group="shop")
-    foreign, words = topics._other_application(None, settings, SimpleNamespace(topics=["orders"]))  # type: ignore[arg-type]
-    listed = topics.Listed([], {}, "shop", foreign, words)
+    foreign, words = topic_list._other_application(None, settings, SimpleNamespace(topics=["orders"]))  # type: ignore[arg-type]
+    listed = topic_list.TopicList([], {}, "shop", foreign, words)
     assert [each.startswith("Another application uses") for each in listed.problems] == [True] * problems
     assert unknown in listed.unknown
     assert bool(listed.unknown) == bool(unknown)

@@ -9,26 +9,31 @@ from redis.exceptions import ResponseError
 
 from bridge import settings
 from bridge.errors import LedgerUnavailable, NotDecided
-from bridge.ledger.control import Mirrored
-from bridge.ledger.deciding import Outcome
-from bridge.records.control import Decision, Standing, change, decided, halt_key
-from bridge.records.failure import Failure
-from bridge.records.message import Batch, Delivery, Message
-from tasks import halting
-from tasks.control import HOLDS, PATIENCE, Control
+from bridge.formats.delivery import Batch, Delivery, Message
+from bridge.formats.failure import Failure
+from bridge.formats.group_decision import (
+    GroupDecision,
+    PublishedDecision,
+    append_decision,
+    halt_key,
+    make_decision_entry,
+)
+from bridge.ledger.decision_store import DecisionOutcome, MirroredDecisions
 from tasks.errors import StopConsuming, TopicHalted
-from tasks.halting import Halting
+from tasks.execution import halt_gate
+from tasks.execution.halt_gate import HaltGuard
+from tasks.policy.effective_decisions import HOLDS, PATIENCE, DecisionCache
 
 KEY = halt_key("orders")
-HALT = decided(KEY, None, change({"since": 1.0}, "ann", 1.0, "the bank is closed"))
-RESUMED = decided(KEY, HALT, change(None, "bob", 2.0, ""))
+HALT = append_decision(KEY, None, make_decision_entry({"since": 1.0}, "ann", 1.0, "the bank is closed"))
+RESUMED = append_decision(KEY, HALT, make_decision_entry(None, "bob", 2.0, ""))
 
 
 class Mirror:
     """What Redis knows; counts what it is asked."""
 
     def __init__(self) -> None:
-        self.stands: Decision | None = None
+        self.stands: GroupDecision | None = None
         self.away, self.slow = False, 0.0
         self.told, self.whole = "", False
         self.versions = self.reads = 0
@@ -41,10 +46,10 @@ class Mirror:
             raise LedgerUnavailable("no answer")
         return self.told if self.stands is None else f"{self.told}{self.stands.change.id}"
 
-    def read(self) -> Mirrored:
+    def read(self) -> MirroredDecisions:
         self.reads += 1
-        stands = {} if self.stands is None else {KEY: Standing(self.stands, 1)}
-        return Mirrored(self.version(), stands, {}, self.whole)
+        stands = {} if self.stands is None else {KEY: PublishedDecision(self.stands, 1)}
+        return MirroredDecisions(self.version(), stands, {}, self.whole)
 
 
 @pytest.fixture
@@ -53,13 +58,13 @@ def mirror() -> Mirror:
 
 
 @pytest.fixture
-def control(mirror: Mirror) -> Control:
+def control(mirror: Mirror) -> DecisionCache:
     made: Any = mirror
-    return Control(made, lambda: mirror.now)
+    return DecisionCache(made, lambda: mirror.now)
 
 
 def test_redis_is_asked_once_a_second_for_one_field_and_for_all_only_when_that_has_changed(
-    mirror: Mirror, control: Control
+    mirror: Mirror, control: DecisionCache
 ):
     mirror.stands = RESUMED
     for _ in range(100):
@@ -77,7 +82,7 @@ def test_redis_is_asked_once_a_second_for_one_field_and_for_all_only_when_that_h
     assert mirror.reads == 2
 
 
-def test_what_was_known_last_holds_while_redis_is_away_or_was_wiped(mirror: Mirror, control: Control):
+def test_what_was_known_last_holds_while_redis_is_away_or_was_wiped(mirror: Mirror, control: DecisionCache):
     mirror.stands = HALT
     assert control.halt("orders")
     mirror.away = True
@@ -90,7 +95,7 @@ def test_what_was_known_last_holds_while_redis_is_away_or_was_wiped(mirror: Mirr
 
 
 def test_a_halt_that_a_wiped_redis_lost_holds_no_worker_once_a_bridge_has_said_all_that_stands(
-    mirror: Mirror, control: Control
+    mirror: Mirror, control: DecisionCache
 ):
     """Kafka never had it: nobody knows of it any more, and nobody could take it back."""
     mirror.stands = HALT
@@ -103,7 +108,7 @@ def test_a_halt_that_a_wiped_redis_lost_holds_no_worker_once_a_bridge_has_said_a
     assert control.halt("orders", anew=True) is None
 
 
-def test_a_redis_that_takes_long_to_fail_is_asked_the_less(mirror: Mirror, control: Control):
+def test_a_redis_that_takes_long_to_fail_is_asked_the_less(mirror: Mirror, control: DecisionCache):
     mirror.away, mirror.slow = True, 2.0
     control.halt("orders")
     mirror.now += 2.0 * PATIENCE - 0.1
@@ -139,17 +144,17 @@ def gates() -> Gates:
 
 
 @pytest.fixture
-def halting_of(control: Control, gates: Gates) -> Halting:
+def halting_of(control: DecisionCache, gates: Gates) -> HaltGuard:
     @contextmanager
     def producer() -> Any:
         yield SimpleNamespace(channel=SimpleNamespace(gates=gates))
 
     app: Any = SimpleNamespace(producer_or_acquire=producer)
-    return Halting(app, Batch("charge", "orders", 0, (), group="bridge"), control)
+    return HaltGuard(app, Batch("charge", "orders", 0, (), group="bridge"), control)
 
 
 def test_a_delivery_of_a_halted_topic_does_not_run_and_its_gate_is_shut_where_that_is_open(
-    mirror: Mirror, halting_of: Halting, gates: Gates
+    mirror: Mirror, halting_of: HaltGuard, gates: Gates
 ):
     halting_of.check()
     mirror.stands = HALT
@@ -161,7 +166,7 @@ def test_a_delivery_of_a_halted_topic_does_not_run_and_its_gate_is_shut_where_th
 
 @pytest.mark.parametrize("error", [OSError("no route"), ResponseError("OOM command not allowed")])
 def test_a_delivery_of_a_halted_topic_does_not_run_though_the_broker_does_not_answer(
-    mirror: Mirror, halting_of: Halting, gates: Gates, error: Exception
+    mirror: Mirror, halting_of: HaltGuard, gates: Gates, error: Exception
 ):
     def fail() -> None:
         raise error
@@ -172,7 +177,7 @@ def test_a_delivery_of_a_halted_topic_does_not_run_though_the_broker_does_not_an
 
 
 def test_what_was_resumed_a_moment_ago_runs_though_it_was_last_known_as_halted(
-    mirror: Mirror, control: Control, halting_of: Halting, gates: Gates
+    mirror: Mirror, control: DecisionCache, halting_of: HaltGuard, gates: Gates
 ):
     mirror.stands = HALT
     assert control.halt("orders")
@@ -182,7 +187,7 @@ def test_what_was_resumed_a_moment_ago_runs_though_it_was_last_known_as_halted(
 
 
 def test_a_gate_that_is_shut_while_somebody_resumes_the_topic_is_opened_again(
-    mirror: Mirror, halting_of: Halting, gates: Gates
+    mirror: Mirror, halting_of: HaltGuard, gates: Gates
 ):
     mirror.stands = HALT
     gates.meanwhile = lambda: setattr(mirror, "stands", RESUMED)
@@ -196,14 +201,16 @@ def decisions(mirror: Mirror, gates: Gates, monkeypatch: pytest.MonkeyPatch) -> 
     """What is decided, with the gates that were shut at that moment."""
     made: list[Any] = []
 
-    def decide(chosen: Any, into: Any, key: str, data: Any, by: str, why: str, before: Any) -> Outcome:
+    def decide(chosen: Any, into: Any, key: str, data: Any, by: str, why: str, before: Any) -> DecisionOutcome:
         made.append((key, data, why, set(gates.shut_ones)))
-        mirror.stands = decided(key, before, change(data, by, 3.0, why))
-        return Outcome(mirror.stands)
+        mirror.stands = append_decision(key, before, make_decision_entry(data, by, 3.0, why))
+        return DecisionOutcome(mirror.stands)
 
-    monkeypatch.setattr(halting, "decide", decide)
+    monkeypatch.setattr(halt_gate, "make_decision", decide)
     monkeypatch.setattr(
-        halting, "standing", lambda settings, into: {} if mirror.stands is None else {KEY: mirror.stands}
+        halt_gate,
+        "read_standing_decisions",
+        lambda settings, into: {} if mirror.stands is None else {KEY: mirror.stands},
     )
     return made
 
@@ -212,7 +219,12 @@ def decisions(mirror: Mirror, gates: Gates, monkeypatch: pytest.MonkeyPatch) -> 
     ("error", "why"), [(StopConsuming("no keys"), "no keys"), (KeyError("bank"), "KeyError: 'bank'")]
 )
 def test_who_asks_to_stop_decides_first_and_shuts_the_gate_then(
-    halting_of: Halting, gates: Gates, decisions: list[Any], error: Exception, why: str, monkeypatch: pytest.MonkeyPatch
+    halting_of: HaltGuard,
+    gates: Gates,
+    decisions: list[Any],
+    error: Exception,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(settings, "load", lambda app, environ: SimpleNamespace(of_group=lambda group: None))
     delivery = Delivery(Message("orders", 3, 7), "charge")
@@ -227,7 +239,11 @@ def test_who_asks_to_stop_decides_first_and_shuts_the_gate_then(
 
 @pytest.mark.parametrize("found", [None, HALT], ids=["it has decided it", "it has found it halted"])
 def test_who_asked_to_stop_lets_nothing_run_though_redis_is_wiped_before_it_is_asked(
-    mirror: Mirror, halting_of: Halting, decisions: list[Any], monkeypatch: pytest.MonkeyPatch, found: Decision | None
+    mirror: Mirror,
+    halting_of: HaltGuard,
+    decisions: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    found: GroupDecision | None,
 ):
     monkeypatch.setattr(settings, "load", lambda app, environ: SimpleNamespace(of_group=lambda group: None))
     halting_of.check()
@@ -241,12 +257,12 @@ def test_who_asked_to_stop_lets_nothing_run_though_redis_is_wiped_before_it_is_a
 
 
 def test_what_nobody_could_note_halts_nothing(
-    halting_of: Halting, gates: Gates, decisions: list[Any], monkeypatch: pytest.MonkeyPatch
+    halting_of: HaltGuard, gates: Gates, decisions: list[Any], monkeypatch: pytest.MonkeyPatch
 ):
-    def refuse(*given: Any) -> Outcome:
+    def refuse(*given: Any) -> DecisionOutcome:
         raise NotDecided("neither")
 
-    monkeypatch.setattr(halting, "decide", refuse)
+    monkeypatch.setattr(halt_gate, "make_decision", refuse)
     monkeypatch.setattr(settings, "load", lambda app, environ: SimpleNamespace(of_group=lambda group: None))
     with pytest.raises(NotDecided):
         halting_of.stop(Delivery(Message("orders", 0, 1), "charge"), Failure.of(KeyError()), KeyError())

@@ -14,16 +14,16 @@ from celery import Celery, Task
 from pydantic import BaseModel
 
 import tasks
-from bridge.handlers import find_routes
-from bridge.records.header import HEADER
-from bridge.records.message import Message
-from tasks import awaiting
-from tasks.declaring import declare
-from tasks.defaults import OWN_DEFAULTS as DEFAULTS
+from bridge.formats.celery_header import HEADER
+from bridge.formats.delivery import Message
+from bridge.handler_routes import find_routes
+from tasks.declaration.celery_defaults import OWN_DEFAULTS as DEFAULTS
+from tasks.declaration.handler_declaration import declare_handler
+from tasks.declaration.handler_task import HandlerTask
 from tasks.errors import DeadLetter, HandlerError, RetryAsked, Undecodable
-from tasks.handler import HandlerTask
-from tasks.limits import Limits
-from tasks.policy import Again, Bury, Policy
+from tasks.execution import event_loop
+from tasks.execution.time_limits import TimeLimits
+from tasks.policy.retry_policy import Again, Bury, RetryPolicy
 from tasks.testing import outcome
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def app() -> Iterator[Celery]:
 
 @pytest.fixture
 def handler(app: Celery) -> Callable[..., Any]:
-    return lambda *topics, **options: declare(app, topics, options)
+    return lambda *topics, **options: declare_handler(app, topics, options)
 
 
 def test_a_handler_is_a_celery_task_of_celerys_own_name(app, handler):
@@ -109,7 +109,9 @@ def test_routes_are_read_off_the_app(app, handler):
 
 def test_without_options_everything_is_retried_twelve_times_with_backoff_and_jitter(handler):
     made = handler("orders", name="plain")(_value)
-    assert made.policy == Policy(autoretry_for=(Exception,), max_retries=12, backoff=1, backoff_max=600, jitter=True)
+    assert made.policy == RetryPolicy(
+        autoretry_for=(Exception,), max_retries=12, backoff=1, backoff_max=600, jitter=True
+    )
     assert made.max_retries == 12
     seconds = sum(replace(made.policy, jitter=False).delay(failures) for failures in range(12)) / 2
     assert 15 * 60 < seconds < 25 * 60, "about 20 minutes: longer than a short outage"
@@ -200,7 +202,7 @@ def test_what_a_base_class_says_of_retries_goes_to_the_policy_and_celery_wraps_n
         region = "eu"
 
     made = handler("orders", name="some", base=Careful, max_retries=3)(_value)
-    assert made.policy == Policy(autoretry_for=(ConnectionError,), max_retries=3, backoff=7)
+    assert made.policy == RetryPolicy(autoretry_for=(ConnectionError,), max_retries=3, backoff=7)
     assert not hasattr(made, "_orig_run")
     assert handler("orders", name="own", base=Careful, region="us")(_value).region == "us"
 
@@ -318,7 +320,7 @@ def test_an_async_handler_is_awaited_on_one_loop_for_all_messages(handler):
 
     assert [charge.call(MESSAGE) for _ in range(3)] == [(1, 7)] * 3
     assert len(set(loops)) == 1
-    awaiting.close()
+    event_loop.close_loop()
     assert charge.call(MESSAGE) == (1, 7)
     assert len(set(loops)) == 2
 
@@ -433,7 +435,7 @@ def test_a_soft_limit_strikes_the_handler_and_no_other_task_of_its_loop(handler,
     with pytest.raises(Limit):
         charge.call(MESSAGE)
     assert not beside[0].done()
-    awaiting.close()
+    event_loop.close_loop()
     assert beside[0].cancelled()
 
 
@@ -446,7 +448,7 @@ def test_a_handler_that_calls_itself_calls_its_function_and_not_its_delivery(han
         calls.append(order)
         return charge({"again": True}) if len(calls) == 1 else "done"
 
-    monkeypatch.setattr("tasks.execution.execute", lambda task, header: task.call(MESSAGE))
+    monkeypatch.setattr("tasks.execution.batch_run.run_batch", lambda task, header: task.call(MESSAGE))
     charge.push_request(headers={HEADER: asked}, called_directly=False, id="x")
     try:
         assert charge() == "done"
@@ -732,7 +734,7 @@ def test_retry_of_a_direct_call_is_celerys_own(handler):
 
 
 def test_what_self_retry_asks_for_goes_to_the_policy():
-    policy = Policy()
+    policy = RetryPolicy()
     assert policy.decide(RetryAsked(5, 3, None), 2) == Again(5)
     assert policy.decide(RetryAsked(5, 3, None), 3) == Bury("exhausted")
 
@@ -750,7 +752,7 @@ def test_a_limit_of_the_settings_is_a_handlers_too_and_under_a_second_it_goes_on
     app.conf.update(task_soft_time_limit=0.4, task_time_limit=0.8)
     assert charge.one_by_one == "its time limit is 0.4 s"
     assert notify.one_by_one == ""
-    assert (Limits.of(charge), Limits.of(notify)) == (Limits(0.4, 0.8), Limits(5, 9))
+    assert (TimeLimits.of(charge), TimeLimits.of(notify)) == (TimeLimits(0.4, 0.8), TimeLimits(5, 9))
 
 
 def test_a_handler_says_whether_it_would_take_a_value_and_upgrades_what_it_is_given(handler):

@@ -6,35 +6,44 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.problems import problems
-from bridge.handoff.carriers import Waiting
-from bridge.ledger.counts import HOURS, MINUTES, WHATS, Series
-from bridge.ledger.outcomes import Outcomes
-from bridge.ledger.unpublished import Unpublished
-from bridge.records.header import HEADER, to_header
-from bridge.records.message import Batch, Delivery, Message
-from bridge.upkeep.backlog_growth import BacklogGrowth
-from bridge.upkeep.problem_table import ROWS
-from tasks import progress
-from tasks.aftermath import Notes
-from tasks.process_activity import ProcessActivity
+from bridge.dispatch.carrier_message import WaitingFailures
+from bridge.formats.celery_header import HEADER, to_header
+from bridge.formats.delivery import Batch, Delivery, Message
+from bridge.inspection.status_report import list_problems
+from bridge.jobs.backlog import BacklogGrowth
+from bridge.jobs.problem_table import PROBLEM_ROWS
+from bridge.ledger.attempt_statistics import (
+    COUNT_KINDS,
+    HOURS,
+    MINUTES,
+    CountSeries,
+    OutcomeSummary,
+    UnpublishedDeadLetters,
+)
+from tasks.execution import batch_progress
+from tasks.execution.process_loss import TaskNotes
+from tasks.worker.worker_announcement import ProcessActivity
 from tests.unit.test_problems import CHARGE, DOWN, HALT, HELD_BACK, NOW, WELL, bridge, worker
 
 WHOSE = ("orders", CHARGE.name)
 
 
-def series(**minutes: tuple[int, ...]) -> dict[tuple[str, str], Series]:
+def series(**minutes: tuple[int, ...]) -> dict[tuple[str, str], CountSeries]:
     """Counts of the last minutes; what is not said is 0."""
 
     def padded(what: str, length: int) -> tuple[int, ...]:
         told = minutes.get(what, ())
         return (0,) * (length - len(told)) + told
 
-    return {WHOSE: Series({what: padded(what, MINUTES) for what in WHATS}, dict.fromkeys(WHATS, (0,) * HOURS))}
+    return {
+        WHOSE: CountSeries(
+            {what: padded(what, MINUTES) for what in COUNT_KINDS}, dict.fromkeys(COUNT_KINDS, (0,) * HOURS)
+        )
+    }
 
 
-def outcomes(**known: Any) -> dict[tuple[str, str], Outcomes]:
-    return {WHOSE: Outcomes(**known)}
+def outcomes(**known: Any) -> dict[tuple[str, str], OutcomeSummary]:
+    return {WHOSE: OutcomeSummary(**known)}
 
 
 #: Thirty seconds after a bad release: no sample shows it, as all that failed lies behind the backlog.
@@ -46,7 +55,7 @@ BAD_RELEASE = replace(
 
 
 def test_a_bad_release_is_said_within_thirty_seconds_though_no_sample_shows_it():
-    (problem,) = problems(BAD_RELEASE)
+    (problem,) = list_problems(BAD_RELEASE)
     assert problem.startswith(
         f"Every attempt of {CHARGE.name} fails, since 2026-01-31 11:59:35 UTC (30 s): 430 attempts"
     )
@@ -56,26 +65,26 @@ def test_a_bad_release_is_said_within_thirty_seconds_though_no_sample_shows_it()
 
 
 @pytest.mark.parametrize(
-    "waits", [{"retries": {"orders": 430}}, {"failing": [Waiting(CHARGE.name, "failed", 3, NOW - 9, "x")]}]
+    "waits", [{"retries": {"orders": 430}}, {"failing": [WaitingFailures(CHARGE.name, "failed", 3, NOW - 9, "x")]}]
 )
 def test_it_stays_said_while_what_failed_waits_and_not_longer(waits: dict[str, Any]):
     long_ago = outcomes(done_at=NOW - 999, failing_since=NOW - 900, failed=430, failed_at=NOW - 300, error="x")
-    (problem,) = problems(replace(WELL, outcomes=long_ago, **waits))
+    (problem,) = list_problems(replace(WELL, outcomes=long_ago, **waits))
     assert problem.startswith("Every attempt")
-    assert problems(replace(WELL, outcomes=long_ago)) == []
+    assert list_problems(replace(WELL, outcomes=long_ago)) == []
 
 
 def test_nine_failures_or_a_success_between_are_no_outage():
     few = outcomes(failing_since=NOW - 30, failed=9, failed_at=NOW - 1)
-    assert problems(replace(WELL, outcomes=few)) == []
+    assert list_problems(replace(WELL, outcomes=few)) == []
     mended = outcomes(done_at=NOW - 1, failed_at=NOW - 20)
-    assert problems(replace(WELL, outcomes=mended, counts=series(handled=(900, 900, 9), failed=(0, 30, 1)))) == []
+    assert list_problems(replace(WELL, outcomes=mended, counts=series(handled=(900, 900, 9), failed=(0, 30, 1)))) == []
 
 
 def test_one_attempt_in_twenty_that_fails_is_said():
     known = outcomes(done_at=NOW - 1, failed_at=NOW - 1, failing_since=NOW - 1, failed=1, error="OSError: no route")
     found = replace(WELL, outcomes=known, counts=series(handled=(600, 570, 570, 40), failed=(0, 30, 30, 3)))
-    (problem,) = problems(found)
+    (problem,) = list_problems(found)
     assert problem.startswith(f"Attempts of {CHARGE.name} fail, since")
     assert "63 of the last 1,243 (5%)" in problem
     assert "OSError: no route" in problem
@@ -91,18 +100,18 @@ def test_one_attempt_in_twenty_that_fails_is_said():
     ],
 )
 def test_what_another_sentence_says_or_what_is_rare_is_not_said_to_fail(change: dict[str, Any]):
-    assert [each for each in problems(replace(BAD_RELEASE, **change)) if each.kind == "failing"] == []
+    assert [each for each in list_problems(replace(BAD_RELEASE, **change)) if each.kind == "failing"] == []
 
 
 def test_of_a_halted_topic_what_fails_says_that_it_waits():
-    (_, problem) = problems(replace(BAD_RELEASE, halts={"orders": HALT}))
+    (_, problem) = list_problems(replace(BAD_RELEASE, halts={"orders": HALT}))
     assert "`bridge resume`" in problem
 
 
 def test_dead_letters_that_kafka_refuses_are_counted_in_full():
-    sample = Waiting(CHARGE.name, "unpublished", 25, NOW - 60, "OSError: no", more=True)
-    counted = {CHARGE.name: Unpublished(650, NOW - 90, "NOT_ENOUGH_REPLICAS")}
-    (problem,) = problems(replace(WELL, failing=[sample], unpublished=counted))
+    sample = WaitingFailures(CHARGE.name, "unpublished", 25, NOW - 60, "OSError: no", more=True)
+    counted = {CHARGE.name: UnpublishedDeadLetters(650, NOW - 90, "NOT_ENOUGH_REPLICAS")}
+    (problem,) = list_problems(replace(WELL, failing=[sample], unpublished=counted))
     assert "the dead letters of 650 deliveries" in problem
     assert "NOT_ENOUGH_REPLICAS" in problem
     assert problem.since == NOW - 90
@@ -120,22 +129,22 @@ def running(*ages: float) -> dict[str, Any]:
 
 def test_handlers_that_hang_are_said_with_the_process_and_the_record():
     known = outcomes(done_at=NOW - 45)
-    (problem,) = problems(replace(WELL, workers={"w:1": running(40, 30)}, outcomes=known))
+    (problem,) = list_problems(replace(WELL, workers={"w:1": running(40, 30)}, outcomes=known))
     for words in ("hangs", "40 s", "2 of 2 processes", "orders-0-0 in process 40 of w:1", "py-spy dump --pid 40"):
         assert words in problem
     assert (problem.many, problem.since) == (2, NOW - 40)
-    assert (ROWS["hung"].within or 0) >= 40
+    assert (PROBLEM_ROWS["hung"].within or 0) >= 40
 
 
 def test_one_process_that_hangs_beside_others_is_said_after_a_minute():
     known = outcomes(done_at=NOW - 1)
-    assert problems(replace(WELL, workers={"w:1": running(40, 1)}, outcomes=known)) == []
-    (problem,) = problems(replace(WELL, workers={"w:1": running(61, 1)}, outcomes=known))
+    assert list_problems(replace(WELL, workers={"w:1": running(40, 1)}, outcomes=known)) == []
+    (problem,) = list_problems(replace(WELL, workers={"w:1": running(61, 1)}, outcomes=known))
     assert "1 of 2 processes" in problem
 
 
 def test_a_handler_that_takes_as_long_as_ever_does_not_hang():
-    assert problems(replace(WELL, workers={"w:1": running(40, 30)}, costs={CHARGE.name: 10.0})) == []
+    assert list_problems(replace(WELL, workers={"w:1": running(40, 30)}, costs={CHARGE.name: 10.0})) == []
 
 
 def slow(**more: Any) -> Any:
@@ -148,44 +157,44 @@ def slow(**more: Any) -> Any:
 
 
 def test_workers_that_are_too_slow_are_said_with_what_would_do():
-    (problem,) = problems(slow())
+    (problem,) = list_problems(slow())
     for words in ("too slow", "1 min", "28,367 deliveries are 50.2 min of work", "grows by 7 min a minute", "14 more"):
         assert words in problem
 
 
 @pytest.mark.parametrize("more", [{"rate": -3.0}, {"rate": 0.0}, {"seconds": 90.0}])
 def test_a_backlog_that_falls_or_is_short_needs_nobody(more: dict[str, Any]):
-    assert problems(slow(**more)) == []
+    assert list_problems(slow(**more)) == []
 
 
 def test_processes_that_die_are_said():
     known = outcomes(lost=3, lost_since=NOW - 50, lost_at=NOW - 5)
-    (problem,) = problems(replace(WELL, outcomes=known))
+    (problem,) = list_problems(replace(WELL, outcomes=known))
     assert "3 of them" in problem
-    assert problems(replace(WELL, outcomes=outcomes(lost=2, lost_since=NOW - 50, lost_at=NOW - 5))) == []
-    assert problems(replace(WELL, outcomes=outcomes(lost=9, lost_since=NOW - 1900, lost_at=NOW - 900))) == []
+    assert list_problems(replace(WELL, outcomes=outcomes(lost=2, lost_since=NOW - 50, lost_at=NOW - 5))) == []
+    assert list_problems(replace(WELL, outcomes=outcomes(lost=9, lost_since=NOW - 1900, lost_at=NOW - 900))) == []
 
 
 def test_traffic_that_stops_is_said():
     known = replace(WELL, lag={"orders": 0}, outcomes=outcomes(done_at=NOW - 110))
-    (problem,) = problems(replace(known, counts=series(handled=(120,) * 58 + (0, 0))))
+    (problem,) = list_problems(replace(known, counts=series(handled=(120,) * 58 + (0, 0))))
     assert "Nothing comes on topic 'orders', since 2026-01-31 11:58:15 UTC" in problem
     assert "120 records" in problem
     for quiet in ((120,) * 58 + (0, 1), (120,) * 20 + (0,) * 40, (0,) * 60, (5,) * 58 + (0, 0)):
-        assert problems(replace(known, counts=series(handled=quiet))) == []
+        assert list_problems(replace(known, counts=series(handled=quiet))) == []
 
 
 def test_traffic_that_stops_is_said_though_a_transaction_holds_back_one_partition():
     known = replace(WELL, lag={"orders": 0}, counts=series(handled=(120,) * 58 + (0, 0)))
     held = [HELD_BACK, {**HELD_BACK, "partition": 1}]
     for count, is_quiet in ((1, True), (2, False)):
-        found = problems(replace(known, bridges={"a:1": bridge(open_transactions=held[:count])}))
+        found = list_problems(replace(known, bridges={"a:1": bridge(open_transactions=held[:count])}))
         assert [each.kind for each in found] == ["transaction", *(["quiet"] if is_quiet else [])]
 
 
 def test_a_clock_that_is_wrong_is_said_with_its_host():
     late = worker(clock_skew=300.0, host="node-7", clock_skew_since=NOW - 60)
-    (problem,) = problems(replace(WELL, workers={"w:1": late, "w:2": worker(clock_skew=0.2, host="node-8")}))
+    (problem,) = list_problems(replace(WELL, workers={"w:1": late, "w:2": worker(clock_skew=0.2, host="node-8")}))
     assert "The clock of host 'node-7' is 5 min ahead of that of Redis" in problem
 
 
@@ -203,14 +212,14 @@ def test_a_clock_that_is_wrong_is_said_with_its_host():
 def test_a_bridge_that_is_lost_is_said_until_another_takes_its_place(
     lost: dict[str, float], started: float, words: str
 ):
-    found = problems(replace(WELL, bridges={"a:1": bridge(started=started)}, lost=lost))
+    found = list_problems(replace(WELL, bridges={"a:1": bridge(started=started)}, lost=lost))
     assert len(found) == bool(words)
     assert words in "".join(found)
 
 
 def test_bridges_that_die_each_minute_are_said_though_each_has_a_successor():
     alive = {name: bridge(started=NOW - 5) for name in ("a:7", "a:8", "a:9")}
-    (problem,) = problems(replace(WELL, bridges=alive, lost={"b:2": 130.0, "b:3": 70.0, "b:4": 10.0}))
+    (problem,) = list_problems(replace(WELL, bridges=alive, lost={"b:2": 130.0, "b:3": 70.0, "b:4": 10.0}))
     assert "Bridges die again and again, 3 in the last 10 min" in problem
 
 
@@ -228,8 +237,8 @@ def test_a_backlog_grows_if_it_does_so_all_the_time():
 
 
 def test_the_delivery_that_a_process_runs_is_known_also_within_a_batch(monkeypatch: pytest.MonkeyPatch):
-    now, notes = [1000.0], {7: Notes(frozenset(), 3)}
-    monkeypatch.setattr(progress, "notes_of", lambda pid, task: notes[pid])
+    now, notes = [1000.0], {7: TaskNotes(frozenset(), 3)}
+    monkeypatch.setattr(batch_progress, "read_notes", lambda pid, task: notes[pid])
     deliveries = tuple(Delivery(Message("orders", 0, offset), CHARGE.name) for offset in (3, 4, 5))
     batch = Batch(CHARGE.name, "orders", 0, deliveries)
     headers = {HEADER: to_header(batch)}
@@ -238,7 +247,7 @@ def test_the_delivery_that_a_process_runs_is_known_also_within_a_batch(monkeypat
     )
     activity = ProcessActivity(lambda: now[0])
     assert activity.look([request]) == [{"handler": CHARGE.name, "record": "orders-0-3", "pid": 7, "seconds": 10.0}]
-    now[0], notes[7] = 1002.0, Notes(frozenset({3}), 4)
+    now[0], notes[7] = 1002.0, TaskNotes(frozenset({3}), 4)
     assert activity.look([request]) == []
     now[0] = 1042.0
     assert activity.look([request])[0] == {

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.settings import handlers_version as subject
-from bridge.settings.handlers_version import handlers_version
+from bridge.settings import code_versions as subject
+from bridge.settings.code_versions import find_handlers_version
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def install(site: Path, name: str, version: str, *files: str, **metadata: str) -
 
 def version_of(module: str) -> str:
     import_module(module)
-    return handlers_version(module, {})
+    return find_handlers_version(module, {})
 
 
 def test_a_handlers_module_has_the_version_of_its_distribution(site: Path):
@@ -54,7 +54,7 @@ def test_a_handlers_module_has_the_version_of_its_distribution(site: Path):
 
 def test_the_environment_goes_before_it(site: Path):
     install(site, "shop-orders", "2.7.1", "vt_shop/__init__.py")
-    assert handlers_version("vt_shop", {"KAFKA_HANDLERS_VERSION": " 2026-11-22 "}) == "2026-11-22"
+    assert find_handlers_version("vt_shop", {"KAFKA_HANDLERS_VERSION": " 2026-11-22 "}) == "2026-11-22"
 
 
 def test_a_package_that_several_distributions_share_is_told_by_its_file(site: Path):
@@ -85,8 +85,8 @@ def test_what_was_installed_from_a_folder_and_is_no_more_of_it_counts_nothing(si
 def test_what_is_of_no_distribution_has_none(site: Path):
     (site / "vt_loose.py").touch()
     assert version_of("vt_loose") == ""
-    assert handlers_version("json", {}) == ""
-    assert handlers_version("vt_nowhere", {}) == ""
+    assert find_handlers_version("json", {}) == ""
+    assert find_handlers_version("vt_nowhere", {}) == ""
 
 
 def test_metadata_that_is_broken_ends_nothing(site: Path):

@@ -10,29 +10,31 @@ import pytest
 from celery import Celery
 from celery.signals import before_task_publish
 
+from bridge.dispatch.celery_broker import CeleryBroker, make_broker_connection
+from bridge.dispatch.celery_message import OutgoingBatch
 from bridge.errors import HandoffFailed
-from bridge.handlers import find_routes
-from bridge.handoff.broker import Broker, connection_to
-from bridge.handoff.templates import Outgoing
-from bridge.records.header import HEADER, to_header
-from bridge.records.message import Batch, Delivery, Message
-from bridge.records.naming import label
-from lossless.worker.confirms import ConfirmingAMQP
-from tasks.declaring import declare
-from tasks.defaults import OWN_DEFAULTS as DEFAULTS
-from tasks.handler import HandlerTask
+from bridge.formats.celery_header import HEADER, to_header
+from bridge.formats.delivery import Batch, Delivery, Message
+from bridge.formats.delivery_identity import label_records
+from bridge.handler_routes import find_routes
+from lossless.worker.publisher_confirms import ConfirmingAMQP
+from tasks.declaration.celery_defaults import OWN_DEFAULTS as DEFAULTS
+from tasks.declaration.handler_declaration import declare_handler
+from tasks.declaration.handler_task import HandlerTask
 
 pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.CDeprecationWarning")
 
 MESSAGE = Message("orders", 3, 1234, b"k", b"\x00value", (("timelimit", b"5"), ("id", b"x")), 1_700_000_000_000)
 
 
-def outgoing(handler: str, *messages: Message) -> Outgoing:
+def outgoing(handler: str, *messages: Message) -> OutgoingBatch:
     """A batch of these messages, all of one partition, on its way out."""
     first = messages[0]
     deliveries = tuple(Delivery(message, handler) for message in messages)
     batch = Batch(handler, first.topic, first.partition, deliveries, "cluster", "bridge", "id")
-    return Outgoing(handler, batch.task_id, label(first.topic, first.partition, batch.offsets), to_header(batch))
+    return OutgoingBatch(
+        handler, batch.task_id, label_records(first.topic, first.partition, batch.offsets), to_header(batch)
+    )
 
 
 def charge(order):
@@ -78,7 +80,7 @@ def unlike(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def by_celery(task: HandlerTask, sent: Outgoing) -> None:
+def by_celery(task: HandlerTask, sent: OutgoingBatch) -> None:
     send: Any = task.apply_async
     send((), {}, task_id=sent.task_id, headers={HEADER: sent.header}, argsrepr=sent.label)
 
@@ -95,9 +97,9 @@ def by_celery(task: HandlerTask, sent: Outgoing) -> None:
     ids=repr,
 )
 def test_a_handed_off_message_is_the_one_that_apply_async_sends(app, queue, taken, options):
-    task = declare(app, ["orders"], {"name": "charge", **options})(bound if options.get("bind") else charge)
+    task = declare_handler(app, ["orders"], {"name": "charge", **options})(bound if options.get("bind") else charge)
     sent = outgoing("charge", MESSAGE, replace(MESSAGE, offset=1240))
-    Broker(app).publish([sent])
+    CeleryBroker(app).publish([sent])
     ours = taken()
     by_celery(task, sent)
     theirs = taken()
@@ -113,9 +115,9 @@ def test_a_handed_off_message_is_the_one_that_apply_async_sends(app, queue, take
 
 
 def test_deliveries_keep_their_order_and_their_own(app, taken):
-    declare(app, ["orders"], {"name": "charge"})(charge)
+    declare_handler(app, ["orders"], {"name": "charge"})(charge)
     sent = [outgoing("charge", Message("orders", 0, offset, value=str(offset).encode())) for offset in range(9)]
-    Broker(app).publish(sent)
+    CeleryBroker(app).publish(sent)
     found = [taken()["headers"] for _ in sent]
     assert [headers["id"] for headers in found] == [each.task_id for each in sent]
     assert [headers["root_id"] for headers in found] == [each.task_id for each in sent]
@@ -125,10 +127,10 @@ def test_deliveries_keep_their_order_and_their_own(app, taken):
 def test_a_handlers_own_queue_and_celerys_routes_are_obeyed(app, queue):
     app.amqp.queues.add(f"{queue}.routed")
     app.conf.task_routes = {"routed": {"queue": f"{queue}.routed"}}
-    declare(app, ["orders"], {"name": "own", "queue": f"{queue}.own"})(charge)
-    declare(app, ["orders"], {"name": "routed"})(charge)
-    declare(app, ["orders"], {"name": "default"})(charge)
-    broker = Broker(app)
+    declare_handler(app, ["orders"], {"name": "own", "queue": f"{queue}.own"})(charge)
+    declare_handler(app, ["orders"], {"name": "routed"})(charge)
+    declare_handler(app, ["orders"], {"name": "default"})(charge)
+    broker = CeleryBroker(app)
     broker.publish(outgoing(name, MESSAGE) for name in ("own", "routed", "routed", "default"))
     assert broker.lengths([queue, f"{queue}.own", f"{queue}.routed", f"{queue}.none"]) == {
         queue: 1,
@@ -140,14 +142,14 @@ def test_a_handlers_own_queue_and_celerys_routes_are_obeyed(app, queue):
 
 def test_a_route_to_a_queue_that_nobody_declares_is_a_fault_with_its_name(app, queue):
     app.conf.task_routes = {"routed": {"queue": f"{queue}.mistyped"}}
-    declare(app, ["orders"], {"name": "routed"})(charge)
+    declare_handler(app, ["orders"], {"name": "routed"})(charge)
     (fault,) = find_routes(app)[1]
     assert fault.startswith(f"routed: Queue '{queue}.mistyped' missing")
 
 
 def test_expires_counts_from_the_hand_off(app, taken):
-    task = declare(app, ["orders"], {"name": "charge", "expires": 60})(charge)
-    Broker(app).publish([outgoing("charge", MESSAGE)])
+    task = declare_handler(app, ["orders"], {"name": "charge", "expires": 60})(charge)
+    CeleryBroker(app).publish([outgoing("charge", MESSAGE)])
     ours = taken()["headers"]["expires"]
     by_celery(task, outgoing("charge", MESSAGE))
     theirs = taken()["headers"]["expires"]
@@ -156,7 +158,7 @@ def test_expires_counts_from_the_hand_off(app, taken):
 
 
 def test_receivers_of_before_task_publish_see_each_delivery(app, taken):
-    declare(app, ["orders"], {"name": "charge"})(charge)
+    declare_handler(app, ["orders"], {"name": "charge"})(charge)
     seen = []
 
     def look(sender: str, headers: dict[str, Any], routing_key: str, **_: Any) -> None:
@@ -165,7 +167,7 @@ def test_receivers_of_before_task_publish_see_each_delivery(app, taken):
 
     before_task_publish.connect(look)
     try:
-        Broker(app).publish([outgoing("charge", MESSAGE)])
+        CeleryBroker(app).publish([outgoing("charge", MESSAGE)])
     finally:
         before_task_publish.disconnect(look)
     assert seen == [("charge", "orders-3-1234:charge")]
@@ -175,15 +177,15 @@ def test_receivers_of_before_task_publish_see_each_delivery(app, taken):
 @pytest.mark.parametrize("url", ["amqp://a//", "amqps://a//", "pyamqp://a//", "amqp://a//;amqp://b//"])
 def test_rabbitmq_is_asked_to_confirm_what_the_bridge_and_tasks_send(url: str):
     used = Celery("mine", set_as_current=False, broker=url, amqp=ConfirmingAMQP)
-    with connection_to(used) as bridges, used.amqp.producer_pool.connections.connection as tasks:
+    with make_broker_connection(used) as bridges, used.amqp.producer_pool.connections.connection as tasks:
         assert [(each.transport_options or {})["confirm_publish"] for each in (bridges, tasks)] == [True, True]
 
 
 def test_a_broker_that_is_away_is_one_kind_of_error():
     app = Celery("away", set_as_current=False)
     app.add_defaults(lambda: {**DEFAULTS, "broker_url": "redis://:secret@127.0.0.1:1/0"})
-    declare(app, ["orders"], {"name": "charge"})(charge)
-    broker = Broker(app)
+    declare_handler(app, ["orders"], {"name": "charge"})(charge)
+    broker = CeleryBroker(app)
     for ask in (lambda: broker.publish([outgoing("charge", MESSAGE)]), lambda: broker.lengths(["celery"])):
         with pytest.raises(HandoffFailed) as failed:
             ask()

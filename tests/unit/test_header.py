@@ -9,12 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import MalformedDelivery
-from bridge.records.attempts import Attempts
-from bridge.records.failure import Failure
-from bridge.records.header import HEADER, Contents, from_header, header_of, to_header, to_joining
-from bridge.records.message import Batch, Dead, Delivery, Message, Via
-from bridge.records.more import Told
-from bridge.records.row import Row
+from bridge.formats.celery_header import (
+    HEADER,
+    HeaderContents,
+    from_header,
+    header_of,
+    to_header,
+    to_joining,
+)
+from bridge.formats.delivery import Attempts, Batch, Dead, Delivery, Message, Via
+from bridge.formats.delivery_row import DeliveryMetadata, DeliveryRow
+from bridge.formats.failure import Failure
 
 names = st.text(st.characters(codec="utf-8"), max_size=20)
 payloads = st.none() | st.binary(max_size=50)
@@ -89,7 +94,7 @@ def test_a_batch_survives_its_way_through_celery(batch):
 
 @given(batches())
 def test_deliveries_with_a_past_are_handed_off_in_columns_and_survive(batch):
-    rows = [Row.of(delivery) for delivery in batch.deliveries]
+    rows = [DeliveryRow.of(delivery) for delivery in batch.deliveries]
     header = header_of(
         batch.topic, batch.partition, batch.cluster, batch.group, batch.topic_id, batch.order, rows, batch.via
     )
@@ -104,7 +109,7 @@ def test_what_came_by_a_retry_topic_is_left_alone_by_workers_that_know_no_such_t
     for deliveries in ((came,), (came, replace(came, message=Message("orders", 3, 1235)))):
         batch = Batch("charge", "orders", 3, deliveries)
         assert not {"messages", "columns"} & to_header(batch).keys()
-        rows = [Row.of(each) for each in deliveries]
+        rows = [DeliveryRow.of(each) for each in deliveries]
         assert not {"messages", "columns"} & header_of("orders", 3, "", "", "", None, rows, came.via).keys()
 
 
@@ -202,10 +207,10 @@ def test_whatever_a_header_holds_there_is_a_batch_or_one_kind_of_error(value, na
 
 
 @st.composite
-def records(draw: st.DrawFn) -> list[Row]:
+def records(draw: st.DrawFn) -> list[DeliveryRow]:
     offsets = draw(st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 9), min_size=1, max_size=8, unique=True))
     return [
-        Row(
+        DeliveryRow(
             offset,
             draw(st.none() | st.integers(0, 2**53)),
             draw(payloads),
@@ -224,7 +229,7 @@ def test_records_survive_their_way_through_celery(rows, order):
     assert (batch.topic, batch.partition, batch.cluster, batch.group) == ("orders", 3, "cluster", "bridge")
     assert (batch.topic_id, batch.order) == ("id", order)
     assert [
-        Row(m.offset, m.timestamp, m.key, m.value, list(m.headers) or None, delivery.dead)
+        DeliveryRow(m.offset, m.timestamp, m.key, m.value, list(m.headers) or None, delivery.dead)
         for delivery in batch.deliveries
         for m in [delivery.message]
     ] == [row._replace(headers=row.headers or None) for row in rows]
@@ -232,8 +237,8 @@ def test_records_survive_their_way_through_celery(rows, order):
     assert from_header("charge", to_header(batch)) == batch
 
 
-def fresh(count: int) -> list[Row]:
-    return [Row(1200 + at, 1_700_000_000_000, b"%d" % at, b"x" * 200, None) for at in range(count)]
+def fresh(count: int) -> list[DeliveryRow]:
+    return [DeliveryRow(1200 + at, 1_700_000_000_000, b"%d" % at, b"x" * 200, None) for at in range(count)]
 
 
 def test_one_record_travels_as_it_always_did_and_many_in_columns():
@@ -249,7 +254,7 @@ def test_a_batch_is_little_longer_than_its_payload_in_base64():
 
 
 def test_nothing_is_written_of_what_no_record_has():
-    rows = [Row(1, None, None, b"a", None), Row(2, None, None, b"b", [])]
+    rows = [DeliveryRow(1, None, None, b"a", None), DeliveryRow(2, None, None, b"b", [])]
     columns = header_of("orders", 3, "c", "g", "id", None, rows)["columns"]
     assert columns == {
         "offsets": [[1, 2]],
@@ -259,7 +264,11 @@ def test_nothing_is_written_of_what_no_record_has():
     }
 
 
-ROWS = [Row(7, 5, b"k", b"v", [("a", b"1")]), Row(8, None, None, b"", None), Row(11, 6, b"kk", None, [])]
+ROWS = [
+    DeliveryRow(7, 5, b"k", b"v", [("a", b"1")]),
+    DeliveryRow(8, None, None, b"", None),
+    DeliveryRow(11, 6, b"kk", None, []),
+]
 MANY = json.loads(json.dumps(header_of("orders", 3, "cluster", "bridge", "id", None, ROWS)))
 
 JUNK: list[Any] = [None, 5, "text", [], {}]
@@ -300,7 +309,7 @@ def with_columns(**columns: object) -> dict[str, Any]:
 def test_broken_columns_are_refused_by_name(header):
     with pytest.raises(MalformedDelivery, match=r"A message for some.handler has a `kafka` header"):
         from_header("some.handler", header)
-    Contents.of({HEADER: header})
+    HeaderContents.of({HEADER: header})
 
 
 @given(anything, st.sampled_from([*MANY["columns"], "headers", "more"]), st.sampled_from(["sizes", "bytes"]))
@@ -310,7 +319,7 @@ def test_whatever_columns_hold_there_is_a_batch_or_one_kind_of_error(value, name
         with_columns(**{name: value}),
         with_columns(**{name: {**column, part: value} if isinstance(column, dict) else value}),
     ):
-        Contents.of({HEADER: header})
+        HeaderContents.of({HEADER: header})
         try:
             batch = from_header("some.handler", header)
         except MalformedDelivery:
@@ -323,11 +332,11 @@ def test_whatever_columns_hold_there_is_a_batch_or_one_kind_of_error(value, name
 
 @given(batches())
 def test_what_a_header_carries_is_told_without_reading_its_records(batch):
-    contents = Contents.of({HEADER: json.loads(json.dumps(to_header(batch)))})
+    contents = HeaderContents.of({HEADER: json.loads(json.dumps(to_header(batch)))})
     assert contents is not None
     assert (contents.topic, contents.partition, list(contents.offsets)) == (batch.topic, batch.partition, batch.offsets)
     assert list(contents.tell()) == [
-        Told(
+        DeliveryMetadata(
             each.runs,
             each.attempts,
             each.number,
@@ -342,7 +351,7 @@ def test_what_a_header_carries_is_told_without_reading_its_records(batch):
 
 @given(records())
 def test_what_columns_carry_is_told_too(rows):
-    contents = Contents.of({HEADER: json.loads(json.dumps(header_of("orders", 3, "c", "g", "id", None, rows)))})
+    contents = HeaderContents.of({HEADER: json.loads(json.dumps(header_of("orders", 3, "c", "g", "id", None, rows)))})
     assert contents is not None
     assert list(contents.offsets) == [row.offset for row in rows]
     assert [told.dead for told in contents.tell()] == [row.dead.reason if row.dead else "" for row in rows]
@@ -351,6 +360,6 @@ def test_what_columns_carry_is_told_too(rows):
 @given(anything)
 def test_another_header_of_that_name_carries_nothing_of_ours(value):
     for header in (value, {**good, "messages": value}, {**good, "partition": value}):
-        contents = Contents.of({HEADER: header})
+        contents = HeaderContents.of({HEADER: header})
         if contents is not None:
             assert len(list(contents.tell())) == len(contents.offsets)

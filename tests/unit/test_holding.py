@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lossless.lua import Script
-from lossless.transport.holding import Holder
-from lossless.transport.refusals import LONGEST
-from lossless.transport.riding import Step
-from lossless.transport.scripts import ACK, LEAVE, REGISTER, SETTLE
-from lossless.transport.stored import Keys
+from lossless.transport.inflight_messages import MessageHolder
+from lossless.transport.script_hook import LONGEST, HookStep
+from lossless.transport.storage_layout import TransportKeys
+from lossless.transport.transport_scripts import ACK, LEAVE, REGISTER, SETTLE
 
 RAW = b'{"headers": {}, "properties": {"delivery_info": {}}}'
 
@@ -50,12 +49,12 @@ def server() -> Redis:
 
 
 @pytest.fixture
-def holder(server: Redis) -> Holder:
+def holder(server: Redis) -> MessageHolder:
     return holder_at(server)
 
 
-def holder_at(server: Redis, wake: Callable[[], None] = lambda: None) -> Holder:
-    return Holder(Keys(), server.run, wake, 30)
+def holder_at(server: Redis, wake: Callable[[], None] = lambda: None) -> MessageHolder:
+    return MessageHolder(TransportKeys(), server.run, wake, 30)
 
 
 def test_the_scripts_that_are_told_apart_here_are_all_that_a_holder_settles_by() -> None:
@@ -73,7 +72,7 @@ def test_the_scripts_that_are_told_apart_here_are_all_that_a_holder_settles_by()
     ],
 )
 def test_the_first_decision_about_a_message_stands(
-    server: Redis, holder: Holder, second: Callable[[Holder, str], None]
+    server: Redis, holder: MessageHolder, second: Callable[[MessageHolder, str], None]
 ) -> None:
     """An ack would remove a message whose replacement Redis has not answered yet."""
     tag = holder.add(1, "q", "q", RAW)
@@ -84,7 +83,7 @@ def test_the_first_decision_about_a_message_stands(
     assert holder.entry(tag) is None
 
 
-def test_what_redis_did_not_answer_is_sent_again(server: Redis, holder: Holder) -> None:
+def test_what_redis_did_not_answer_is_sent_again(server: Redis, holder: MessageHolder) -> None:
     tags = [holder.add(number, "q", "q", RAW) for number in (1, 2)]
     holder.ack(tags[0])
     holder.wait(tags[1], 5.0)
@@ -122,7 +121,9 @@ def test_acks_that_wait_for_a_take_are_sent_where_there_will_be_none(server: Red
     assert holder.tags == ()
 
 
-def test_a_doubt_that_comes_while_it_compares_is_none_that_it_has_resolved(server: Redis, holder: Holder) -> None:
+def test_a_doubt_that_comes_while_it_compares_is_none_that_it_has_resolved(
+    server: Redis, holder: MessageHolder
+) -> None:
     assert holder.in_doubt
     server.meanwhile = holder.doubt
     holder.compare()
@@ -132,12 +133,12 @@ def test_a_doubt_that_comes_while_it_compares_is_none_that_it_has_resolved(serve
     assert not holder.in_doubt
 
 
-def test_an_owner_that_redis_never_heard_of_ends_without_a_word(server: Redis, holder: Holder) -> None:
+def test_an_owner_that_redis_never_heard_of_ends_without_a_word(server: Redis, holder: MessageHolder) -> None:
     assert holder.leave()
     assert server.ran == []
 
 
-def test_an_owner_that_holds_something_does_not_end(server: Redis, holder: Holder) -> None:
+def test_an_owner_that_holds_something_does_not_end(server: Redis, holder: MessageHolder) -> None:
     holder.compare()
     tag = holder.add(1, "q", "q", RAW)
     assert not holder.leave()
@@ -147,12 +148,12 @@ def test_an_owner_that_holds_something_does_not_end(server: Redis, holder: Holde
     assert server.count("leave") == 1
 
 
-STEP, STEP2 = Step(["fates:page:0"], []), Step(["fates:page:1"], [])
+STEP, STEP2 = HookStep(["fates:page:0"], []), HookStep(["fates:page:1"], [])
 WRONG = "WRONGTYPE Operation against a key, script: abc, on @user_script:12."
 
 
 def test_what_redis_refuses_is_said_once_with_what_it_is_about_and_why(
-    server: Redis, holder: Holder, caplog: pytest.LogCaptureFixture
+    server: Redis, holder: MessageHolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.refuses = WRONG
     for number in (1, 2):
@@ -170,10 +171,10 @@ def test_what_redis_refuses_is_said_once_with_what_it_is_about_and_why(
 
 
 def test_what_redis_refuses_is_tried_ever_more_seldom(
-    server: Redis, holder: Holder, monkeypatch: pytest.MonkeyPatch
+    server: Redis, holder: MessageHolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("lossless.transport.refusals.monotonic", lambda: now)
+    monkeypatch.setattr("lossless.transport.script_hook.monotonic", lambda: now)
     server.refuses = WRONG
     tag = holder.add(1, "q", "q", RAW)
     holder.do_along(tag, STEP)
@@ -188,7 +189,9 @@ def test_what_redis_refuses_is_tried_ever_more_seldom(
     assert holder.tags == ()
 
 
-def test_an_owner_does_not_end_while_a_step_of_what_is_its_no_more_is_refused(server: Redis, holder: Holder) -> None:
+def test_an_owner_does_not_end_while_a_step_of_what_is_its_no_more_is_refused(
+    server: Redis, holder: MessageHolder
+) -> None:
     server.refuses = WRONG
     holder.do_along("taken by another", STEP)
     assert holder.tags == ()

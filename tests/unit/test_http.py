@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from bridge.http import MOST, Readiness, Sidecar
+from bridge.health_server import MOST, Readiness, Sidecar
 
 
 class Served:
@@ -89,13 +89,13 @@ def test_half_open_connections_take_few_threads_and_keep_nobody_from_an_answer(s
 
 
 def test_a_connection_that_is_silent_or_lasts_too_long_is_ended(served: Served, monkeypatch):
-    monkeypatch.setattr("bridge.http.LASTS", 0.3)
+    monkeypatch.setattr("bridge.health_server.LASTS", 0.3)
     assert served.port is not None
     with socket.create_connection(("127.0.0.1", served.port), 5) as one:
         one.sendall(b"GET /healthz HT")
         assert one.recv(1) == b""
-    monkeypatch.setattr("bridge.http._Handler.timeout", 0.1)
-    monkeypatch.setattr("bridge.http.LASTS", 60)
+    monkeypatch.setattr("bridge.health_server._Handler.timeout", 0.1)
+    monkeypatch.setattr("bridge.health_server.LASTS", 60)
     with socket.create_connection(("127.0.0.1", served.port), 5) as one:
         assert one.recv(1) == b""
 

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from bridge.web.oidc import id_tokens
+from bridge.console.auth import oidc_token
 
 
 def rsa(bits: int) -> dict[str, str]:
@@ -22,7 +22,7 @@ def rsa(bits: int) -> dict[str, str]:
 
 def test_an_rsa_key_under_2048_bits_is_not_used_and_the_log_says_so(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING):
-        found = id_tokens._signing({"keys": [rsa(1_024), rsa(2_040), rsa(2_048), rsa(4_096)]})
+        found = oidc_token._select_signing_keys({"keys": [rsa(1_024), rsa(2_040), rsa(2_048), rsa(4_096)]})
     assert [key.kid for key in found.keys] == ["2048", "4096"]
     assert [bits for bits in ("1024 bits", "2040 bits", "2048 bits,") if bits in caplog.text] == [
         "1024 bits",

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from bridge.kafka import Seldom, property_fault
+from bridge.kafka.clients import RepeatFilter, property_fault
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def line(text: str) -> logging.LogRecord:
 
 def test_a_line_that_repeats_itself_is_let_through_once_a_minute(monkeypatch):
     now = 100.0
-    monkeypatch.setattr("bridge.kafka.time.monotonic", lambda: now)
-    seldom = Seldom()
+    monkeypatch.setattr("bridge.kafka.clients.time.monotonic", lambda: now)
+    seldom = RepeatFilter()
     assert seldom.filter(line("FAIL connect to h:9092 (after 1ms)"))
     now += 59
     assert not seldom.filter(line("FAIL connect to h:9092 (after 27ms)"))

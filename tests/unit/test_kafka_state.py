@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bridge.metrics import BridgeMetrics
-from bridge.topics.belonging import Belonging
-from bridge.upkeep.kafka_state import KafkaState
-from bridge.upkeep.open_transactions import OpenTransactions
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.jobs.kafka_state import KafkaState
+from bridge.jobs.open_transactions import TransactionWatch
+from bridge.kafka.topic_names import DerivedTopic
 
 
 class Catalog:
@@ -68,7 +68,7 @@ class Parts(Assignment):
 
 def test_what_is_parked_for_later_is_not_behind():
     catalog: Any = Catalog()
-    catalog.belonging = lambda topic: None if topic == "orders" else Belonging("retry", "orders", 300)
+    catalog.belonging = lambda topic: None if topic == "orders" else DerivedTopic("retry", "orders", 300)
     metrics = BridgeMetrics()
     state, assigned = KafkaState(catalog, metrics), Parts()
     state.ends = {("orders", 0): 12, ("orders.retry.5m", 0): 20_003}
@@ -103,7 +103,7 @@ def test_a_transaction_that_stays_open_is_said_once_and_names_the_offset(caplog:
     asked: list[Any] = []
     asking = SimpleNamespace(told=lambda: stable, ask=lambda places: asked.append(sorted(places)))
     catalog: Any = SimpleNamespace(asking_stable=lambda: asking)
-    hanging = OpenTransactions(catalog, lambda: now[0])
+    hanging = TransactionWatch(catalog, lambda: now[0])
     for _ in range(30):
         # Of the other one something is read now and then, and Kafka has told of it at the wrong moment.
         hanging.look({here: (4, 9), other: (int(now[0]), 500)})
@@ -121,7 +121,7 @@ def test_a_transaction_that_stays_open_is_said_once_and_names_the_offset(caplog:
     assert hanging.found == {}
     # What a slow reader has before it is held back by nobody.
     stable[here] = 9
-    hanging = OpenTransactions(catalog, lambda: now[0])
+    hanging = TransactionWatch(catalog, lambda: now[0])
     for _ in range(30):
         hanging.look({here: (4, 9)})
         now[0] += 5

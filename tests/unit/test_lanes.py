@@ -4,15 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.ledger.fates import Fate
-from bridge.partitions.lanes import Lanes, turns
-from bridge.partitions.turns import Doomed, Group, Order, Portion
+from bridge.ledger.fate_rules import Fate
+from bridge.partitions.ordering import (
+    DeliveryGroup,
+    Order,
+    OrderedQueue,
+    Portion,
+    SkippedDeliveries,
+    make_delivery_queue,
+)
 
 DONE, PARKED = Fate.DONE, Fate.PARKED
 
 
 def test_without_an_order_everything_goes_out_as_it_has_come() -> None:
-    lanes = turns("none", ["h"], [200])
+    lanes = make_delivery_queue("none", ["h"], [200])
     lanes.add(range(450), [b"k"] * 450)
     groups = lanes.take()
     assert [len(group.offsets) for group in groups] == [200, 200, 50]
@@ -21,93 +27,93 @@ def test_without_an_order_everything_goes_out_as_it_has_come() -> None:
 
 
 def test_nothing_waits_to_fill_a_batch() -> None:
-    lanes = turns("none", ["h"], [200])
+    lanes = make_delivery_queue("none", ["h"], [200])
     lanes.add([7], [None])
-    assert lanes.take() == [Group("h", [7])]
+    assert lanes.take() == [DeliveryGroup("h", [7])]
 
 
 def test_a_key_goes_out_as_one_batch_in_order_and_not_again_before_it_ended() -> None:
-    lanes = turns("key", ["h"], [3])
+    lanes = make_delivery_queue("key", ["h"], [3])
     lanes.add(range(5), [b"a"] * 5)
-    assert lanes.take() == [Group("h", [0, 1, 2])]
+    assert lanes.take() == [DeliveryGroup("h", [0, 1, 2])]
     lanes.settle("h", [0, 1], DONE)
     assert lanes.take() == []
     lanes.settle("h", [2], Fate.DEAD)
-    assert lanes.take() == [Group("h", [3, 4])]
+    assert lanes.take() == [DeliveryGroup("h", [3, 4])]
 
 
 def test_a_batch_carries_several_keys() -> None:
-    lanes = turns("key", ["h"], [200])
+    lanes = make_delivery_queue("key", ["h"], [200])
     lanes.add(range(6), [b"a", b"b", b"a", b"c", None, b"b"])
-    assert lanes.take() == [Group("h", [0, 1, 2, 3, 4, 5])]
+    assert lanes.take() == [DeliveryGroup("h", [0, 1, 2, 3, 4, 5])]
 
 
 def test_a_failing_key_holds_back_itself_and_no_other() -> None:
-    lanes = turns("key", ["h"], [10])
+    lanes = make_delivery_queue("key", ["h"], [10])
     lanes.add([0, 1], [b"a", b"b"])
     lanes.take()
     lanes.settle("h", [1], DONE)
     lanes.add([2, 3, 4], [b"a", b"b", None])
-    assert lanes.take() == [Group("h", [3, 4])]
+    assert lanes.take() == [DeliveryGroup("h", [3, 4])]
     assert lanes.waiting == 1
 
 
 def test_messages_without_a_key_are_free_of_each_other() -> None:
-    lanes = turns("key", ["h"], [1])
+    lanes = make_delivery_queue("key", ["h"], [1])
     lanes.add([0, 1, 2], [None, None, b""])
-    assert lanes.take() == [Group("h", [0]), Group("h", [1]), Group("h", [2])]
+    assert lanes.take() == [DeliveryGroup("h", [0]), DeliveryGroup("h", [1]), DeliveryGroup("h", [2])]
 
 
 def test_a_parked_message_holds_what_comes_after_it() -> None:
-    lanes = turns("key", ["h"], [2])
+    lanes = make_delivery_queue("key", ["h"], [2])
     lanes.add([0, 1, 2], [b"a"] * 3)
     lanes.take()
     lanes.settle("h", [0], PARKED)
     lanes.give_back("h", [1], [b"a"])
     assert lanes.take() == []
     lanes.settle("h", [0], DONE)
-    assert lanes.take() == [Group("h", [1, 2])]
+    assert lanes.take() == [DeliveryGroup("h", [1, 2])]
 
 
 def test_a_parked_message_does_not_hold_what_came_before_it() -> None:
-    lanes = turns("key", ["first", "second"], [10, 10])
+    lanes = make_delivery_queue("key", ["first", "second"], [10, 10])
     lanes.add([0, 1, 2], [b"a"] * 3)
     lanes.take()
     lanes.settle("first", [1], PARKED)
     lanes.settle("first", [0], DONE)
     lanes.give_back("first", [2], [b"a"])
-    assert lanes.take() == [Group("second", [0])]
+    assert lanes.take() == [DeliveryGroup("second", [0])]
     lanes.settle("second", [0], DONE)
     assert lanes.take() == []
     lanes.settle("first", [1], DONE)
-    assert lanes.take() == [Group("second", [1])]
+    assert lanes.take() == [DeliveryGroup("second", [1])]
 
 
 def test_a_partition_is_one_lane() -> None:
-    lanes = turns("partition", ["h"], [2])
+    lanes = make_delivery_queue("partition", ["h"], [2])
     lanes.add(range(3), [b"a", b"b", None])
-    assert lanes.take() == [Group("h", [0, 1])]
+    assert lanes.take() == [DeliveryGroup("h", [0, 1])]
     lanes.settle("h", [0], DONE)
     assert lanes.take() == []
     lanes.settle("h", [1], DONE)
-    assert lanes.take() == [Group("h", [2])]
+    assert lanes.take() == [DeliveryGroup("h", [2])]
 
 
 def test_a_sequence_runs_one_handler_after_the_other() -> None:
-    lanes = turns("none", ["charge", "notify"], [10, 10])
+    lanes = make_delivery_queue("none", ["charge", "notify"], [10, 10])
     lanes.add([0, 1], [b"a", b"a"])
-    assert lanes.take() == [Group("charge", [0, 1])]
+    assert lanes.take() == [DeliveryGroup("charge", [0, 1])]
     lanes.settle("charge", [1], DONE)
-    assert lanes.take() == [Group("notify", [1])]
+    assert lanes.take() == [DeliveryGroup("notify", [1])]
     lanes.settle("charge", [0], DONE)
-    assert lanes.take() == [Group("notify", [0])]
+    assert lanes.take() == [DeliveryGroup("notify", [0])]
     lanes.settle("notify", [0, 1], DONE)
     assert lanes.take() == []
     assert lanes.waiting == 0
 
 
 def test_the_next_messages_of_a_key_wait_for_the_whole_sequence() -> None:
-    lanes = turns("key", ["charge", "notify"], [1, 1])
+    lanes = make_delivery_queue("key", ["charge", "notify"], [1, 1])
     lanes.add([0, 1], [b"a", b"a"])
     out = []
     while groups := lanes.take():
@@ -118,59 +124,62 @@ def test_the_next_messages_of_a_key_wait_for_the_whole_sequence() -> None:
 
 
 def test_when_a_handler_of_a_sequence_ends_dead_the_rest_are_dead_too() -> None:
-    lanes = turns("none", ["a", "b", "c"], [10, 10, 10])
+    lanes = make_delivery_queue("none", ["a", "b", "c"], [10, 10, 10])
     lanes.add([0, 1], [None, None])
     lanes.take()
-    assert lanes.settle("a", [0], Fate.DEAD) == [Doomed("b", [0], Fate.DEAD), Doomed("c", [0], Fate.DEAD)]
+    assert lanes.settle("a", [0], Fate.DEAD) == [
+        SkippedDeliveries("b", [0], Fate.DEAD),
+        SkippedDeliveries("c", [0], Fate.DEAD),
+    ]
     lanes.settle("a", [1], DONE)
-    assert lanes.take() == [Group("b", [1])]
+    assert lanes.take() == [DeliveryGroup("b", [1])]
 
 
 def test_a_bridge_that_starts_goes_on_from_the_ledger() -> None:
-    lanes = turns("key", ["a", "b"], [10, 10])
+    lanes = make_delivery_queue("key", ["a", "b"], [10, 10])
     keys = [b"x", b"y", b"z", b"w", b"v", b"x"]
     doomed = lanes.add(range(6), keys, [bytes([1, 2, 2, 4, 3, 0]), bytes([0, 0, 2, 0, 0, 0])])
-    assert doomed == [Doomed("b", [3], Fate.DEAD)]
-    assert lanes.take() == [Group("b", [1])]  # x is handed, v parked, z done, w dead
+    assert doomed == [SkippedDeliveries("b", [3], Fate.DEAD)]
+    assert lanes.take() == [DeliveryGroup("b", [1])]  # x is handed, v parked, z done, w dead
     lanes.settle("a", [0], DONE)
-    assert lanes.take() == [Group("b", [0])]
+    assert lanes.take() == [DeliveryGroup("b", [0])]
     lanes.settle("b", [0], DONE)
-    assert lanes.take() == [Group("a", [5])]
+    assert lanes.take() == [DeliveryGroup("a", [5])]
 
 
 def test_an_open_message_waits_for_a_later_one_of_its_key_that_is_in_flight() -> None:
-    lanes = turns("key", ["h"], [10])
+    lanes = make_delivery_queue("key", ["h"], [10])
     lanes.add([0, 1], [b"x", b"x"], [bytes([Fate.OPEN, Fate.HANDED])])
     assert lanes.take() == []
     lanes.settle("h", [1], DONE)
-    assert lanes.take() == [Group("h", [0])]
+    assert lanes.take() == [DeliveryGroup("h", [0])]
 
 
 def test_what_is_settled_on_a_topic_without_order_holds_nothing() -> None:
-    lanes = turns("none", ["h"], [10])
+    lanes = make_delivery_queue("none", ["h"], [10])
     lanes.add(range(6), [None] * 6, [bytes([0, 1, 2, 3, 4, 0])])
-    assert lanes.take() == [Group("h", [0, 5])]
+    assert lanes.take() == [DeliveryGroup("h", [0, 5])]
 
 
 @pytest.mark.parametrize("order", ["none", "key", "partition"])
 def test_what_is_given_back_goes_out_first_and_in_order(order: Order) -> None:
-    lanes = turns(order, ["h"], [10])
+    lanes = make_delivery_queue(order, ["h"], [10])
     lanes.add(range(3), [b"a"] * 3)
     (group,) = lanes.take()
     lanes.add([3], [b"a"])
     lanes.give_back("h", group.offsets, [b"a"] * 3)
-    assert lanes.take() == [Group("h", [0, 1, 2, 3])]
+    assert lanes.take() == [DeliveryGroup("h", [0, 1, 2, 3])]
 
 
 def test_what_another_bridge_ended_leaves_its_lane() -> None:
-    lanes = turns("key", ["h"], [10])
+    lanes = make_delivery_queue("key", ["h"], [10])
     lanes.add([0, 1], [b"a", b"a"])
     lanes.settle("h", [0], DONE)
-    assert lanes.take() == [Group("h", [1])]
+    assert lanes.take() == [DeliveryGroup("h", [1])]
 
 
 def test_lanes_are_forgotten_when_they_are_empty() -> None:
-    lanes = Lanes("key", ["h"], [10])
+    lanes = OrderedQueue("key", ["h"], [10])
     for offset in range(1000):
         lanes.add([offset], [str(offset).encode()])
         for group in lanes.take():
@@ -182,7 +191,7 @@ def test_lanes_are_forgotten_when_they_are_empty() -> None:
 
 def test_batch_sizes_must_fit_the_handlers() -> None:
     with pytest.raises(ValueError, match="batch sizes"):
-        turns("none", ["a", "b"], [1])
+        make_delivery_queue("none", ["a", "b"], [1])
 
 
 @given(
@@ -194,7 +203,7 @@ def test_batch_sizes_must_fit_the_handlers() -> None:
 def test_each_message_goes_out_once_in_the_order_of_its_lane(
     order: Order, keys: list[bytes | None], batch: int, chance: object
 ) -> None:
-    lanes = turns(order, ["h"], [batch])
+    lanes = make_delivery_queue(order, ["h"], [batch])
     out: list[int] = []
     flying: list[int] = []
     arrived = 0
@@ -221,27 +230,30 @@ def test_each_message_goes_out_once_in_the_order_of_its_lane(
 
 
 def test_a_portion_says_how_many_go_together_and_how_many_groups_go_now() -> None:
-    alone = turns("none", ["h"], [1])
+    alone = make_delivery_queue("none", ["h"], [1])
     alone.add(range(10), [None] * 10)
     portion = Portion(size=3, alone=5, room=2, why="1 ms each")
-    assert alone.take({"h": portion}) == [Group("h", [0, 1, 2], "1 ms each"), Group("h", [3, 4, 5], "1 ms each")]
+    assert alone.take({"h": portion}) == [
+        DeliveryGroup("h", [0, 1, 2], "1 ms each"),
+        DeliveryGroup("h", [3, 4, 5], "1 ms each"),
+    ]
     assert (portion.spent, alone.waiting) == (True, 4)
-    assert alone.take({"h": Portion(3, 5)}) == [Group("h", [6, 7, 8]), Group("h", [9])]
+    assert alone.take({"h": Portion(3, 5)}) == [DeliveryGroup("h", [6, 7, 8]), DeliveryGroup("h", [9])]
 
 
 def test_lanes_without_room_keep_their_place() -> None:
-    lanes = turns("key", ["h"], [1])
+    lanes = make_delivery_queue("key", ["h"], [1])
     lanes.add(range(6), [b"a", b"a", b"b", b"c", b"d", b"d"])
     assert lanes.ready == 6
-    assert lanes.take({"h": Portion(2, 2, room=1)}) == [Group("h", [0, 1])]
+    assert lanes.take({"h": Portion(2, 2, room=1)}) == [DeliveryGroup("h", [0, 1])]
     assert (lanes.ready, lanes.waiting) == (4, 4)
     assert lanes.take({"h": Portion(2, 2, room=0)}) == []
-    assert lanes.take({"h": Portion(2, 2)}) == [Group("h", [2, 3]), Group("h", [4, 5])]
+    assert lanes.take({"h": Portion(2, 2)}) == [DeliveryGroup("h", [2, 3]), DeliveryGroup("h", [4, 5])]
 
 
 def test_what_is_one_lane_is_not_shared_and_goes_as_large_as_it_may() -> None:
-    line = turns("partition", ["h"], [1])
+    line = make_delivery_queue("partition", ["h"], [1])
     line.add(range(9), [None] * 9)
     assert line.ready == 0
-    assert line.take({"h": Portion(size=1, alone=4)}) == [Group("h", [0, 1, 2, 3])]
+    assert line.take({"h": Portion(size=1, alone=4)}) == [DeliveryGroup("h", [0, 1, 2, 3])]
     assert line.take({"h": Portion(size=1, alone=4)}) == []

@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 import typer.main
 
-from bridge.cli.entry import cli
-from bridge.upkeep.problem_table import TABLE
+from bridge.cli.root_command import cli
+from bridge.jobs.problem_table import PROBLEM_TABLE
 
 ROOT: Final = Path(__file__).parents[2]
 #: Pages and texts that have the field's words. A page that is rewritten is added here, and none is taken out.
@@ -29,7 +29,7 @@ PAGES: Final = (
     "docs/reference/python-api.md",
     *("docs/contributors/chaos.md", "docs/contributors/code-map.md", "docs/contributors/model.md"),
 )
-TEMPLATES: Final = ROOT / "bridge" / "web" / "templates"
+TEMPLATES: Final = ROOT / "bridge" / "console" / "templates"
 MENDED: Final = r"\bmend(?:s|ed|ing)?\b"
 TRAIL: Final = r"\b(?:the|whole) trail\b"
 #: A coinage, and the term of the field.
@@ -92,7 +92,7 @@ def test_a_page_has_the_words_of_the_field(page: str):
 
 
 def test_the_problems_have_the_words_of_the_field():
-    assert [(row.identifier, found) for row in TABLE for found in faults(f"{row.means} {row.advice}")] == []
+    assert [(row.identifier, found) for row in PROBLEM_TABLE for found in faults(f"{row.means} {row.advice}")] == []
 
 
 def test_the_help_has_the_words_of_the_field():

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records.message import Delivery, Message
-from tasks.later import Later, Wait
+from bridge.formats.delivery import Delivery, Message
+from tasks.execution.retry_schedule import DeliveryWait, LaterDeliveries
 
 
 def delivery(offset: int, key: bytes | None = None) -> Delivery:
@@ -12,18 +12,18 @@ def delivery(offset: int, key: bytes | None = None) -> Delivery:
 
 
 def test_what_is_due_together_goes_together_in_the_order_it_came():
-    later = Later(None)
+    later = LaterDeliveries(None)
     for offset, delay in ((1, 4.0), (2, 8.0), (3, 4.0)):
-        later.again(delivery(offset), Wait(delay))
+        later.again(delivery(offset), DeliveryWait(delay))
     taken = [(delay, [each.message.offset for each in found]) for delay, found in later.take()]
     assert taken == [(4.0, [1, 3]), (8.0, [2])]
     assert list(later.take()) == []
 
 
 def test_what_could_not_be_sent_is_still_there():
-    later = Later(None)
-    later.again(delivery(1), Wait(4.0))
-    later.again(delivery(2), Wait(8.0))
+    later = LaterDeliveries(None)
+    later.again(delivery(1), DeliveryWait(4.0))
+    later.again(delivery(2), DeliveryWait(8.0))
     taking = later.take()
     next(taking)
     next(taking)
@@ -33,24 +33,24 @@ def test_what_could_not_be_sent_is_still_there():
 
 @given(st.lists(st.sampled_from([b"a", b"b", None])), st.sampled_from([b"a", b"b", None]))
 def test_a_key_that_waits_holds_back_itself_and_nothing_else(keys, failing):
-    later = Later("key")
-    later.again(delivery(0, failing), Wait(4.0))
+    later = LaterDeliveries("key")
+    later.again(delivery(0, failing), DeliveryWait(4.0))
     for offset, key in enumerate(keys, 1):
         held = failing is not None and key == failing
-        assert later.wait_of(delivery(offset, key)) == (Wait(4.0) if held else None)
+        assert later.wait_of(delivery(offset, key)) == (DeliveryWait(4.0) if held else None)
 
 
 @given(st.lists(st.sampled_from([b"a", b"b", None]), min_size=1))
 def test_a_partition_in_order_waits_as_a_whole_and_one_without_an_order_for_nothing(keys):
-    for order, expected in (("partition", Wait(4.0)), (None, None)):
-        later = Later(order)
-        later.again(delivery(0, b"c"), Wait(4.0))
+    for order, expected in (("partition", DeliveryWait(4.0)), (None, None)):
+        later = LaterDeliveries(order)
+        later.again(delivery(0, b"c"), DeliveryWait(4.0))
         assert {later.wait_of(delivery(offset, key)) for offset, key in enumerate(keys, 1)} == {expected}
 
 
 def test_what_was_only_put_off_holds_nothing_back():
-    later = Later("key")
-    later.put_off(delivery(1, b"a"), Wait(0.0))
+    later = LaterDeliveries("key")
+    later.put_off(delivery(1, b"a"), DeliveryWait(0.0))
     assert later.wait_of(delivery(2, b"a")) is None
 
 
@@ -59,14 +59,14 @@ def test_what_was_only_put_off_holds_nothing_back():
     st.sampled_from(["key", "partition", None]),
 )
 def test_what_is_parked_together_knows_behind_which_it_stays(put_off, order):
-    later = Later(order)
+    later = LaterDeliveries(order)
     for offset, (key, fails) in enumerate(put_off):
         each = delivery(offset, key)
         wait = later.wait_of(each)
         if wait is not None:
             later.put_off(each, wait)
         elif fails:
-            later.again(each, Wait(300.0, parked=True))
+            later.again(each, DeliveryWait(300.0, parked=True))
     parked = [each for _, each in later.take_parked()]
     lanes: dict[object, int] = {}
     for each in parked:
@@ -78,8 +78,8 @@ def test_what_is_parked_together_knows_behind_which_it_stays(put_off, order):
 
 
 def test_what_waits_in_celery_is_not_parked():
-    later = Later(None)
-    later.again(delivery(1), Wait(4.0))
-    later.again(delivery(2), Wait(4.0, parked=True))
+    later = LaterDeliveries(None)
+    later.again(delivery(1), DeliveryWait(4.0))
+    later.again(delivery(2), DeliveryWait(4.0, parked=True))
     assert [each.message.offset for _, each in later.take_parked()] == [2]
     assert [(delay, [each.message.offset for each in some]) for delay, some in later.take()] == [(4.0, [1])]

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 from redis.exceptions import OutOfMemoryError
 
-from bridge.ledger.connection import Connection
-from bridge.ledger.epoch import State
-from bridge.ledger.fates import Fate
-from bridge.ledger.health import Health, health
-from bridge.ledger.pages import Account
-from bridge.ledger.states import States
-from bridge.ledger.stuck import Stuck, stuck
-from bridge.ledger.underway import Oldest, oldest
+from bridge.jobs.stuck_deliveries import StuckOffsets, find_stuck_offsets
+from bridge.ledger.fate_pages import Account
+from bridge.ledger.fate_rules import Fate
+from bridge.ledger.handoff_times import OldestDelivery, find_oldest_delivery
+from bridge.ledger.ledger_epoch import LedgerState, LedgerStateReader
+from bridge.ledger.redis_connection import RedisConnection
+from bridge.ledger.redis_health import RedisHealth, read_redis_health
 
 ACCOUNT = Account("charge", "orders", "id", 0)
 
@@ -68,71 +67,78 @@ def of(*answers: Any, handed: Sequence[int] = ()) -> Any:
 @pytest.mark.parametrize(
     ("memory", "persistence", "stats", "found"),
     [
-        ({"used_memory": 10}, {}, {}, Health(10, 0, None)),
-        ({"used_memory": "10", "maxmemory": "20"}, {"aof_last_write_status": "ok"}, {}, Health(10, 20, None)),
+        ({"used_memory": 10}, {}, {}, RedisHealth(10, 0, None)),
+        ({"used_memory": "10", "maxmemory": "20"}, {"aof_last_write_status": "ok"}, {}, RedisHealth(10, 20, None)),
         (
             {"used_memory": 1},
             {"aof_last_write_status": "err", "rdb_last_bgsave_status": "err"},
             {},
-            Health(1, 0, "aof_last_write_status is 'err', rdb_last_bgsave_status is 'err'"),
+            RedisHealth(1, 0, "aof_last_write_status is 'err', rdb_last_bgsave_status is 'err'"),
         ),
         (
             {"used_memory": 1},
             {"rdb_last_bgsave_status": "err", "rdb_last_save_time": "100", "rdb_changes_since_last_save": 7},
             {},
-            Health(1, 0, "rdb_last_bgsave_status is 'err'", None, 0, None, 100.0, 7),
+            RedisHealth(1, 0, "rdb_last_bgsave_status is 'err'", None, 0, None, 100.0, 7),
         ),
         (
             {"used_memory": 1, "maxmemory_policy": "volatile-lru"},
             {},
             {"evicted_keys": "3"},
-            Health(1, 0, None, "volatile-lru", 3),
+            RedisHealth(1, 0, None, "volatile-lru", 3),
         ),
         (
             {"used_memory": 1, "maxmemory": 9, "maxmemory_policy": "volatile-lru"},
             {},
             {},
-            Health(1, 9, None, "volatile-lru"),
+            RedisHealth(1, 9, None, "volatile-lru"),
         ),
         (
             {"used_memory": 1, "maxmemory": 0, "maxmemory_policy": "volatile-lru"},
             {},
             {},
-            Health(1, 0, None, None, 0, "volatile-lru"),
+            RedisHealth(1, 0, None, None, 0, "volatile-lru"),
         ),
-        ({"used_memory": 1, "maxmemory_policy": "noeviction"}, {}, {"evicted_keys": 3}, Health(1, 0, None, None, 3)),
+        (
+            {"used_memory": 1, "maxmemory_policy": "noeviction"},
+            {},
+            {"evicted_keys": 3},
+            RedisHealth(1, 0, None, None, 3),
+        ),
     ],
 )
 def test_health_is_memory_what_does_not_come_to_disk_and_what_is_evicted(
-    memory: Any, persistence: Any, stats: Any, found: Health
+    memory: Any, persistence: Any, stats: Any, found: RedisHealth
 ):
-    assert health(of(memory, persistence, stats)) == found
+    assert read_redis_health(of(memory, persistence, stats)) == found
 
 
 SERVER, REPLICATION = {"run_id": "r", "uptime_in_seconds": 60}, {"master_replid": "h"}
 
 
 def test_a_state_is_the_data_sets_the_servers_and_the_connections():
-    states = States(of(True, b"e-1", b"7", SERVER, REPLICATION), "writes")
-    assert states.now() == State("e-1", 7, "r", "h", 2)
+    states = LedgerStateReader(of(True, b"e-1", b"7", SERVER, REPLICATION), "writes")
+    assert states.now() == LedgerState("e-1", 7, "r", "h", 2)
 
 
 def test_a_full_redis_needs_no_epoch_where_there_is_one():
     full = OutOfMemoryError("command not allowed")
-    assert States(of(full, b"e-1", None, SERVER, REPLICATION), "writes").now() == State("e-1", 0, "r", "h", 2)
+    assert LedgerStateReader(of(full, b"e-1", None, SERVER, REPLICATION), "writes").now() == LedgerState(
+        "e-1", 0, "r", "h", 2
+    )
     with pytest.raises(OutOfMemoryError):
-        States(of(full, None, None, SERVER, REPLICATION), "writes").now()
+        LedgerStateReader(of(full, None, None, SERVER, REPLICATION), "writes").now()
 
 
 def test_nothing_was_forgotten_since_the_later_of_the_servers_start_and_the_data_sets(monkeypatch):
     monkeypatch.setattr("time.time", lambda: 1_000.0)
-    assert States(of(True, b"e-900", None, SERVER, REPLICATION), "writes").since() == 940
-    assert States(of(True, b"e-990", None, SERVER, REPLICATION), "writes").since() == 990
-    assert States(of(True, b"of-an-older-version", None, SERVER, REPLICATION), "writes").since() == 940
+    assert LedgerStateReader(of(True, b"e-900", None, SERVER, REPLICATION), "writes").since() == 940
+    assert LedgerStateReader(of(True, b"e-990", None, SERVER, REPLICATION), "writes").since() == 990
+    assert LedgerStateReader(of(True, b"of-an-older-version", None, SERVER, REPLICATION), "writes").since() == 940
 
 
 def test_waiting_for_the_disk_ends_before_the_answer_is_given_up():
-    states = States(of(1, [1, 0], True, b"e-1", b"8", SERVER, REPLICATION), "writes")
+    states = LedgerStateReader(of(1, [1, 0], True, b"e-1", b"8", SERVER, REPLICATION), "writes")
     assert states.synced(2.5).writes == 8
     with pytest.raises(ValueError, match="no less than"):
         states.synced(5)
@@ -146,18 +152,20 @@ FIELDS = {b"0": b"0-9", b"1": b"5-9", b"9": b"20-29"}
     [
         # Never too early: a step is ten seconds, and what was handed at its end counts.
         (69, 60, []),
-        (70, 60, [Stuck(0, [3])]),
-        (80, 60, [Stuck(0, [3]), Stuck(10, [7])]),
-        (160, 60, [Stuck(0, [3]), Stuck(10, [7]), Stuck(90, [22])]),
+        (70, 60, [StuckOffsets(0, [3])]),
+        (80, 60, [StuckOffsets(0, [3]), StuckOffsets(10, [7])]),
+        (160, 60, [StuckOffsets(0, [3]), StuckOffsets(10, [7]), StuckOffsets(90, [22])]),
     ],
 )
-def test_what_is_stuck_was_handed_long_enough_ago_and_not_again_since(now: int, seconds: int, found: list[Stuck]):
-    assert stuck(of((now, 0), FIELDS, handed=[3, 7, 22]), ACCOUNT, seconds) == found
+def test_what_is_stuck_was_handed_long_enough_ago_and_not_again_since(
+    now: int, seconds: int, found: list[StuckOffsets]
+):
+    assert find_stuck_offsets(of((now, 0), FIELDS, handed=[3, 7, 22]), ACCOUNT, seconds) == found
 
 
 def test_of_a_step_in_which_nothing_is_in_flight_nothing_is_kept():
     ledger = of((1_000, 0), FIELDS, handed=[22])
-    assert stuck(ledger, ACCOUNT, 60) == [Stuck(90, [22])]
+    assert find_stuck_offsets(ledger, ACCOUNT, 60) == [StuckOffsets(90, [22])]
     assert ledger.narrowed == [0, "0-9", "", 1, "5-9", "", 9, "20-29", "22-22"]
 
 
@@ -165,17 +173,17 @@ def test_of_a_step_in_which_nothing_is_in_flight_nothing_is_kept():
     ("handed", "waits", "found"),
     [
         ([], [], None),
-        ([3, 22], [], Oldest(3, 100)),
+        ([3, 22], [], OldestDelivery(3, 100)),
         # One that waits for its retry is not asked for; when that is due, it counts from then on.
-        ([3, 22], [(b"3", 150.0)], Oldest(22, 10)),
+        ([3, 22], [(b"3", 150.0)], OldestDelivery(22, 10)),
         ([3], [(b"3", 150.0)], None),
-        ([3, 22], [(b"3", 95.0)], Oldest(22, 10)),
-        ([3, 22], [(b"3", 60.0)], Oldest(3, 40)),
-        ([22], [(b"3", 60.0)], Oldest(22, 10)),
+        ([3, 22], [(b"3", 95.0)], OldestDelivery(22, 10)),
+        ([3, 22], [(b"3", 60.0)], OldestDelivery(3, 40)),
+        ([22], [(b"3", 60.0)], OldestDelivery(22, 10)),
     ],
 )
-def test_the_oldest_under_way_waits_for_no_retry(handed: list[int], waits: list[Any], found: Oldest | None):
-    assert oldest(of((100, 0), FIELDS, waits, handed=handed), ACCOUNT) == found
+def test_the_oldest_under_way_waits_for_no_retry(handed: list[int], waits: list[Any], found: OldestDelivery | None):
+    assert find_oldest_delivery(of((100, 0), FIELDS, waits, handed=handed), ACCOUNT) == found
 
 
 @pytest.mark.parametrize(
@@ -187,6 +195,6 @@ def test_the_oldest_under_way_waits_for_no_retry(handed: list[int], waits: list[
     ],
 )
 def test_where_it_is_is_said_without_the_password(url: str, where: str):
-    connection = Connection(url, 5, "LEDGER_URL")
+    connection = RedisConnection(url, 5, "LEDGER_URL")
     assert connection.where == where
     connection.close()

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.ledger import Account, Fate, Ledger, to_skip
-from bridge.ledger.fates import pack
-from bridge.ledger.pages import PAGE
-from bridge.ledger.riding import fate_in, place_of
-from bridge.records.message import Batch, Delivery, Message
-from lossless.transport.riding import LOOKED
-from lossless.worker.along import traced
-from tasks.book import ALONG_WITHIN, LOOK_HOLDS, Book
+from bridge.formats.delivery import Batch, Delivery, Message
+from bridge.ledger import Account, Fate, Ledger, is_to_skip
+from bridge.ledger.fate_pages import PAGE
+from bridge.ledger.fate_rules import pack_fates
+from bridge.ledger.ledger_hook import format_fate_place, read_found_fate
+from lossless.transport.script_hook import LOOKED
+from lossless.worker.acknowledgement_bundle import run_traced
+from tasks.execution.batch_fates import ALONG_WITHIN, LOOK_HOLDS, BatchFates
 
 ACCOUNT = Account("orders.handlers.charge", "orders", "id", 3)
 
 
-def book(*other_names: str, offset: int = 7) -> Book:
+def book(*other_names: str, offset: int = 7) -> BatchFates:
     made = Batch("h", "orders", 0, (Delivery(Message("orders", 0, offset), "h"),), "c", "g", "id")
-    return Book(None, made, other_names)
+    return BatchFates(None, made, other_names)
 
 
 def looked(fate: Fate, ago: float = 0.0) -> dict[str, Any]:
@@ -32,35 +32,35 @@ def looked(fate: Fate, ago: float = 0.0) -> dict[str, Any]:
 @given(st.integers(0, 2**50))
 def test_a_message_names_the_byte_that_has_its_fate(offset: int) -> None:
     ledger: Any = SimpleNamespace(page_key=lambda account, page: f"ledger:{account.topic}:{page}")
-    page, place = place_of(ledger, ACCOUNT, offset).removeprefix("ledger:orders:").split(" ")
+    page, place = format_fate_place(ledger, ACCOUNT, offset).removeprefix("ledger:orders:").split(" ")
     assert int(page) * PAGE + int(place) * 2 + (offset & 1) == offset
 
 
 def test_a_real_page_has_no_blank_in_its_key() -> None:
     ledger = Ledger("redis://nowhere", "a cluster", "a group")
-    assert place_of(ledger, ACCOUNT._replace(handler='a "name"'), 5).count(" ") == 1
+    assert format_fate_place(ledger, ACCOUNT._replace(handler='a "name"'), 5).count(" ") == 1
 
 
 @given(st.sampled_from(Fate), st.sampled_from(Fate), st.integers(0, 10**6))
 def test_a_fate_is_read_from_its_half_of_the_byte(own: Fate, neighbour: Fate, offset: int) -> None:
     halves = [neighbour, own] if offset & 1 else [own, neighbour]
-    assert fate_in("f" + pack(bytes(halves)).decode("latin-1"), offset) is own
+    assert read_found_fate("f" + pack_fates(bytes(halves)).decode("latin-1"), offset) is own
 
 
 def test_what_no_page_has_is_open_and_what_was_not_looked_for_is_nothing() -> None:
-    assert fate_in("f", 3) is Fate.OPEN
-    assert fate_in("", 3) is None
+    assert read_found_fate("f", 3) is Fate.OPEN
+    assert read_found_fate("", 3) is None
 
 
 def test_what_is_no_fate_is_nothing_so_that_the_ledger_is_asked_and_says_so() -> None:
-    assert fate_in("f" + pack(bytes([9, Fate.DONE])).decode("latin-1"), 2) is None
-    assert fate_in("f" + pack(bytes([9, Fate.DONE])).decode("latin-1"), 3) is Fate.DONE
+    assert read_found_fate("f" + pack_fates(bytes([9, Fate.DONE])).decode("latin-1"), 2) is None
+    assert read_found_fate("f" + pack_fates(bytes([9, Fate.DONE])).decode("latin-1"), 3) is Fate.DONE
     assert not book(offset=2).open_when_taken(2, {LOOKED: (time.monotonic(), "f\x92")})
 
 
 @pytest.mark.parametrize("fate", list(Fate))
 def test_a_delivery_that_was_settled_when_it_was_taken_is_looked_at_again(fate: Fate) -> None:
-    assert book().open_when_taken(7, looked(fate)) == (not to_skip(fate))
+    assert book().open_when_taken(7, looked(fate)) == (not is_to_skip(fate))
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ class Marked:
 
 
 def test_what_was_done_here_a_moment_ago_is_settled_before_its_mark_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Book, "_along", {})
+    monkeypatch.setattr(BatchFates, "_along", {})
     made = Batch("h", "orders", 0, (Delivery(Message("orders", 0, 7), "h"),), "c", "g", "id")
     ledger: Any = Marked()
-    traced(lambda: (0, str(Book(ledger, made).done_along(7)), 0.1))
-    assert Book(ledger, made).settled([7, 8]) == {7}
+    run_traced(lambda: (0, str(BatchFates(ledger, made).done_along(7)), 0.1))
+    assert BatchFates(ledger, made).settled([7, 8]) == {7}
     assert [(mark.fate, list(mark.offsets)) for mark in ledger.written] == [(Fate.DONE, [7])]
     now = time.monotonic() + ALONG_WITHIN
-    monkeypatch.setattr("tasks.book.time", SimpleNamespace(monotonic=lambda: now))
-    assert Book(ledger, made).settled([7]) == set()
+    monkeypatch.setattr("tasks.execution.batch_fates.time", SimpleNamespace(monotonic=lambda: now))
+    assert BatchFates(ledger, made).settled([7]) == set()

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records import dead_letter
-from bridge.records.attempts import Attempts
-from bridge.records.failure import Failure
-from bridge.records.letter import NAMES, Letter, letter
-from bridge.records.message import Dead, Delivery, Message
-from bridge.records.origin import Origin
+from bridge.formats import dead_letter_record
+from bridge.formats.dead_letter_record import DEAD_LETTER_HEADERS, DeadLetterRecord, read_dead_letter
+from bridge.formats.delivery import Attempts, Dead, Delivery, Message
+from bridge.formats.delivery_identity import Origin
+from bridge.formats.failure import Failure
 
 
 class Record:
@@ -41,9 +40,9 @@ class Record:
         return 17
 
 
-def read(headers: Any, key: bytes | None = b"k", value: bytes | None = b"v") -> Letter | None:
+def read(headers: Any, key: bytes | None = b"k", value: bytes | None = b"v") -> DeadLetterRecord | None:
     record: Any = Record(headers, key, value)
-    return letter(record)
+    return read_dead_letter(record)
 
 
 names = st.text("abcxyz._-", min_size=1, max_size=20)
@@ -56,7 +55,7 @@ counts = st.integers(0, 10_000)
     timestamp=st.none() | st.integers(0, 2**53),
     key=payloads,
     value=payloads,
-    theirs=st.lists(st.tuples(st.sampled_from([*sorted(NAMES), "trace", ""]), payloads), max_size=6),
+    theirs=st.lists(st.tuples(st.sampled_from([*sorted(DEAD_LETTER_HEADERS), "trace", ""]), payloads), max_size=6),
     number=counts,
     runs=counts,
     attempts=st.builds(Attempts, *[counts] * 4),
@@ -74,7 +73,7 @@ def test_what_was_written_is_read_back_whatever_the_producer_gave(
         message, origin.handler, number=number, runs=runs, attempts=attempts, first_failed_at=first, again=again
     )
     dead = Dead("exhausted", Failure("shop.Declined", "no", "Traceback", 9_000), version)
-    assert read(dead_letter.headers(delivery, dead, origin.group), key, value) == Letter(
+    assert read(dead_letter_record.dead_letter_headers(delivery, dead, origin.group), key, value) == DeadLetterRecord(
         place="orders.dlq-3-17",
         origin=origin,
         timestamp=timestamp,
@@ -95,7 +94,7 @@ def test_what_was_written_is_read_back_whatever_the_producer_gave(
     )
 
 
-OURS = dead_letter.headers(
+OURS = dead_letter_record.dead_letter_headers(
     Delivery(Message("orders", 3, 1234, timestamp=5, origin="c g log"), "work", number=2, runs=4),
     Dead("permanent", Failure("E", "m", "T", 1_000)),
     "g",

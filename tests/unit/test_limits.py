@@ -9,8 +9,8 @@ import pytest
 from billiard.exceptions import SoftTimeLimitExceeded
 from billiard.pool import soft_timeout_sighandler
 
-from tasks import limits
-from tasks.limits import Limits, Watchdog
+from tasks.execution import time_limits
+from tasks.execution.time_limits import TimeLimits, Watchdog
 
 
 class Killed:
@@ -41,30 +41,30 @@ def dog(killed: Killed) -> Iterator[Watchdog]:
 
 def test_each_message_has_the_whole_of_its_limit(dog: Watchdog) -> None:
     for _ in range(20):
-        with dog.watching(Limits(0.2, None), lambda: None):
+        with dog.watching(TimeLimits(0.2, None), lambda: None):
             time.sleep(0.02)
-    with pytest.raises(SoftTimeLimitExceeded), dog.watching(Limits(0.2, 60), lambda: None):
+    with pytest.raises(SoftTimeLimitExceeded), dog.watching(TimeLimits(0.2, 60), lambda: None):
         time.sleep(30)
-    with dog.watching(Limits(0.2, 60), lambda: None):
+    with dog.watching(TimeLimits(0.2, 60), lambda: None):
         time.sleep(0.02)
 
 
 def test_at_the_hard_limit_what_was_done_before_is_written_and_then_the_process_ends(
     dog: Watchdog, killed: Killed
 ) -> None:
-    with dog.watching(Limits(None, 0.1), lambda: killed.before.append("marked")):
+    with dog.watching(TimeLimits(None, 0.1), lambda: killed.before.append("marked")):
         assert killed.happened.wait(30)
     assert killed.before == ["marked", "killed"]
 
 
 def test_a_signal_that_comes_when_the_handler_has_returned_undoes_nothing(dog: Watchdog, killed: Killed) -> None:
-    with dog.watching(Limits(0.05, 0.1), lambda: None):
+    with dog.watching(TimeLimits(0.05, 0.1), lambda: None):
         pass
     # A mark that takes longer than both limits.
     time.sleep(0.2)
     signal.raise_signal(signal.SIGUSR1)
     assert not killed.happened.is_set()
-    with dog.watching(Limits(60, 60), lambda: None):
+    with dog.watching(TimeLimits(60, 60), lambda: None):
         # Of the message before.
         signal.raise_signal(signal.SIGUSR1)
 
@@ -76,13 +76,13 @@ def test_a_task_that_is_no_delivery_keeps_celerys_own_limit(dog: Watchdog) -> No
 
 
 def test_only_a_process_of_prefork_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_of_process", None)
+    monkeypatch.setattr(time_limits, "_of_process", None)
     before = signal.getsignal(signal.SIGUSR1)
     try:
-        assert limits.watchdog() is None
+        assert time_limits.find_watchdog() is None
         signal.signal(signal.SIGUSR1, soft_timeout_sighandler)
-        made = limits.watchdog()
+        made = time_limits.find_watchdog()
         assert made is not None
-        assert made is limits.watchdog()
+        assert made is time_limits.find_watchdog()
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -1,10 +1,10 @@
 """Whose messages wait in a queue that several handlers share."""
 
-from bridge.handoff.line import PLACE_KNOWN_FOR, Line
+from bridge.dispatch.batch_sizer import PLACE_KNOWN_FOR, QueueOrder
 
 
 def test_what_is_taken_is_the_oldest() -> None:
-    line = Line()
+    line = QueueOrder()
     line.see(0, 0)
     line.add("slow", 2, 1)
     line.add("quick", 10, 2)
@@ -16,7 +16,7 @@ def test_what_is_taken_is_the_oldest() -> None:
 
 
 def test_what_was_there_before_this_bridge_is_anybodys_until_it_is_taken() -> None:
-    line = Line()
+    line = QueueOrder()
     line.see(10, 0)
     line.add("slow", 2, 1)
     assert (line.of("slow"), line.of("quick")) == (12, 10)
@@ -25,7 +25,7 @@ def test_what_was_there_before_this_bridge_is_anybodys_until_it_is_taken() -> No
 
 
 def test_where_others_keep_the_queue_full_ours_count_as_taken_after_a_while() -> None:
-    line = Line()
+    line = QueueOrder()
     line.see(0, 0)
     line.add("slow", 2, 0)
     line.see(400, PLACE_KNOWN_FOR)
@@ -35,7 +35,7 @@ def test_where_others_keep_the_queue_full_ours_count_as_taken_after_a_while() ->
 
 
 def test_where_only_ours_are_there_they_count_however_long_they_wait() -> None:
-    line = Line()
+    line = QueueOrder()
     line.see(0, 0)
     line.add("slow", 2, 0)
     line.see(2, 10 * PLACE_KNOWN_FOR)

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from bridge.consumer.log_identity import CommitEvidence, compare_records, decide_log
 from bridge.ledger import KnownLog
-from bridge.loop.log_identity import Said, meet, step
 from tests.examples import examples
 
 
@@ -68,7 +68,9 @@ class Model(RuleBasedStateMachine):
 
     def find_beginning(self, known: KnownLog | None) -> None:
         offset, log_id, wrote = self.committed or (None, None, -1)
-        self.known, met, _ = meet(known, f"t{self.topic}", Said(offset, log_id, wrote), 0, len(self.log))
+        self.known, met, _ = decide_log(
+            known, f"t{self.topic}", CommitEvidence(offset, log_id, wrote), 0, len(self.log)
+        )
         self.book = self.known
         first = start = met.offset or 0
         while start in self.of() and start < len(self.log):
@@ -85,7 +87,7 @@ class Model(RuleBasedStateMachine):
         records = [(at, self.log[at][0]) for at in range(self.position, min(len(self.log), self.position + number))]
         if not records:
             return
-        found = step(self.known, self.expected, -1, records)
+        found = compare_records(self.known, self.expected, -1, records)
         read = found.cut is not None and (found.cut < self.expected or any(at >= found.cut for at in self.of()))
         if found.cut is not None and self.known.epoch >= 0 and read:
             self.went_back(found.cut, found.epoch)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bridge.records.failure import Failure
-from bridge.records.log_lines import OneLine, json_formatter
-from bridge.records.message import Dead, Delivery, Message
-from tasks import logs, telling
-from tasks.logs import LINES, WINDOW, Sums, WithDelivery, about
+from bridge.formats.delivery import Dead, Delivery, Message
+from bridge.formats.failure import Failure
+from bridge.formats.log_format import OneLine, json_formatter
+from tasks import logs
+from tasks.execution import delivery_log
+from tasks.logs import LINES, WINDOW, LogLineLimiter, WithDelivery, set_logged_delivery
 
 SECRET = b"4111 1111 1111 1111"
 DELIVERY = Delivery(Message("orders", 3, 1234, key=SECRET, value=SECRET, headers=(("a", SECRET),), attempt=2), "charge")
@@ -18,9 +19,9 @@ DELIVERY = Delivery(Message("orders", 3, 1234, key=SECRET, value=SECRET, headers
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(telling, "_sums", Sums(later=lambda seconds, act: None))
+    monkeypatch.setattr(delivery_log, "_sums", LogLineLimiter(later=lambda seconds, act: None))
     yield
-    about(None)
+    set_logged_delivery(None)
 
 
 def line(**extra: object) -> logging.LogRecord:
@@ -32,7 +33,7 @@ def line(**extra: object) -> logging.LogRecord:
 
 
 def test_a_line_says_which_delivery_it_is_about():
-    about(DELIVERY)
+    set_logged_delivery(DELIVERY)
     shown = json.loads(json_formatter().format(line(amount=7)))
     assert shown.pop("time")
     assert shown.pop("pid")
@@ -51,7 +52,7 @@ def test_a_line_says_which_delivery_it_is_about():
 
 
 def test_a_field_of_the_handlers_own_stays_as_it_is():
-    about(DELIVERY)
+    set_logged_delivery(DELIVERY)
     assert vars(line(topic="weather"))["topic"] == "weather"
 
 
@@ -73,8 +74,8 @@ def test_the_lines_of_a_worker_are_of_one_line_each(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("WORKER_LOG_FORMAT", raising=False)
     logger, handler = logging.Logger("dressed"), logging.StreamHandler()
     logger.addHandler(handler)
-    logs.dress(logger)
-    logs.dress(logger)
+    logs.dress_logger(logger)
+    logs.dress_logger(logger)
     record = logging.getLogger("shop").makeRecord("shop", logging.INFO, "f", 1, "a\nb", (), None)
     assert handler.format(record) == r"a\nb"
 
@@ -104,11 +105,13 @@ def _raise() -> BaseException:
 @pytest.mark.parametrize(
     "tell",
     [
-        lambda failure: telling.dead(DELIVERY, Dead("exhausted", failure), _raise()),
-        lambda failure: telling.again(DELIVERY, 4.0, failure),
-        lambda failure: telling.halted(DELIVERY, str(failure), ""),
-        lambda failure: telling.unpublished(DELIVERY, Dead("exhausted", failure), 2, OSError("Kafka"), _raise()),
-        lambda failure: telling.skipped(DELIVERY),
+        lambda failure: delivery_log.log_dead(DELIVERY, Dead("exhausted", failure), _raise()),
+        lambda failure: delivery_log.log_retry(DELIVERY, 4.0, failure),
+        lambda failure: delivery_log.log_halt(DELIVERY, str(failure), ""),
+        lambda failure: delivery_log.log_unpublished(
+            DELIVERY, Dead("exhausted", failure), 2, OSError("Kafka"), _raise()
+        ),
+        lambda failure: delivery_log.log_skipped(DELIVERY),
     ],
     ids=["dead", "again", "halted", "unpublished", "skipped"],
 )
@@ -126,7 +129,7 @@ def test_the_arguments_of_a_line_are_words_and_numbers(
 
 def test_a_dead_delivery_is_logged_as_the_error_that_killed_it(caplog: pytest.LogCaptureFixture):
     error = _raise()
-    telling.dead(DELIVERY, Dead("exhausted", Failure.of(error)), error)
+    delivery_log.log_dead(DELIVERY, Dead("exhausted", Failure.of(error)), error)
     (record,) = caplog.records
     assert record.exc_info is not None
     kind, found, traceback = record.exc_info
@@ -138,12 +141,12 @@ def test_a_dead_delivery_is_logged_as_the_error_that_killed_it(caplog: pytest.Lo
 def test_thousands_that_end_alike_are_summed_up(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
     now = [0.0]
     timers: list[Callable[[], None]] = []
-    sums = Sums(clock=lambda: now[0], later=lambda seconds, act: timers.append(act))
-    monkeypatch.setattr(telling, "_sums", sums)
+    sums = LogLineLimiter(clock=lambda: now[0], later=lambda seconds, act: timers.append(act))
+    monkeypatch.setattr(delivery_log, "_sums", sums)
     failure = Failure.of(_raise())
     for _ in range(3_000):
-        telling.dead(DELIVERY, Dead("exhausted", failure))
-    telling.dead(DELIVERY, Dead("permanent", failure))
+        delivery_log.log_dead(DELIVERY, Dead("exhausted", failure))
+    delivery_log.log_dead(DELIVERY, Dead("permanent", failure))
     assert len(caplog.records) == LINES + 1
     (timer,) = timers
     timer()
@@ -152,14 +155,14 @@ def test_thousands_that_end_alike_are_summed_up(caplog: pytest.LogCaptureFixture
     timer()
     last = caplog.records[-1].getMessage()
     assert last == f"{3_000 - LINES} more deliveries of charge are dead (exhausted): PermissionError"
-    telling.dead(DELIVERY, Dead("exhausted", failure))
+    delivery_log.log_dead(DELIVERY, Dead("exhausted", failure))
     assert "orders-3-1234:charge is dead" in caplog.records[-1].getMessage()
 
 
 def test_what_was_counted_is_said_when_the_process_ends(caplog: pytest.LogCaptureFixture):
     for _ in range(LINES + 5):
-        telling.dead(DELIVERY, Dead("exhausted", Failure.of(_raise())))
-    telling.flush()
-    telling.flush()
+        delivery_log.log_dead(DELIVERY, Dead("exhausted", Failure.of(_raise())))
+    delivery_log.flush_summaries()
+    delivery_log.flush_summaries()
     assert sum("5 more deliveries" in record.getMessage() for record in caplog.records) == 1
     assert logs.LINES == LINES

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from lossless.transport.lookout import APPLY_WITHIN, Lookout
-from lossless.transport.stored import Keys
+from lossless.transport.idle_workers import APPLY_WITHIN, IdleWorkerNotifier
+from lossless.transport.storage_layout import TransportKeys
 
 
 @pytest.mark.parametrize("rivals", [0, 1, 3, 50])
 def test_a_free_place_is_applied_for_soon_however_many_died_with_the_one_who_had_it(rivals: int):
-    lookout = Lookout(None, Keys(), lambda: True)
+    lookout = IdleWorkerNotifier(None, TransportKeys(), lambda: True)
 
     def taken(*_: Any) -> list[int]:
         return [0]

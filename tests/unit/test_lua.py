@@ -6,9 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from bridge.ledger import script as ledger_scripts
+from bridge.ledger import ledger_scripts
 from lossless import lua
-from lossless.transport import scripts
+from lossless.transport import transport_scripts
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_script_that_is_not_there_is_missed_at_import(package: Path) -> None:
         lua.script("some_package", "one")
 
 
-@pytest.mark.parametrize("module", [scripts, ledger_scripts], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [transport_scripts, ledger_scripts], ids=lambda module: module.__name__)
 def test_every_file_is_called_or_included(module: ModuleType) -> None:
     folder = Path(str(module.__file__)).parent / "lua"
     called = {name.lower() for name, value in vars(module).items() if isinstance(value, lua.Script)}

@@ -9,14 +9,28 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.errors import KafkaUnavailable
-from bridge.topics.cluster import shape_of
-from bridge.topics.making import MOST_PARTITIONS, grow, limits_of, make, make_control, pieces
-from bridge.topics.ours import HEADROOM, USUAL, Kind, Limits, Ours, Shape
+from bridge.kafka.managed_topic import (
+    HEADROOM,
+    USUAL_RECORD_SIZE,
+    ManagedTopic,
+    SourceLimits,
+    TopicKind,
+    TopicShape,
+)
+from bridge.kafka.topic_admin import (
+    MOST_PARTITIONS,
+    add_partitions,
+    create_control_topic,
+    create_topics,
+    read_shape,
+    read_source_limits,
+    split_requests,
+)
 
 SOURCE = "orders"
-DLQ = Ours("orders.dlq", Kind.DEAD_LETTERS, SOURCE)
-HOUR = Ours("orders.retry.1h", Kind.RETRY, SOURCE, 3_600)
-SOURCES = {SOURCE: Shape(6, 3)}
+DLQ = ManagedTopic("orders.dlq", TopicKind.DEAD_LETTERS, SOURCE)
+HOUR = ManagedTopic("orders.retry.1h", TopicKind.RETRY, SOURCE, 3_600)
+SOURCES = {SOURCE: TopicShape(6, 3)}
 
 
 def answer(found: Any) -> "Future[Any]":
@@ -53,8 +67,8 @@ class Admin:
         return {each.topic: answer(self._made) for each in more}
 
 
-def made(admin: Any, *wanted: Ours) -> list[str]:
-    return make(admin, wanted or (DLQ,), SOURCES)
+def made(admin: Any, *wanted: ManagedTopic) -> list[str]:
+    return create_topics(admin, wanted or (DLQ,), SOURCES)
 
 
 def test_they_have_the_sources_partitions_and_copies_and_keep_more_than_it_may_hold_for_long_enough(caplog):
@@ -87,9 +101,9 @@ def test_they_have_the_sources_partitions_and_copies_and_keep_more_than_it_may_h
 )
 def test_where_kafka_does_not_tell_what_the_source_demands_it_is_what_is_usual(config: dict[str, Any]):
     admin = Admin(**config)
-    assert limits_of(admin, [SOURCE]) == {SOURCE: Limits(USUAL, 0)}  # type: ignore[arg-type]
+    assert read_source_limits(admin, [SOURCE]) == {SOURCE: SourceLimits(USUAL_RECORD_SIZE, 0)}  # type: ignore[arg-type]
     made(admin)
-    assert admin.asked[0].config["max.message.bytes"] == str(USUAL + HEADROOM)
+    assert admin.asked[0].config["max.message.bytes"] == str(USUAL_RECORD_SIZE + HEADROOM)
     assert "min.insync.replicas" not in admin.asked[0].config
 
 
@@ -106,7 +120,7 @@ def test_a_kafka_that_may_answer_later_is_asked_again(error: Exception):
     with pytest.raises(KafkaUnavailable, match=r"orders\.dlq"):
         made(Admin(error))
     with pytest.raises(KafkaUnavailable, match=r"bridge\.control"):
-        make_control(Admin(error), "bridge.control")  # type: ignore[arg-type]
+        create_control_topic(Admin(error), "bridge.control")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -147,29 +161,29 @@ class Controller(Admin):
 
 
 def test_many_topics_are_made_in_requests_that_the_controller_takes():
-    wanted = [Ours(f"orders.retry.{minute}m", Kind.RETRY, SOURCE, minute * 60) for minute in range(1, 200)]
+    wanted = [ManagedTopic(f"orders.retry.{minute}m", TopicKind.RETRY, SOURCE, minute * 60) for minute in range(1, 200)]
     controller = Controller()
-    assert len(make(controller, wanted, {SOURCE: Shape(100)})) == 199  # type: ignore[arg-type]
+    assert len(create_topics(controller, wanted, {SOURCE: TopicShape(100)})) == 199  # type: ignore[arg-type]
     assert (len(controller.requests), max(controller.requests)) == (20, MOST_PARTITIONS)
-    grow(controller, wanted, {SOURCE: Shape(100)})  # type: ignore[arg-type]
+    add_partitions(controller, wanted, {SOURCE: TopicShape(100)})  # type: ignore[arg-type]
     assert (len(controller.requests), max(controller.requests)) == (40, MOST_PARTITIONS)
 
 
 def test_a_topic_that_is_refused_takes_none_of_its_request_with_it(caplog):
-    wanted = [Ours(f"orders.retry.{minute}m", Kind.RETRY, SOURCE, minute * 60) for minute in range(1, 6)]
-    made = make(Controller("orders.retry.3m"), wanted, SOURCES)  # type: ignore[arg-type]
+    wanted = [ManagedTopic(f"orders.retry.{minute}m", TopicKind.RETRY, SOURCE, minute * 60) for minute in range(1, 6)]
+    made = create_topics(Controller("orders.retry.3m"), wanted, SOURCES)  # type: ignore[arg-type]
     assert made == [f"orders.retry.{minute}m" for minute in (1, 2, 4, 5)]
     assert [each.message.count("orders.retry.3m") for each in caplog.records] == [1]
     assert "what is to wait 180 s waits in the Celery broker" in caplog.text
 
 
 def test_a_topic_larger_than_a_request_is_asked_for_alone():
-    assert pieces(["a", "b", "c", "d"], [600, 400, MOST_PARTITIONS + 1, 1]) == [["a", "b"], ["c"], ["d"]]
+    assert split_requests(["a", "b", "c", "d"], [600, 400, MOST_PARTITIONS + 1, 1]) == [["a", "b"], ["c"], ["d"]]
 
 
 def test_of_what_is_decided_the_last_of_each_key_is_kept_in_one_partition():
     admin = Admin()
-    make_control(admin, "bridge.control")  # type: ignore[arg-type]
+    create_control_topic(admin, "bridge.control")  # type: ignore[arg-type]
     (topic,) = admin.asked
     assert (topic.num_partitions, topic.config) == (1, {"cleanup.policy": "compact"})
 
@@ -181,14 +195,14 @@ def test_of_what_is_decided_the_last_of_each_key_is_kept_in_one_partition():
 def test_a_topic_with_fewer_partitions_than_its_source_gets_as_many(error: Any, said: str, caplog):
     caplog.set_level(logging.INFO)
     admin = Admin(error)
-    grow(admin, [HOUR], SOURCES)  # type: ignore[arg-type]
+    add_partitions(admin, [HOUR], SOURCES)  # type: ignore[arg-type]
     assert [(more.topic, more.new_total_count) for more in admin.asked] == [("orders.retry.1h", 6)]
     assert said in caplog.text
-    grow(admin, [], SOURCES)  # type: ignore[arg-type]
+    add_partitions(admin, [], SOURCES)  # type: ignore[arg-type]
     assert len(admin.asked) == 1
 
 
 def test_the_shape_of_a_topic_is_read_off_its_metadata():
     parts = {number: SimpleNamespace(replicas=[1, 2]) for number in range(4)}
-    assert shape_of(SimpleNamespace(partitions=parts)) == Shape(4, 2)
-    assert shape_of(SimpleNamespace(partitions={})) == Shape(0, 1)
+    assert read_shape(SimpleNamespace(partitions=parts)) == TopicShape(4, 2)
+    assert read_shape(SimpleNamespace(partitions={})) == TopicShape(0, 1)

@@ -10,21 +10,21 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.masking.hidden import MASK, hidden, masked
-from bridge.deadletters.masking.masks import Masks, key, quoted
-from bridge.deadletters.masking.quotes import LONGEST_TEXT, MOST, NOT_SHOWN, quotes
-from bridge.deadletters.masking.tokens import with_tokens, without_tokens
-from bridge.deadletters.mending import json_text
+from bridge.deadletters.editing import exact_json
+from bridge.deadletters.masking.hidden_fields import MASK, find_hidden_parts, mask_value
+from bridge.deadletters.masking.letter_mask import LetterMasks, find_quotes, mask_key
+from bridge.deadletters.masking.masked_edit import insert_tokens, replace_tokens
+from bridge.deadletters.masking.text_redaction import LONGEST_TEXT, MOST, NOT_SHOWN, build_quotes
+from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import EditRefused, FilterFault
-from bridge.settings.faults import of_environment
-from bridge.settings.masks import rules
-from bridge.settings.values import EnvironmentSettings
+from bridge.settings.mask_rules import read_mask_rules
+from bridge.settings.setting_defaults import EnvironmentSettings
+from bridge.settings.settings_validation import find_environment_faults
 
 
 def shown(value, fields):
-    found = rules(f"*: {fields}").of("orders")
-    return masked(value, hidden(value, found))
+    found = read_mask_rules(f"*: {fields}").of("orders")
+    return mask_value(value, find_hidden_parts(value, found))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_tombstone_stays_one():
     [("orders", True, True), ("orders.eu", False, True), ("mails", False, False)],
 )
 def test_a_rule_is_of_the_topics_that_it_names(topic, key, value):
-    fields = rules("orders: @key, a ; orders*: b,@header.X-Token;").of(topic)
+    fields = read_mask_rules("orders: @key, a ; orders*: b,@header.X-Token;").of(topic)
     assert (fields.key, fields.of_value, fields.has_header("x-token")) == (key, value, value)
 
 
@@ -90,15 +90,15 @@ def test_a_rule_is_of_the_topics_that_it_names(topic, key, value):
     ],
 )
 def test_a_setting_that_can_mean_nothing_stops_the_start(text):
-    found = of_environment(EnvironmentSettings(DEADLETTERS_MASK=text))
+    found = find_environment_faults(EnvironmentSettings(DEADLETTERS_MASK=text))
     assert len(found) == 1
     assert found[0].startswith("DEADLETTERS_MASK: ")
 
 
 def test_a_role_for_which_nothing_is_masked_needs_masks():
-    assert of_environment(EnvironmentSettings(DEADLETTERS_MASK_NOT_FOR="admin")) != []
-    assert of_environment(EnvironmentSettings(DEADLETTERS_MASK=";")) != []
-    assert of_environment(EnvironmentSettings(DEADLETTERS_MASK="*: a", DEADLETTERS_MASK_NOT_FOR="admin")) == []
+    assert find_environment_faults(EnvironmentSettings(DEADLETTERS_MASK_NOT_FOR="admin")) != []
+    assert find_environment_faults(EnvironmentSettings(DEADLETTERS_MASK=";")) != []
+    assert find_environment_faults(EnvironmentSettings(DEADLETTERS_MASK="*: a", DEADLETTERS_MASK_NOT_FOR="admin")) == []
 
 
 NAMES = st.sampled_from(["email", "name", "card", "Email", "items", "a.email", "é"])
@@ -135,26 +135,29 @@ def test_no_masked_text_is_in_a_masked_value(tree, ascii_only):
 @given(TREES)
 def test_what_was_edited_with_tokens_is_what_it_was_without_them(tree):
     value = json.dumps(planted(tree)).encode()
-    found = hidden(value, rules("*: email, card").of("orders"))
+    found = find_hidden_parts(value, read_mask_rules("*: email, card").of("orders"))
     assume(found.is_any)
-    offered = with_tokens(found, value)
+    offered = insert_tokens(found, value)
     assert b"Canary" not in offered
-    assert without_tokens(offered.decode(), found, value) == json_text.written(json_text.read(value), value)
+    assert replace_tokens(offered.decode(), found, value) == exact_json.write_json(exact_json.parse_json(value), value)
 
 
 VALUE = b'{"id":1,"buyer":{"email":"ann@example.org","n":1.10},"lines":[{"card":41},{"card":42}]}'
 
 
 def edited(text):
-    found = hidden(VALUE, rules("*: buyer.email, card").of("orders"))
-    return without_tokens(text, found, VALUE)
+    found = find_hidden_parts(VALUE, read_mask_rules("*: buyer.email, card").of("orders"))
+    return replace_tokens(text, found, VALUE)
 
 
 OFFERED = '{"id":1,"buyer":{"email":"[masked 1]","n":1.10},"lines":[{"card":"[masked 2]"},{"card":"[masked 3]"}]}'
 
 
 def test_what_is_masked_goes_along_unchanged_digit_by_digit():
-    assert with_tokens(hidden(VALUE, rules("*: buyer.email, card").of("orders")), VALUE).decode() == OFFERED
+    assert (
+        insert_tokens(find_hidden_parts(VALUE, read_mask_rules("*: buyer.email, card").of("orders")), VALUE).decode()
+        == OFFERED
+    )
     assert edited(OFFERED) == VALUE
     assert edited(OFFERED.replace('"id":1', '"id":2')) == VALUE.replace(b'"id":1', b'"id":2')
     more = OFFERED.replace('[{"card":"[masked 2]"}', '[{"a":5},{"card":"[masked 2]"}')
@@ -183,10 +186,10 @@ def test_a_token_stays_where_it_stands_so_that_it_shows_nothing(text, says):
 
 def test_a_value_that_has_a_token_s_words_in_it_gets_other_tokens():
     value = b'{"email":"a@example.org","note":"[masked 1]"}'
-    found = hidden(value, rules("*: email").of("orders"))
-    offered = with_tokens(found, value)
+    found = find_hidden_parts(value, read_mask_rules("*: email").of("orders"))
+    offered = insert_tokens(found, value)
     assert offered == b'{"email":"[masked\' 1]","note":"[masked 1]"}'
-    assert without_tokens(offered.decode(), found, value) == value
+    assert replace_tokens(offered.decode(), found, value) == value
 
 
 SECRET = "Ann Ö. O'Neil <ann@example.org>"
@@ -197,7 +200,7 @@ WAYS = (str, str.upper, repr, ascii, json.dumps, quote, lambda text: json.dumps(
 @pytest.mark.parametrize("cut", [slice(None), slice(0, 20), slice(8, None), slice(5, -5)])
 def test_an_error_does_not_quote_what_is_masked_however_it_is_written_or_cut(way, cut):
     said = f"ValueError: bad buyer {way(SECRET)[cut]}, see order 4711"
-    found = quotes([SECRET]).masked(said)
+    found = build_quotes([SECRET]).masked(said)
     assert "xampl" not in found.lower()
     assert "neil" not in found.lower()
     assert found.startswith("ValueError: bad buyer")
@@ -207,13 +210,13 @@ def test_an_error_does_not_quote_what_is_masked_however_it_is_written_or_cut(way
 @given(st.text(min_size=6, max_size=40), st.text(max_size=20), st.text(max_size=20))
 def test_what_is_masked_and_long_enough_is_in_no_text(secret, before, after):
     assume(secret.lower() not in MASK.lower() and MASK.lower() not in secret.lower())
-    found = quotes([secret]).masked(f"{before}{secret}{after}")
+    found = build_quotes([secret]).masked(f"{before}{secret}{after}")
     assert secret not in found.replace(MASK, "\0") or len(secret) < 6
 
 
 @pytest.mark.parametrize(("secret", "kept"), [("42", True), ("422", False), ("eur", False)])
 def test_short_ones_are_masked_as_words_of_their_own_and_the_shortest_are_not(secret, kept):
-    assert (secret in quotes([secret]).masked(f"it is {secret}, x{secret}x").replace(f"x{secret}x", "")) is kept
+    assert (secret in build_quotes([secret]).masked(f"it is {secret}, x{secret}x").replace(f"x{secret}x", "")) is kept
 
 
 @pytest.mark.parametrize("length", [3, 5, 7, 8, 100])
@@ -222,47 +225,50 @@ def test_looking_for_what_is_masked_takes_time_for_the_text_alone(length):
     secrets = ["".join(rng.choices(string.ascii_lowercase, k=length)) for _ in range(30_000 // length)]
     text = " ".join("".join(rng.choices(string.ascii_lowercase, k=9)) for _ in range(3_000))
     began = time.process_time()
-    found = quotes(secrets).masked(f"{text} {secrets[-1]}")
+    found = build_quotes(secrets).masked(f"{text} {secrets[-1]}")
     assert time.process_time() - began < 0.5
     assert found.endswith(f" {MASK}")
 
 
 def test_a_text_too_long_to_be_searched_and_the_key_beside_too_much_that_is_masked_are_not_shown():
-    assert quotes(["ann@a.org"]).masked("x" * (LONGEST_TEXT + 1)) == NOT_SHOWN
-    assert quotes([]).masked("x" * (LONGEST_TEXT + 1)) != NOT_SHOWN
-    fields = rules("*: email").of("orders")
-    known = quoted(fields, [hidden(b'{"email":"ann@a.org"}', fields)], None, (), most=5)
-    assert key(b"ann@a.org", fields, known) == NOT_SHOWN.encode()
+    assert build_quotes(["ann@a.org"]).masked("x" * (LONGEST_TEXT + 1)) == NOT_SHOWN
+    assert build_quotes([]).masked("x" * (LONGEST_TEXT + 1)) != NOT_SHOWN
+    fields = read_mask_rules("*: email").of("orders")
+    known = find_quotes(fields, [find_hidden_parts(b'{"email":"ann@a.org"}', fields)], None, (), most=5)
+    assert mask_key(b"ann@a.org", fields, known) == NOT_SHOWN.encode()
 
 
 def test_where_it_is_not_known_what_is_masked_no_text_is_shown():
-    fields = rules("*: email").of("orders")
-    unread = hidden(b"\xff", fields)
-    assert quoted(fields, [unread], None, ()).masked("no such thing") == NOT_SHOWN
-    assert quoted(fields, [hidden(None, fields)], None, (), whole=False).masked("no such thing") == NOT_SHOWN
-    assert quotes(["x" * (MOST + 1)]).masked("no such thing") == NOT_SHOWN
+    fields = read_mask_rules("*: email").of("orders")
+    unread = find_hidden_parts(b"\xff", fields)
+    assert find_quotes(fields, [unread], None, ()).masked("no such thing") == NOT_SHOWN
+    assert (
+        find_quotes(fields, [find_hidden_parts(None, fields)], None, (), whole=False).masked("no such thing")
+        == NOT_SHOWN
+    )
+    assert build_quotes(["x" * (MOST + 1)]).masked("no such thing") == NOT_SHOWN
 
 
 @pytest.mark.parametrize(
     ("asked", "fits"),
     [
-        (Filter(text="ann"), False),
-        (Filter(text="ann", topics=("mails",)), True),
-        (Filter(text="ann", topics=("mails", "orders")), False),
-        (Filter(text="ann", topics=("carts",)), False),
-        (Filter(key=b"k"), False),
-        (Filter(key=b"k", topics=("orders",)), True),
-        (Filter(key=b"k", topics=("carts",)), False),
-        (Filter(headers=(("X-Token", "1"),)), False),
-        (Filter(headers=(("h", "1"),)), True),
-        (Filter(exceptions=("E",), handlers=("a",), reasons=("poison",)), True),
+        (LetterFilter(text="ann"), False),
+        (LetterFilter(text="ann", topics=("mails",)), True),
+        (LetterFilter(text="ann", topics=("mails", "orders")), False),
+        (LetterFilter(text="ann", topics=("carts",)), False),
+        (LetterFilter(key=b"k"), False),
+        (LetterFilter(key=b"k", topics=("orders",)), True),
+        (LetterFilter(key=b"k", topics=("carts",)), False),
+        (LetterFilter(headers=(("X-Token", "1"),)), False),
+        (LetterFilter(headers=(("h", "1"),)), True),
+        (LetterFilter(exceptions=("E",), handlers=("a",), reasons=("poison",)), True),
     ],
 )
 def test_what_somebody_does_not_see_is_not_searched(asked, fits):
-    masks = Masks(rules("orders: email; carts: @key, @header.x-token"))
+    masks = LetterMasks(read_mask_rules("orders: email; carts: @key, @header.x-token"))
     if fits:
         assert masks.check(asked) is asked
     else:
         with pytest.raises(FilterFault, match="does not see every field"):
             masks.check(asked)
-    assert Masks(rules("")).check(asked) is asked
+    assert LetterMasks(read_mask_rules("")).check(asked) is asked

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bridge.ledger.members import said
+from bridge.ledger.group_members import read_announcement
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from bridge.ledger.members import said
     [b"", b"no JSON", b"[]", b"7", b"{}", b'{"queues": null}', b'{"queues": "bridge"}', b'{"queues": [1]}'],
 )
 def test_what_others_wrote_is_no_worker(answer: bytes) -> None:
-    assert said(answer, "workers") is None
+    assert read_announcement(answer, "workers") is None
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,6 @@ def test_what_others_wrote_is_no_worker(answer: bytes) -> None:
     ],
 )
 def test_a_member_is_as_it_said(answer: bytes, kind: Any, state: dict[str, Any]) -> None:
-    found = said(answer, kind)
+    found = read_announcement(answer, kind)
     assert found is not None
     assert {name: found[name] for name in state} == state

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from bridge.records.attempts import Attempts
-from bridge.records.failure import Failure
-from bridge.records.message import Batch, Delivery, Message
-from bridge.records.naming import batch_id, label
+from bridge.formats.delivery import Attempts, Batch, Delivery, Message
+from bridge.formats.delivery_identity import batch_id, label_records
+from bridge.formats.failure import Failure
 
 plain = Delivery(Message("orders", 3, 1234, b"k", b"v", (("a", b"1"),), 5), "orders.handlers.charge")
 
@@ -30,9 +29,9 @@ def test_a_batch_of_what_was_parked_has_another_name_than_the_one_before():
 
 
 def test_flower_and_the_logs_show_what_a_batch_carries():
-    assert label("orders", 3, [1234]) == "(orders-3-1234)"
+    assert label_records("orders", 3, [1234]) == "(orders-3-1234)"
     assert (
-        label("orders", 3, [1200, 1201, 1399])
+        label_records("orders", 3, [1200, 1201, 1399])
         == "(orders-3-1200..1399, 3 messages: orders-3-1200 orders-3-1201 orders-3-1399)"
     )
     assert batch_id("orders", 3, [1234], "charge") == "orders-3-1234:charge"

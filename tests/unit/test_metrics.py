@@ -2,15 +2,15 @@
 
 import pytest
 
-from bridge.ledger.tally import Line
-from bridge.metrics import BridgeMetrics
-from tasks import metrics as worker_metrics
-from tasks.policy import REASONS
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.ledger.audit_line import AuditLine
+from tasks.policy.retry_policy import REASONS
+from tasks.worker import worker_metrics
 
 
 def test_what_was_forgotten_with_the_ledger_is_unaccounted_for():
     metrics = BridgeMetrics()
-    line = Line("charge", 0, 0, 200, 200, 0, unaccounted=3, forgotten=120)
+    line = AuditLine("charge", 0, 0, 200, 200, 0, unaccounted=3, forgotten=120)
     metrics.show_fates(("orders", 0), line.handler, line.fates, line.missing)
     where = {"topic": "orders", "partition": "0", "handler": "charge"}
     assert metrics.registry.get_sample_value("bridge_unaccounted", where) == 123
@@ -40,7 +40,7 @@ def test_what_may_happen_to_a_partition_is_a_series_before_it_happens():
 
 
 def test_why_deliveries_of_a_handler_may_be_retried_or_die_is_a_series_before_they_do():
-    worker_metrics.expect(["expected.work"], "shop")
+    worker_metrics.expect_handlers(["expected.work"], "shop")
     made = worker_metrics._made()
     for counter, reasons in ((made.retried, worker_metrics.RETRIED), (made.dead_lettered, REASONS)):
         (family,) = counter.collect()
@@ -55,8 +55,8 @@ def test_why_deliveries_of_a_handler_may_be_retried_or_die_is_a_series_before_th
 def test_runs_that_are_counted_together_count_as_if_each_were_counted_by_itself():
     took = [0.0, 0.0005, 0.001, 0.0011, 0.3, 5, 10_000]
     for seconds in took:
-        worker_metrics.ran("one.by.one", "shop", "done", seconds)
-    worker_metrics.ran("together", "shop", "done", *took)
+        worker_metrics.count_runs("one.by.one", "shop", "done", seconds)
+    worker_metrics.count_runs("together", "shop", "done", *took)
     made = worker_metrics._made()
     for metric in (made.handled, made.duration):
         (family,) = metric.collect()
@@ -74,8 +74,8 @@ def test_runs_that_are_counted_together_count_as_if_each_were_counted_by_itself(
 
 def test_fast_runs_of_a_task_are_counted_together_and_slow_ones_at_once(monkeypatch: pytest.MonkeyPatch):
     now, counted, told = [0.0], [], []
-    monkeypatch.setattr(worker_metrics, "ran", lambda *what: counted.append(what))
-    runs = worker_metrics.Runs("work", "shop", lambda *what: told.append(what), lambda: now[0])
+    monkeypatch.setattr(worker_metrics, "count_runs", lambda *what: counted.append(what))
+    runs = worker_metrics.RunCounter("work", "shop", lambda *what: told.append(what), lambda: now[0])
     for _ in range(3):
         now[0] += 0.03125
         runs.ended("done", 0.03125)

@@ -12,12 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridge.ledger.fates import Fate, to_skip
-from bridge.ledger.pages import Account
-from bridge.ledger.writes import Mark, Push
-from bridge.partitions.lanes import turns
-from bridge.partitions.offsets import Offsets
-from bridge.partitions.turns import Doomed, Order, Turns
+from bridge.ledger.fate_pages import Account
+from bridge.ledger.fate_rules import Fate, is_to_skip
+from bridge.ledger.ledger_scripts import Mark, Push
+from bridge.partitions.ordering import DeliveryQueue, Order, SkippedDeliveries, make_delivery_queue
+from bridge.partitions.safe_offset import OffsetTracker
 from tests.examples import examples
 from tests.memory_ledger import MemoryLedger
 
@@ -126,8 +125,8 @@ class Bridge:
             first = min(first, lost.start if lost else first)
         ledger.reach(dict.fromkeys(accounts, first))
         self.position = first
-        self.offsets = Offsets(first, world.handlers, "completion", world.order != "none")
-        self.lanes = [turns(world.order, track, [world.batch] * len(track)) for track in world.tracks]
+        self.offsets = OffsetTracker(first, world.handlers, "completion", world.order != "none")
+        self.lanes = [make_delivery_queue(world.order, track, [world.batch] * len(track)) for track in world.tracks]
 
     def poll(self, most: int) -> None:
         world = self.world
@@ -179,13 +178,13 @@ class Bridge:
             if safe > self.world.committed:
                 self.world.committed, self.world.epoch = safe, self.state.epoch
 
-    def _learned(self, lanes: Turns, handler: str, offsets: list[int], fate: Fate) -> None:
+    def _learned(self, lanes: DeliveryQueue, handler: str, offsets: list[int], fate: Fate) -> None:
         if fate in (Fate.OPEN, Fate.GAP):
             lanes.give_back(handler, offsets, [self.world.log[o] for o in offsets])
         else:
             self._doom(lanes.settle(handler, offsets, fate))
 
-    def _doom(self, doomed: list[Doomed]) -> None:
+    def _doom(self, doomed: list[SkippedDeliveries]) -> None:
         for handler, offsets, fate in doomed:
             (written,) = self.world.ledger.write([Mark(self.world.account(handler), offsets, fate)])
             for offset in written.changed:
@@ -209,14 +208,14 @@ class Worker:
             return
         (found,) = self.world.ledger.fates_of([(self.world.account(self.handler), [offset])])
         fate = Fate(found[0])
-        if not to_skip(fate):
+        if not is_to_skip(fate):
             fate = run(self.world, self.handler, offset, outcome)
         if fate is Fate.PARKED and (self.world.order != "none" or len(self.world.handlers) > 1):
             # What comes after a parked one goes back to its lane.
             behind = [o for o in self.left if self.world.lane(o) == self.world.lane(offset)]
             self.left = [o for o in self.left if o not in behind]
             self.world.ledger.write([Mark(self.world.account(self.handler), behind, Fate.OPEN)])
-        elif not to_skip(fate):
+        elif not is_to_skip(fate):
             self.failed.append(offset)
 
     def work(self, outcomes: list[str]) -> bool:
@@ -319,7 +318,7 @@ class Model(RuleBasedStateMachine):
     def retry_parked(self, which: int, outcome: str) -> None:
         handler, offset = self.world.retry_topic.pop(which % len(self.world.retry_topic))
         (found,) = self.world.ledger.fates_of([(self.world.account(handler), [offset])])
-        if not to_skip(Fate.OPEN, Fate(found[0])):
+        if not is_to_skip(Fate.OPEN, Fate(found[0])):
             run(self.world, handler, offset, outcome)
 
     @rule(
@@ -373,7 +372,7 @@ class Model(RuleBasedStateMachine):
         self.bridges = self.bridges[-1:]
         (bridge,) = self.bridges
         if bridge.begun and bridge.offsets.safe() < bridge.position:
-            return  # the bridge renews the pages of what it waits for (bridge.upkeep.renewal)
+            return  # the bridge renews the pages of what it waits for (bridge.consumer.periodic_jobs)
         (known,) = world.ledger.known([world.account(handler)])
         behind = min(world.committed, known.reached or 0)
         world.ledger.expire(world.account(handler), 0)

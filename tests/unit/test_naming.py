@@ -5,8 +5,8 @@ from flower.utils.search import TaskSearchEngine  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records.naming import LISTED, batch_id, label, listed
-from tasks.ends import Ends
+from bridge.formats.delivery_identity import LIST_LENGTH, batch_id, label_records, list_records
+from tasks.execution.batch_progress import BatchEnds
 
 OFFSETS = st.sets(st.integers(0, 10**7), min_size=1, max_size=500).map(sorted)
 
@@ -18,7 +18,7 @@ class Shown:
 
     def __init__(self, offsets: list[int]) -> None:
         self.uuid = batch_id("orders", 3, offsets, "charge")
-        self.args = label("orders", 3, offsets)
+        self.args = label_records("orders", 3, offsets)
 
         self._engine = TaskSearchEngine()
         self._engine.upsert(self)
@@ -42,12 +42,12 @@ def test_flower_finds_many_by_the_hundred_of_each_or_by_its_coordinates(first, c
 
 @given(OFFSETS)
 def test_a_label_is_short_however_far_apart_its_records_lie(offsets):
-    assert len(label("orders", 3, offsets)) <= LISTED + 80
-    assert len(listed("orders", 3, offsets)) <= LISTED + 20
+    assert len(label_records("orders", 3, offsets)) <= LIST_LENGTH + 80
+    assert len(list_records("orders", 3, offsets)) <= LIST_LENGTH + 20
 
 
 def test_what_there_is_no_room_for_is_counted():
-    text = listed("orders", 3, range(1000, 1100))
+    text = list_records("orders", 3, range(1000, 1100))
     assert text.startswith("orders-3-1000 orders-3-1001 ")
     named = text.count("orders-3-")
     assert text.endswith(f" and {100 - named} more")
@@ -63,12 +63,12 @@ def test_what_there_is_no_room_for_is_counted():
     ],
 )
 def test_a_label_names_range_count_and_records_or_hundreds(offsets, expected):
-    text = label("orders", 3, offsets)
+    text = label_records("orders", 3, offsets)
     assert text == expected if expected else "50 messages: orders-3-xx orders-3-2xx orders-3-4xx" in text
 
 
 def test_a_result_counts_all_and_names_those_that_did_not_end_well():
-    ends = Ends("orders", 3)
+    ends = BatchEnds("orders", 3)
     assert str(ends) == ""
     for offset in range(197):
         ends.add("done", offset)

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from bridge.handlers import Handler, Routes
+from bridge.handler_routes import Handler, Routes
+from bridge.kafka.managed_topic import list_needed_topics
+from bridge.kafka.topic_survey import list_group_topics
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics.needed import needed
-from bridge.topics.survey import listed_of
 
 
 def of(*handlers: Handler, **file: Any) -> list[tuple[str, str, int | None]]:
     settings = Settings(FileSettings(**file), EnvironmentSettings(), "", {})
     routes = Routes({handler.name: handler for handler in handlers})
-    return [(ours.name, ours.kind.value, ours.delay) for ours in needed(settings, routes)]
+    return [(ours.name, ours.kind.value, ours.delay) for ours in list_needed_topics(settings, routes)]
 
 
 def handler(name: str, topic: str = "orders", **options: Any) -> Handler:
@@ -52,7 +52,7 @@ def test_what_a_changed_policy_needs_is_needed_as_long_as_it_is_in_force_and_wha
     there = {"orders", "orders.retry.5m", "orders.retry.90s"}
 
     def uses(*changed: Handler) -> dict[str, str]:
-        found = listed_of(settings, Routes({"a": code}), there, changed)
+        found = list_group_topics(settings, Routes({"a": code}), there, changed)
         return {ours.name: use for ours, use in found if ours.kind.value == "retry"}
 
     assert uses() == {"orders.retry.5m": "needed", "orders.retry.90s": "drained"}

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from bridge.handoff.keeping import Kept
-from bridge.ledger.breakers import Known
-from bridge.pauses import needs
-from bridge.upkeep.needs import waits
+from bridge.backpressure import pause_reasons
+from bridge.dispatch.suspended_handlers import SuspendedHandlers
+from bridge.jobs.dependency_gates import must_wait
+from bridge.ledger.circuit_breakers import BreakerStatus
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from bridge.upkeep.needs import waits
 def test_nothing_is_handed_off_while_something_waits_for_it_already(
     state: Any, allowed: int, aside: int | None, held: bool
 ):
-    assert waits(Known(state=state, allowed=allowed), aside) is held
+    assert must_wait(BreakerStatus(state=state, allowed=allowed), aside) is held
 
 
 def test_a_partition_is_paused_when_none_of_its_handlers_may_run():
@@ -39,22 +39,26 @@ def test_a_partition_is_paused_when_none_of_its_handlers_may_run():
         return SimpleNamespace(place=("orders", number), handlers=[SimpleNamespace(name=name) for name in handlers])
 
     both, one, none = partition(0, "charge", "refund"), partition(1, "charge", "notify"), partition(2)
-    down = Kept(frozenset({"charge", "refund"}))
-    assert needs.pauses([both, one, none], down) == {("orders", 0): needs.NEEDS}
-    assert needs.pauses([both, one, none], Kept()) == {}
-    full = Kept(down.down, frozenset({"charge"}))
+    down = SuspendedHandlers(frozenset({"charge", "refund"}))
+    assert pause_reasons.find_suspended_partitions([both, one, none], down) == {
+        ("orders", 0): pause_reasons.DEPENDENCIES_DOWN
+    }
+    assert pause_reasons.find_suspended_partitions([both, one, none], SuspendedHandlers()) == {}
+    full = SuspendedHandlers(down.down, frozenset({"charge"}))
     pressed = {("orders", 0), ("orders", 1)}
     # It says why it pauses: not that "the queue has enough".
-    assert needs.pauses([both, one, none], full, pressed) == {
-        ("orders", 0): needs.NEEDS,
-        ("orders", 1): needs.SOME,
+    assert pause_reasons.find_suspended_partitions([both, one, none], full, pressed) == {
+        ("orders", 0): pause_reasons.DEPENDENCIES_DOWN,
+        ("orders", 1): pause_reasons.SOME_DEPENDENCIES_DOWN,
     }
-    assert needs.pauses([both, one, none], full) == {("orders", 0): needs.NEEDS}
+    assert pause_reasons.find_suspended_partitions([both, one, none], full) == {
+        ("orders", 0): pause_reasons.DEPENDENCIES_DOWN
+    }
 
 
 def test_where_others_go_on_what_waits_is_handed_off_until_as_much_waits_as_may():
     charge, notify, refund = [SimpleNamespace(name=name) for name in ("charge", "notify", "refund")]
-    kept = Kept(frozenset({"charge", "refund"}), frozenset({"refund"}))
+    kept = SuspendedHandlers(frozenset({"charge", "refund"}), frozenset({"refund"}))
     some: list[Any] = [charge, notify, refund]
     assert kept.of(some) == {"refund"}
     assert kept.of(some[:2]) == frozenset()

@@ -8,10 +8,10 @@ import pytest
 
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import Account
-from bridge.ledger.carried import ALONE, Note
-from tasks import notes as module
-from tasks.notes import MOST, MOST_ALONE, Notes
-from tasks.observing import harmless, log, observing
+from bridge.ledger.task_notes import SINGLE_TASKS, TaskNote
+from tasks.logs import harmless, harmless_logger, make_harmless
+from tasks.worker import ledger_telemetry as module
+from tasks.worker.ledger_telemetry import MOST_ALONE, MOST_NOTES, CarrierNotes
 
 ACCOUNT = Account("h", "orders", "id", 0)
 LEDGERS: Any = ("one ledger", "another")
@@ -25,11 +25,11 @@ class Kept:
         self.timers: list[Any] = []
         self.offsets: list[list[int]] = []
         self.down = False
-        monkeypatch.setattr(module, "note", self.note)
+        monkeypatch.setattr(module, "note_tasks", self.note)
         monkeypatch.setattr(threading, "Timer", self.timer)
-        self.notes = Notes()
+        self.notes = CarrierNotes()
 
-    def note(self, ledger: Any, notes: list[Note]) -> None:
+    def note(self, ledger: Any, notes: list[TaskNote]) -> None:
         if self.down:
             raise LedgerUnavailable("no answer")
         self.offsets += [list(each.offsets) for each in notes]
@@ -41,7 +41,7 @@ class Kept:
         return timer
 
     def add(self, task_id: str, ledger: Any = LEDGERS[0]) -> None:
-        self.notes.add(ledger, Note(task_id, ACCOUNT, [1]))
+        self.notes.add(ledger, TaskNote(task_id, ACCOUNT, [1]))
 
 
 @pytest.fixture
@@ -66,16 +66,16 @@ def test_what_was_alone_in_its_task_shares_a_note_with_a_few_of_its_second(kept:
     assert len(kept.timers) == 1
     kept.notes.flush()
     ((_, (alone,)),) = kept.written
-    assert alone == ALONE
+    assert alone == SINGLE_TASKS
     assert kept.offsets == [[3, 7, *range(100, 98 + MOST_ALONE)]]
 
 
 def test_of_very_many_the_last_are_dropped(kept: Kept) -> None:
-    for number in range(MOST + 5):
+    for number in range(MOST_NOTES + 5):
         kept.add(str(number))
     kept.notes.flush()
     ((_, written),) = kept.written
-    assert len(written) == MOST
+    assert len(written) == MOST_NOTES
 
 
 def test_a_ledger_that_does_not_answer_costs_its_notes_alone(kept: Kept) -> None:
@@ -103,7 +103,7 @@ def test_what_observes_is_tried_and_its_faults_are_told_where_somebody_is_to_be_
         raise OSError("the disk is full")
 
     harmless(broken)()
-    observing(broken, told.append)()
+    make_harmless(broken, told.append)()
     assert [str(error) for error in told] == ["the disk is full"]
 
 
@@ -115,6 +115,6 @@ def test_a_log_whose_filter_raises_loses_its_line_alone() -> None:
 
     logger.addFilter(refuses)
     try:
-        log("tasks.unit").warning("%s", "said")
+        harmless_logger("tasks.unit").warning("%s", "said")
     finally:
         logger.removeFilter(refuses)

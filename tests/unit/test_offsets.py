@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.ledger.fates import Fate
-from bridge.partitions.offsets import NEAR, Change, Commit, Offsets
+from bridge.ledger.fate_rules import Fate
+from bridge.partitions.safe_offset import NEAR, Commit, FateChange, OffsetTracker
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,14 @@ from bridge.partitions.offsets import NEAR, Change, Commit, Offsets
     ],
 )
 def test_the_safe_offset_is_the_first_that_is_not(commit: Commit, ordered: bool, fates: list[int], safe: int) -> None:
-    offsets = Offsets(10, ["charge"], commit, ordered)
+    offsets = OffsetTracker(10, ["charge"], commit, ordered)
     offsets.read(range(10, 15))
     offsets.saw("charge", 10, bytes(fates))
     assert offsets.safe() == safe
 
 
 def test_every_handler_counts() -> None:
-    offsets = Offsets(0, ["charge", "notify"], "completion")
+    offsets = OffsetTracker(0, ["charge", "notify"], "completion")
     offsets.read([0, 1, 2])
     offsets.mark("charge", [0, 1, 2], Fate.DONE)
     offsets.mark("notify", [0, 2], Fate.DONE)
@@ -41,7 +41,7 @@ def test_every_handler_counts() -> None:
 
 
 def test_a_gap_is_no_hole() -> None:
-    offsets = Offsets(0, ["charge"], "completion")
+    offsets = OffsetTracker(0, ["charge"], "completion")
     assert offsets.read([3, 4, 8]) == [range(3), range(5, 8)]
     offsets.mark("charge", [3, 4, 8], Fate.DONE)
     assert offsets.safe() == 9
@@ -49,7 +49,7 @@ def test_a_gap_is_no_hole() -> None:
 
 @pytest.mark.parametrize("gap", [1, NEAR, NEAR + 1, 10**9])
 def test_what_the_client_has_passed_is_a_gap_and_safe_once_all_before_it_is(gap: int) -> None:
-    offsets = Offsets(10, ["charge"], "completion")
+    offsets = OffsetTracker(10, ["charge"], "completion")
     offsets.read([10, 11])
     assert offsets.pass_to(12) == range(12, 12)
     assert offsets.pass_to(12 + gap) == range(12, 12 + gap)
@@ -68,31 +68,31 @@ def test_what_the_client_has_passed_is_a_gap_and_safe_once_all_before_it_is(gap:
 
 
 def test_a_gap_stays_one_although_the_ledger_calls_it_open() -> None:
-    offsets = Offsets(0, ["charge"], "completion")
+    offsets = OffsetTracker(0, ["charge"], "completion")
     offsets.read([0, 2])
     assert offsets.saw("charge", 0, bytes([2, 0, 2])) == [
-        Change(range(1), Fate.OPEN, Fate.DONE),
-        Change(range(2, 3), Fate.OPEN, Fate.DONE),
+        FateChange(range(1), Fate.OPEN, Fate.DONE),
+        FateChange(range(2, 3), Fate.OPEN, Fate.DONE),
     ]
     assert offsets.safe() == 3
 
 
 def test_a_record_read_where_a_gap_was_is_open() -> None:
-    offsets = Offsets(0, ["charge"], "completion")
+    offsets = OffsetTracker(0, ["charge"], "completion")
     offsets.read([0, 2])
     offsets.read([1, 2, 3])
     assert list(offsets.still_open("charge", [0, 1, 2, 3])) == [0, 1, 2, 3]
 
 
 def test_a_record_read_where_the_ledger_has_a_gap_stays_open() -> None:
-    offsets = Offsets(0, ["charge"], "completion")
+    offsets = OffsetTracker(0, ["charge"], "completion")
     offsets.read([0, 1])
-    assert offsets.saw("charge", 0, bytes([Fate.GAP, Fate.DONE])) == [Change(range(1, 2), Fate.OPEN, Fate.DONE)]
+    assert offsets.saw("charge", 0, bytes([Fate.GAP, Fate.DONE])) == [FateChange(range(1, 2), Fate.OPEN, Fate.DONE)]
     assert offsets.safe() == 0
 
 
 def test_a_gap_of_any_length_costs_nothing() -> None:
-    offsets, far = Offsets(10, ["charge", "notify"], "completion"), 10**12
+    offsets, far = OffsetTracker(10, ["charge", "notify"], "completion"), 10**12
     tracemalloc.start()
     assert offsets.read([10, 11, far, far + 2]) == [range(12, far), range(far + 1, far + 2)]
     assert offsets.read([2 * far]) == [range(far + 3, 2 * far)]
@@ -113,7 +113,7 @@ def test_a_gap_of_any_length_costs_nothing() -> None:
 
 
 def test_reading_again_changes_no_fate() -> None:
-    offsets = Offsets(5, ["charge"], "completion")
+    offsets = OffsetTracker(5, ["charge"], "completion")
     offsets.read(range(5, 10))
     offsets.mark("charge", [5, 6, 8], Fate.DONE)
     assert offsets.safe() == 7
@@ -135,16 +135,16 @@ def test_reading_again_changes_no_fate() -> None:
     ],
 )
 def test_a_fate_that_went_back_is_seen(before: Fate, now: Fate, back: bool) -> None:
-    offsets = Offsets(0, ["charge"], "handoff")
+    offsets = OffsetTracker(0, ["charge"], "handoff")
     offsets.read([0, 1])
     offsets.mark("charge", [0], before)
     (change,) = offsets.saw("charge", 0, bytes([now, Fate.OPEN]))
-    assert change == Change(range(1), before, now)
+    assert change == FateChange(range(1), before, now)
     assert change.went_back is back
 
 
 def test_what_waits_and_what_is_in_flight_is_counted() -> None:
-    offsets = Offsets(0, ["charge"], "completion")
+    offsets = OffsetTracker(0, ["charge"], "completion")
     offsets.read(range(100))
     offsets.mark("charge", range(20, 50), Fate.HANDED)
     assert (offsets.count("charge", Fate.HANDED), offsets.count("charge", Fate.OPEN)) == (30, 70)
@@ -165,7 +165,7 @@ def test_what_waits_and_what_is_in_flight_is_counted() -> None:
 def test_it_agrees_with_a_plain_dictionary(
     first: int, records: list[tuple[int, list[int]]], commit: Commit, ordered: bool
 ) -> None:
-    offsets, plain, at = Offsets(first, ["a", "b"], commit, ordered), {}, first - 1
+    offsets, plain, at = OffsetTracker(first, ["a", "b"], commit, ordered), {}, first - 1
     for step, fates in records:
         at += step
         offsets.read([at])

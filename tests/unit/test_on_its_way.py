@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.on_its_way import Carried
-from bridge.handoff.carriers import Carrier
-from bridge.ledger import OWN, Account, Fate
-from bridge.records.attempts import Attempts
-from bridge.records.message import Via
+from bridge.dispatch.carrier_message import CarrierMessage
+from bridge.formats.delivery import Attempts, Via
+from bridge.inspection.topic_audit import CarrierSearch
+from bridge.ledger import RETRY_RECORD, Account, Fate
 
 CHARGE = Account("charge", "orders", "id", 3)
 GONE = Via("orders.retry.5m", 3, 8, "before")
@@ -21,20 +20,20 @@ class World:
         self._own = {int(name[1:]): fate for name, fate in own.items()}
 
     def fates_many(self, asked: list[tuple[Account, int, int]]) -> list[bytes]:
-        assert all(account == Account(OWN, GONE.topic, "before", 3) for account, _, _ in asked)
+        assert all(account == Account(RETRY_RECORD, GONE.topic, "before", 3) for account, _, _ in asked)
         return [bytes([self._own[first]]) for _, first, _ in asked]
 
     def not_found(self, parked: Any) -> Any:
         return {account: offsets for account, offsets in parked.items() if offsets}
 
 
-def carrier(via: Via | None) -> Carrier:
-    return Carrier("q", "aside", None, Attempts(), 1, "", via=via)
+def carrier(via: Via | None) -> CarrierMessage:
+    return CarrierMessage("q", "aside", None, Attempts(), 1, "", via=via)
 
 
 def left(monkeypatch: pytest.MonkeyPatch, world: Any, carriers: Any, elsewhere: bool = False) -> set[int]:
     given: Any = None
-    carried = Carried(given, given, world, given, "orders", ["q"])
+    carried = CarrierSearch(given, given, world, given, "orders", ["q"])
     monkeypatch.setattr(carried, "_carriers", lambda wanted: carriers)
     monkeypatch.setattr(carried, "_handed_elsewhere", lambda search: elsewhere)
     found: set[int] = carried.without({CHARGE: {4, 5, 6}}, world).get(CHARGE, set())

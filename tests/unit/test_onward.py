@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.records.attempts import Attempts
-from bridge.records.message import Delivery, Message
-from bridge.records.origin import Origin
-from bridge.records.outgoing import Outgoing
-from bridge.records.replayed import replayed
-from tasks.onward import _record
-from tasks.sending import Unsent
+from bridge.formats.delivery import Attempts, Delivery, Message
+from bridge.formats.delivery_identity import Origin
+from bridge.formats.outbox import OutgoingMessage
+from bridge.formats.retry_record import replay_headers
+from tasks.execution.outgoing_publication import UnsentMessages, _step_record
 
 SEQUENCE = ("first", "second", "third")
 MESSAGE = Message("orders", 3, 7, b"k", b"v", (("trace", b"1"),), 5, origin="cluster g log")
@@ -18,32 +16,34 @@ DELIVERY = Delivery(MESSAGE, "second", number=4, runs=9, attempts=Attempts(faile
 
 
 def test_it_goes_to_the_next_as_often_sent_back_and_with_all_its_retries():
-    found = _record(DELIVERY, "g", SEQUENCE, "orders.replay")
+    found = _step_record(DELIVERY, "g", SEQUENCE, "orders.replay")
     origin = Origin("orders", "log", 3, 7, "third", "g")
-    headers = replayed(origin, MESSAGE.headers, timestamp=5, number=4, attempts=Attempts(replayed=2))
-    assert found == Outgoing("orders.replay", "", b"k", b"v", tuple(headers))  # type: ignore[arg-type]
+    headers = replay_headers(origin, MESSAGE.headers, timestamp=5, number=4, attempts=Attempts(replayed=2))
+    assert found == OutgoingMessage("orders.replay", "", b"k", b"v", tuple(headers))  # type: ignore[arg-type]
     assert dict(found.headers)["attempts_replayed"] == b"3"
 
 
 @pytest.mark.parametrize(("handler", "sequence"), [("third", SEQUENCE), ("other", SEQUENCE), ("second", ())])
 def test_the_last_of_a_sequence_and_what_is_none_of_it_is_at_its_end(handler: str, sequence: tuple[str, ...]):
-    assert _record(replace(DELIVERY, handler=handler), "g", sequence, "orders.replay") is None
+    assert _step_record(replace(DELIVERY, handler=handler), "g", sequence, "orders.replay") is None
 
 
 def test_what_kafka_did_not_take_goes_on_once_when_it_comes_again():
-    onward = _record(DELIVERY, "g", SEQUENCE, "orders.replay")
-    unsent = Unsent.of(DELIVERY, onward)
+    onward = _step_record(DELIVERY, "g", SEQUENCE, "orders.replay")
+    unsent = UnsentMessages.of(DELIVERY, onward)
     assert unsent is not None
-    again = replace(unsent.again, outgoing=tuple(Outgoing.from_data(each.to_data()) for each in unsent.again.outgoing))
-    assert Unsent.of(again, onward) == replace(unsent, delivery=again)
+    again = replace(
+        unsent.again, outgoing=tuple(OutgoingMessage.from_data(each.to_data()) for each in unsent.again.outgoing)
+    )
+    assert UnsentMessages.of(again, onward) == replace(unsent, delivery=again)
 
 
 def test_who_comes_next_has_all_its_retries_though_the_one_before_had_one_attempt():
-    once = _record(replace(DELIVERY, once=True), "g", SEQUENCE, "orders.replay")
-    assert once == _record(DELIVERY, "g", SEQUENCE, "orders.replay")
+    once = _step_record(replace(DELIVERY, once=True), "g", SEQUENCE, "orders.replay")
+    assert once == _step_record(DELIVERY, "g", SEQUENCE, "orders.replay")
 
 
 def test_what_is_asked_to_run_again_goes_on_so():
-    found = _record(replace(DELIVERY, again="plan-7"), "g", SEQUENCE, "orders.replay")
+    found = _step_record(replace(DELIVERY, again="plan-7"), "g", SEQUENCE, "orders.replay")
     assert found is not None
     assert dict(found.headers)["replay_again"] == b"plan-7"

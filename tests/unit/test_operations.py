@@ -5,22 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deadletters.recorder.metrics import RecorderMetrics
-from bridge.metrics import BridgeMetrics
-from bridge.partitions.parked import ENOUGH, NOT_DUE
+from bridge.backpressure.partition_pauses import BEGINNING, HANDOFF_BLOCKED
+from bridge.backpressure.pause_reasons import DEPENDENCIES_DOWN, HALTED, SOME_DEPENDENCIES_DOWN
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.deadletters.recorder.recorder import RecorderMetrics
+from bridge.jobs.problem_table import PROBLEM_KINDS, PROBLEM_TABLE, runbook_entry, write_alert_rules
 from bridge.partitions.partition import WIDE
-from bridge.pauses.halts import HALTED
-from bridge.pauses.needs import NEEDS, SOME
-from bridge.pauses.pauses import BEGINNING, HANDOFF_BLOCKED
-from bridge.upkeep.problem_table import KINDS, TABLE, alert_rules, runbook_entry
-from tasks import metrics as worker_metrics
+from bridge.partitions.retry_partition import ENOUGH, NOT_DUE
+from tasks.worker import worker_metrics
 
 ROOT = Path(__file__).parents[2]
 RULES = (ROOT / "deploy" / "alerts.yml").read_text()
 METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text()
 PAGES = [*(ROOT / "docs" / "runbooks").glob("*.md"), *(ROOT / "docs" / "how-to").glob("*.md")]
 PAGE = METRICS + RULES
-ALERTS = {alert.name: alert for row in TABLE for alert in row.alerts}
+ALERTS = {alert.name: alert for row in PROBLEM_TABLE for alert in row.alerts}
 #: Names that begin like a metric: settings, a table, identifiers.
 NO_METRICS = {"worker_soft_shutdown_timeout", "worker_log_format", "bridge_settled", "bridge_outbox", "bridge_group"}
 
@@ -34,16 +33,16 @@ DESK = {family.name for family in RecorderMetrics().registry.collect()} | {
 
 
 def test_the_rules_and_the_runbook_are_those_of_the_table():
-    assert alert_rules() == RULES, "run `python -m bridge.upkeep.problem_table > deploy/alerts.yml`"
+    assert write_alert_rules() == RULES, "run `python -m bridge.jobs.problem_table > deploy/alerts.yml`"
     page = (ROOT / "docs" / "runbooks" / "problems.md").read_text()
-    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == [row.identifier for row in TABLE]
-    assert [row.identifier for row in TABLE if runbook_entry(row) not in page] == []
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == [row.identifier for row in PROBLEM_TABLE]
+    assert [row.identifier for row in PROBLEM_TABLE if runbook_entry(row) not in page] == []
 
 
 def test_each_kind_of_problem_has_one_row_and_each_row_and_rule_a_name_of_its_own():
-    assert [row.kind for row in TABLE] == [*KINDS]
-    names = [row.identifier for row in TABLE]
-    rules = [alert.name for row in TABLE for alert in row.alerts]
+    assert [row.kind for row in PROBLEM_TABLE] == [*PROBLEM_KINDS]
+    names = [row.identifier for row in PROBLEM_TABLE]
+    rules = [alert.name for row in PROBLEM_TABLE for alert in row.alerts]
     assert len({*names}) == len(names)
     assert len({*rules}) == len(rules)
 
@@ -51,7 +50,7 @@ def test_each_kind_of_problem_has_one_row_and_each_row_and_rule_a_name_of_its_ow
 def test_each_metric_of_the_pages_and_the_alerts_is_one_that_is_shown():
     text = PAGE + "".join(page.read_text() for page in PAGES)
     named = set(re.findall(r"\b(?:bridge|worker)_[a-z_]+\b", text)) - NO_METRICS
-    named -= {row.identifier for row in TABLE}
+    named -= {row.identifier for row in PROBLEM_TABLE}
     shown = {family.name for family in BridgeMetrics().registry.collect()}
     shown |= {metric._name for metric in worker_metrics._made()} | {worker_metrics.UNSEEN_PROCESSES} | DESK
     assert named
@@ -96,12 +95,14 @@ def test_the_alert_of_slow_deliveries_reads_the_source_out_of_our_names(topic: s
     assert found[1] == source
 
 
-@pytest.mark.parametrize("reason", [HALTED, NEEDS, SOME, NOT_DUE, ENOUGH, WIDE, BEGINNING, HANDOFF_BLOCKED])
+@pytest.mark.parametrize(
+    "reason", [HALTED, DEPENDENCIES_DOWN, SOME_DEPENDENCIES_DOWN, NOT_DUE, ENOUGH, WIDE, BEGINNING, HANDOFF_BLOCKED]
+)
 def test_each_reason_of_a_pause_that_is_no_queue_is_on_the_page(reason: str):
     assert f"| `{reason}` |" in METRICS
 
 
-@pytest.mark.parametrize("reason", [HALTED, NEEDS, SOME, NOT_DUE, ENOUGH])
+@pytest.mark.parametrize("reason", [HALTED, DEPENDENCIES_DOWN, SOME_DEPENDENCIES_DOWN, NOT_DUE, ENOUGH])
 def test_what_is_paused_by_a_decision_or_for_its_time_wakes_nobody(reason: str):
     (told,) = re.findall(r'paused_since_seconds\{reason!~"([^"]+)"', PAGE)
     assert bool(re.fullmatch(told, reason)) == (reason != ENOUGH)

@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks import HandlerTask, Message, app
-from tasks.burial import NAME
+from tasks.declaration.app_setup import route_to_group_queue
+from tasks.declaration.handler_declaration import read_annotation, read_parameters
+from tasks.declaration.handler_options import check_limit_options, check_option_names, take_policy_options
 from tasks.errors import HandlerError
-from tasks.options import check_limits, check_names, take_policy_options
-from tasks.parameters import annotation_of, parameters_of
-from tasks.policy import Policy
-from tasks.policy_options import policy_from
-from tasks.resending import PUBLISH_DELAY, publish_delay
-from tasks.using import to_the_groups_queue
+from tasks.execution.dead_letter_writer import BURIAL_TASK
+from tasks.execution.message_resend import PUBLISH_DELAY, publish_delay
+from tasks.policy.retry_policy import RetryPolicy, make_policy
 
 
 class Base(HandlerTask[..., Any]):
@@ -35,18 +34,18 @@ class Base(HandlerTask[..., Any]):
 )
 def test_what_is_no_option_or_would_lose_deliveries_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(HandlerError) as refused:
-        check_names("h", options, None)
+        check_option_names("h", options, None)
     assert words in str(refused.value)
 
 
 def test_an_attribute_of_the_users_class_is_an_option() -> None:
-    check_names("h", {"shop": "other"}, Base)
+    check_option_names("h", {"shop": "other"}, Base)
 
 
 @pytest.mark.parametrize("limit", ["10/x", "fast", [], object()])
 def test_a_rate_that_no_worker_can_read_is_refused(limit: Any) -> None:
     with pytest.raises(HandlerError, match="rate_limit"):
-        check_limits("h", {"rate_limit": limit})
+        check_limit_options("h", {"rate_limit": limit})
 
 
 @pytest.mark.parametrize(
@@ -56,25 +55,27 @@ def test_a_soft_limit_lies_below_the_hard_one(soft: Any, hard: Any, refused: boo
     options = {"soft_time_limit": soft, "time_limit": hard}
     if refused:
         with pytest.raises(HandlerError, match="must be less"):
-            check_limits("h", options)
+            check_limit_options("h", options)
     else:
-        check_limits("h", options)
+        check_limit_options("h", options)
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, Policy()),
-        ({"max_retries": None}, Policy(max_retries=None)),
-        ({"retry_delays": (1, 2)}, Policy(delays=(1, 2), jitter=False)),
-        ({"retry_delays": (1, 2), "retry_jitter": True}, Policy(delays=(1, 2))),
-        ({"retry_kwargs": {"max_retries": 2, "countdown": 9}}, Policy(max_retries=2, fixed_delay=9, backoff=0)),
-        ({"dead_letter_for": KeyError}, Policy(dead_letter_for=(KeyError,))),
+        ({}, RetryPolicy()),
+        ({"max_retries": None}, RetryPolicy(max_retries=None)),
+        ({"retry_delays": (1, 2)}, RetryPolicy(delays=(1, 2), jitter=False)),
+        ({"retry_delays": (1, 2), "retry_jitter": True}, RetryPolicy(delays=(1, 2))),
+        ({"retry_kwargs": {"max_retries": 2, "countdown": 9}}, RetryPolicy(max_retries=2, fixed_delay=9, backoff=0)),
+        ({"dead_letter_for": KeyError}, RetryPolicy(dead_letter_for=(KeyError,))),
     ],
 )
-def test_the_options_of_failures_make_a_policy_and_are_taken_out(options: dict[str, Any], expected: Policy) -> None:
+def test_the_options_of_failures_make_a_policy_and_are_taken_out(
+    options: dict[str, Any], expected: RetryPolicy
+) -> None:
     left = {**options, "queue": "mail"}
-    found = policy_from("h", take_policy_options(left, None))
+    found = make_policy("h", take_policy_options(left, None))
     assert found.retries == expected.retries
     assert (found.delays, found.fixed_delay, found.jitter) == (expected.delays, expected.fixed_delay, expected.jitter)
     assert found.dead_letter_for == expected.dead_letter_for
@@ -83,8 +84,8 @@ def test_the_options_of_failures_make_a_policy_and_are_taken_out(options: dict[s
 
 
 def test_what_the_options_do_not_say_the_users_class_does() -> None:
-    assert policy_from("h", take_policy_options({}, Base)).max_retries == 7
-    assert policy_from("h", take_policy_options({"max_retries": 1}, Base)).max_retries == 1
+    assert make_policy("h", take_policy_options({}, Base)).max_retries == 7
+    assert make_policy("h", take_policy_options({"max_retries": 1}, Base)).max_retries == 1
 
 
 def value(order: Any) -> None: ...
@@ -110,20 +111,20 @@ def misread(order: "NotThere") -> None: ...  # type: ignore[name-defined] # noqa
     ],
 )
 def test_a_function_asks_for_the_value_the_message_or_both(function: Any, is_bound: bool, expected: Any) -> None:
-    found = parameters_of("h", function, bound=is_bound)
+    found = read_parameters("h", function, bound=is_bound)
     assert (found.value and found.value.name, found.message, found.message_first) == expected
 
 
 @pytest.mark.parametrize("function", [nothing, too_much])
 def test_a_parameter_that_nothing_fills_is_refused(function: Any) -> None:
     with pytest.raises(HandlerError):
-        parameters_of("h", function, bound=False)
+        read_parameters("h", function, bound=False)
 
 
 def test_an_annotation_that_cannot_be_read_is_refused_with_what_to_do() -> None:
     (parameter,) = inspect.signature(misread).parameters.values()
     with pytest.raises(HandlerError, match="import it outside TYPE_CHECKING"):
-        annotation_of("h", misread, parameter)
+        read_annotation("h", misread, parameter)
 
 
 @given(st.integers(0, 10**6))
@@ -136,6 +137,6 @@ def test_the_waits_of_a_dead_letter_that_kafka_does_not_take_grow_to_a_minute(tr
 def test_handlers_and_burials_go_to_the_groups_queue_and_plain_tasks_their_own_way(monkeypatch: Any) -> None:
     monkeypatch.setenv("BRIDGE_GROUP", "shop")
     handles = Base()
-    assert to_the_groups_queue("h", (), {}, {}, task=handles) == {"queue": "shop"}
-    assert to_the_groups_queue(NAME, (), {}, {}, task=app.tasks[NAME]) == {"queue": "shop"}
-    assert to_the_groups_queue("mail", (), {}, {}, task=app.tasks["celery.accumulate"]) is None
+    assert route_to_group_queue("h", (), {}, {}, task=handles) == {"queue": "shop"}
+    assert route_to_group_queue(BURIAL_TASK, (), {}, {}, task=app.tasks[BURIAL_TASK]) == {"queue": "shop"}
+    assert route_to_group_queue("mail", (), {}, {}, task=app.tasks["celery.accumulate"]) is None

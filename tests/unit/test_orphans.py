@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lossless.transport import orphans
-from lossless.transport.orphans import PATIENCE, Orphans
+from lossless.transport import message_recovery
+from lossless.transport.message_recovery import PATIENCE, OrphanedHolders
 
 
 class Holder:
@@ -29,15 +29,15 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Any:
     class World:
         now, running, stops = 100.0, {"me.1"}, False
 
-    monkeypatch.setattr(orphans, "monotonic", lambda: World.now)
-    monkeypatch.setattr(orphans, "running_tags", lambda: set(World.running))
-    monkeypatch.setattr(orphans, "stopping", lambda: World.stops)
+    monkeypatch.setattr(message_recovery, "monotonic", lambda: World.now)
+    monkeypatch.setattr(message_recovery, "running_tags", lambda: set(World.running))
+    monkeypatch.setattr(message_recovery, "stopping", lambda: World.stops)
     return World
 
 
 def test_what_runs_is_kept_and_what_nobody_works_on_goes_back_after_a_moment(world: Any) -> None:
     holder: Any = Holder("me.1", "me.2")
-    kept = Orphans()
+    kept = OrphanedHolders()
     kept.add(holder)
     assert not kept.tend(holder)
     assert holder.given_back == []
@@ -54,7 +54,7 @@ def test_what_runs_is_kept_and_what_nobody_works_on_goes_back_after_a_moment(wor
 
 def test_a_message_that_is_worked_on_again_is_idle_from_anew(world: Any) -> None:
     holder: Any = Holder("me.2")
-    kept = Orphans()
+    kept = OrphanedHolders()
     for running in (set(), {"me.2"}, set()):
         world.running = running
         kept.tend(holder)
@@ -65,7 +65,7 @@ def test_a_message_that_is_worked_on_again_is_idle_from_anew(world: Any) -> None
 
 def test_a_worker_that_stops_keeps_nothing_for_its_tasks(world: Any) -> None:
     holder: Any = Holder("me.1")
-    kept, world.stops = Orphans(), True
+    kept, world.stops = OrphanedHolders(), True
     kept.tend(holder)
     world.now += PATIENCE + 0.1
     assert kept.tend(holder)

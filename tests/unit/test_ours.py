@@ -2,24 +2,34 @@
 
 import pytest
 
-from bridge.topics.ours import DAY, Kind, Limits, Ours, Replicas, Shape, problems, replicas_of, too_short
+from bridge.kafka.managed_topic import (
+    DAY,
+    ManagedTopic,
+    ReplicaState,
+    SourceLimits,
+    TopicKind,
+    TopicShape,
+    count_replicas,
+    find_retention_fault,
+    find_topic_faults,
+)
 
-RETRY = Ours("orders.retry.1h", Kind.RETRY, "orders", 3_600)
-REPLAY = Ours("orders.replay", Kind.REPLAY, "orders")
-DLQ = Ours("orders.dlq", Kind.DEAD_LETTERS, "orders")
-CONTROL = Ours("bridge.control", Kind.CONTROL, "")
-FROM = Ours("orders", Kind.SOURCE, "orders")
-SOURCE, ONE, LIMITS = Shape(6, 3), Shape(1, 3), Limits(1_000_000, 2)
+RETRY = ManagedTopic("orders.retry.1h", TopicKind.RETRY, "orders", 3_600)
+REPLAY = ManagedTopic("orders.replay", TopicKind.REPLAY, "orders")
+DLQ = ManagedTopic("orders.dlq", TopicKind.DEAD_LETTERS, "orders")
+CONTROL = ManagedTopic("bridge.control", TopicKind.CONTROL, "")
+FROM = ManagedTopic("orders", TopicKind.SOURCE, "orders")
+SOURCE, ONE, LIMITS = TopicShape(6, 3), TopicShape(1, 3), SourceLimits(1_000_000, 2)
 
 
 @pytest.mark.parametrize("ours", [RETRY, REPLAY, DLQ, CONTROL])
-def test_a_topic_as_it_is_made_has_no_problem(ours: Ours):
-    assert problems(ours, ONE if ours is CONTROL else SOURCE, ours.config(LIMITS), SOURCE, LIMITS) == []
+def test_a_topic_as_it_is_made_has_no_problem(ours: ManagedTopic):
+    assert find_topic_faults(ours, ONE if ours is CONTROL else SOURCE, ours.config(LIMITS), SOURCE, LIMITS) == []
 
 
 @pytest.mark.parametrize("ours", [RETRY, REPLAY, DLQ, CONTROL])
-def test_of_what_kafka_does_not_tell_nothing_is_said(ours: Ours):
-    assert problems(ours, ONE if ours is CONTROL else SOURCE, {}, SOURCE, LIMITS) == []
+def test_of_what_kafka_does_not_tell_nothing_is_said(ours: ManagedTopic):
+    assert find_topic_faults(ours, ONE if ours is CONTROL else SOURCE, {}, SOURCE, LIMITS) == []
 
 
 @pytest.mark.parametrize(
@@ -34,20 +44,22 @@ def test_of_what_kafka_does_not_tell_nothing_is_said(ours: Ours):
         (RETRY, SOURCE, {"retention.bytes": "1000"}, "each of them a delivery"),
         (DLQ, SOURCE, {"retention.bytes": "1000"}, "each of them a dead letter"),
         (DLQ, SOURCE, {"cleanup.policy": "compact"}, "of dead letters only the last of a key"),
-        (RETRY, Shape(4, 3), {}, "has 4 partitions, and 'orders' has 6"),
-        (DLQ, Shape(6, 1), {}, "has 1 replicas, and 'orders' has 3"),
+        (RETRY, TopicShape(4, 3), {}, "has 4 partitions, and 'orders' has 6"),
+        (DLQ, TopicShape(6, 1), {}, "has 1 replicas, and 'orders' has 3"),
         (RETRY, SOURCE, {"max.message.bytes": "999999"}, "Set its max.message.bytes to 1065536"),
         (RETRY, SOURCE, {"min.insync.replicas": "4"}, "it takes nothing"),
         (RETRY, SOURCE, {"min.insync.replicas": "1"}, "acknowledges what its source would not"),
         (FROM, SOURCE, {"min.insync.replicas": "4"}, "producers that wait for all of them (acks=all) cannot write"),
         (CONTROL, ONE, {"cleanup.policy": "compact", "min.insync.replicas": "4"}, "has 3: it takes nothing"),
-        (CONTROL, Shape(1, 1), {"cleanup.policy": "delete"}, "what was decided is dropped with its age"),
+        (CONTROL, TopicShape(1, 1), {"cleanup.policy": "delete"}, "what was decided is dropped with its age"),
         (CONTROL, ONE, {"cleanup.policy": "compact,delete"}, "what was decided is dropped with its age"),
         (CONTROL, SOURCE, {"cleanup.policy": "compact"}, "has 6 partitions: what was decided lies in the first alone"),
     ],
 )
-def test_what_is_wrong_is_said_with_what_to_do(ours: Ours, shape: Shape, config: dict[str, str], said: str):
-    (found,) = problems(ours, shape, config, SOURCE, LIMITS)
+def test_what_is_wrong_is_said_with_what_to_do(
+    ours: ManagedTopic, shape: TopicShape, config: dict[str, str], said: str
+):
+    (found,) = find_topic_faults(ours, shape, config, SOURCE, LIMITS)
     assert f"topic {ours.name!r}" in found
     assert said in found
 
@@ -55,17 +67,17 @@ def test_what_is_wrong_is_said_with_what_to_do(ours: Ours, shape: Shape, config:
 @pytest.mark.parametrize(
     ("partitions", "in_sync", "found"),
     [
-        ([(3, 3), (3, 3)], "2", Replicas()),
-        ([(3, 3), (3, 2)], "2", Replicas(1, 0)),
-        ([(3, 1), (3, 2)], "2", Replicas(2, 1)),
-        ([(3, 0)], "", Replicas(1, 0)),
+        ([(3, 3), (3, 3)], "2", ReplicaState()),
+        ([(3, 3), (3, 2)], "2", ReplicaState(1, 0)),
+        ([(3, 1), (3, 2)], "2", ReplicaState(2, 1)),
+        ([(3, 0)], "", ReplicaState(1, 0)),
         # What can never be in sync is a setting that is wrong, and said as that.
-        ([(3, 2)], "4", Replicas(1, 0)),
-        ([], "1", Replicas()),
+        ([(3, 2)], "4", ReplicaState(1, 0)),
+        ([], "1", ReplicaState()),
     ],
 )
 def test_copies_that_are_not_in_sync_are_counted_by_partition(partitions, in_sync, found):
-    assert replicas_of(partitions, {"min.insync.replicas": in_sync}) == found
+    assert count_replicas(partitions, {"min.insync.replicas": in_sync}) == found
 
 
 @pytest.mark.parametrize(
@@ -83,4 +95,4 @@ def test_copies_that_are_not_in_sync_are_counted_by_partition(partitions, in_syn
     ],
 )
 def test_a_retry_topic_that_would_drop_records_before_they_are_due_is_refused(ours, config, refused):
-    assert (too_short(ours, config) is not None) == refused
+    assert (find_retention_fault(ours, config) is not None) == refused

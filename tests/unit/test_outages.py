@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 import redis
 
-from lossless.transport import outages
-from lossless.transport.outages import RETRY_INTERVAL, Outage, is_away
+from lossless.transport import redis_outage
+from lossless.transport.redis_outage import RETRY_INTERVAL, RedisOutage, is_unavailable
 
 FULL = redis.ResponseError("OOM command not allowed")
 AWAY = redis.ConnectionError("refused")
@@ -38,7 +38,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(outages, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(redis_outage, "monotonic", lambda: clock.now)
     return clock
 
 
@@ -55,11 +55,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     ],
 )
 def test_a_redis_that_is_away_is_told_from_one_that_refuses(error: Exception, away: bool) -> None:
-    assert is_away(error) is away
+    assert is_unavailable(error) is away
 
 
 def test_a_redis_that_was_away_is_used_again_as_soon_as_it_has_answered(clock: Clock) -> None:
-    keeper, outage = Keeper(), Outage("Taking")
+    keeper, outage = Keeper(), RedisOutage("Taking")
     assert not outage.lasts(keeper)
     outage.begins(AWAY, keeper)
     assert keeper.probes, "somebody finds out"
@@ -70,7 +70,7 @@ def test_a_redis_that_was_away_is_used_again_as_soon_as_it_has_answered(clock: C
 
 
 def test_a_redis_that_answers_and_refuses_is_tried_again_after_a_pause(clock: Clock) -> None:
-    keeper, outage = Keeper(answered_at=1e9), Outage("Taking")
+    keeper, outage = Keeper(answered_at=1e9), RedisOutage("Taking")
     outage.begins(FULL, keeper)
     assert outage.lasts(keeper)
     clock.now += RETRY_INTERVAL
@@ -78,13 +78,13 @@ def test_a_redis_that_answers_and_refuses_is_tried_again_after_a_pause(clock: Cl
 
 
 def test_where_nobody_waits_an_outage_out_nothing_is_held_up(clock: Clock) -> None:
-    outage = Outage("Taking")
+    outage = RedisOutage("Taking")
     outage.begins(AWAY, Keeper())
     assert not outage.lasts(None)
 
 
 def test_an_outage_is_said_once_until_it_is_over(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    keeper, outage = Keeper(), Outage("Taking messages")
+    keeper, outage = Keeper(), RedisOutage("Taking messages")
     with caplog.at_level(logging.WARNING):
         for error in (AWAY, AWAY, FULL):
             outage.begins(error, keeper)

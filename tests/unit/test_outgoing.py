@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from bridge.records.message import Message
-from bridge.records.outgoing import Outgoing, encoded
+from bridge.formats.delivery import Message
+from bridge.formats.outbox import OutgoingMessage, encode_value
 
 
 class Invoice(BaseModel):
@@ -20,7 +20,7 @@ def message(offset: int = 7, topic_id: str = "topic-1") -> Message:
     return Message("orders", 3, offset, delivery=f"orders-3-{offset}:charge", origin=f"cluster group {topic_id}")
 
 
-def sent(given: Message) -> list[Outgoing]:
+def sent(given: Message) -> list[OutgoingMessage]:
     assert given.outbox is not None
     return given.outbox.messages
 
@@ -39,7 +39,7 @@ def sent(given: Message) -> list[Outgoing]:
     ],
 )
 def test_a_value_travels_as_what_it_is(value: Any, bytes_: bytes | None) -> None:
-    assert encoded(value) == bytes_
+    assert encode_value(value) == bytes_
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), {"a": float("inf")}, Message("t", 0, 0)])
@@ -89,5 +89,5 @@ _BYTES = st.none() | st.binary(max_size=20)
 
 @given(key=_BYTES, value=_BYTES, headers=st.lists(st.tuples(st.text(max_size=5), _BYTES), max_size=3))
 def test_it_comes_back_from_the_users_database_as_it_was(key: Any, value: Any, headers: Any) -> None:
-    made = Outgoing("invoices", "id", key, value, tuple(headers))
-    assert Outgoing.from_data(json.loads(json.dumps(made.to_data()))) == made
+    made = OutgoingMessage("invoices", "id", key, value, tuple(headers))
+    assert OutgoingMessage.from_data(json.loads(json.dumps(made.to_data()))) == made

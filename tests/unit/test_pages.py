@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.ledger.fates import unpack
-from bridge.ledger.pages import PAGE, by_page, chosen, key, stretches
+from bridge.ledger.fate_pages import PAGE, choose_fates, find_stretches, ledger_key, split_by_page
+from bridge.ledger.fate_rules import unpack_fates
 
 _OFFSETS = st.one_of(
     st.lists(st.integers(0, 3 * PAGE), unique=True).map(sorted),
@@ -17,16 +17,16 @@ _OFFSETS = st.one_of(
 @given(_OFFSETS)
 def test_stretches_choose_these_offsets_and_no_other(offsets: list[int]) -> None:
     found = []
-    for page, first, mask in stretches(offsets):
+    for page, first, mask in find_stretches(offsets):
         assert len(mask) <= PAGE // 2 - first
-        assert set(unpack(mask)) <= {0, 15}
-        found += [page * PAGE + first * 2 + at for at, half in enumerate(unpack(mask)) if half]
+        assert set(unpack_fates(mask)) <= {0, 15}
+        found += [page * PAGE + first * 2 + at for at, half in enumerate(unpack_fates(mask)) if half]
     assert found == list(offsets)
 
 
 @given(_OFFSETS)
 def test_no_stretch_begins_or_ends_with_bytes_it_does_not_mean(offsets: list[int]) -> None:
-    for stretch in stretches(offsets):
+    for stretch in find_stretches(offsets):
         assert stretch.mask[0]
         assert stretch.mask[-1]
 
@@ -36,23 +36,23 @@ def test_no_stretch_begins_or_ends_with_bytes_it_does_not_mean(offsets: list[int
     [(4, 4, b"\xf0"), (5, 5, b"\x0f"), (4, 5, b"\xff"), (5, 6, b"\x0f\xf0"), (5, 8, b"\x0f\xff\xf0")],
 )
 def test_a_run_means_half_a_byte_at_its_edges(first: int, last: int, mask: bytes) -> None:
-    assert stretches(range(first, last + 1)) == [(0, first // 2, mask)]
+    assert find_stretches(range(first, last + 1)) == [(0, first // 2, mask)]
 
 
 @pytest.mark.parametrize("offsets", [[3, 2], [1, 1], [1, 1, 3], [2, 1, 0], [PAGE, 1]])
 def test_offsets_out_of_order_are_refused(offsets: list[int]) -> None:
     with pytest.raises(ValueError, match="ascending"):
-        stretches(offsets)
+        find_stretches(offsets)
 
 
 def test_an_offset_below_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="below zero"):
-        stretches([-1, 0])
+        find_stretches([-1, 0])
 
 
 @given(st.integers(0, 5 * PAGE), st.integers(0, 5 * PAGE))
 def test_pages_cover_a_range_without_a_seam(first: int, last: int) -> None:
-    covered = [page * PAGE + at for page, start, end in by_page(first, last) for at in (start, end)]
+    covered = [page * PAGE + at for page, start, end in split_by_page(first, last) for at in (start, end)]
     if first > last:
         assert covered == []
         return
@@ -61,14 +61,14 @@ def test_pages_cover_a_range_without_a_seam(first: int, last: int) -> None:
 
 
 def test_fates_are_chosen_by_halves() -> None:
-    assert chosen(b"\x12\x34\x56", b"\x0f\xff\xf0") == bytes([2, 3, 4, 5])
+    assert choose_fates(b"\x12\x34\x56", b"\x0f\xff\xf0") == bytes([2, 3, 4, 5])
 
 
 @given(st.lists(st.text(max_size=5), max_size=4), st.lists(st.text(max_size=5), max_size=4))
 def test_different_parts_never_share_a_key(one: list[str], other: list[str]) -> None:
-    assert (key(*one) == key(*other)) == (one == other)
+    assert (ledger_key(*one) == ledger_key(*other)) == (one == other)
 
 
 def test_an_ordinary_key_can_be_read() -> None:
-    assert key("c", "bridge", "orders.handlers.charge", 3) == "ledger:c:bridge:orders.handlers.charge:3"
-    assert key("a:b", "ü %") == "ledger:a%3Ab:%C3%BC%20%25"
+    assert ledger_key("c", "bridge", "orders.handlers.charge", 3) == "ledger:c:bridge:orders.handlers.charge:3"
+    assert ledger_key("a:b", "ü %") == "ledger:a%3Ab:%C3%BC%20%25"

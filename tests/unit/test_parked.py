@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records import parked
-from bridge.records.attempts import Attempts
-from bridge.records.failure import Failure
-from bridge.records.message import Delivery, Message, Via
-from bridge.records.parked import Parked
+from bridge.formats import retry_record
+from bridge.formats.delivery import Attempts, Delivery, Message, Via
+from bridge.formats.failure import Failure
+from bridge.formats.retry_record import RetryRecord
 
 VIA = Via("orders.retry.5m", 3, 17, "retry-log")
 
@@ -43,16 +42,16 @@ class Record:
         return VIA.offset
 
 
-def read(headers: Any, key: bytes | None = b"k", value: bytes | None = b"v") -> Parked | None:
+def read(headers: Any, key: bytes | None = b"k", value: bytes | None = b"v") -> RetryRecord | None:
     record: Any = Record(headers, key, value)
-    return parked.read(record, "cluster", VIA.topic_id)
+    return retry_record.read_retry_record(record, "cluster", VIA.topic_id)
 
 
 names = st.text("abcxyz._-", min_size=1, max_size=20)
 payloads = st.none() | st.binary(max_size=20)
 counts = st.integers(0, 10_000)
 #: Names that producers give theirs, ours among them.
-theirs = st.lists(st.tuples(st.sampled_from([*sorted(parked._NAMES), "trace", ""]), payloads), max_size=6)
+theirs = st.lists(st.tuples(st.sampled_from([*sorted(retry_record._RETRY_HEADERS), "trace", ""]), payloads), max_size=6)
 
 
 @st.composite
@@ -91,9 +90,11 @@ def deliveries(draw: st.DrawFn) -> Delivery:
 @given(deliveries(), st.integers(0, 2**42), st.none() | st.integers(0, 2**42))
 def test_what_was_written_is_read_back_whatever_headers_the_producer_gave(delivery, due, until):
     group = delivery.message.origin.split()[1]
-    found = read(parked.headers(delivery, group, due=due, until=until), delivery.message.key, delivery.message.value)
+    found = read(
+        retry_record.retry_headers(delivery, group, due=due, until=until), delivery.message.key, delivery.message.value
+    )
     later = until / 1000 if until is not None and until > due else None
-    assert found == Parked(replace(delivery, due=later), group, delivery.topic_id, due, 0)
+    assert found == RetryRecord(replace(delivery, due=later), group, delivery.topic_id, due, 0)
     for name in ("attempt", "attempts", "delivery", "origin"):
         assert getattr(found.delivery.message, name) == getattr(delivery.message, name)
 
@@ -108,7 +109,7 @@ plain = Delivery(
     error="OSError: no",
 )
 FAILURE = Failure("OSError", "größe", "Traceback", 2_000)
-OURS = parked.headers(plain, "g", due=9_000, until=10_000, failure=FAILURE)
+OURS = retry_record.retry_headers(plain, "g", due=9_000, until=10_000, failure=FAILURE)
 
 
 def test_a_parked_record_says_what_it_is_in_ascii():
@@ -152,13 +153,13 @@ def test_headers_that_somebody_has_put_behind_ours_are_the_producers():
 def test_parked_twice_it_has_our_headers_once():
     once = read(OURS)
     assert once is not None
-    again = parked.headers(once.delivery, "g", due=9_000, until=10_000, failure=FAILURE)
+    again = retry_record.retry_headers(once.delivery, "g", due=9_000, until=10_000, failure=FAILURE)
     assert again == OURS
 
 
 def test_whose_it_is_can_be_told_for_whoever_looks_whether_it_is_there():
     record: Any = Record(OURS)
-    assert parked.whose(record) == (plain.identity, "g", 2)
+    assert retry_record.read_retry_key(record) == (plain.identity, "g", 2)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,10 @@ def test_another_producers_record_is_none_of_ours(headers: Any):
 
 
 @given(
-    st.none() | st.lists(st.tuples(st.sampled_from([*sorted(parked._NAMES), "x"]), st.none() | st.binary(max_size=30))),
+    st.none()
+    | st.lists(
+        st.tuples(st.sampled_from([*sorted(retry_record._RETRY_HEADERS), "x"]), st.none() | st.binary(max_size=30))
+    ),
     st.booleans(),
 )
 def test_whatever_headers_a_record_has_it_is_read_or_none_of_ours(headers: Any, behind_ours: bool):

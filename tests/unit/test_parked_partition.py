@@ -5,20 +5,18 @@ from typing import Any
 import pytest
 from confluent_kafka import Message as Record
 
+from bridge.dispatch.celery_message import pack_group
+from bridge.dispatch.source_record_check import SourceRecordCheck, leave_out_ended
 from bridge.errors import LedgerUnavailable
-from bridge.handoff.origins import leave_out_ended
-from bridge.handoff.packing import pack
-from bridge.handoff.source_ends import SourceEnds
-from bridge.ledger import OWN, Account, Fate, KnownLog, Mark
-from bridge.partitions import due, passing
-from bridge.partitions.due import FAR, LOW, MOST, Budget
-from bridge.partitions.parked import NOT_DUE, Of, ParkedPartition
-from bridge.partitions.passing import KEPT, STILL
-from bridge.partitions.refusal_log import RefusalLog
-from bridge.partitions.turns import Portion
-from bridge.records.header import from_header
-from bridge.records.message import Delivery, Message
-from bridge.records.parked import headers
+from bridge.formats.celery_header import from_header
+from bridge.formats.delivery import Delivery, Message
+from bridge.formats.retry_record import retry_headers
+from bridge.ledger import RETRY_RECORD, Account, Fate, KnownLog, Mark
+from bridge.partitions import due_queue, slow_handlers
+from bridge.partitions.due_queue import FAR, LOW, MOST, ReadAheadBudget
+from bridge.partitions.ordering import Portion
+from bridge.partitions.retry_partition import NOT_DUE, RefusalLog, RetryPartition, RetryTopicOwner
+from bridge.partitions.slow_handlers import KEPT, STILL
 from bridge.settings import TopicSettings
 from tests.memory_ledger import MemoryLedger
 
@@ -31,11 +29,11 @@ class World:
 
     def __init__(self, delay: int = 0, **chosen: Any) -> None:
         self.now = 1_000.0
-        of = Of("orders", TopicSettings.model_validate(chosen), "bridge", "cluster", delay)
-        self.partition = ParkedPartition(TIER, 0, 0, of, "tier-id", 1_000, Budget(), lambda: self.now)
+        of = RetryTopicOwner("orders", TopicSettings.model_validate(chosen), "bridge", "cluster", delay)
+        self.partition = RetryPartition(TIER, 0, 0, of, "tier-id", 1_000, ReadAheadBudget(), lambda: self.now)
 
     def receive(self, *records: Record, fates: bytes | None = None) -> list[Mark]:
-        return self.partition.receive(records, {OWN: fates or bytes(len(records))})
+        return self.partition.receive(records, {RETRY_RECORD: fates or bytes(len(records))})
 
     def take(self, most: int = 10, room: int | None = None) -> list[tuple[str, list[int]]]:
         portions = {name: Portion(most, most, room) for name in (CHARGE, NOTIFY)}
@@ -57,7 +55,7 @@ def record(offset: int, due: float = 0.0, handler: str = CHARGE, **said: Any) ->
         runs=2,
     )
     until = said.pop("until", None)
-    written: Any = headers(
+    written: Any = retry_headers(
         delivery,
         said.pop("group", "bridge"),
         due=int(due * 1000),
@@ -101,9 +99,9 @@ def test_a_message_carries_its_origins_coordinates_and_the_record_by_which_it_ca
     world.receive(record(7, origin=12), record(9, origin=11))
     world.take()
     ((group, held),) = world.taken
-    packed, left = pack(world.partition, group, held, "cluster", "bridge")
+    packed, left = pack_group(world.partition, group, held, "cluster", "bridge")
     assert left == []
-    assert packed.account == Account(OWN, TIER, "tier-id", 0)
+    assert packed.account == Account(RETRY_RECORD, TIER, "tier-id", 0)
     assert packed.group.offsets == [7, 9]
     batch = from_header(CHARGE, packed.outgoing.header)
     assert (batch.topic, batch.partition, batch.topic_id, batch.order) == ("orders", 3, "source-id", "key")
@@ -117,7 +115,9 @@ def test_a_single_delivery_has_its_own_identity_and_number() -> None:
     world.receive(record(7, origin=12, number=4))
     world.take()
     ((group, held),) = world.taken
-    assert pack(world.partition, group, held, "cluster", "bridge")[0].outgoing.task_id == f"orders-3-12:{CHARGE}#4"
+    assert (
+        pack_group(world.partition, group, held, "cluster", "bridge")[0].outgoing.task_id == f"orders-3-12:{CHARGE}#4"
+    )
 
 
 def test_strangers_are_counted_and_left_behind_and_second_records_of_a_delivery_are_done() -> None:
@@ -142,7 +142,7 @@ def test_with_completion_the_commit_waits_for_the_end_of_the_run_and_a_held_reco
         world.take()
         world.partition.handed(CHARGE, [0, 1])
         assert world.partition.safe() == safe
-    world.partition.saw(OWN, 0, bytes([Fate.DONE, Fate.DONE, Fate.OPEN]))
+    world.partition.saw(RETRY_RECORD, 0, bytes([Fate.DONE, Fate.DONE, Fate.OPEN]))
     assert world.partition.safe() == 2
 
 
@@ -227,8 +227,8 @@ def test_a_slow_handler_fills_no_partition_either_and_is_read_again_seldom_where
 ) -> None:
     # A tenth of what a partition holds and passes over at most: each of them costs the test a record.
     most = MOST // 10
-    monkeypatch.setattr(due, "MOST", most)
-    monkeypatch.setattr(passing, "PASSED", passing.PASSED // 10)
+    monkeypatch.setattr(due_queue, "MOST", most)
+    monkeypatch.setattr(slow_handlers, "PASSED", slow_handlers.PASSED // 10)
     world = World(commit="handoff")
     partition = world.partition
     theirs = range(most + 50, 20 * most, 400) if others else range(0)
@@ -313,7 +313,7 @@ def test_a_delivery_that_began_anew_and_is_parked_under_the_same_number_is_no_re
     world = World()
     world.receive(record(0, origin=7))
     world.take()
-    world.partition.settle(OWN, [0], Fate.DONE)
+    world.partition.settle(RETRY_RECORD, [0], Fate.DONE)
     assert world.receive(record(1, origin=7)) == []
     assert world.take() == [(CHARGE, [1])]
     world.partition.handed(CHARGE, [1])
@@ -348,7 +348,7 @@ def test_a_record_that_names_a_source_record_which_does_not_exist_yet_never_runs
     world, here = World(), ("orders", 3)
     kafka: Any = Answers(*[{here: 102}] * 8)
     kept: Any = MemoryLedger()
-    ends = SourceEnds(kafka, lambda _: {here: KnownLog("source-id")})
+    ends = SourceRecordCheck(kafka, lambda _: {here: KnownLog("source-id")})
     # Of partition 9 nobody has heard; the log of the last one is gone, and nothing of it can be hidden.
     world.receive(*(record(n) for n in range(4)), record(4, partition=9), record(5, topic_id="gone"))
     out, marks = [], []
@@ -388,7 +388,7 @@ def test_thousands_of_records_that_somebody_made_up_are_one_line_with_their_numb
     assert [refusals.count(1) for _ in range(600)].count(0) == 598
 
 
-def _answer(ends: SourceEnds, log_id: str, offset: int) -> bool | None:
+def _answer(ends: SourceRecordCheck, log_id: str, offset: int) -> bool | None:
     for _ in range(8):
         if (answer := ends.exists(("orders", 3), log_id, offset)) is not None:
             return answer
@@ -399,7 +399,7 @@ def test_what_was_parked_before_its_log_was_truncated_runs() -> None:
     """The source ends lower since, and what lies at the offset now has fates of its own."""
     here = ("orders", 3)
     kafka: Any = Answers(*[{here: 50}] * 9)
-    ends = SourceEnds(kafka, lambda _: {here: KnownLog("source-id", 1)})
+    ends = SourceRecordCheck(kafka, lambda _: {here: KnownLog("source-id", 1)})
     assert _answer(ends, "source-id", 80) is True
     assert _answer(ends, "source-id.1", 80) is False
     assert _answer(ends, "source-id.1", 49) is True
@@ -408,7 +408,7 @@ def test_what_was_parked_before_its_log_was_truncated_runs() -> None:
 def test_where_a_log_ended_before_it_was_truncated_is_no_end_of_what_it_is_now() -> None:
     here = ("orders", 3)
     kafka: Any = Answers({here: 100}, *[{here: 50}] * 9)
-    ends = SourceEnds(kafka, lambda _: {here: KnownLog("source-id")})
+    ends = SourceRecordCheck(kafka, lambda _: {here: KnownLog("source-id")})
     assert _answer(ends, "source-id", 80) is True
     assert _answer(ends, "source-id.1", 80) is False
 
@@ -419,14 +419,14 @@ def test_without_the_ledger_nothing_is_denied() -> None:
 
     here = ("orders", 3)
     kafka: Any = Answers(*[{here: 50}] * 9)
-    assert _answer(SourceEnds(kafka, silent), "source-id", 80) is None
+    assert _answer(SourceRecordCheck(kafka, silent), "source-id", 80) is None
 
 
 def test_after_a_wipe_nothing_is_denied_until_a_bridge_has_noted_the_log_again() -> None:
     """The log was truncated, and the wiped ledger has lost that: it comes back from what is committed."""
     here, book = ("orders", 3), dict[Any, KnownLog]()
     kafka: Any = Answers(*[{here: 50}] * 20)
-    ends = SourceEnds(kafka, lambda _: book)
+    ends = SourceRecordCheck(kafka, lambda _: book)
     assert _answer(ends, "source-id", 80) is None
     book[here] = KnownLog("source-id", 1)
     assert _answer(ends, "source-id", 80) is True
@@ -437,7 +437,7 @@ def test_what_kafka_has_by_a_later_answer_runs() -> None:
     world, here = World(), ("orders", 3)
     kafka: Any = Answers({here: 100}, {here: 101})
     kept: Any = MemoryLedger()
-    ends, out = SourceEnds(kafka, lambda _: {here: KnownLog("source-id")}), []
+    ends, out = SourceRecordCheck(kafka, lambda _: {here: KnownLog("source-id")}), []
     world.receive(record(0))
     for _ in range(4):
         world.take()

@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 from confluent_kafka import Message as Record
 
-from bridge.handlers import Handler
+from bridge.handler_routes import Handler
 from bridge.ledger import Fate
 from bridge.partitions.partition import HELD_BYTES, WAITING, Partition
 from bridge.settings import TopicSettings

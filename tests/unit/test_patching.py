@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.mending import differences, json_text
-from bridge.deadletters.mending.differences import LINES, difference
-from bridge.deadletters.mending.patching import Patch
+from bridge.deadletters.editing import exact_json, value_diff
+from bridge.deadletters.editing.json_patch import ValuePatch
+from bridge.deadletters.editing.value_diff import LINES, diff_values
 from bridge.errors import NoJson, PatchDoesNotApply, PatchRefused
 
 JSON = st.recursive(
@@ -20,7 +20,7 @@ JSON = st.recursive(
 
 
 def patched(value: bytes | None, *operations: Any) -> bytes:
-    return Patch.read(json.dumps(operations)).applied(value)
+    return ValuePatch.read(json.dumps(operations)).applied(value)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_numbers_that_a_float_would_damage_stay_as_they_were_written(kept):
 
 
 def test_numbers_of_the_patch_stay_as_they_were_written_too():
-    patch = Patch.read('[{"op": "add", "path": "/amount", "value": 0.1000000000000000055511151231257827}]')
+    patch = ValuePatch.read('[{"op": "add", "path": "/amount", "value": 0.1000000000000000055511151231257827}]')
     assert patch.applied(b"{}") == b'{"amount":0.1000000000000000055511151231257827}'
 
 
@@ -101,7 +101,7 @@ def test_what_does_not_apply_says_which_operation_and_nothing_of_the_value(opera
 
 @pytest.mark.parametrize("depth", [300, 600, 900, 2_000])
 def test_a_value_of_any_depth_is_copied_or_refused(depth):
-    copying = Patch.read('[{"op": "copy", "from": "/a", "path": "/b"}]')
+    copying = ValuePatch.read('[{"op": "copy", "from": "/a", "path": "/b"}]')
     try:
         said = copying.applied(b'{"a":' + b"[" * depth + b"]" * depth + b"}").decode()
     except NoJson as error:
@@ -129,24 +129,24 @@ def test_operations_apply_all_or_none():
 )
 def test_what_is_no_patch_is_refused_at_once(text):
     with pytest.raises(PatchRefused):
-        Patch.read(text)
+        ValuePatch.read(text)
 
 
 @given(JSON)
 def test_what_a_patch_does_not_change_keeps_its_very_bytes(value):
     text = json.dumps(value, indent=1).encode()
-    assert Patch.read(f'[{{"op": "test", "path": "", "value": {text.decode()}}}]').applied(text) == text
+    assert ValuePatch.read(f'[{{"op": "test", "path": "", "value": {text.decode()}}}]').applied(text) == text
 
 
 @given(JSON)
 def test_what_is_written_says_what_was_read(value):
     text = json.dumps(value).encode()
-    assert json.loads(json_text.written(json_text.read(text), text)) == value
-    assert json.loads("\n".join(json_text.lines(json_text.read(text)))) == value
+    assert json.loads(exact_json.write_json(exact_json.parse_json(text), text)) == value
+    assert json.loads("\n".join(exact_json.write_json_lines(exact_json.parse_json(text)))) == value
 
 
 def test_a_difference_of_json_is_told_a_member_a_line():
-    assert difference(b'{"a":1,"b":2}', b'{"a":1,"b":3}').splitlines()[3:] == [
+    assert diff_values(b'{"a":1,"b":2}', b'{"a":1,"b":3}').splitlines()[3:] == [
         " {",
         '   "a": 1,',
         '-  "b": 2',
@@ -156,11 +156,11 @@ def test_a_difference_of_json_is_told_a_member_a_line():
 
 
 def test_a_difference_of_what_is_no_text_is_told_by_its_size():
-    assert "-(3 bytes)" in difference(b"\xff\xfe\x01", b"{}")
+    assert "-(3 bytes)" in diff_values(b"\xff\xfe\x01", b"{}")
 
 
 def test_a_long_difference_is_cut_and_says_so():
-    found = difference(json.dumps(list(range(1000))).encode(), b"[]").splitlines()
+    found = diff_values(json.dumps(list(range(1000))).encode(), b"[]").splitlines()
     assert len(found) == LINES + 1
     assert "more lines" in found[-1]
 
@@ -170,23 +170,23 @@ def numbers(*values: int) -> bytes:
 
 
 def test_of_values_too_long_to_compare_each_line_is_compared_with_that_in_its_place(monkeypatch):
-    monkeypatch.setattr(differences, "PAIRS", 4)
-    assert difference(numbers(1, 2, 3, 4), numbers(9, 2, 3, 8)).splitlines()[2:] == [
+    monkeypatch.setattr(value_diff, "PAIRS", 4)
+    assert diff_values(numbers(1, 2, 3, 4), numbers(9, 2, 3, 8)).splitlines()[2:] == [
         *("@@ -2 +2 @@", "-  1,", "+  9,"),
         *("@@ -5 +5 @@", "-  4", "+  8"),
     ]
 
 
 def test_of_values_too_long_to_compare_that_are_not_of_one_length_the_sizes_are_said(monkeypatch):
-    monkeypatch.setattr(differences, "PAIRS", 4)
-    found = difference(numbers(1, 2, 3, 4), numbers(9, 2, 3, 4, 8)).splitlines()
+    monkeypatch.setattr(value_diff, "PAIRS", 4)
+    found = diff_values(numbers(1, 2, 3, 4), numbers(9, 2, 3, 4, 8)).splitlines()
     assert found[-2:] == ["-(12 bytes)", "+(15 bytes)"]
 
 
 def test_of_long_values_what_is_the_same_before_and_behind_is_not_compared(monkeypatch):
-    monkeypatch.setattr(differences, "PAIRS", 90)
+    monkeypatch.setattr(value_diff, "PAIRS", 90)
     same = range(100)
-    found = difference(numbers(*same), numbers(*same[:50], 777, *same[50:])).splitlines()
+    found = diff_values(numbers(*same), numbers(*same[:50], 777, *same[50:])).splitlines()
     assert [each for each in found[2:] if each[:1] in "+-"] == ["+  777,"]
 
 

@@ -7,12 +7,12 @@ import pytest
 import redis
 
 from lossless.lua import Script
-from lossless.transport import scripts, versions
-from lossless.transport.permissions import is_refusal, needed, refusal
-from lossless.transport.stored import Keys
+from lossless.transport import transport_scripts, version_check
+from lossless.transport.redis_permissions import describe_refusal, is_refusal, list_needed_permissions
+from lossless.transport.storage_layout import TransportKeys
 from tests.processes import ROOT
 
-ASKED = needed(Keys("team."), ["team.a", "team.b"])
+ASKED = list_needed_permissions(TransportKeys("team."), ["team.a", "team.b"])
 
 
 def places(*wrong: tuple[str, str]) -> list[int]:
@@ -21,7 +21,11 @@ def places(*wrong: tuple[str, str]) -> list[int]:
 
 def test_every_command_of_the_scripts_is_asked_for() -> None:
     # Who may not weigh a queue is told nothing of that, and all else goes on (weighing.py).
-    needed = [value for value in vars(scripts).values() if isinstance(value, Script) and value is not scripts.WEIGH]
+    needed = [
+        value
+        for value in vars(transport_scripts).values()
+        if isinstance(value, Script) and value is not transport_scripts.WEIGH
+    ]
     texts = [value.text for value in needed]
     used = set(re.findall(r"redis\.p?call\('([A-Z]+)'", " ".join(texts)))
     assert used <= {command for command, _ in ASKED}
@@ -32,21 +36,21 @@ def test_every_key_has_the_prefix() -> None:
 
 
 def test_nothing_is_said_where_nothing_is_refused() -> None:
-    assert refusal(ASKED, []) is None
+    assert describe_refusal(ASKED, []) is None
 
 
 def test_a_command_that_is_refused_everywhere_is_named_alone() -> None:
     wrong = [pair for pair in ASKED if pair[0] in ("ZADD", "HSET")]
-    assert "is refused: commands HSET, ZADD. Allow it" in str(refusal(ASKED, places(*wrong)))
+    assert "is refused: commands HSET, ZADD. Allow it" in str(describe_refusal(ASKED, places(*wrong)))
 
 
 def test_a_key_that_is_refused_is_named_alone() -> None:
     wrong = [pair for pair in ASKED if pair[1] == "team.b"]
-    assert "is refused: keys team.b. Allow it" in str(refusal(ASKED, places(*wrong)))
+    assert "is refused: keys team.b. Allow it" in str(describe_refusal(ASKED, places(*wrong)))
 
 
 def test_a_command_on_one_key_is_named_with_it() -> None:
-    assert "is refused: RPOP on team.a. Allow it" in str(refusal(ASKED, places(("RPOP", "team.a"))))
+    assert "is refused: RPOP on team.a. Allow it" in str(describe_refusal(ASKED, places(("RPOP", "team.a"))))
 
 
 @pytest.mark.parametrize(
@@ -82,14 +86,14 @@ def test_a_refusal_is_told_from_an_outage(error: Exception, refused: bool) -> No
 def test_another_version_than_the_private_parts_are_from_is_refused(
     name: str, version: str | None, fault: bool
 ) -> None:
-    assert (versions.fault_in(name, version) is not None) is fault
+    assert (version_check.find_version_fault(name, version) is not None) is fault
 
 
 def test_what_is_installed_is_what_it_is_made_for() -> None:
-    versions.refuse_other_versions()
+    version_check.refuse_other_versions()
 
 
 def test_the_project_asks_for_the_versions_that_it_is_made_for() -> None:
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    for name, (since, before) in versions.MADE_FOR.items():
+    for name, (since, before) in version_check.MADE_FOR.items():
         assert any(re.fullmatch(rf"{name}(\[\w+\])?>={since},<{before}", one) for one in asked), name

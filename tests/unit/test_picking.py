@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from bridge.topics.picking import Picking
+from bridge.kafka.record_reader import RecordPicker
 
 
 class Reader:
@@ -27,8 +27,8 @@ class Reader:
         return [SimpleNamespace(partition=0, offset=self._at)]
 
 
-def picking(reader: Reader) -> Picking:
-    made = Picking.__new__(Picking)
+def picking(reader: Reader) -> RecordPicker:
+    made = RecordPicker.__new__(RecordPicker)
     made._topic, made._client = "orders", reader  # type: ignore[assignment]
     return made
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.deadletters.letters.place import CODEC, LONGEST, place
+from bridge.deadletters.model.failure_location import CODEC, LONGEST, find_failure_location
 
 HANDLER = "orders.handlers.charge"
 
@@ -28,7 +28,7 @@ def _parts(frame: str) -> tuple[str, str]:
     return path, name
 
 
-OURS = "/usr/lib/python3.11/site-packages/tasks/execution.py:run"
+OURS = "/usr/lib/python3.11/site-packages/tasks/execution/batch_run.py:run"
 MINE = "/srv/app/orders/handlers.py:charge"
 INSTALLED = "/usr/lib/python3.11/site-packages"
 UV = "/root/.local/share/uv/python/cpython-3.12.1-linux-x86_64-gnu/lib/python3.12"
@@ -62,22 +62,24 @@ UV = "/root/.local/share/uv/python/cpython-3.12.1-linux-x86_64-gnu/lib/python3.1
         ((OURS, "/srv/app/orders/models/order.py:check"), "orders/models/order.py:check"),
         ((OURS, "/srv/app/elsewhere/deep/down.py:check"), "deep/down.py:check"),
         # No frame is the user's: the deepest of all.
-        ((OURS,), "tasks/execution.py:run"),
+        ((OURS,), "tasks/execution/batch_run.py:run"),
         ((OURS, "/usr/lib/python3.11/site-packages/pydantic/main.py:validate"), "pydantic/main.py:validate"),
         (("/usr/lib/python3.11/json/decoder.py:decode",), "json/decoder.py:decode"),
-        (("/work/checkout/tasks/attempt.py:decode", "/work/checkout/tasks/codec.py:guarded"), CODEC),
-        ((), ""),
+        (("/work/checkout/tasks/execution/handler_attempt.py:decode",
+        "/work/checkout/tasks/declaration/value_codec.py:guarded"), CODEC), ((), ""),
     ],
 )  # fmt: skip
 def test_the_deepest_frame_of_the_users_code_is_the_place(frames, found):
-    assert place(python(*frames), HANDLER) == found
+    assert find_failure_location(python(*frames), HANDLER) == found
 
 
 def test_the_same_fault_has_the_same_place_on_machines_with_other_folders():
     first = python("/srv/a/orders/handlers.py:charge", "/srv/a/orders/clients/bank.py:pay")
     second = python("/home/me/b/orders/handlers.py:charge", "/home/me/b/orders/clients/bank.py:pay")
-    assert place(first, HANDLER) == place(second, HANDLER) == "orders/clients/bank.py:pay"
-    assert place(first, "a name") == place(second, "a name") == "clients/bank.py:pay"
+    assert (
+        find_failure_location(first, HANDLER) == find_failure_location(second, HANDLER) == "orders/clients/bank.py:pay"
+    )
+    assert find_failure_location(first, "a name") == find_failure_location(second, "a name") == "clients/bank.py:pay"
 
 
 CHAINED = """
@@ -88,20 +90,32 @@ The above exception was the direct cause of the following exception:
 
 def test_of_a_chain_the_last_exception_counts():
     text = python(MINE, "/srv/app/orders/bank.py:pay") + CHAINED + python(MINE, "/srv/app/orders/errors.py:tell")
-    assert place(text, HANDLER) == "orders/errors.py:tell"
+    assert find_failure_location(text, HANDLER) == "orders/errors.py:tell"
 
 
-REFUSED = python("/x/tasks/attempt.py:decode", "/x/tasks/codec.py:guarded", error="tasks.errors.Undecodable: no")
+REFUSED = python(
+    "/x/tasks/execution/handler_attempt.py:decode",
+    "/x/tasks/declaration/value_codec.py:guarded",
+    error="tasks.errors.Undecodable: no",
+)
 
 
 def test_of_a_value_that_the_user_s_codec_refuses_the_codec_s_own_frame_is_the_place():
-    codec = python("/x/tasks/codec.py:guarded", "/srv/app/orders/wire.py:read", "/usr/lib/python3.11/struct.py:unpack")
-    assert place(codec + CHAINED + REFUSED, HANDLER) == "orders/wire.py:read"
+    codec = python(
+        "/x/tasks/declaration/value_codec.py:guarded",
+        "/srv/app/orders/wire.py:read",
+        "/usr/lib/python3.11/struct.py:unpack",
+    )
+    assert find_failure_location(codec + CHAINED + REFUSED, HANDLER) == "orders/wire.py:read"
 
 
 def test_of_a_value_that_is_refused_before_any_code_of_the_user_s_runs_the_codec_is_named():
-    json = python("/x/tasks/codec.py:guarded", "/x/tasks/codec.py:_json", "/usr/lib/python3.11/json/decoder.py:decode")
-    assert place(json + CHAINED + REFUSED, HANDLER) == place(REFUSED, HANDLER) == CODEC
+    json = python(
+        "/x/tasks/declaration/value_codec.py:guarded",
+        "/x/tasks/declaration/value_codec.py:_json",
+        "/usr/lib/python3.11/json/decoder.py:decode",
+    )
+    assert find_failure_location(json + CHAINED + REFUSED, HANDLER) == find_failure_location(REFUSED, HANDLER) == CODEC
 
 
 @pytest.mark.parametrize(
@@ -114,7 +128,7 @@ def test_of_a_value_that_is_refused_before_any_code_of_the_user_s_runs_the_codec
     ],
 )
 def test_what_a_message_says_is_no_frame(message):
-    assert place(python(MINE, error=message), HANDLER) == "orders/handlers.py:charge"
+    assert find_failure_location(python(MINE, error=message), HANDLER) == "orders/handlers.py:charge"
 
 
 def test_what_python_itself_prints_is_read(tmp_path: Path):
@@ -140,8 +154,8 @@ def test_what_python_itself_prints_is_read(tmp_path: Path):
         )
         return done.stderr
 
-    assert place(said("pay('{')"), HANDLER) == "orders/handlers.py:pay"
-    assert place(said("charge()"), HANDLER) == "orders/handlers.py:charge"
+    assert find_failure_location(said("pay('{')"), HANDLER) == "orders/handlers.py:pay"
+    assert find_failure_location(said("charge()"), HANDLER) == "orders/handlers.py:charge"
 
 
 def test_a_recursion_has_its_place():
@@ -152,7 +166,7 @@ def test_a_recursion_has_its_place():
         again()
     except RecursionError as error:
         text = "".join(traceback.format_exception(error))
-    assert place(text) == "unit/test_place.py:again"
+    assert find_failure_location(text) == "unit/test_place.py:again"
 
 
 SPRING = """\
@@ -178,7 +192,7 @@ Caused by: java.lang.IllegalStateException: no
     ],
 )
 def test_of_java_it_is_the_first_frame_of_the_deepest_cause_that_is_no_library_of_java(frames, found):
-    assert place(SPRING.format("".join(f"\tat {frame}\n" for frame in frames))) == found
+    assert find_failure_location(SPRING.format("".join(f"\tat {frame}\n" for frame in frames))) == found
 
 
 def test_of_java_the_frames_in_common_are_looked_for_in_what_it_caused():
@@ -189,7 +203,7 @@ Caused by: java.net.ConnectException: refused
 \tat java.base/sun.nio.ch.Net.connect(Net.java:1)
 \t... 1 more
 """
-    assert place(text) == "shop.Client.call"
+    assert find_failure_location(text) == "shop.Client.call"
 
 
 @given(st.text(), st.text())
@@ -198,7 +212,7 @@ Caused by: java.net.ConnectException: refused
 @example("Caused by: ", "")
 @example("\tat .(", "")
 def test_whatever_it_is_given_it_has_an_answer_of_bounded_length(text, handler):
-    assert len(place(text, handler)) <= LONGEST
+    assert len(find_failure_location(text, handler)) <= LONGEST
 
 
 LINES = (
@@ -219,7 +233,7 @@ LINES = (
 
 @given(st.lists(st.sampled_from(LINES)))
 def test_lines_of_tracebacks_in_any_order_have_an_answer(lines):
-    assert len(place("\n".join(lines))) <= LONGEST
+    assert len(find_failure_location("\n".join(lines))) <= LONGEST
 
 
 @pytest.mark.parametrize(
@@ -236,5 +250,5 @@ def test_lines_of_tracebacks_in_any_order_have_an_answer(lines):
 def test_hostile_text_is_read_within_a_moment(text):
     # Of the processor, which others' work does not lengthen; what takes the square of a text's length takes hours.
     begun = time.thread_time()
-    place(text, HANDLER)
+    find_failure_location(text, HANDLER)
     assert time.thread_time() - begun < 5

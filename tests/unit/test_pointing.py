@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from bridge.cli.entry import cli
+from bridge.cli.root_command import cli
 
 
 @pytest.mark.parametrize(

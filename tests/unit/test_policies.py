@@ -6,52 +6,67 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records.control import HISTORY, Decision, change, decided, read
-from bridge.records.policies import Step, changed_options, steps, summary, values, with_set, without, words
+from bridge.formats.group_decision import (
+    HISTORY,
+    GroupDecision,
+    PolicyChange,
+    append_decision,
+    format_options,
+    list_policy_changes,
+    make_decision_entry,
+    read_changed_options,
+    read_decision,
+    read_option_values,
+    set_policy_options,
+    summarize_policy_changes,
+    unset_policy_options,
+)
 
 options = st.sampled_from(["max_retries", "retry_delays", "give_up_after"])
 
 
 def test_an_option_keeps_who_set_it_until_it_is_set_anew():
-    first = with_set(None, {"max_retries": 20, "give_up_after": None}, "ann", 1.0, "the bank is slow")
-    second = with_set(first, {"max_retries": 30}, "bob", 2.0, "slower still")
-    assert values(second) == {"max_retries": 30, "give_up_after": None}
-    assert {option: (one.by, one.at, one.why) for option, one in changed_options(second).items()} == {
+    first = set_policy_options(None, {"max_retries": 20, "give_up_after": None}, "ann", 1.0, "the bank is slow")
+    second = set_policy_options(first, {"max_retries": 30}, "bob", 2.0, "slower still")
+    assert read_option_values(second) == {"max_retries": 30, "give_up_after": None}
+    assert {option: (one.by, one.at, one.why) for option, one in read_changed_options(second).items()} == {
         "max_retries": ("bob", 2.0, "slower still"),
         "give_up_after": ("ann", 1.0, "the bank is slow"),
     }
-    assert summary(second) == "changed by bob at 1970-01-01T00:00:02+00:00"
-    assert summary(second, until=1.5) == "changed by ann at 1970-01-01T00:00:01+00:00"
-    assert summary(second, until=0.0) is None
-    assert without(second, ["max_retries"]) == {"give_up_after": first["give_up_after"]}
-    assert without(second, ["max_retries", "give_up_after", "other"]) is None
-    assert summary(None) is None
+    assert summarize_policy_changes(second) == "changed by bob at 1970-01-01T00:00:02+00:00"
+    assert summarize_policy_changes(second, until=1.5) == "changed by ann at 1970-01-01T00:00:01+00:00"
+    assert summarize_policy_changes(second, until=0.0) is None
+    assert unset_policy_options(second, ["max_retries"]) == {"give_up_after": first["give_up_after"]}
+    assert unset_policy_options(second, ["max_retries", "give_up_after", "other"]) is None
+    assert summarize_policy_changes(None) is None
 
 
 @given(st.lists(st.tuples(st.booleans(), st.dictionaries(options, st.integers(0, 3), min_size=1)), max_size=40))
 def test_the_history_tells_each_change_and_survives_the_journey(made):
-    decision: Decision | None = None
+    decision: GroupDecision | None = None
     told = []
     for at, (is_set, changes) in enumerate(made):
         before = None if decision is None else decision.data
-        after = with_set(before, changes, "ann", at, "why") if is_set else without(before, changes)
-        decision = decided("policy:h", decision, change(after, "ann", at, "why"))
-        unset = () if is_set else tuple(option for option in values(before) if option in changes)
-        told.append(Step(changes if is_set else {}, unset, "ann", at, "why"))
+        after = (
+            set_policy_options(before, changes, "ann", at, "why") if is_set else unset_policy_options(before, changes)
+        )
+        decision = append_decision("policy:h", decision, make_decision_entry(after, "ann", at, "why"))
+        unset = () if is_set else tuple(option for option in read_option_values(before) if option in changes)
+        told.append(PolicyChange(changes if is_set else {}, unset, "ann", at, "why"))
     if decision is not None:
-        assert read("policy:h", decision.to_value()) == decision
-    assert list(steps(decision)) == told[::-1][: HISTORY if len(made) > HISTORY else None]
+        assert read_decision("policy:h", decision.to_value()) == decision
+    assert list(list_policy_changes(decision)) == told[::-1][: HISTORY if len(made) > HISTORY else None]
 
 
 @pytest.mark.parametrize("data", [{"max_retries": 5}, {"max_retries": {"value": 5}}, {"max_retries": None}, {}])
 def test_what_is_no_change_changes_nothing(data):
-    assert changed_options(data) == {}
-    assert summary(data) is None
+    assert read_changed_options(data) == {}
+    assert summarize_policy_changes(data) is None
 
 
 @pytest.mark.parametrize("value", [{"is": 5}, {"is": 5, "at": "then"}, {"is": 5, "by": None, "why": 3}])
 def test_a_change_of_which_little_is_told_is_one(value: Any):
-    assert values({"max_retries": value}) == {"max_retries": 5}
+    assert read_option_values({"max_retries": value}) == {"max_retries": 5}
 
 
 def test_changes_are_told_as_a_person_would_set_them():
@@ -63,5 +78,6 @@ def test_changes_are_told_as_a_person_would_set_them():
         "stop_for": [],
     }
     assert (
-        words(said) == "max_retries=none retry_jitter=true retry_delays=60,0.5 dead_letter_for=KeyError stop_for=none"
+        format_options(said)
+        == "max_retries=none retry_jitter=true retry_delays=60,0.5 dead_letter_for=KeyError stop_for=none"
     )

@@ -6,23 +6,33 @@ from celery.exceptions import Ignore, Reject
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records.message import Message
+from bridge.formats.delivery import Message
 from tasks.errors import DeadLetter, RetryAsked, RetryLater, StopConsuming, Undecodable
-from tasks.policy import EXHAUSTED, EXPIRED, PERMANENT, UNDECODABLE, Again, Bury, Drop, Halt, Policy
+from tasks.policy.retry_policy import (
+    EXHAUSTED,
+    EXPIRED,
+    PERMANENT,
+    UNDECODABLE,
+    Again,
+    Bury,
+    Drop,
+    Halt,
+    RetryPolicy,
+)
 
 
 class CardDeclined(ValueError):
     pass
 
 
-exact = Policy(jitter=False)
-narrow = Policy(autoretry_for=(ConnectionError,), jitter=False)
-spared = Policy(dont_autoretry_for=(KeyError,), dead_letter_for=(CardDeclined,), jitter=False)
-stopping = Policy(stop_for=(OSError,), dead_letter_for=(ConnectionError,), jitter=False)
-forever = Policy(max_retries=None, jitter=False)
-never = Policy(max_retries=0)
-listed = Policy(delays=(3, 7), jitter=False)
-budgeted = Policy(give_up_after=10, jitter=False)
+exact = RetryPolicy(jitter=False)
+narrow = RetryPolicy(autoretry_for=(ConnectionError,), jitter=False)
+spared = RetryPolicy(dont_autoretry_for=(KeyError,), dead_letter_for=(CardDeclined,), jitter=False)
+stopping = RetryPolicy(stop_for=(OSError,), dead_letter_for=(ConnectionError,), jitter=False)
+forever = RetryPolicy(max_retries=None, jitter=False)
+never = RetryPolicy(max_retries=0)
+listed = RetryPolicy(delays=(3, 7), jitter=False)
+budgeted = RetryPolicy(give_up_after=10, jitter=False)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +76,8 @@ budgeted = Policy(give_up_after=10, jitter=False)
         (budgeted, RetryLater(11), 0, 0, Bury(EXPIRED)),
         (budgeted, RetryAsked(11, None, None), 0, 0, Bury(EXPIRED)),
         (budgeted, ConnectionError(), 12, 0, Bury(EXHAUSTED)),
-        (Policy(fixed_delay=180), ConnectionError(), 3, 0, Again(180)),
-        (Policy(backoff=3, jitter=False), ConnectionError(), 2, 0, Again(12)),
+        (RetryPolicy(fixed_delay=180), ConnectionError(), 3, 0, Again(180)),
+        (RetryPolicy(backoff=3, jitter=False), ConnectionError(), 2, 0, Again(12)),
     ],
 )
 def test_each_error_has_its_decision(policy, error, failures, age, decision):
@@ -87,8 +97,8 @@ def test_each_error_has_its_decision(policy, error, failures, age, decision):
         (never, ConnectionError(), Bury(EXHAUSTED)),
         (listed, ConnectionError(), Bury(EXHAUSTED)),
         (budgeted, ConnectionError(), Bury(EXHAUSTED)),
-        (Policy(retry_when=lambda *_: 300), ConnectionError(), Bury(EXHAUSTED)),
-        (Policy(retry_when=lambda *_: DeadLetter("gone")), ConnectionError(), Bury(PERMANENT, "gone")),
+        (RetryPolicy(retry_when=lambda *_: 300), ConnectionError(), Bury(EXHAUSTED)),
+        (RetryPolicy(retry_when=lambda *_: DeadLetter("gone")), ConnectionError(), Bury(PERMANENT, "gone")),
         (spared, CardDeclined(), Bury(PERMANENT)),
         (exact, DeadLetter("no"), Bury(PERMANENT)),
         (exact, Undecodable("no"), Bury(UNDECODABLE)),
@@ -106,7 +116,7 @@ def test_what_has_one_attempt_dies_of_what_a_retry_may_cure_and_else_ends_as_eve
 
 
 policies = st.builds(
-    Policy,
+    RetryPolicy,
     max_retries=st.integers(0, 20),
     delays=st.none() | st.lists(st.floats(0, 10_000), max_size=8).map(tuple),
     fixed_delay=st.none() | st.floats(0, 10_000),
@@ -145,16 +155,16 @@ def test_no_retry_starts_after_the_time_budget(policy, age, delay, asked):
 @pytest.mark.parametrize(
     ("policy", "longest"),
     [
-        (Policy(), 600),
-        (Policy(max_retries=3), 4),
-        (Policy(max_retries=0), 0),
-        (Policy(max_retries=None, backoff_max=7_200), 7_200),
-        (Policy(max_retries=2, backoff=90), 180),
-        (Policy(delays=(1, 3_600)), 3_600),
-        (Policy(fixed_delay=300, max_retries=1), 300),
+        (RetryPolicy(), 600),
+        (RetryPolicy(max_retries=3), 4),
+        (RetryPolicy(max_retries=0), 0),
+        (RetryPolicy(max_retries=None, backoff_max=7_200), 7_200),
+        (RetryPolicy(max_retries=2, backoff=90), 180),
+        (RetryPolicy(delays=(1, 3_600)), 3_600),
+        (RetryPolicy(fixed_delay=300, max_retries=1), 300),
     ],
 )
-def test_the_longest_delay_is_one_that_the_retries_reach(policy: Policy, longest: float):
+def test_the_longest_delay_is_one_that_the_retries_reach(policy: RetryPolicy, longest: float):
     assert policy.longest_delay == longest
 
 
@@ -166,12 +176,12 @@ def test_no_delay_is_longer_than_the_longest_and_none_is_negative(policy, failur
 
 @given(st.integers(0, 40), st.integers(1, 60), st.integers(1, 4_000))
 def test_without_jitter_each_delay_is_twice_the_one_before_up_to_the_longest(failures, backoff, most):
-    policy = Policy(backoff=backoff, backoff_max=most, jitter=False)
+    policy = RetryPolicy(backoff=backoff, backoff_max=most, jitter=False)
     assert policy.delay(failures) == min(most, backoff * 2**failures)
 
 
 def test_jitter_draws_between_nothing_and_the_backoff():
-    drawn = {Policy(backoff=8).delay(1) for _ in range(500)}
+    drawn = {RetryPolicy(backoff=8).delay(1) for _ in range(500)}
     assert min(drawn) <= 2
     assert 14 <= max(drawn) <= 16
 

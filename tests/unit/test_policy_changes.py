@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DeadLetter, HandlerError
-from tasks.policy import PERMANENT, Again, Bury, Halt, Policy
-from tasks.policy_changes import CHANGEABLE, LISTS, Changing
-from tasks.policy_options import policy_from
+from tasks.policy.policy_override import CHANGEABLE, CLASS_OPTIONS, PolicyOverrides
+from tasks.policy.retry_policy import PERMANENT, Again, Bury, Halt, RetryPolicy, make_policy
 
 
 class CardDeclined(ValueError):
@@ -22,11 +21,11 @@ class VisaDeclined(CardDeclined):
 
 
 HERE = __name__
-plain = Changing("orders.charge", {})
-fixed = Changing("orders.charge", {"default_retry_delay": 9})
-backing_off = Changing("orders.charge", {"retry_backoff": 2})
-listed = Changing("orders.charge", {"retry_delays": (300, 300), "give_up_after": 60})
-by_kwargs = Changing("orders.charge", {"retry_kwargs": {"max_retries": 2, "countdown": 9}})
+plain = PolicyOverrides("orders.charge", {})
+fixed = PolicyOverrides("orders.charge", {"default_retry_delay": 9})
+backing_off = PolicyOverrides("orders.charge", {"retry_backoff": 2})
+listed = PolicyOverrides("orders.charge", {"retry_delays": (300, 300), "give_up_after": 60})
+by_kwargs = PolicyOverrides("orders.charge", {"retry_kwargs": {"max_retries": 2, "countdown": 9}})
 
 
 @pytest.mark.parametrize(
@@ -89,20 +88,20 @@ def test_words_that_cannot_be_read_are_refused_with_what_is_meant(word, words):
 @pytest.mark.parametrize(
     ("changing", "changes", "policy"),
     [
-        (plain, {}, Policy()),
-        (plain, {"max_retries": 20, "retry_backoff_max": 3600}, Policy(max_retries=20, backoff_max=3600)),
-        (plain, {"retry_delays": [60, 300]}, Policy(delays=(60, 300), jitter=False)),
-        (plain, {"default_retry_delay": 30}, Policy(fixed_delay=30)),
-        (plain, {"retry_backoff": False}, Policy(fixed_delay=180)),
-        (plain, {"give_up_after": 5, "retry_jitter": False}, Policy(give_up_after=5, jitter=False)),
-        (plain, {"dead_letter_for": ["KeyError"]}, Policy(dead_letter_for=("KeyError",))),
-        (fixed, {"retry_backoff": 3}, Policy(backoff=3)),
-        (listed, {"retry_delays": None}, Policy(give_up_after=60)),
-        (listed, {"retry_delays": None, "max_retries": 3}, Policy(give_up_after=60, max_retries=3)),
-        (listed, {"give_up_after": None}, Policy(delays=(300, 300), jitter=False)),
-        (by_kwargs, {"max_retries": 5}, Policy(max_retries=5, fixed_delay=9)),
-        (by_kwargs, {"default_retry_delay": 5}, Policy(max_retries=2, fixed_delay=5)),
-        (by_kwargs, {"retry_backoff": 2}, Policy(max_retries=2, backoff=2)),
+        (plain, {}, RetryPolicy()),
+        (plain, {"max_retries": 20, "retry_backoff_max": 3600}, RetryPolicy(max_retries=20, backoff_max=3600)),
+        (plain, {"retry_delays": [60, 300]}, RetryPolicy(delays=(60, 300), jitter=False)),
+        (plain, {"default_retry_delay": 30}, RetryPolicy(fixed_delay=30)),
+        (plain, {"retry_backoff": False}, RetryPolicy(fixed_delay=180)),
+        (plain, {"give_up_after": 5, "retry_jitter": False}, RetryPolicy(give_up_after=5, jitter=False)),
+        (plain, {"dead_letter_for": ["KeyError"]}, RetryPolicy(dead_letter_for=("KeyError",))),
+        (fixed, {"retry_backoff": 3}, RetryPolicy(backoff=3)),
+        (listed, {"retry_delays": None}, RetryPolicy(give_up_after=60)),
+        (listed, {"retry_delays": None, "max_retries": 3}, RetryPolicy(give_up_after=60, max_retries=3)),
+        (listed, {"give_up_after": None}, RetryPolicy(delays=(300, 300), jitter=False)),
+        (by_kwargs, {"max_retries": 5}, RetryPolicy(max_retries=5, fixed_delay=9)),
+        (by_kwargs, {"default_retry_delay": 5}, RetryPolicy(max_retries=2, fixed_delay=5)),
+        (by_kwargs, {"retry_backoff": 2}, RetryPolicy(max_retries=2, backoff=2)),
     ],
 )
 def test_changes_make_the_policy_that_the_same_options_would_have_made(changing, changes, policy):
@@ -172,8 +171,8 @@ def test_a_class_that_is_named_counts_with_all_that_are_derived_from_it(error, d
         ),
         (listed, {"max_retries": 2, "retry_delays": [300, 300], "retry_backoff": None, "give_up_after": 60}),
         (fixed, {"default_retry_delay": 9, "retry_backoff": None, "retry_jitter": False}),
-        (Changing("h", {"dead_letter_for": CardDeclined}), {"dead_letter_for": [f"{HERE}.CardDeclined"]}),
-        (Changing("h", {"retry_when": lambda *given: None}), {"retry_when": f"{HERE}.<lambda>"}),
+        (PolicyOverrides("h", {"dead_letter_for": CardDeclined}), {"dead_letter_for": [f"{HERE}.CardDeclined"]}),
+        (PolicyOverrides("h", {"retry_when": lambda *given: None}), {"retry_when": f"{HERE}.<lambda>"}),
     ],
 )
 def test_a_policy_is_shown_by_its_options(changing, shown):
@@ -189,7 +188,7 @@ options = st.sampled_from([*CHANGEABLE, "no_option"])
 
 
 @given(st.sampled_from([plain, fixed, listed, by_kwargs, backing_off]), st.dictionaries(options, values, max_size=4))
-def test_whatever_stands_there_makes_a_policy_or_is_refused(changing: Changing, changes: dict[str, Any]):
+def test_whatever_stands_there_makes_a_policy_or_is_refused(changing: PolicyOverrides, changes: dict[str, Any]):
     try:
         policy = changing.policy(changes)
     except HandlerError:
@@ -211,9 +210,9 @@ def test_whatever_a_person_writes_is_read_or_refused(option: str, text: str):
 @given(st.integers(0, 50), st.integers(1, 10**6), st.none() | st.floats(0, 10**6))
 def test_what_is_set_back_is_the_codes_again(retries, most, budget):
     changes = {"max_retries": retries, "retry_backoff_max": most, "give_up_after": budget}
-    assert plain.policy(changes) == Policy(max_retries=retries, backoff_max=most, give_up_after=budget)
-    assert plain.policy({}) == policy_from("orders.charge", {})
+    assert plain.policy(changes) == RetryPolicy(max_retries=retries, backoff_max=most, give_up_after=budget)
+    assert plain.policy({}) == make_policy("orders.charge", {})
 
 
 def test_every_list_of_classes_can_be_changed():
-    assert set(LISTS) < set(CHANGEABLE)
+    assert set(CLASS_OPTIONS) < set(CHANGEABLE)

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from bridge.records.message import Delivery, Message
-from bridge.records.policies import with_set
-from tasks import app, handler, policy_in_force
-from tasks.control import Control
+from bridge.formats.delivery import Delivery, Message
+from bridge.formats.group_decision import set_policy_options
+from tasks import app, handler
+from tasks.declaration.message_task import HandlerRun
 from tasks.errors import RetryAsked
-from tasks.policy import Policy
-from tasks.running import Run
+from tasks.policy import effective_decisions
+from tasks.policy.effective_decisions import DecisionCache
+from tasks.policy.retry_policy import RetryPolicy
 
 
 @handler("orders", name="unit.judged", aliases=("unit.old_name",), bind=True, max_retries=3, retry_jitter=False)
@@ -33,19 +34,19 @@ class Decided:
         return self.data.get(handler)
 
     def set(self, handler: str, **changes: Any) -> None:
-        self.data[handler] = with_set(self.data.get(handler), changes, "ann", 1.0, "the bank is slow")
+        self.data[handler] = set_policy_options(self.data.get(handler), changes, "ann", 1.0, "the bank is slow")
 
 
 @pytest.fixture
 def decided(monkeypatch: pytest.MonkeyPatch) -> Decided:
     made = Decided()
-    monkeypatch.setattr(Control, "of", lambda app, group: made)
-    monkeypatch.setattr(policy_in_force, "_known", {})
+    monkeypatch.setattr(DecisionCache, "of", lambda app, group: made)
+    monkeypatch.setattr(effective_decisions, "_known_policies", {})
     return made
 
 
-def now(task: Any = judged) -> Policy:
-    return policy_in_force.policy_in_force(task, "shop")
+def now(task: Any = judged) -> RetryPolicy:
+    return effective_decisions.find_effective_policy(task, "shop")
 
 
 def test_what_was_changed_is_in_force_until_it_is_taken_back(decided, caplog):
@@ -88,7 +89,7 @@ def test_a_delivery_under_an_old_name_is_judged_by_the_policy_of_the_handler(dec
 
 def test_a_message_of_no_group_is_judged_by_the_code(decided):
     decided.set("unit.judged", max_retries=20)
-    assert policy_in_force.policy_in_force(judged, "") is judged.policy
+    assert effective_decisions.find_effective_policy(judged, "") is judged.policy
 
 
 def test_self_retry_goes_by_what_is_in_force(decided):
@@ -96,7 +97,7 @@ def test_self_retry_goes_by_what_is_in_force(decided):
     task: Any = judged
     task.push_request(headers={"kafka": {}}, called_directly=False, id="x")
     try:
-        with Run(task, failures=2, group="shop"), pytest.raises(RetryAsked) as asked:
+        with HandlerRun(task, failures=2, group="shop"), pytest.raises(RetryAsked) as asked:
             task.call(Delivery(Message("orders", 0, 1, value=b"1"), "unit.judged").message)
         assert (asked.value.delay, asked.value.limit) == (28, 20)
     finally:

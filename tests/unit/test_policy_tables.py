@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bridge.commands import decision_tables as tables
+from bridge.inspection import report_tables as tables
 
 CODES: dict[str, Any] = {"max_retries": None, "retry_delays": None, "retry_backoff": 1, "stop_for": []}
 CHANGE = {"was": [], "is": ["KeyError"], "by": "ann@desk", "at": "2026-01-31T03:00:00+00:00", "why": "[red] alert"}

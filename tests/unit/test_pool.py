@@ -7,7 +7,7 @@ import pytest
 from billiard.pool import ACK, RUN
 from celery.concurrency import asynpool as _asynpool
 
-from lossless.worker.pool import Pool
+from lossless.worker.process_pool import ReportingPool
 
 asynpool: Any = _asynpool  # its stubs do not know its queues
 
@@ -27,7 +27,7 @@ def test_a_job_whose_dead_process_had_begun_it_is_given_to_no_other(begun: bool)
     queue = asynpool._SimpleQueue(rnonblock=True)
     process = SimpleNamespace(pid=1, outq=queue, dead=False, _is_alive=lambda: False)
     job = Job(process)
-    pool: Any = object.__new__(Pool)
+    pool: Any = object.__new__(ReportingPool)
     pool._state = RUN
     pool._queues = {}
     given_to_another: list[Job] = []

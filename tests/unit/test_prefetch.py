@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lossless.transport.prefetch import QoS
+from lossless.transport.prefetch_limit import QoS
 
 
 def qos(limit: int, delivered: int, holder: Any = None) -> Any:

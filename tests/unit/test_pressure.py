@@ -4,12 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.pauses.pressure import Length, Limits, label, reason, too_long, too_much, work_seconds
-from bridge.pauses.sources import Sources
-from bridge.pauses.watch import Watch
+from bridge.backpressure.pause_limits import (
+    LimitWatch,
+    PauseLimits,
+    QueueLength,
+    estimate_work_seconds,
+    explain_long_queue,
+    find_long_queues,
+    find_over_limit,
+    label_long_queue,
+)
+from bridge.backpressure.topic_pressure import TopicPressure
 from bridge.settings import FileSettings
 
-limits = Limits(high=100, low=50)
+limits = PauseLimits(high=100, low=50)
 
 
 @pytest.mark.parametrize(
@@ -26,14 +34,16 @@ limits = Limits(high=100, low=50)
     ],
 )
 def test_between_the_marks_a_queue_stays_as_it_was(length, before, paused):
-    assert too_long({"q": Length(length)}, limits, {"q"} if before else ()) == ({"q"} if paused else frozenset())
+    assert find_long_queues({"q": QueueLength(length)}, limits, {"q"} if before else ()) == (
+        {"q"} if paused else frozenset()
+    )
 
 
 @given(st.lists(st.integers(0, 300), max_size=50))
 def test_a_queue_that_stays_between_the_marks_never_flutters(lengths):
     paused: frozenset[str] = frozenset()
     for length in lengths:
-        before, paused = paused, too_long({"q": Length(length)}, limits, paused)
+        before, paused = paused, find_long_queues({"q": QueueLength(length)}, limits, paused)
         if limits.low <= length <= limits.high:
             assert paused == before
         else:
@@ -41,23 +51,30 @@ def test_a_queue_that_stays_between_the_marks_never_flutters(lengths):
 
 
 def test_queues_are_judged_each_for_itself():
-    assert too_long({"a": Length(101), "b": Length(5), "c": Length(60)}, limits, {"c"}) == {"a", "c"}
+    assert find_long_queues({"a": QueueLength(101), "b": QueueLength(5), "c": QueueLength(60)}, limits, {"c"}) == {
+        "a",
+        "c",
+    }
 
 
 def test_a_queue_that_is_no_longer_asked_about_is_not_paused():
-    assert too_long({"a": Length(1)}, limits, {"gone"}) == frozenset()
+    assert find_long_queues({"a": QueueLength(1)}, limits, {"gone"}) == frozenset()
 
 
 def test_the_reason_names_queue_length_and_marks():
     assert (
-        reason("mail", Length(101), limits) == "queue 'mail' holds 101 messages (paused above 100, on again below 50)"
+        explain_long_queue("mail", QueueLength(101), limits)
+        == "queue 'mail' holds 101 messages (paused above 100, on again below 50)"
     )
 
 
 def test_what_waits_for_its_retry_counts_and_is_named_as_the_reason():
-    assert too_long({"a": Length(10, 91), "b": Length(10, 90)}, limits, ()) == {"a"}
-    assert "101 messages, 91 of them waiting for their retry" in reason("a", Length(10, 91), limits)
-    assert (label("a", Length(10, 91)), label("a", Length(91, 10))) == ("retries of queue a", "queue a")
+    assert find_long_queues({"a": QueueLength(10, 91), "b": QueueLength(10, 90)}, limits, ()) == {"a"}
+    assert "101 messages, 91 of them waiting for their retry" in explain_long_queue("a", QueueLength(10, 91), limits)
+    assert (label_long_queue("a", QueueLength(10, 91)), label_long_queue("a", QueueLength(91, 10))) == (
+        "retries of queue a",
+        "queue a",
+    )
 
 
 amounts = st.one_of(st.none(), st.floats(0, 300))
@@ -67,7 +84,7 @@ amounts = st.one_of(st.none(), st.floats(0, 300))
 def test_what_stays_between_the_marks_or_is_not_known_never_flutters(found):
     paused: frozenset[str] = frozenset()
     for much in found:
-        before, paused = paused, too_much({"q": much}, limits, paused)
+        before, paused = paused, find_over_limit({"q": much}, limits, paused)
         if much is None or limits.low <= much <= limits.high:
             assert paused == before
         else:
@@ -78,11 +95,11 @@ def test_what_stays_between_the_marks_or_is_not_known_never_flutters(found):
 def test_what_pauses_for_some_pauses_for_more(some, more, before):
     less, much = sorted([some, more])
     was = {"q"} if before else set()
-    assert too_much({"q": less}, limits, was) <= too_much({"q": much}, limits, was)
+    assert find_over_limit({"q": less}, limits, was) <= find_over_limit({"q": much}, limits, was)
 
 
 def test_what_is_not_named_stays_as_it_was():
-    assert too_much({}, limits, {"q"}) == {"q"}
+    assert find_over_limit({}, limits, {"q"}) == {"q"}
 
 
 @pytest.mark.parametrize(
@@ -98,14 +115,14 @@ def test_what_is_not_named_stays_as_it_was():
     ids=["one handler", "two", "nobody consumes it", "one never ran", "one is not known", "not weighed"],
 )
 def test_work_is_deliveries_by_their_cost_and_the_processes(carried, costs, processes, seconds):
-    assert work_seconds(carried, costs, processes, 100) == seconds
-    assert work_seconds(carried, costs, processes, 0) == 0.0, "an empty queue goes on, whatever is known"
+    assert estimate_work_seconds(carried, costs, processes, 100) == seconds
+    assert estimate_work_seconds(carried, costs, processes, 0) == 0.0, "an empty queue goes on, whatever is known"
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.floats(0, 1e4), st.integers(1, 1000))
 def test_more_deliveries_are_no_less_work_and_more_processes_no_more(one, other, cost, processes):
     def work(count: int, by: int) -> float:
-        seconds = work_seconds({"a": count}, {"a": cost}, by, 1)
+        seconds = estimate_work_seconds({"a": count}, {"a": cost}, by, 1)
         assert seconds is not None
         return seconds
 
@@ -115,7 +132,7 @@ def test_more_deliveries_are_no_less_work_and_more_processes_no_more(one, other,
 
 def test_each_pressure_is_told_once_when_it_begins_and_once_when_it_ends(caplog):
     caplog.set_level("INFO")
-    watch = Watch(1000, "bytes of queue {}", "queue {name!r} takes {much:,.0f} bytes of Redis")
+    watch = LimitWatch(1000, "bytes of queue {}", "queue {name!r} takes {much:,.0f} bytes of Redis")
     for much in (500, 1500, 1600, None, 700, 1500, 499):
         watch.see({"q": much})
         assert watch.paused == ({} if much in (500, 499) else {"q": "bytes of queue q"})
@@ -126,14 +143,14 @@ def test_each_pressure_is_told_once_when_it_begins_and_once_when_it_ends(caplog)
 
 
 def test_without_a_limit_nothing_ever_pauses():
-    watch = Watch(None, "{}", "{name} {much}")
+    watch = LimitWatch(None, "{}", "{name} {much}")
     watch.see({"q": 1e12})
     assert not watch.paused
     assert not watch.wanted
 
 
 def test_too_much_elsewhere_pauses_the_topic_and_never_its_retry_topics():
-    sources = Sources(
+    sources = TopicPressure(
         ["orders", "mail"], FileSettings(kafka_pause_dead_letters_a_minute=10, kafka_pause_above_parked=100), None
     )
     places = [("orders", 0), ("orders", 1), ("orders.retry.5m", 0), ("mail", 0), ("mail.retry.5m", 0)]

@@ -4,22 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records.printable import printable
+from bridge.formats.text_forms import make_printable
 
 
 @given(st.text())
 def test_whatever_is_said_neither_colours_nor_begins_a_line(text: str):
-    assert printable(text).isprintable()
+    assert make_printable(text).isprintable()
 
 
 @given(st.text(st.characters(codec="utf-8").filter(str.isprintable)))
 def test_what_is_printable_stays_as_it_is(text: str):
-    assert printable(text) == text
+    assert make_printable(text) == text
 
 
 @given(st.text())
 def test_what_is_to_be_kept_is_kept(text: str):
-    assert [each for each in printable(text, keep="\n\t") if each in "\n\t"] == [e for e in text if e in "\n\t"]
+    assert [each for each in make_printable(text, keep="\n\t") if each in "\n\t"] == [e for e in text if e in "\n\t"]
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_what_is_to_be_kept_is_kept(text: str):
     ],
 )
 def test_an_escape_stands_in_its_place(text: str, shown: str):
-    assert printable(text) == shown
+    assert make_printable(text) == shown

@@ -6,20 +6,29 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.problems import problems
-from bridge.handoff.aside import SetAside
-from bridge.handoff.carriers import Waiting
-from bridge.ledger import OWN, Change
-from bridge.partitions.parked import NOT_DUE
-from bridge.records import control
-from bridge.records.control import Decision
-from bridge.topics.ours import Replicas
-from bridge.upkeep.facts import Down, Facts, HandlerFacts, Letters, Memory, TierFacts, span
-from bridge.upkeep.gone import Gone
+from bridge.dispatch.broker_search import SetAside
+from bridge.dispatch.carrier_message import WaitingFailures
+from bridge.formats import group_decision
+from bridge.formats.group_decision import GroupDecision
+from bridge.inspection.status_report import list_problems
+from bridge.jobs.deleted_topics import DeletedTopic
+from bridge.jobs.group_facts import (
+    DeadLetterFacts,
+    DependencyDown,
+    GroupFacts,
+    HandlerFacts,
+    RedisMemory,
+    TopicFacts,
+    format_span,
+)
+from bridge.kafka.managed_topic import ReplicaState
+from bridge.ledger import RETRY_RECORD, KafkaLogChange
+from bridge.partitions.retry_partition import NOT_DUE
 
 NOW = 1_769_860_805.0
-HALT = Decision(
-    "halt:orders", control.Change("1", {"since": NOW - 7200, "record": "orders-0-7"}, "ann", NOW - 60, "bank shut.")
+HALT = GroupDecision(
+    "halt:orders",
+    group_decision.DecisionEntry("1", {"since": NOW - 7200, "record": "orders-0-7"}, "ann", NOW - 60, "bank shut."),
 )
 CHARGE = HandlerFacts("orders.handlers.charge", ("orders",), "orders")
 
@@ -52,8 +61,8 @@ HELD_BACK = {"topic": "orders", "partition": 0, "offset": 90, "count": 812, "sin
 BEHIND = {"topic": "orders", "partition": 0, "count": 12_345, "since": NOW - 420}
 
 
-def tier(**more: Any) -> TierFacts:
-    return TierFacts("orders.retry.5m", "retry", "orders", 300, **{"use": "needed", **more})
+def tier(**more: Any) -> TopicFacts:
+    return TopicFacts("orders.retry.5m", "retry", "orders", 300, **{"use": "needed", **more})
 
 
 RETRIED = {"bridges": {"a:1": bridge(assigned=["orders-0", "orders-1", "orders.retry.5m-0", "orders.retry.5m-1"])}}
@@ -66,7 +75,7 @@ RETRIED_PAUSED = {
     }
 }
 
-WELL = Facts(
+WELL = GroupFacts(
     now=NOW,
     group="shop",
     handlers=[CHARGE],
@@ -77,17 +86,17 @@ WELL = Facts(
     seen={"queue orders": NOW - 1, f"handler {CHARGE.name}": NOW - 420, "group shop": NOW - 60},
     queues={"orders": 1234},
     oldest={("orders", CHARGE.name): 30.0},
-    memory=[Memory("r:6379", 10, 100)],
+    memory=[RedisMemory("r:6379", 10, 100)],
 )
 
 
 def test_where_all_is_well_nothing_needs_a_person():
-    assert problems(WELL) == []
+    assert list_problems(WELL) == []
 
 
 def test_what_is_not_known_is_no_problem():
     unknown = replace(WELL, lag=None, partitions=None, bridges=None, workers=None, queues=None, memory=())
-    assert problems(unknown) == []
+    assert list_problems(unknown) == []
 
 
 @pytest.mark.parametrize(
@@ -183,7 +192,11 @@ def test_what_is_not_known_is_no_problem():
         ),
         ({"oldest": {("orders", CHARGE.name): 4000.0}}, ["The oldest delivery of 'orders'", "1.11 h"]),
         (
-            {"letters": [Letters("orders.dlq", CHARGE.name, 3, NOW - 60, "exhausted", "OSError: no", more=True)]},
+            {
+                "letters": [
+                    DeadLetterFacts("orders.dlq", CHARGE.name, 3, NOW - 60, "exhausted", "OSError: no", more=True)
+                ]
+            },
             [
                 "At least 3 deliveries of orders.handlers.charge are dead, the latest 3 since",
                 "exhausted",
@@ -195,10 +208,10 @@ def test_what_is_not_known_is_no_problem():
             ["'orders' to orders.old wait", "1.5 min", "no worker knows it"],
         ),
         (
-            {"failing": [Waiting(CHARGE.name, "failed", 200, NOW - 60, "OSError: no", more=True)]},
+            {"failing": [WaitingFailures(CHARGE.name, "failed", 200, NOW - 60, "OSError: no", more=True)]},
             ["At least 200 deliveries of orders.handlers.charge failed", "1 min", "OSError: no"],
         ),
-        ({"failing": [Waiting(CHARGE.name, "failed", 1, NOW - 1200, "OSError: no")]}, ["1 delivery", "20 min"]),
+        ({"failing": [WaitingFailures(CHARGE.name, "failed", 1, NOW - 1200, "OSError: no")]}, ["1 delivery", "20 min"]),
         (
             {"halts": {"orders": HALT}, "lag": {"orders": 9}},
             [
@@ -211,21 +224,27 @@ def test_what_is_not_known_is_no_problem():
             ],
         ),
         (
-            {"failing": [Waiting(CHARGE.name, "unpublished", 2, NOW - 60, "OSError: no")]},
+            {"failing": [WaitingFailures(CHARGE.name, "unpublished", 2, NOW - 60, "OSError: no")]},
             ["2 deliveries", "Kafka does not take the dead letters", "1 min"],
         ),
         (
-            {"changes": [Change("orders", 1, "expired", 40, 100, 60, NOW - 120)]},
+            {"changes": [KafkaLogChange("orders", 1, "expired", 40, 100, 60, NOW - 120)]},
             ["retention took 60 records of orders-1 unread", "2 min", "offsets 40 to 99"],
         ),
-        ({"changes": [Change("orders", 1, "made anew", 0, 9, 0, NOW - 120)]}, ["orders-1 was made anew", "2 min"]),
-        ({"changes": [Change("orders", 1, "went back", 7, 9, 0, NOW - 120)]}, ["orders-1 went back", "offset 7"]),
+        (
+            {"changes": [KafkaLogChange("orders", 1, "made anew", 0, 9, 0, NOW - 120)]},
+            ["orders-1 was made anew", "2 min"],
+        ),
+        (
+            {"changes": [KafkaLogChange("orders", 1, "went back", 7, 9, 0, NOW - 120)]},
+            ["orders-1 went back", "offset 7"],
+        ),
         (
             {"tiers": [tier(problems=["topic 'orders.retry.5m' keeps records for 1 s."], records=12)]},
             ["Topic 'orders.retry.5m' keeps records for 1 s. It holds 12 records."],
         ),
         (
-            {"tiers": [tier(replicas=Replicas(6, 2)), replace(tier(replicas=Replicas(1)), topic="orders")]},
+            {"tiers": [tier(replicas=ReplicaState(6, 2)), replace(tier(replicas=ReplicaState(1)), topic="orders")]},
             ["7 partitions have replicas that are not in sync (orders: 1, orders.retry.5m: 6)", "2 of them have fewer"],
         ),
         (
@@ -254,23 +273,30 @@ def test_what_is_not_known_is_no_problem():
             ["'orders.replay' is overdue", "3 records", "(no bridge has it)"],
         ),
         (
-            {"oldest": {("orders.retry.5m", OWN): 4000.0}},
+            {"oldest": {("orders.retry.5m", RETRY_RECORD): 4000.0}},
             ["The oldest delivery that came by 'orders.retry.5m'", "1.11 h", "inspect active"],
         ),
-        ({"memory": [Memory("r:6379", 100, 100)]}, ["Redis at r:6379 is full: 100 of 100 bytes"]),
-        ({"memory": [Memory("r:6379", 95, 100)]}, ["nearly full"]),
-        ({"memory": [Memory("r:6379", 1, 0, None, "volatile-lru", 3)]}, ["volatile-lru", "3 keys", "noeviction"]),
-        ({"memory": [Memory("r:6379", 1, 0, None, None, 3)]}, ["3 keys are gone", "noeviction by now"]),
-        ({"memory": [Memory("r:6379", 1, 0, "aof_last_write_status is 'err'")]}, ["to disk: aof_last_write_status"]),
+        ({"memory": [RedisMemory("r:6379", 100, 100)]}, ["Redis at r:6379 is full: 100 of 100 bytes"]),
+        ({"memory": [RedisMemory("r:6379", 95, 100)]}, ["nearly full"]),
+        ({"memory": [RedisMemory("r:6379", 1, 0, None, "volatile-lru", 3)]}, ["volatile-lru", "3 keys", "noeviction"]),
+        ({"memory": [RedisMemory("r:6379", 1, 0, None, None, 3)]}, ["3 keys are gone", "noeviction by now"]),
         (
-            {"memory": [Memory("r:6379", 1, 0, "rdb_last_bgsave_status is 'err'", saved_at=NOW - 420, unsaved=1234)]},
+            {"memory": [RedisMemory("r:6379", 1, 0, "aof_last_write_status is 'err'")]},
+            ["to disk: aof_last_write_status"],
+        ),
+        (
+            {
+                "memory": [
+                    RedisMemory("r:6379", 1, 0, "rdb_last_bgsave_status is 'err'", saved_at=NOW - 420, unsaved=1234)
+                ]
+            },
             ["to disk, since 2026-01-31 11:53:05 UTC (7 min): rdb_last_bgsave_status is 'err'; 1,234 changes"],
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
 def test_each_problem_is_one_sentence_that_says_what_since_when_and_how_many(change: dict[str, Any], words: list[str]):
-    (sentence,) = problems(replace(WELL, **change))
+    (sentence,) = list_problems(replace(WELL, **change))
     for each in words:
         assert each in sentence
 
@@ -278,16 +304,16 @@ def test_each_problem_is_one_sentence_that_says_what_since_when_and_how_many(cha
 def test_what_waits_for_a_handler_that_no_worker_knows_is_its_own_and_not_the_whole_queue():
     known: dict[str, Any] = {"workers": {"w:1": worker(handlers=[])}, "queues": {"orders": 5000}}
     ready = {"orders": {CHARGE.name: 12.0, "orders.handlers.notify": 4988.0}}
-    (problem,) = problems(replace(WELL, bridges={"a:1": bridge(ready=ready)}, **known))
+    (problem,) = list_problems(replace(WELL, bridges={"a:1": bridge(ready=ready)}, **known))
     assert "12 of its deliveries wait there" in problem
     assert (problem.many, problem.of) == (12, "deliveries")
 
 
 def test_advice_names_the_app_that_is_asked_for():
     well = replace(WELL, app="mysite")
-    (idle,) = problems(replace(well, workers={}, queues={"orders": 0}))
+    (idle,) = list_problems(replace(well, workers={}, queues={"orders": 0}))
     assert "celery -A mysite worker" in idle
-    (old,) = problems(replace(well, oldest={("orders", CHARGE.name): 4000.0}))
+    (old,) = list_problems(replace(well, oldest={("orders", CHARGE.name): 4000.0}))
     assert "celery -A mysite inspect active" in old
 
 
@@ -322,34 +348,34 @@ def test_advice_names_the_app_that_is_asked_for():
             "bridges": {"a:1": bridge(started=NOW - 5)},
             "tiers": [tier(records=9, lag={0: 9}, first_due={0: NOW - 900})],
         },
-        {"oldest": {("orders.retry.5m", OWN): 400.0}},
-        {"memory": [Memory("r:6379", 10**9, 0)]},
-        {"changes": [Change("orders", 1, "expired", 40, 100, 60, NOW - 90_000)]},
-        {"changes": [Change("orders", 1, "expired", 40, 100, 0, NOW - 5)]},
-        {"failing": [Waiting(CHARGE.name, "failed", 3, NOW - 20, "OSError: once")]},
+        {"oldest": {("orders.retry.5m", RETRY_RECORD): 400.0}},
+        {"memory": [RedisMemory("r:6379", 10**9, 0)]},
+        {"changes": [KafkaLogChange("orders", 1, "expired", 40, 100, 60, NOW - 90_000)]},
+        {"changes": [KafkaLogChange("orders", 1, "expired", 40, 100, 0, NOW - 5)]},
+        {"failing": [WaitingFailures(CHARGE.name, "failed", 3, NOW - 20, "OSError: once")]},
         {"handlers": [replace(CHARGE, longest_wait=7200)], "oldest": {("orders", CHARGE.name): 4000.0}},
     ],
 )
 def test_what_passes_by_itself_is_no_problem(change: dict[str, Any]):
-    assert problems(replace(WELL, **change)) == []
+    assert list_problems(replace(WELL, **change)) == []
 
 
 def test_a_handler_that_only_a_worker_still_has_is_too_old_like_others():
     drained = replace(WELL, workers={"w:1": worker(handlers=[CHARGE.name, "orders.old"])})
-    assert problems(replace(drained, oldest={("orders", "orders.old"): 90.0})) == []
-    (sentence,) = problems(replace(drained, oldest={("orders", "orders.old"): 4000.0}))
+    assert list_problems(replace(drained, oldest={("orders", "orders.old"): 90.0})) == []
+    (sentence,) = list_problems(replace(drained, oldest={("orders", "orders.old"): 4000.0}))
     assert "The oldest delivery of 'orders' to orders.old" in sentence
 
 
 def test_what_is_paused_for_long_is_not_said_to_fall_behind_too():
     paused = {"paused": {"orders-0": "queue orders"}, "paused_since": {"orders-0": NOW - 300}}
-    (sentence,) = problems(replace(WELL, bridges={"a:1": bridge(**paused, behind=[BEHIND])}))
+    (sentence,) = list_problems(replace(WELL, bridges={"a:1": bridge(**paused, behind=[BEHIND])}))
     assert "are paused" in sentence
 
 
 def test_a_transaction_that_holds_back_one_partition_hides_no_other_that_falls_behind():
     behind = [{**BEHIND, "partition": 1}]
-    found = problems(replace(WELL, bridges={"a:1": bridge(open_transactions=[HELD_BACK], behind=behind)}))
+    found = list_problems(replace(WELL, bridges={"a:1": bridge(open_transactions=[HELD_BACK], behind=behind)}))
     assert any("Bridges fall behind on 'orders'" in sentence for sentence in found)
 
 
@@ -358,30 +384,30 @@ LOST = {"topic": "orders", "partition": 1, "handler": CHARGE.name, "count": 120,
 
 def test_of_an_empty_queue_beside_what_is_missing_nobody_says_that_nothing_is_lost():
     wiped = replace(WELL, workers={}, queues={"orders": 0}, bridges={"a:1": bridge(unaccounted=[LOST])})
-    queue, lost = problems(wiped)
+    queue, lost = list_problems(wiped)
     assert "nothing waits there" in queue
     assert "120 records of orders-1 are unaccounted for" in lost
-    assert "none of them is lost" not in " ".join(problems(replace(wiped, queues={"orders": 5})))
-    assert "none of them is lost" in problems(replace(WELL, workers={}))[0]
+    assert "none of them is lost" not in " ".join(list_problems(replace(wiped, queues={"orders": 5})))
+    assert "none of them is lost" in list_problems(replace(WELL, workers={}))[0]
 
 
 def test_a_tier_of_a_handler_that_a_living_bridge_has_is_not_left_over():
     left = [tier(use="drained", records=12, lag={0: 12})]
     others = bridge(routes={"orders": ["old.h"]}, assigned=RETRIED["bridges"]["a:1"]["assigned"])
-    (sentence,) = problems(replace(WELL, tiers=left, bridges={"a:1": others}))
+    (sentence,) = list_problems(replace(WELL, tiers=left, bridges={"a:1": others}))
     assert "different handlers" in sentence
 
 
 def test_what_several_bridges_stand_before_is_said_once():
     stopped = bridge(obstacles=["Kafka does not answer: a"], obstacles_since=[NOW - 30])
     other = bridge(obstacles=["Kafka does not answer: b"], obstacles_since=[NOW - 90])
-    (sentence,) = problems(replace(WELL, bridges={"a:1": stopped, "a:2": other}))
+    (sentence,) = list_problems(replace(WELL, bridges={"a:1": stopped, "a:2": other}))
     assert "2 of 2 bridges" in sentence
     assert "1.5 min" in sentence
 
 
 def test_without_a_worker_that_knows_it_an_old_delivery_is_not_said_twice():
-    (sentence,) = problems(replace(WELL, workers={}, oldest={("orders", CHARGE.name): 4000.0}))
+    (sentence,) = list_problems(replace(WELL, workers={}, oldest={("orders", CHARGE.name): 4000.0}))
     assert "No worker consumes" in sentence
 
 
@@ -389,7 +415,7 @@ def test_without_a_worker_that_knows_it_an_old_delivery_is_not_said_twice():
     ("seconds", "shown"), [(-1, "0 s"), (59, "59 s"), (420, "7 min"), (12_600, "3.5 h"), (200_000, "2.31 d")]
 )
 def test_times_are_shown_in_their_largest_unit(seconds: float, shown: str):
-    assert span(seconds) == shown
+    assert format_span(seconds) == shown
 
 
 def test_of_a_halted_topic_nothing_else_is_said_of_what_stands_still():
@@ -398,14 +424,14 @@ def test_of_a_halted_topic_nothing_else_is_said_of_what_stands_still():
         "bridges": {"b": bridge(paused={"orders-0": "halted"}, paused_since={"orders-0": NOW - 900})},
         "halts": {"orders": HALT},
     }
-    (problem,) = problems(replace(WELL, **known))
+    (problem,) = list_problems(replace(WELL, **known))
     assert problem.startswith("Topic 'orders' is halted")
 
 
 def test_a_topic_that_is_paused_because_too_many_die_is_told_at_once_and_once():
     paused = {"paused": {"orders-0": "dead letters of orders"}, "paused_since": {"orders-0": NOW - 5}}
     later = {"paused": {"orders-1": "dead letters of orders"}, "paused_since": {"orders-1": NOW - 300}}
-    (sentence,) = problems(replace(WELL, bridges={"a:1": bridge(**paused), "b:1": bridge(**later)}))
+    (sentence,) = list_problems(replace(WELL, bridges={"a:1": bridge(**paused), "b:1": bridge(**later)}))
     assert "Topic 'orders' is paused" in sentence
     assert "5 min" in sentence
     assert "kafka_pause_dead_letters_a_minute" in sentence
@@ -421,14 +447,14 @@ def test_a_topic_that_is_paused_because_too_many_die_is_told_at_once_and_once():
 )
 def test_each_pressure_has_its_own_advice(why, advice):
     paused = {"paused": {"orders-0": why}, "paused_since": {"orders-0": NOW - 300}}
-    (sentence,) = problems(replace(WELL, bridges={"a:1": bridge(**paused)}))
+    (sentence,) = list_problems(replace(WELL, bridges={"a:1": bridge(**paused)}))
     assert why in sentence
     assert advice in sentence
 
 
 #: What a tier holds after failures.
-PARKED = Waiting(CHARGE.name, "failed", 305, NOW - 900, "OSError: shut")
-DOWN = Down("bank", "open", NOW - 900, "57 of 60 failed.", (CHARGE.name,), SetAside(344, 10_000))
+PARKED = WaitingFailures(CHARGE.name, "failed", 305, NOW - 900, "OSError: shut")
+DOWN = DependencyDown("bank", "open", NOW - 900, "57 of 60 failed.", (CHARGE.name,), SetAside(344, 10_000))
 
 
 @pytest.mark.parametrize(
@@ -445,33 +471,33 @@ DOWN = Down("bank", "open", NOW - 900, "57 of 60 failed.", (CHARGE.name,), SetAs
     ],
 )
 def test_what_is_down_says_when_it_was_tried_is_tried_next_and_what_hangs(how: dict[str, Any], words: str):
-    (sentence,) = problems(replace(WELL, breakers=[replace(DOWN, **how)]))
+    (sentence,) = list_problems(replace(WELL, breakers=[replace(DOWN, **how)]))
     assert words in sentence
 
 
 def test_what_waits_for_what_is_down_is_told_in_deliveries():
-    (sentence,) = problems(replace(WELL, breakers=[DOWN]))
+    (sentence,) = list_problems(replace(WELL, breakers=[DOWN]))
     assert "Waiting for it: 10,000 deliveries in 344 Celery messages." in sentence
-    (sentence,) = problems(replace(WELL, unnamed={"treasury": SetAside(1, 1)}))
+    (sentence,) = list_problems(replace(WELL, unnamed={"treasury": SetAside(1, 1)}))
     assert "'treasury'; what waits for it: 1 delivery in 1 Celery message." in sentence
 
 
 def test_a_handler_whose_retries_wait_in_kafka_alone_is_said_to_fail():
-    (sentence,) = problems(replace(WELL, tiers=[tier(records=305, lag={0: 305}, failed=[PARKED])]))
+    (sentence,) = list_problems(replace(WELL, tiers=[tier(records=305, lag={0: 305}, failed=[PARKED])]))
     for words in ("305 deliveries of orders.handlers.charge failed", "15 min", "OSError: shut"):
         assert words in sentence
 
 
 def test_what_waits_in_the_broker_and_in_kafka_is_one_sentence():
-    queued = Waiting(CHARGE.name, "failed", 7, NOW - 60, "OSError: late", more=True)
-    (sentence,) = problems(replace(WELL, failing=[queued], tiers=[tier(failed=[PARKED])]))
+    queued = WaitingFailures(CHARGE.name, "failed", 7, NOW - 60, "OSError: late", more=True)
+    (sentence,) = list_problems(replace(WELL, failing=[queued], tiers=[tier(failed=[PARKED])]))
     assert sentence.startswith("At least 312 deliveries of orders.handlers.charge failed")
     assert "15 min" in sentence
 
 
 def test_where_no_bridge_runs_what_is_parked_waits_too():
     held = [tier(records=300, lag={0: 300}, first_due={0: NOW - 120}), tier(use="abandoned", records=0)]
-    (sentence,) = problems(replace(WELL, lag={"orders": 0}, bridges={}, tiers=held))
+    (sentence,) = list_problems(replace(WELL, lag={"orders": 0}, bridges={}, tiers=held))
     assert ": 300 records in Kafka wait, 300 of them in retry and replay topics" in sentence
     assert "the first of them due since" in sentence
     assert "(2 min)" in sentence
@@ -479,7 +505,7 @@ def test_where_no_bridge_runs_what_is_parked_waits_too():
 
 def test_of_a_halted_topic_everything_that_waits_is_counted():
     held = [tier(records=12, lag={0: 12})]
-    (sentence,) = problems(
+    (sentence,) = list_problems(
         replace(
             WELL,
             halts={"orders": HALT},
@@ -501,28 +527,28 @@ def test_what_waits_for_what_its_handler_needs_neither_fails_nor_is_old(state: s
         failing=[PARKED],
         tiers=[tier(failed=[PARKED])],
     )
-    assert [words for words in problems(known) if "held to be down" not in words] == []
-    unpublished = Waiting(CHARGE.name, "unpublished", 2, NOW - 60, "OSError: no")
-    assert "dead letters" in problems(replace(known, failing=[unpublished]))[-1]
+    assert [words for words in list_problems(known) if "held to be down" not in words] == []
+    unpublished = WaitingFailures(CHARGE.name, "unpublished", 2, NOW - 60, "OSError: no")
+    assert "dead letters" in list_problems(replace(known, failing=[unpublished]))[-1]
 
 
 @pytest.mark.parametrize("known", [[tier()], []], ids=["that is listed", "that is gone"])
 @pytest.mark.parametrize("keeps", [{"halts": {"orders": HALT}}, {"breakers": [DOWN]}], ids=lambda keeps: str(*keeps))
-def test_what_came_by_a_retry_topic_and_is_kept_back_is_not_old(keeps: dict[str, Any], known: list[TierFacts]):
+def test_what_came_by_a_retry_topic_and_is_kept_back_is_not_old(keeps: dict[str, Any], known: list[TopicFacts]):
     came: dict[str, Any] = {
-        "oldest": {("orders.retry.5m", OWN): 4000.0},
+        "oldest": {("orders.retry.5m", RETRY_RECORD): 4000.0},
         "sources": {} if known else {"orders.retry.5m": "orders"},
     }
-    assert [words for words in problems(replace(WELL, tiers=known, **came, **keeps)) if "under way" in words] == []
+    assert [words for words in list_problems(replace(WELL, tiers=known, **came, **keeps)) if "under way" in words] == []
     # What keeps back others says nothing of it.
     others: dict[str, Any] = {"halts": {"bills": HALT}, "breakers": [replace(DOWN, handlers=("bills.pay",))]}
-    assert [words for words in problems(replace(WELL, tiers=known, **came, **others)) if "under way" in words]
+    assert [words for words in list_problems(replace(WELL, tiers=known, **came, **others)) if "under way" in words]
 
 
 def test_of_a_halted_topic_it_is_not_said_that_what_failed_runs_again():
     def said(topics: tuple[str, ...]) -> str:
         known = replace(WELL, handlers=[replace(CHARGE, topics=topics)], halts={"orders": HALT}, failing=[PARKED])
-        (sentence,) = [words for words in problems(known) if "wait for a retry" in words]
+        (sentence,) = [words for words in list_problems(known) if "wait for a retry" in words]
         return sentence
 
     assert "run again" not in said(("orders",))
@@ -533,8 +559,11 @@ def test_of_a_halted_topic_it_is_not_said_that_what_failed_runs_again():
 
 
 def test_what_was_lost_with_a_ledger_below_a_retry_topic_is_said_once_with_its_source():
-    lost = [{"topic": "orders.retry.5m", "partition": n, "handler": OWN, "count": 7, "since": NOW - 60} for n in (0, 1)]
-    (sentence,) = problems(replace(WELL, bridges={"a:1": bridge(unaccounted=lost)}, tiers=[tier()]))
+    lost = [
+        {"topic": "orders.retry.5m", "partition": n, "handler": RETRY_RECORD, "count": 7, "since": NOW - 60}
+        for n in (0, 1)
+    ]
+    (sentence,) = list_problems(replace(WELL, bridges={"a:1": bridge(unaccounted=lost)}, tiers=[tier()]))
     assert "14 records of 'orders.retry.5m'" in sentence
     assert "`bridge audit orders`" in sentence
     assert "bridge reset orders --to OFFSET" in sentence
@@ -542,47 +571,49 @@ def test_what_was_lost_with_a_ledger_below_a_retry_topic_is_said_once_with_its_s
 
 
 def test_a_retry_topic_that_was_deleted_with_what_waited_in_it_is_said_with_how_much():
-    deleted = [Change("orders.retry.5m", n, "deleted", 10, 1010, 1000, NOW - 120) for n in (0, 1)]
-    (sentence,) = problems(replace(WELL, changes=deleted))
+    deleted = [KafkaLogChange("orders.retry.5m", n, "deleted", 10, 1010, 1000, NOW - 120) for n in (0, 1)]
+    (sentence,) = list_problems(replace(WELL, changes=deleted))
     assert "'orders.retry.5m' was deleted" in sentence
     assert "2 min" in sentence
     assert "up to 2,000 records" in sentence
-    empty = Change("orders.retry.5m", 0, "deleted", 10, 10, 0, NOW - 120)
-    assert problems(replace(WELL, changes=[empty])) == []
+    empty = KafkaLogChange("orders.retry.5m", 0, "deleted", 10, 10, 0, NOW - 120)
+    assert list_problems(replace(WELL, changes=[empty])) == []
 
 
 def test_a_retry_topic_that_was_deleted_while_nobody_looked_is_said_with_whose_deliveries_are_missing():
-    gone = Gone("orders.retry.5m", "orders", NOW - 120, {"charge": 5, "mail": 2}, lying=3)
-    (sentence,) = problems(replace(WELL, gone=[gone]))
+    gone = DeletedTopic("orders.retry.5m", "orders", NOW - 120, {"charge": 5, "mail": 2}, lying=3)
+    (sentence,) = list_problems(replace(WELL, gone=[gone]))
     assert sentence.startswith("'orders.retry.5m' was deleted, seen since")
     assert "at least 4 deliveries of 'orders' are parked and lie in no retry topic" in sentence
     assert "(parked: charge (5), mail (2))" in sentence
     assert "`bridge audit orders`" in sentence
     # What a bridge told as it was deleted is the same.
-    deleted = Change("orders.retry.5m", 0, "deleted", 10, 1010, 1000, NOW - 120)
-    assert problems(replace(WELL, gone=[gone], changes=[deleted])) == [sentence]
-    assert problems(replace(WELL, gone=[gone._replace(lying=7)])) == []
+    deleted = KafkaLogChange("orders.retry.5m", 0, "deleted", 10, 1010, 1000, NOW - 120)
+    assert list_problems(replace(WELL, gone=[gone], changes=[deleted])) == [sentence]
+    assert list_problems(replace(WELL, gone=[gone._replace(lying=7)])) == []
 
 
 def test_what_retention_took_in_a_retry_topic_is_said_to_be_parked():
-    (sentence,) = problems(
-        replace(WELL, tiers=[tier()], changes=[Change("orders.retry.5m", 0, "expired", 0, 5, 5, NOW)])
+    (sentence,) = list_problems(
+        replace(WELL, tiers=[tier()], changes=[KafkaLogChange("orders.retry.5m", 0, "expired", 0, 5, 5, NOW)])
     )
     assert "`bridge audit orders`" in sentence
 
 
 def test_a_tier_with_which_no_bridge_starts_says_so():
-    (sentence,) = problems(replace(WELL, tiers=[tier(problems=["topic 'x' keeps records for 1 s."], refused=True)]))
+    (sentence,) = list_problems(
+        replace(WELL, tiers=[tier(problems=["topic 'x' keeps records for 1 s."], refused=True)])
+    )
     assert "no bridge starts again" in sentence
 
 
 def test_a_problem_is_its_sentence_and_says_the_same_as_values():
-    (found,) = problems(Facts(now=60.0, group="g", silent=["Redis at r does not answer: refused. Start it."]))
+    (found,) = list_problems(GroupFacts(now=60.0, group="g", silent=["Redis at r does not answer: refused. Start it."]))
     assert found == "Redis at r does not answer: refused. Start it."
     values = found.data()
     assert (values["kind"], values["what"]) == ("silent", "Redis at r does not answer")
     assert (values["since"], values["many"], values["lost"]) == (None, None, None)
-    (found,) = problems(Facts(60.0, "g", bridges={}, lag={"orders": 7}, seen={"group g": 5.0}))
+    (found,) = list_problems(GroupFacts(60.0, "g", bridges={}, lag={"orders": 7}, seen={"group g": 5.0}))
     values = found.data()
     assert copy.deepcopy(found).data() == values
     assert values["sentence"] == str(found)

@@ -6,11 +6,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.errors import KafkaUnavailable, PublishFailed, RecordTooLarge
-from bridge.records.failure import Failure
-from bridge.records.message import Dead, Delivery, Message
+from bridge.formats.delivery import Dead, Delivery, Message
+from bridge.formats.failure import Failure
+from bridge.kafka import acknowledged_producer
+from bridge.kafka.publisher import ParkRequest, Publisher
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics import producer
-from bridge.topics.publisher import Clone, Publisher
 
 FATAL = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence desynchronization", fatal=True)
 DELIVERY = Delivery(Message("orders", 0, 7), "work")
@@ -46,7 +46,7 @@ class Desynchronized:
 @pytest.mark.parametrize("how", ["produce raises", "flush raises", "flush fails within", "it answers so"])
 def test_a_fatal_error_fails_one_publication_and_the_next_has_a_new_producer(how: str, monkeypatch):
     Desynchronized.made = 0
-    monkeypatch.setattr(producer, "producer_client", lambda properties: Desynchronized(how))
+    monkeypatch.setattr(acknowledged_producer, "producer_client", lambda properties: Desynchronized(how))
     made = Publisher(Settings(FileSettings(), EnvironmentSettings(), "", {}))
     with pytest.raises(PublishFailed, match="orders-0-7"):
         made.dead_letter(DELIVERY, DEAD, "bridge")
@@ -99,7 +99,7 @@ class Topics:
 
 def parking(monkeypatch: pytest.MonkeyPatch, refuses: Any = lambda record: None) -> tuple[Publisher, Takes, Topics]:
     takes, topics = Takes(refuses), Topics()
-    monkeypatch.setattr(producer, "producer_client", lambda properties: takes)
+    monkeypatch.setattr(acknowledged_producer, "producer_client", lambda properties: takes)
     made = Publisher(Settings(FileSettings(), EnvironmentSettings(), "", {}))
     made.retries = topics  # type: ignore[assignment]
     return made, takes, topics
@@ -108,9 +108,9 @@ def parking(monkeypatch: pytest.MonkeyPatch, refuses: Any = lambda record: None)
 FAILURE = Failure("shop.Busy", "no line " * 50, "", 5)
 
 
-def clone(offset: int, delay: int = 60, value: bytes = b"v") -> Clone:
+def clone(offset: int, delay: int = 60, value: bytes = b"v") -> ParkRequest:
     delivery = Delivery(Message("orders", 3, offset, b"k", value), "work", number=1, runs=1, error=str(FAILURE)[:300])
-    return Clone(delivery, delay, 1_000, None, FAILURE)
+    return ParkRequest(delivery, delay, 1_000, None, FAILURE)
 
 
 def test_what_is_parked_together_is_written_and_then_waited_for_once(monkeypatch):
@@ -182,9 +182,12 @@ class Batched:
 
 
 def test_what_was_refused_for_the_batch_that_it_was_in_is_written_alone(monkeypatch):
-    monkeypatch.setattr(producer, "producer_client", lambda properties: Batched())
-    made = producer.AcknowledgedProducer(Settings(FileSettings(), EnvironmentSettings(), "", {}))
-    some = [producer.Letter("orders.replay", 0, None, bytes(size), [], "a", "it") for size in (60, 60, 101)]
+    monkeypatch.setattr(acknowledged_producer, "producer_client", lambda properties: Batched())
+    made = acknowledged_producer.AcknowledgedProducer(Settings(FileSettings(), EnvironmentSettings(), "", {}))
+    some = [
+        acknowledged_producer.OutgoingRecord("orders.replay", 0, None, bytes(size), [], "a", "it")
+        for size in (60, 60, 101)
+    ]
     first, second, third = made.publish_all(some)
     assert (first, second) == (None, None)
     assert isinstance(third, RecordTooLarge)

@@ -2,9 +2,9 @@
 
 from weakref import WeakSet
 
-from bridge.deadletters.redrive.ranges import Look
-from bridge.deadletters.redrive.standing import Stand
-from bridge.topics.extents import Extent
+from bridge.deadletters.replay.redrive_range import RangeLook
+from bridge.deadletters.replay.redrive_selection import DeliveryStand
+from bridge.kafka.partition_offsets import Extent
 
 
 class Record:
@@ -25,10 +25,12 @@ class Record:
 
 def test_of_the_records_that_are_looked_at_together_no_more_than_two_are_held_at_once(monkeypatch):
     def known(_, asked):
-        return {(0, offset, account.handler): Stand.DONE for account, offsets in asked.items() for offset in offsets}
+        return {
+            (0, offset, account.handler): DeliveryStand.DONE for account, offsets in asked.items() for offset in offsets
+        }
 
-    monkeypatch.setattr(Look, "_stands", known)
-    look = Look(None, None, [Extent("orders", 0, 0, 2_500, 0)], {0: "log"})  # type: ignore[arg-type]
+    monkeypatch.setattr(RangeLook, "_stands", known)
+    look = RangeLook(None, None, [Extent("orders", 0, 0, 2_500, 0)], {0: "log"})  # type: ignore[arg-type]
     alive: WeakSet[Record] = WeakSet()
     held = []
 

@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from bridge.errors import KafkaUnavailable
-from bridge.records.dead_letter import headers
-from bridge.records.failure import Failure
-from bridge.records.message import Dead, Delivery, Message
+from bridge.formats.dead_letter_record import dead_letter_headers
+from bridge.formats.delivery import Dead, Delivery, Message
+from bridge.formats.failure import Failure
+from bridge.kafka import dead_letter_reader, record_reader
+from bridge.kafka.partition_offsets import Extent
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics import dead_letters, readback
-from bridge.topics.extents import Extent
 
 SETTINGS = Settings(FileSettings(), EnvironmentSettings(), "", {})
 
@@ -62,7 +62,7 @@ class Consumer:
 def consumer_of(monkeypatch):
     def given(batches: Sequence[Sequence[Record]] = (), positions: dict[int, int] | None = None) -> Consumer:
         made = Consumer(batches, positions or {})
-        monkeypatch.setattr(readback, "consumer_client", lambda properties, group: made)
+        monkeypatch.setattr(record_reader, "consumer_client", lambda properties, group: made)
         return made
 
     return given
@@ -71,7 +71,7 @@ def consumer_of(monkeypatch):
 def read(starts: dict[int, int], ends: dict[int, int]) -> list[tuple[int, int]]:
     places = {("orders.dlq", partition): start for partition, start in starts.items()}
     until = {("orders.dlq", partition): end for partition, end in ends.items()}
-    return [(r.partition() or 0, r.offset() or 0) for r in readback.records(SETTINGS, places, until)]
+    return [(r.partition() or 0, r.offset() or 0) for r in record_reader.read_records(SETTINGS, places, until)]
 
 
 def test_each_partition_is_read_from_its_start_and_below_its_end(consumer_of):
@@ -99,7 +99,7 @@ def test_an_error_in_place_of_a_record_is_none(consumer_of):
 
 def test_a_kafka_that_falls_silent_is_given_up(consumer_of, monkeypatch):
     client = consumer_of()
-    monkeypatch.setattr(readback, "SILENCE", -1.0)
+    monkeypatch.setattr(record_reader, "SILENCE", -1.0)
     with pytest.raises(KafkaUnavailable, match=r"Kafka gives no records of orders\.dlq"):
         read({0: 3}, {0: 4})
     assert client.closed
@@ -107,12 +107,12 @@ def test_a_kafka_that_falls_silent_is_given_up(consumer_of, monkeypatch):
 
 def letter(partition: int, offset: int, group: str = "bridge", topic: str = "orders") -> Record:
     delivery = Delivery(Message(topic, 0, offset, origin="c g log"), "work")
-    return Record(partition, offset, headers(delivery, Dead("permanent", Failure("E", "m", "", 1)), group))
+    return Record(partition, offset, dead_letter_headers(delivery, Dead("permanent", Failure("E", "m", "", 1)), group))
 
 
 def letters(monkeypatch, extents: list[Extent], **asked: Any) -> tuple[list[int], bool]:
-    monkeypatch.setattr(dead_letters, "extents", lambda settings, topics: extents)
-    found = dead_letters.dead_letters(SETTINGS, "orders", **asked)
+    monkeypatch.setattr(dead_letter_reader, "read_extents", lambda settings, topics: extents)
+    found = dead_letter_reader.read_dead_letters(SETTINGS, "orders", **asked)
     return [each.whose.offset for each in found.letters], found.whole
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from bridge.records.header import from_header, header_of
-from bridge.records.row import row_of
+from bridge.formats.celery_header import from_header, header_of
+from bridge.formats.delivery_row import make_row
 
 
 class Record:
@@ -48,7 +48,7 @@ class Record:
 @pytest.mark.parametrize("part", ["headers", "key", "value", "timestamp"])
 def test_whatever_cannot_be_read_the_rest_is_kept_and_the_delivery_is_dead(part: str):
     record: Any = Record(part)
-    batch = from_header("work", header_of("orders", 3, "c", "g", "id", None, [row_of(record)]))
+    batch = from_header("work", header_of("orders", 3, "c", "g", "id", None, [make_row(record)]))
     (delivery,) = batch.deliveries
     assert delivery.dead is not None
     assert delivery.dead.reason == "undecodable"
@@ -59,11 +59,11 @@ def test_whatever_cannot_be_read_the_rest_is_kept_and_the_delivery_is_dead(part:
     assert message.timestamp == (None if part == "timestamp" else 1_700_000_000_000)
     assert message.headers == ()
     # Another handler's delivery of the same record.
-    assert from_header("second", header_of("orders", 3, "c", "g", "id", None, [row_of(record)])).deliveries[0].dead
+    assert from_header("second", header_of("orders", 3, "c", "g", "id", None, [make_row(record)])).deliveries[0].dead
 
 
 def test_a_record_that_can_be_read_is_alive_with_its_headers():
     record: Any = Record()
-    (delivery,) = from_header("work", header_of("orders", 3, "c", "g", "id", None, [row_of(record)])).deliveries
+    (delivery,) = from_header("work", header_of("orders", 3, "c", "g", "id", None, [make_row(record)])).deliveries
     assert delivery.dead is None
     assert delivery.message.headers == (("a", b"1"),)

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.deadletters.letters.reading import AHEAD, HIGHEST, LONGEST_NAME, OURS, read
-from bridge.records import dead_letter
-from bridge.records.attempts import Attempts
-from bridge.records.failure import MAX_MESSAGE, MAX_TRACEBACK, Failure
-from bridge.records.message import Dead, Delivery, Message
+from bridge.deadletters.model.letter_parser import AHEAD, HIGHEST, LONGEST_NAME, OURS, parse_letter
+from bridge.formats import dead_letter_record
+from bridge.formats.delivery import Attempts, Dead, Delivery, Message
+from bridge.formats.failure import MAX_MESSAGE, MAX_TRACEBACK, Failure
 
 NOW = 1_800_000_000_000
 #: When Kafka got the letters.
@@ -54,7 +53,7 @@ def headers(**other: str) -> list[tuple[str, bytes | None]]:
     )
     text = 'Traceback (most recent call last):\n  File "/x/orders/bank.py", line 3, in pay\nValueError: no\n'
     dead = Dead("exhausted", Failure("builtins.ValueError", "no", text, NOW - 5), "1.2")
-    found = dict(dead_letter.headers(delivery, dead, "shop")[2:]) | {
+    found = dict(dead_letter_record.dead_letter_headers(delivery, dead, "shop")[2:]) | {
         name: said.encode() for name, said in other.items()
     }
     return [("theirs", b"\xfe"), ("theirs", None), *found.items()]  # type: ignore[list-item]
@@ -62,7 +61,7 @@ def headers(**other: str) -> list[tuple[str, bytes | None]]:
 
 def letter(found: Any, **other: Any) -> Any:
     record: Any = Record(found, **other)
-    return read(record, "dlq-id", NOW)
+    return parse_letter(record, "dlq-id", NOW)
 
 
 def test_ours_says_all_that_a_worker_wrote():

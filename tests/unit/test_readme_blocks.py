@@ -90,7 +90,10 @@ def test_the_extra_of_the_installation_exists():
 
 
 def test_an_own_app_is_one_line(tmp_path: Path):
-    script = block("# mysite/celery.py") + "\nfrom tasks.using import current\nassert current() is app\n"
+    script = (
+        block("# mysite/celery.py")
+        + "\nfrom tasks.declaration.app_setup import handler_app as current\nassert current() is app\n"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,

@@ -1,10 +1,10 @@
 """Reasons of many, counted."""
 
-from bridge.deadletters.mending.reasons import EXAMPLES, MOST, OTHERS, Reasons
+from bridge.deadletters.editing.handler_check import EXAMPLES, MOST, OTHERS, ReasonCounts
 
 
 def test_the_most_frequent_comes_first_with_a_few_examples():
-    reasons = Reasons()
+    reasons = ReasonCounts()
     for letter in range(100):
         reasons.add("amount: missing" if letter % 4 else "no JSON", letter)
     assert [(each["why"], each["count"]) for each in reasons.to_data()] == [("amount: missing", 75), ("no JSON", 25)]
@@ -13,7 +13,7 @@ def test_the_most_frequent_comes_first_with_a_few_examples():
 
 
 def test_however_many_reasons_there_are_what_is_kept_has_an_end():
-    reasons = Reasons()
+    reasons = ReasonCounts()
     for letter in range(10_000):
         reasons.add(f"reason {letter} " + "x" * 10_000, letter)
     found = reasons.to_data()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bridge.kafka import TopicPartition
-from bridge.loop import rebalances
-from bridge.loop.rebalances import REMEMBERED_FOR, Rebalances
-from bridge.records.place import Place
+from bridge.consumer import rebalance
+from bridge.consumer.rebalance import REMEMBERED_FOR, RebalanceHandler
+from bridge.formats.delivery_identity import Place
+from bridge.kafka.clients import TopicPartition
 
 TIER = "orders.retry.5m"
 FIRST, SECOND = (TIER, 0), (TIER, 1)
@@ -26,7 +26,7 @@ class Bridge:
         parts: Any = SimpleNamespace(assignment=self, before=before)
         committing: Any = SimpleNamespace(last=lambda wait: None)
         self.consumer: Any = SimpleNamespace(incremental_unassign=lambda partitions: None)
-        self.rebalances = Rebalances(parts, committing)
+        self.rebalances = RebalanceHandler(parts, committing)
 
     def __iter__(self) -> Iterator[Place]:
         return iter(self.assigned)
@@ -40,7 +40,7 @@ class Bridge:
 @pytest.fixture
 def bridge(monkeypatch: pytest.MonkeyPatch) -> Bridge:
     made = Bridge()
-    monkeypatch.setattr(rebalances, "give_up", made.give_up)
+    monkeypatch.setattr(rebalance, "give_up_partitions", made.give_up)
     return made
 
 

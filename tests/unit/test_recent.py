@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.errors import KafkaUnavailable
-from bridge.records import dead_letter
-from bridge.records.dead_letter import DeadLetter, Whose
+from bridge.formats import dead_letter_record
+from bridge.formats.dead_letter_record import DeadLetterKey, DeadLetterSummary
+from bridge.kafka import dead_letter_reader
+from bridge.kafka.dead_letter_reader import KEPT_FOR, MOST_RECENT, RecentDeadLetters
+from bridge.kafka.partition_offsets import Extent
 from bridge.settings import Settings
-from bridge.settings.values import EnvironmentSettings, FileSettings
-from bridge.topics import recent
-from bridge.topics.extents import Extent
-from bridge.topics.recent import KEPT_FOR, RECENT, Recent
+from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
 
 SETTINGS = Settings(FileSettings(), EnvironmentSettings(BRIDGE_GROUP="shop"), "memory://", {})
 
@@ -39,8 +39,8 @@ class Log:
 @pytest.fixture
 def log(monkeypatch):
     made = Log()
-    monkeypatch.setattr(recent, "records", made.records)
-    monkeypatch.setattr(dead_letter, "read", letter)
+    monkeypatch.setattr(dead_letter_reader, "read_records", made.records)
+    monkeypatch.setattr(dead_letter_record, "read_dead_letter_summary", letter)
     return made
 
 
@@ -51,15 +51,15 @@ def now():
 
 @pytest.fixture
 def kept(now):
-    return Recent(SETTINGS, lambda: now[0])
+    return RecentDeadLetters(SETTINGS, lambda: now[0])
 
 
 def letter(record):
     """Each third is another group's."""
     group = "shop" if record.offset() % 3 else "bank"
     place = f"{record.topic()}-{record.partition()}-{record.offset()}"
-    whose = Whose(record.partition(), record.offset(), "charge")
-    return DeadLetter(place, "orders", whose, group, 1, None, "exhausted", "x" * 900, 1.0)
+    whose = DeadLetterKey(record.partition(), record.offset(), "charge")
+    return DeadLetterSummary(place, "orders", whose, group, 1, None, "exhausted", "x" * 900, 1.0)
 
 
 def found(kept, log, topic="orders"):
@@ -82,18 +82,18 @@ def test_what_was_read_is_not_read_again_and_what_is_new_is(log, kept):
 
 
 def test_of_each_partition_the_latest_are_kept_and_it_is_said_that_there_are_more(log, kept):
-    log.end = [RECENT, 0]
+    log.end = [MOST_RECENT, 0]
     assert not kept.of("orders", log.there).more
-    log.end = [RECENT + 100, 0]
-    assert found(kept, log) == ours(0, 100, RECENT + 100)
-    assert len(log.read) == RECENT + 100
+    log.end = [MOST_RECENT + 100, 0]
+    assert found(kept, log) == ours(0, 100, MOST_RECENT + 100)
+    assert len(log.read) == MOST_RECENT + 100
     assert kept.of("orders", log.there).more
     # Kafka has dropped some.
     log.first = [500, 0]
-    assert found(kept, log) == ours(0, 500, RECENT + 100)
+    assert found(kept, log) == ours(0, 500, MOST_RECENT + 100)
     # So many came at once that none of what was kept is among the latest.
-    log.end = [10 * RECENT, 0]
-    assert found(kept, log) == ours(0, 9 * RECENT, 10 * RECENT)
+    log.end = [10 * MOST_RECENT, 0]
+    assert found(kept, log) == ours(0, 9 * MOST_RECENT, 10 * MOST_RECENT)
 
 
 @pytest.mark.parametrize("made_anew", [([0, 0], [3, 0]), ([0, 0], [7, 0])])

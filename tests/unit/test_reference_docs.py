@@ -10,14 +10,14 @@ from typing import Any, Final
 import pytest
 
 import tasks
-from bridge.deadletters.recorder.metrics import RecorderMetrics
-from bridge.kafka import CONSUMER_DEFAULTS, FIXED, PRODUCER_DEFAULTS
-from bridge.metrics import BridgeMetrics
-from bridge.records.letter import NAMES as DEAD_LETTER_HEADERS
-from bridge.records.parked import _NAMES as RETRY_HEADERS
-from bridge.settings.values import EnvironmentSettings, FileSettings
-from tasks import metrics as worker_metrics
-from tasks.options import Options
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.deadletters.recorder.recorder import RecorderMetrics
+from bridge.formats.dead_letter_record import DEAD_LETTER_HEADERS
+from bridge.formats.retry_record import _RETRY_HEADERS as RETRY_HEADERS
+from bridge.kafka.clients import CONSUMER_DEFAULTS, FIXED, PRODUCER_DEFAULTS
+from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
+from tasks.declaration.handler_options import Options
+from tasks.worker import worker_metrics
 from tests.reference_pages import cli_page
 
 ROOT: Final = Path(__file__).parents[2]
@@ -143,7 +143,7 @@ PUBLIC: Final = {
     "HandlerTask": {"check_value", "decode", "retry"},
     "tasks.testing": {"outcome", "outcome_of", "Outcome"},
     "tasks.logs": {"WithDelivery"},
-    "bridge.records.settled": {
+    "bridge.formats.user_database": {
         *("table", "outbox_table", "TABLE", "OUTBOX_TABLE", "CREATE_TABLE", "CREATE_OUTBOX_TABLE"),
     },
     "bridge.errors": {"BridgeError", "AlreadySettled", "CannotSettle", "EmbeddedServerFailed"},

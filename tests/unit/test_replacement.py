@@ -8,9 +8,14 @@ import pytest
 from kombu.exceptions import OperationalError
 from kombu.transport import memory, pyamqp
 
-from lossless.worker import replacement
-from lossless.worker.burial import Successor, comeback_of
-from lossless.worker.replacement import FOREIGN_ERRORS, PAUSES, Replacement, pending
+from lossless.worker import message_replacement
+from lossless.worker.message_burial import Successor, make_comeback
+from lossless.worker.message_replacement import (
+    FOREIGN_ERRORS,
+    PAUSES,
+    MessageReplacement,
+    pending_replacements,
+)
 
 SUCCESSOR = Successor(
     why="it failed", body="", content_type="application/json", content_encoding="utf-8", headers={}, properties={},
@@ -54,13 +59,13 @@ def later(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, Any]]:
     hub = SimpleNamespace(
         call_later=lambda pause, act: calls.append((pause, act)), call_soon=lambda act, *args: act(*args)
     )
-    monkeypatch.setattr(replacement, "get_event_loop", lambda: hub)
+    monkeypatch.setattr(message_replacement, "get_event_loop", lambda: hub)
     return calls
 
 
-def replace(channel: Channel) -> Replacement:
+def replace(channel: Channel) -> MessageReplacement:
     message = SimpleNamespace(channel=channel, delivery_tag="1", ack=channel.ack, requeue=channel.requeue)
-    made = Replacement(message, SUCCESSOR)
+    made = MessageReplacement(message, SUCCESSOR)
     made.start()
     return made
 
@@ -74,14 +79,14 @@ def test_it_is_published_and_then_acknowledged(later: list[Any]) -> None:
     channel = Channel()
     made = replace(channel)
     assert channel.acts == ["publish", "ack"]
-    assert made not in pending
+    assert made not in pending_replacements
     assert not later
 
 
 def in_a_thread_beside_a_loop_with_no_further_turn(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     left: list[Any] = []
     hub = SimpleNamespace(call_soon=lambda act, *_: left.append(act))
-    monkeypatch.setattr(replacement, "get_event_loop", lambda: hub)
+    monkeypatch.setattr(message_replacement, "get_event_loop", lambda: hub)
     thread = threading.Thread(target=replace, args=(channel,))
     thread.start()
     thread.join()
@@ -131,7 +136,7 @@ def test_a_broker_that_is_away_is_tried_without_end_with_pauses_that_grow(later:
         go_on(later, 1)
     assert pauses == [*PAUSES, *[PAUSES[-1]] * 10][: FOREIGN_ERRORS + 5]
     assert channel.acts == ["publish", "ack"]
-    assert made not in pending
+    assert made not in pending_replacements
 
 
 def test_an_error_that_is_not_the_brokers_is_not_tried_for_ever_and_the_message_is_given_back(later: list[Any]) -> None:
@@ -145,13 +150,13 @@ def test_an_error_that_is_not_the_brokers_is_not_tried_for_ever_and_the_message_
         go_on(later, 1)
     assert 100 - len(channel.errors) == FOREIGN_ERRORS
     assert channel.acts == ["requeue"]
-    assert made not in pending
+    assert made not in pending_replacements
 
 
 def test_a_closed_channel_has_given_the_message_back(later: list[Any]) -> None:
     channel = Channel()
     channel.closed = True
-    assert replace(channel) not in pending
+    assert replace(channel) not in pending_replacements
     assert channel.acts == []
 
 
@@ -166,7 +171,7 @@ def test_what_comes_back_keeps_its_priority_and_id_on_every_kind_of_broker(later
         delivery_info={"routing_key": "q"}, properties={"priority": 7, "correlation_id": "i", "delivery_mode": 2},
         channel=channel, delivery_tag="1", ack=channel.ack,
     )  # fmt: skip
-    Replacement(taken, comeback_of(taken, 1.0, "its process was lost", lost=1)).start()
+    MessageReplacement(taken, make_comeback(taken, 1.0, "its process was lost", lost=1)).start()
     (message,) = published
     properties = message.properties if transport is pyamqp else message["properties"]
     assert (properties["priority"], properties["correlation_id"], properties["delivery_mode"]) == (7, "i", 2)

@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records import parked
-from bridge.records.attempts import NONE, Attempts
-from bridge.records.origin import Origin
-from bridge.records.replayed import replayed
+from bridge.formats import retry_record
+from bridge.formats.delivery import NO_ATTEMPTS, Attempts
+from bridge.formats.delivery_identity import Origin
+from bridge.formats.retry_record import replay_headers
 
 names = st.text("abcxyz._-", min_size=1, max_size=20)
 counts = st.integers(0, 10_000)
@@ -51,9 +51,9 @@ class Record:
 )
 def test_it_has_all_its_retries_and_keeps_whose_it_is(origin, theirs, timestamp, number, runs, attempts, again, once):
     asked = {"again": again, "once": once}
-    written = replayed(origin, theirs, timestamp=timestamp, number=number, runs=runs, attempts=attempts, **asked)
+    written = replay_headers(origin, theirs, timestamp=timestamp, number=number, runs=runs, attempts=attempts, **asked)
     record: Any = Record(written)
-    found = parked.read(record, "cluster", "replay-log")
+    found = retry_record.read_retry_record(record, "cluster", "replay-log")
     assert found is not None
     delivery, message = found.delivery, found.delivery.message
     assert (delivery.identity, found.group, found.topic_id) == (origin.identity, origin.group, origin.topic_id)
@@ -65,7 +65,7 @@ def test_it_has_all_its_retries_and_keeps_whose_it_is(origin, theirs, timestamp,
 
 
 def test_what_never_died_may_be_sent_too():
-    record: Any = Record(replayed(Origin("orders", "log", 3, 7, "work", "g"), (), timestamp=None))
-    found = parked.read(record, "cluster", "replay-log")
+    record: Any = Record(replay_headers(Origin("orders", "log", 3, 7, "work", "g"), (), timestamp=None))
+    found = retry_record.read_retry_record(record, "cluster", "replay-log")
     assert found is not None
-    assert (found.delivery.number, found.delivery.attempts) == (1, NONE.plus(replayed=1))
+    assert (found.delivery.number, found.delivery.attempts) == (1, NO_ATTEMPTS.plus(replayed=1))

@@ -5,11 +5,11 @@ from typing import Any
 
 from rich.console import Console
 
-from bridge.commands.audit import Audit, Deaths
-from bridge.commands.find import ERROR, lines
-from bridge.commands.tables import print_audit, print_status
-from bridge.commands.traced import about
-from bridge.ledger.tally import Line
+from bridge.inspection.delivery_trace import estimate_handoff_time
+from bridge.inspection.record_search import SHOWN_ERROR, format_result
+from bridge.inspection.report_tables import print_audit, print_status
+from bridge.inspection.topic_audit import DeathSummary, TopicAudit
+from bridge.ledger.audit_line import AuditLine
 
 #: What a status has besides, where there is nothing of it.
 NOTHING: dict[str, Any] = {"queues": {}, "oldest": [], "unanswered": [], "parked": [], "policies": {}}
@@ -25,10 +25,10 @@ def text(console: Console) -> str:
 
 
 def test_an_audit_in_a_pipe_cuts_no_name_and_no_number():
-    line = Line("orders.handlers.charge", 3, 0, 90_000_000, 90_000_000, 0, done=81_234_567, unaccounted=2)
+    line = AuditLine("orders.handlers.charge", 3, 0, 90_000_000, 90_000_000, 0, done=81_234_567, unaccounted=2)
     line.unaccounted_at = [7, 9]
     console = printed()
-    print_audit(console, Audit("orders", [line]))
+    print_audit(console, TopicAudit("orders", [line]))
     said = text(console)
     assert "…" not in said
     assert "81,234,567" in said
@@ -69,17 +69,17 @@ def found(**delivery: Any) -> list[dict[str, Any]]:
 
 
 def test_a_long_error_is_cut_for_people():
-    shown = list(lines(found(last_error="x" * 5_000_000)))
-    assert max(map(len, shown)) <= ERROR + 4
+    shown = list(format_result(found(last_error="x" * 5_000_000)))
+    assert max(map(len, shown)) <= SHOWN_ERROR + 4
 
 
 def test_when_something_was_handed_off_is_not_before_it_was_produced_and_said_as_about():
-    assert about(100.0, None) == 100.0
-    assert about(100.0, 90.0) == 100.0
-    assert about(100.0, 104.5) == 104.5
-    assert about(100.0, 5_000.0) == 110.0
-    assert "handed since about 2026" in list(lines(found(since="2026-01-31T12:00:05+00:00")))[1]
-    assert "dead since 2026" in list(lines(found(fate="dead", since="2026-01-31T12:00:05.123+00:00")))[1]
+    assert estimate_handoff_time(100.0, None) == 100.0
+    assert estimate_handoff_time(100.0, 90.0) == 100.0
+    assert estimate_handoff_time(100.0, 104.5) == 104.5
+    assert estimate_handoff_time(100.0, 5_000.0) == 110.0
+    assert "handed since about 2026" in list(format_result(found(since="2026-01-31T12:00:05+00:00")))[1]
+    assert "dead since 2026" in list(format_result(found(fate="dead", since="2026-01-31T12:00:05.123+00:00")))[1]
 
 
 def test_no_text_of_others_colours_a_terminal_or_makes_a_line_of_its_own():
@@ -87,7 +87,9 @@ def test_no_text_of_others_colours_a_terminal_or_makes_a_line_of_its_own():
     console = printed()
     status: dict[str, Any] = {"group": evil, "problems": [evil], "topics": {}, "bridges": {}, "workers": {}}
     print_status(console, {**status, **NOTHING})
-    print_audit(console, Audit("orders", [Line(evil, 0, 0, 1, 1, 0)], [Deaths(evil, evil, 1, evil, "", "")]))
+    print_audit(
+        console, TopicAudit("orders", [AuditLine(evil, 0, 0, 1, 1, 0)], [DeathSummary(evil, evil, 1, evil, "", "")])
+    )
     for character in ("\x1b", "\x07", "\u202e", "\n! all"):
         assert character not in text(console)
     assert r"! no\n! all is well\x1b[31m" in text(console)
@@ -103,6 +105,6 @@ def test_no_text_of_others_colours_a_terminal_or_makes_a_line_of_its_own():
         "policy": evil,
     }
     halted = {"why": evil, "by": evil, "since": evil}
-    shown = list(lines([{"record": record, "halted": halted, "deliveries": [delivery]}]))
+    shown = list(format_result([{"record": record, "halted": halted, "deliveries": [delivery]}]))
     assert len(shown) == 6
     assert all(line.isprintable() for line in shown)

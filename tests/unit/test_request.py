@@ -8,11 +8,10 @@ import pytest
 from celery import Celery
 from celery.worker import state
 
-from bridge.records.header import HEADER
-from lossless.transport.joining import JOINS
-from lossless.transport.riding import LOOKED
-from tasks.ended import Ended
-from tasks.request import SETTLE_WITHIN, Request, ended
+from bridge.formats.celery_header import HEADER
+from lossless.transport.delayed_messages import JOINS
+from lossless.transport.script_hook import LOOKED
+from tasks.worker.delivery_request import SETTLE_WITHIN, RecentEnds, Request, recent_ends
 
 
 class Ours:
@@ -50,8 +49,8 @@ def test_what_another_transport_lets_through_is_a_senders_word() -> None:
 
 
 def test_a_look_from_before_the_delivery_ended_here_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = Ended()
-    monkeypatch.setattr("tasks.request.ended", ends)
+    ends = RecentEnds()
+    monkeypatch.setattr("tasks.worker.delivery_request.recent_ends", ends)
     ends.add("orders-0-1:h")  # now, and the look is of the first second of the clock
     assert LOOKED not in request(Ours()).request_dict["properties"]
     assert LOOKED in request(Ours(), "orders-0-2:h").request_dict["properties"]
@@ -76,7 +75,7 @@ def test_a_message_of_a_delivery_that_is_here_as_sent_back_or_was_until_now_is_l
     live = request(Ours(), "orders-0-4:h")
     monkeypatch.setitem(state.requests, live.id, live)
     assert LOOKED not in request(Ours(), "orders-0-4:h#2").request_dict["properties"]
-    ended.add("orders-0-5:h")
+    recent_ends.add("orders-0-5:h")
     assert LOOKED not in request(Ours(), "orders-0-5:h#2").request_dict["properties"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from celery import Celery, Task
 
-from lossless.worker.requirements import fault_in
+from lossless.worker.consumer import find_settings_fault
 
 
 class Lossless(Task):  # type: ignore[type-arg]
@@ -28,11 +28,11 @@ def bury(app: Any, base: Any, **options: Any) -> None:
 
 def test_a_burial_task_that_would_be_done_again_is_right(app: Celery) -> None:
     bury(app, Lossless)
-    assert fault_in(app) is None
+    assert find_settings_fault(app) is None
 
 
 def test_a_burial_task_that_is_not_registered_is_named(app: Celery) -> None:
-    assert "'shop.bury' (setting burial_task) is not registered" in str(fault_in(app))
+    assert "'shop.bury' (setting burial_task) is not registered" in str(find_settings_fault(app))
 
 
 @pytest.mark.parametrize(("base", "acks_late"), [(Task, True), (Lossless, False)])
@@ -40,12 +40,12 @@ def test_a_burial_task_whose_burials_would_be_lost_with_a_process_is_refused(
     app: Celery, base: Any, acks_late: bool
 ) -> None:
     bury(app, base, acks_late=acks_late)
-    assert "needs acks_late and the Request" in str(fault_in(app))
+    assert "needs acks_late and the Request" in str(find_settings_fault(app))
 
 
 def test_burials_must_be_accepted(app: Celery) -> None:
     bury(app, Lossless)
     app.conf.accept_content = ["pickle"]
-    assert "accept_content must include json" in str(fault_in(app))
+    assert "accept_content must include json" in str(find_settings_fault(app))
     app.conf.accept_content = ["application/json"]
-    assert fault_in(app) is None
+    assert find_settings_fault(app) is None

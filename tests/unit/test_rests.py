@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kafka import Record
-from bridge.loop.held import Held
-from bridge.loop.rests import ELSEWHERE, FEW, LATELY, MANY, REST_AT_MOST, Rests
-from bridge.metrics import BridgeMetrics
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.consumer.record_buffer import (
+    COST_ELSEWHERE,
+    FEW_RETRY_RECORDS,
+    LIVE_FOR,
+    MANY_RETRY_RECORDS,
+    REST_AT_MOST,
+    RecordBuffer,
+    RetryTimeShare,
+)
+from bridge.kafka.clients import Record
 
 
 class Clock:
@@ -21,34 +28,34 @@ class Clock:
 
 def test_without_live_records_what_was_parked_never_rests() -> None:
     clock = Clock()
-    rests = Rests(0.5, clock)
+    rests = RetryTimeShare(0.5, clock)
     rests.spent(0.01)
-    assert (rests.left, rests.few) == (0.0, MANY)
+    assert (rests.left, rests.few) == (0.0, MANY_RETRY_RECORDS)
     rests.live()
-    clock.now += LATELY
+    clock.now += LIVE_FOR
     rests.spent(0.01)
-    assert (rests.left, rests.few) == (0.0, MANY)
+    assert (rests.left, rests.few) == (0.0, MANY_RETRY_RECORDS)
 
 
 def test_beside_live_records_a_few_are_taken_up_and_none_during_the_rest() -> None:
     clock = Clock()
-    rests = Rests(0.5, clock)
+    rests = RetryTimeShare(0.5, clock)
     rests.live()
-    assert rests.few == FEW
+    assert rests.few == FEW_RETRY_RECORDS
     rests.spent(0.004)
-    assert rests.left == pytest.approx(0.004 * ELSEWHERE)
+    assert rests.left == pytest.approx(0.004 * COST_ELSEWHERE)
     assert rests.few == 0
-    clock.now += 0.004 * ELSEWHERE
-    assert rests.few == FEW
+    clock.now += 0.004 * COST_ELSEWHERE
+    assert rests.few == FEW_RETRY_RECORDS
 
 
 @given(st.floats(0.05, 0.95), st.floats(0.0001, 10.0))
 def test_the_rest_is_the_others_share_and_never_long(share: float, seconds: float) -> None:
     clock = Clock()
-    rests = Rests(share, clock)
+    rests = RetryTimeShare(share, clock)
     rests.live()
     rests.spent(seconds)
-    assert rests.left == pytest.approx(min(REST_AT_MOST, seconds * ELSEWHERE * (1 - share) / share), abs=1e-9)
+    assert rests.left == pytest.approx(min(REST_AT_MOST, seconds * COST_ELSEWHERE * (1 - share) / share), abs=1e-9)
 
 
 PARKED = {("r1", 0), ("r2", 0)}
@@ -59,7 +66,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.held = Held(BridgeMetrics(), lambda: self.now)
+        self.held = RecordBuffer(BridgeMetrics(), lambda: self.now)
 
     def read(self, **counts: int) -> None:
         for name, count in counts.items():
@@ -74,11 +81,14 @@ class World:
 
 def test_live_records_are_taken_in_at_once_and_what_was_parked_a_little_at_a_time_in_turn() -> None:
     world = World()
-    world.read(r1=FEW + 10, r2=FEW + 10, live=3_000)
+    world.read(r1=FEW_RETRY_RECORDS + 10, r2=FEW_RETRY_RECORDS + 10, live=3_000)
     assert world.live() == {"live": 3_000}
-    assert world.parked(FEW) == {"r1": list(range(FEW))}
-    assert world.parked(FEW) == {"r2": list(range(FEW))}
-    assert world.parked(MANY) == {"r1": list(range(FEW, FEW + 10)), "r2": list(range(FEW, FEW + 10))}
+    assert world.parked(FEW_RETRY_RECORDS) == {"r1": list(range(FEW_RETRY_RECORDS))}
+    assert world.parked(FEW_RETRY_RECORDS) == {"r2": list(range(FEW_RETRY_RECORDS))}
+    assert world.parked(MANY_RETRY_RECORDS) == {
+        "r1": list(range(FEW_RETRY_RECORDS, FEW_RETRY_RECORDS + 10)),
+        "r2": list(range(FEW_RETRY_RECORDS, FEW_RETRY_RECORDS + 10)),
+    }
     assert not world.held
 
 
@@ -101,15 +111,20 @@ def test_how_long_a_live_record_is_held_does_not_count_what_was_parked_nor_those
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 200), st.integers(0, 200), st.integers(0, 5), st.sampled_from((0, FEW, MANY))),
+        st.tuples(
+            st.integers(0, 200),
+            st.integers(0, 200),
+            st.integers(0, 5),
+            st.sampled_from((0, FEW_RETRY_RECORDS, MANY_RETRY_RECORDS)),
+        ),
         max_size=20,
     )
 )
 def test_nothing_that_was_read_is_lost_or_overtaken(steps: list[tuple[int, int, int, int]]) -> None:
-    held = Held(BridgeMetrics(), lambda: 0.0)
+    held = RecordBuffer(BridgeMetrics(), lambda: 0.0)
     read: dict[str, list[int]] = {"r1": [], "r2": [], "live": []}
     taken: dict[str, list[Any]] = {name: [] for name in read}
-    for r1, r2, live, most in [*steps, *[(0, 0, 0, MANY)] * 60]:
+    for r1, r2, live, most in [*steps, *[(0, 0, 0, MANY_RETRY_RECORDS)] * 60]:
         for name, count in (("r1", r1), ("r2", r2), ("live", live)):
             new = list(range(len(read[name]), len(read[name]) + count))
             read[name] += new

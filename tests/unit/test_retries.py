@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.errors import KafkaUnavailable
+from bridge.kafka import retry_topics
+from bridge.kafka.retry_topics import AGAIN_AFTER, KNOWN_FOR, SILENT_FOR, RetryTopics
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.topics import retries
-from bridge.topics.retries import AGAIN_AFTER, KNOWN_FOR, SILENT_FOR, RetryTopics
 from tests.unit.test_making import answer, refusal
 
 
@@ -52,7 +52,7 @@ class Kafka:
 
 
 def over(kafka: Kafka, monkeypatch: pytest.MonkeyPatch, **chosen: Any) -> RetryTopics:
-    monkeypatch.setattr(retries, "admin_client", lambda properties: kafka)
+    monkeypatch.setattr(retry_topics, "admin_client", lambda properties: kafka)
     settings = Settings(FileSettings(**chosen), EnvironmentSettings(), "", {})
     return RetryTopics(settings, clock=lambda: kafka.now)
 

@@ -13,12 +13,21 @@ from celery.exceptions import Ignore, Reject, WorkerShutdown, WorkerTerminate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.records.attempts import Attempts
-from bridge.records.message import Message
+from bridge.formats.delivery import Attempts, Message
 from tasks.errors import DeadLetter, HandlerError, RetryAsked, RetryLater, StopConsuming, Undecodable
-from tasks.policy import EXHAUSTED, EXPIRED, PERMANENT, UNDECODABLE, Again, Bury, Drop, Halt, Policy
-from tasks.policy_options import policy_from
-from tasks.retry_when import ask, check_function, named
+from tasks.policy.retry_policy import (
+    EXHAUSTED,
+    EXPIRED,
+    PERMANENT,
+    UNDECODABLE,
+    Again,
+    Bury,
+    Drop,
+    Halt,
+    RetryPolicy,
+    make_policy,
+)
+from tasks.policy.retry_when import ask_retry_when, check_retry_when, function_name
 
 ORDER = Message("orders", 3, 1234, value=b'{"type": "refund"}', headers=(("x-test", b"1"),))
 
@@ -59,7 +68,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 def decided(
-    policy: Policy, error: BaseException, failures: int = 0, age: float = 0, told: list[str] | None = None
+    policy: RetryPolicy, error: BaseException, failures: int = 0, age: float = 0, told: list[str] | None = None
 ) -> Any:
     faults = [] if told is None else told
     return policy.decide(
@@ -88,7 +97,7 @@ def decided(
     ],
 )
 def test_an_answer_becomes_what_it_says_within_the_retries_and_the_time(answer, failures, age, decision):
-    policy = Policy(retry_when=answering(answer), max_retries=5, backoff=4, jitter=False, give_up_after=100)
+    policy = RetryPolicy(retry_when=answering(answer), max_retries=5, backoff=4, jitter=False, give_up_after=100)
     told: list[str] = []
     assert decided(policy, ConnectionError(), failures, age, told) == decision
     assert told == []
@@ -115,7 +124,7 @@ def test_an_answer_becomes_what_it_says_within_the_retries_and_the_time(answer, 
 )
 def test_an_answer_that_is_none_is_told_and_the_options_decide(answer, words):
     told: list[str] = []
-    policy = Policy(retry_when=answering(answer), max_retries=1, jitter=False)
+    policy = RetryPolicy(retry_when=answering(answer), max_retries=1, jitter=False)
     assert decided(policy, ConnectionError(), 0, told=told) == Again(1)
     assert decided(policy, ConnectionError(), 1) == Bury(EXHAUSTED)
     assert len(told) == 1
@@ -128,7 +137,7 @@ def test_an_answer_that_is_none_is_told_and_the_options_decide(answer, words):
 )
 def test_a_function_that_raises_is_told_and_the_options_decide(error):
     told: list[str] = []
-    policy = Policy(retry_when=raising(error), max_retries=1, dead_letter_for=(KeyError,), jitter=False)
+    policy = RetryPolicy(retry_when=raising(error), max_retries=1, dead_letter_for=(KeyError,), jitter=False)
     assert decided(policy, ConnectionError(), 0, told=told) == Again(1)
     assert decided(policy, ConnectionError(), 1) == Bury(EXHAUSTED)
     assert decided(policy, KeyError(), 0) == Bury(PERMANENT)
@@ -139,19 +148,19 @@ def test_a_function_that_raises_is_told_and_the_options_decide(error):
 @pytest.mark.parametrize("error", [WorkerShutdown(0), WorkerTerminate(0)])
 def test_a_worker_that_ends_while_the_function_runs_ends(error):
     with pytest.raises(type(error)):
-        decided(Policy(retry_when=raising(error)), ConnectionError())
+        decided(RetryPolicy(retry_when=raising(error)), ConnectionError())
 
 
 def test_an_answer_that_is_awaited_by_nobody_is_no_answer():
     async def later(message, error, attempts):
         return 5
 
-    answer = ask(lambda *given: later(*given), ORDER, KeyError())  # type: ignore[arg-type]
+    answer = ask_retry_when(lambda *given: later(*given), ORDER, KeyError())  # type: ignore[arg-type]
     assert "its answer was a coroutine" in answer.fault
 
 
 def test_a_dead_letter_without_words_of_its_own_is_one_all_the_same():
-    assert "raised KeyError" in (ask(answering(Unspeakable()), ORDER, KeyError()).dead or "")
+    assert "raised KeyError" in (ask_retry_when(answering(Unspeakable()), ORDER, KeyError()).dead or "")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +176,7 @@ def test_a_dead_letter_without_words_of_its_own_is_one_all_the_same():
     ],
 )
 def test_what_the_handler_itself_says_is_not_asked_about(error, decision):
-    policy = Policy(retry_when=raising(AssertionError("asked")))
+    policy = RetryPolicy(retry_when=raising(AssertionError("asked")))
     told: list[str] = []
     assert decided(policy, error, told=told) == decision
     assert told == []
@@ -176,13 +185,13 @@ def test_what_the_handler_itself_says_is_not_asked_about(error, decision):
 @pytest.mark.parametrize("error", [KeyError(), OSError(), ValueError(), SystemExit(1)])
 def test_the_function_is_asked_before_the_lists(error):
     lists = {"dead_letter_for": (KeyError,), "stop_for": (OSError,), "autoretry_for": (ConnectionError,)}
-    assert decided(Policy(retry_when=answering(3), **lists), error) == Again(3)  # type: ignore[arg-type]
-    assert decided(Policy(retry_when=answering(DeadLetter), **lists), error) == Bury(PERMANENT)  # type: ignore[arg-type]
+    assert decided(RetryPolicy(retry_when=answering(3), **lists), error) == Again(3)  # type: ignore[arg-type]
+    assert decided(RetryPolicy(retry_when=answering(DeadLetter), **lists), error) == Bury(PERMANENT)  # type: ignore[arg-type]
 
 
 def test_the_function_sees_message_error_and_attempts():
     seen: list[Any] = []
-    policy = Policy(retry_when=lambda *given: seen.append(given), jitter=False)
+    policy = RetryPolicy(retry_when=lambda *given: seen.append(given), jitter=False)
     error = HttpError(503)
     counts = Attempts(failed=2, lost=1, postponed=4)
     assert policy.decide(error, 2, message=replace(ORDER, attempts=counts)) == Again(4)
@@ -201,7 +210,7 @@ def test_the_function_sees_message_error_and_attempts():
 )
 def test_a_status_a_header_the_value_and_the_attempts_can_decide(headers, status, failed, decision):
     message = Message("orders", 0, 0, value=ORDER.value, headers=headers, attempts=Attempts(failed))
-    found = Policy(retry_when=by_status).decide(HttpError(status), failed, message=message)
+    found = RetryPolicy(retry_when=by_status).decide(HttpError(status), failed, message=message)
     assert found == decision
 
 
@@ -223,7 +232,7 @@ anything = st.one_of(
 
 @given(anything, st.integers(0, 30), st.none() | st.integers(0, 20))
 def test_whatever_the_function_answers_a_failure_has_an_end(answer, failures, most):
-    policy = Policy(retry_when=answering(answer), max_retries=most)
+    policy = RetryPolicy(retry_when=answering(answer), max_retries=most)
     told: list[str] = []
     decision = decided(policy, ConnectionError(), failures, told=told)
     if isinstance(decision, Again):
@@ -234,7 +243,7 @@ def test_whatever_the_function_answers_a_failure_has_an_end(answer, failures, mo
         assert isinstance(decision, Bury)
         assert decision.reason in (EXHAUSTED, PERMANENT)
     if told:
-        assert type(decision) is type(decided(Policy(max_retries=most), ConnectionError(), failures))
+        assert type(decision) is type(decided(RetryPolicy(max_retries=most), ConnectionError(), failures))
 
 
 class Callable3:
@@ -275,15 +284,15 @@ def any_number(*given): ...
 )
 def test_what_can_never_answer_is_refused_when_the_handler_is_declared(given, words):
     with pytest.raises(HandlerError) as refused:
-        policy_from("orders.charge", {"retry_when": given})
+        make_policy("orders.charge", {"retry_when": given})
     assert str(refused.value).startswith("orders.charge: retry_when")
     assert words in str(refused.value)
 
 
 @pytest.mark.parametrize("given", [by_status, with_more, any_number, Callable3(), functools.partial(by_status), None])
 def test_what_can_answer_goes_to_the_policy(given):
-    assert policy_from("orders.charge", {"retry_when": given}).retry_when is given
-    assert check_function(given) is given
+    assert make_policy("orders.charge", {"retry_when": given}).retry_when is given
+    assert check_retry_when(given) is given
 
 
 @pytest.mark.parametrize(
@@ -295,4 +304,4 @@ def test_what_can_answer_goes_to_the_policy(given):
     ],
 )
 def test_a_function_is_named_by_where_it_stands(function, name):
-    assert named(function) == f"{__name__}.{name}"
+    assert function_name(function) == f"{__name__}.{name}"

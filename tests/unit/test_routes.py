@@ -9,7 +9,7 @@ from celery import Celery
 
 import tasks
 from bridge.errors import AppNotFound
-from bridge.settings.modules import find_celery_app, import_handlers, no_handler
+from bridge.settings.app_discovery import explain_no_handler, find_celery_app, import_handlers
 
 
 @pytest.fixture
@@ -63,17 +63,17 @@ def test_the_line_is_that_of_the_users_deepest_module(app: Celery, tmp_path: Pat
 
 
 def test_an_app_without_handlers_is_told_which_modules_hold_none(app: Celery, tmp_path: Path):
-    assert "name the modules" in no_handler(app, {})
+    assert "name the modules" in explain_no_handler(app, {})
     (tmp_path / "shop_one").mkdir()
     (tmp_path / "shop_one" / "__init__.py").touch()
     (tmp_path / "shop_one" / "records.py").touch()
     app.conf.imports = ("shop_one", "json")
     assert import_handlers(app) == []
-    said = no_handler(app, {"HANDLERS": "shop_one,json"})
+    said = explain_no_handler(app, {"HANDLERS": "shop_one,json"})
     assert "HANDLERS names 'shop_one'" in said
     assert "the package holds shop_one.records: name those" in said
     assert "'json' (" in said
-    assert "`imports` names 'shop_one'" in no_handler(app, {})
+    assert "`imports` names 'shop_one'" in explain_no_handler(app, {})
 
 
 def test_handlers_that_were_declared_on_another_app_are_named_with_what_to_do():
@@ -81,7 +81,7 @@ def test_handlers_that_were_declared_on_another_app_are_named_with_what_to_do():
     def charge(order: object) -> None: ...
 
     try:
-        words = no_handler(Celery("mysite", set_as_current=False), {})
+        words = explain_no_handler(Celery("mysite", set_as_current=False), {})
     finally:
         del tasks.app.tasks["declared.elsewhere"]
     assert "declared.elsewhere was declared on the app 'tasks'" in words

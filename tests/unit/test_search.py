@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from bridge.dispatch.broker_search import read_message_headers
+from bridge.dispatch.carrier_message import PartitionHandler, find_carried_deliveries, read_offsets
 from bridge.errors import HandoffFailed, LedgerUnavailable
-from bridge.handoff.carriers import Owner, carried, offsets_in
-from bridge.handoff.messages import headers_in
-from bridge.upkeep.stuck import SLICE, SUSPECTS, Search
+from bridge.jobs.stuck_deliveries import SLICE, SUSPECTS, StuckDeliveryFinder
 
 STUCK_AFTER = 3_600.0
 
@@ -34,14 +34,14 @@ class World:
         made = [SimpleNamespace(place=("orders", n), handlers=[handler]) for n in range(partitions)]
         world: Any = self
         assigned: Any = SimpleNamespace(partitions=made, parked=[])
-        self.search_for = Search(world, world, assigned, STUCK_AFTER, lambda: self.now)
+        self.search_for = StuckDeliveryFinder(world, world, assigned, STUCK_AFTER, lambda: self.now)
 
     def of(self, partition: Any, handler: str) -> list[int]:
         if partition.place[1] == 9:
             raise ValueError("an odd field in the index")
         return self.found
 
-    def search(self, queue: str, suspects: dict[Owner, set[int]]) -> Iterator[None]:
+    def search(self, queue: str, suspects: dict[PartitionHandler, set[int]]) -> Iterator[None]:
         self.wanted = max(self.wanted, sum(map(len, suspects.values())))
         for offset in self.there:
             if self.away:
@@ -152,14 +152,14 @@ FOREIGN = [
 
 @pytest.mark.parametrize("raw", FOREIGN)
 def test_whatever_others_put_into_a_queue_carries_nothing_and_raises_nothing(raw: bytes) -> None:
-    for headers in headers_in(raw):
-        assert list(offsets_in(headers)) == [] or offsets_in(headers) == [(("charge", "orders", 0), [])]
-        assert list(carried(headers, "orders", {(0, 1, "charge")})) == []
+    for headers in read_message_headers(raw):
+        assert list(read_offsets(headers)) == [] or read_offsets(headers) == [(("charge", "orders", 0), [])]
+        assert list(find_carried_deliveries(headers, "orders", {(0, 1, "charge")})) == []
 
 
 def test_what_a_message_carries_is_found_in_its_burial_too() -> None:
     headers = {"task": "charge", "kafka": header(4, 5)}
     body = b64encode(json.dumps([[{"headers": headers}], {}, {}]).encode()).decode()
     for raw in ({"headers": headers, "body": ""}, {"headers": {"task": "tasks.bury"}, "body": body}):
-        found = [each for one in headers_in(json.dumps(raw).encode()) for each in offsets_in(one)]
+        found = [each for one in read_message_headers(json.dumps(raw).encode()) for each in read_offsets(one)]
         assert found == [(("charge", "orders", 0), [4, 5])]

@@ -8,12 +8,21 @@ import pytest
 from celery import Celery
 
 from bridge.errors import SettingsError
-from bridge.handlers import Handler, Routes
-from bridge.kafka import property_fault
-from bridge.settings import OWN_APP, Settings, hide_password, is_redis, load, properties, sequence_faults, slips
+from bridge.handler_routes import Handler, Routes
+from bridge.kafka.clients import property_fault
+from bridge.kafka.topic_names import TopicNames, name_faults
+from bridge.settings import (
+    OWN_APP,
+    Settings,
+    hide_password,
+    is_redis,
+    librdkafka_properties,
+    load,
+    sequence_faults,
+    unknown_variables,
+)
 from bridge.settings import read as read_settings
-from bridge.topics.names import TopicNames, name_faults
-from tasks.defaults import OWN_DEFAULTS as DEFAULTS
+from tasks.declaration.celery_defaults import OWN_DEFAULTS as DEFAULTS
 
 SECRET = "s3cr3t"
 #: One that signs people in to the console.
@@ -164,7 +173,7 @@ def test_a_variable_of_the_desk_that_there_is_not_is_told_and_stops_nothing_that
     ],
 )
 def test_a_misspelt_setting_of_celery_is_told_what_it_was_meant_to_be(given, said):
-    found = [*slips.of_celery([given])]
+    found = [*unknown_variables.find_misspelt_settings([given])]
     assert len(found) == len(said)
     assert all(words in sentence and given in sentence for words, sentence in zip(said, found, strict=True))
 
@@ -235,7 +244,7 @@ def test_what_kubernetes_sets_for_a_service_is_taken_for_no_setting_of_the_desk(
 
 
 def test_the_names_that_are_guessed_are_librdkafkas():
-    assert [name for name in properties.NAMES if property_fault(name, "x") == "unknown"] == []
+    assert [name for name in librdkafka_properties.PROPERTY_NAMES if property_fault(name, "x") == "unknown"] == []
 
 
 def test_the_environment_and_topics_are_read(read):

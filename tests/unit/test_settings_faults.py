@@ -3,8 +3,8 @@
 import pytest
 from celery import Celery
 
-from bridge.handlers import Handler, Routes
-from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings, faults
+from bridge.handler_routes import Handler, Routes
+from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings, settings_validation
 
 REDIS = "redis://localhost:6379/0"
 
@@ -32,7 +32,7 @@ def settings(topic: TopicSettings, broker: str = REDIS, ledger: str = "") -> Set
     ],
 )
 def test_a_pattern_that_gives_no_topic_is_a_fault(name: str, pattern: str, said: str | None):
-    found = faults.of_patterns(FileSettings.model_validate({name: pattern}), "bridge")
+    found = settings_validation.find_pattern_faults(FileSettings.model_validate({name: pattern}), "bridge")
     assert len(found) == (said is not None)
     assert said is None or (said in found[0] and name in found[0])
 
@@ -40,7 +40,7 @@ def test_a_pattern_that_gives_no_topic_is_a_fault(name: str, pattern: str, said:
 @pytest.mark.parametrize(("resume", "pause", "wrong"), [(9, 10, 0), (10, 10, 1), (11, 10, 1)])
 def test_a_queue_is_resumed_below_where_it_is_paused(resume: int, pause: int, wrong: int):
     file = FileSettings(kafka_resume_below=resume, kafka_pause_above=pause)
-    assert len(faults.of_pressure(file)) == wrong
+    assert len(settings_validation.find_pressure_faults(file)) == wrong
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,13 @@ def test_a_queue_is_resumed_below_where_it_is_paused(resume: int, pause: int, wr
     ],
 )
 def test_what_a_topic_asks_of_the_ledger_must_be_there(topic: TopicSettings, broker: str, ledger: str, said: list[str]):
-    found = faults.of_ledger(settings(topic, broker, ledger))
+    found = settings_validation.find_ledger_faults(settings(topic, broker, ledger))
     assert [part in fault for part, fault in zip(said, found, strict=True)] == [True] * len(said)
 
 
 def test_a_sequence_names_handlers_of_its_topic_alone():
     routes = Routes({"a": Handler("a", ("orders",), "q", 1, 1), "b": Handler("b", ("payments",), "q", 1, 1)})
-    found = faults.of_sequences(settings(TopicSettings(sequence=("a", "b", "c"))), routes)
+    found = settings_validation.find_sequence_faults(settings(TopicSettings(sequence=("a", "b", "c"))), routes)
     assert [fault.split("names ")[1] for fault in found] == [
         "'b', which is no handler of that topic.",
         "'c', which is no handler of that topic.",
@@ -81,21 +81,24 @@ def test_a_sequence_names_handlers_of_its_topic_alone():
     ("name", "value", "said"),
     [
         ("sasl.username", "me", None),
-        ("port", "9092", faults.UNKNOWN),
+        ("port", "9092", settings_validation.UNKNOWN_PROPERTY),
         ("group.id", "mine", "KAFKA_X: the bridge sets group.id itself: remove the variable."),
         ("enable.auto.commit", "true", "the bridge sets enable.auto.commit itself"),
     ],
 )
 def test_a_property_is_taken_left_out_or_refused(name: str, value: str, said: str | None):
-    found = faults.of_property("KAFKA_X", name, value)
+    found = settings_validation.find_property_fault("KAFKA_X", name, value)
     assert found == said or (said is not None and found is not None and said in found)
 
 
 @pytest.mark.parametrize("name", ["sasl.password", "ssl.key.pem", "sasl.oauthbearer.client.secret", "sasl.jaas.config"])
 def test_a_refused_secret_is_not_shown(name: str, monkeypatch):
-    monkeypatch.setattr(faults, "property_fault", lambda name, value: f"Invalid value {value!r} ")
-    assert faults.of_property("KAFKA_X", name, "hunter2") == "KAFKA_X: Invalid value '…'."
-    assert faults.of_property("KAFKA_X", "linger.ms", "hunter2") == "KAFKA_X: Invalid value 'hunter2'."
+    monkeypatch.setattr(settings_validation, "property_fault", lambda name, value: f"Invalid value {value!r} ")
+    assert settings_validation.find_property_fault("KAFKA_X", name, "hunter2") == "KAFKA_X: Invalid value '…'."
+    assert (
+        settings_validation.find_property_fault("KAFKA_X", "linger.ms", "hunter2")
+        == "KAFKA_X: Invalid value 'hunter2'."
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,11 +111,11 @@ def test_a_refused_secret_is_not_shown(name: str, monkeypatch):
     ],
 )
 def test_a_broker_is_supported_or_refused_by_name(url: str, scheme: str | None):
-    said = faults.of_broker(url)
+    said = settings_validation.find_broker_faults(url)
     assert len(said) == (scheme is not None)
     assert scheme is None or (f"the broker {scheme!r} is not supported" in said[0] and "RabbitMQ (amqp" in said[0])
 
 
 def test_a_broker_that_is_not_supported_is_a_fault_of_the_app():
     with Celery(broker="memory://", set_as_current=False) as app:
-        assert any("'memory' is not supported" in fault for fault in faults.of_celery(app))
+        assert any("'memory' is not supported" in fault for fault in settings_validation.find_celery_faults(app))

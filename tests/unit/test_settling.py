@@ -9,20 +9,19 @@ from celery import Celery
 from celery.signals import task_postrun
 
 from bridge.errors import LedgerUnavailable, PublishFailed
+from bridge.formats.celery_header import HEADER, to_header
+from bridge.formats.delivery import Attempts, Batch, Dead, Delivery, Message, Via
+from bridge.formats.failure import Failure
+from bridge.formats.retry_record import RetryRecordPosition
+from bridge.kafka.publisher import ParkRequest, Publisher
 from bridge.ledger import Fate
-from bridge.records.attempts import Attempts
-from bridge.records.failure import Failure
-from bridge.records.header import HEADER, to_header
-from bridge.records.message import Batch, Dead, Delivery, Message, Via
-from bridge.records.parked import Lying
-from bridge.topics.publisher import Clone, Publisher
-from tasks.book import Book
-from tasks.burial import bury
-from tasks.settling import Settling, follows_a_loss
+from tasks.execution.batch_fates import BatchFates
+from tasks.execution.dead_letter_writer import bury
+from tasks.execution.settlement import Settlement, follows_loss
 
 DEAD = Dead("permanent", Failure("E", "m", "", 1))
 #: In a retry topic, and not due.
-LIES = Lying("orders.retry.5m", 0, 3, passed=False)
+LIES = RetryRecordPosition("orders.retry.5m", 0, 3, passed=False)
 
 
 class Acts:
@@ -38,8 +37,8 @@ class Acts:
         self.ledger: Any = None
         self.unwritten: dict[int, Fate] = {}
         monkeypatch.setattr(Publisher, "of", lambda app: self)
-        monkeypatch.setattr(Book, "of", lambda app, batch: self)
-        monkeypatch.setattr("tasks.settling.is_heard", lambda: True)
+        monkeypatch.setattr(BatchFates, "of", lambda app, batch: self)
+        monkeypatch.setattr("tasks.execution.settlement.is_heard", lambda: True)
 
     def open_when_taken(self, offset: int, properties: Any) -> bool:
         return True
@@ -56,13 +55,13 @@ class Acts:
         self.looked.append(written_before)
         return delivery.message.offset in self.letters
 
-    def park(self, clones: list[Clone], group: str) -> list[PublishFailed | None]:
+    def park(self, clones: list[ParkRequest], group: str) -> list[PublishFailed | None]:
         self.done_so_far.append(f"published {[clone.delivery.message.offset for clone in clones]}")
         return [PublishFailed("no") if clone.delivery.message.offset in self.refused else None for clone in clones]
 
     def parked_in(
         self, deliveries: Any, delays: Any, group: str, written_before: float | None = None
-    ) -> list[list[Lying]]:
+    ) -> list[list[RetryRecordPosition]]:
         self.looked.append(written_before)
         return [[LIES] if delivery.message.offset in self.letters else [] for delivery in deliveries]
 
@@ -116,8 +115,8 @@ def batch(*offsets: int) -> Batch:
     return Batch("h", "orders", 0, made)
 
 
-def settling(acts: Any, batch: Batch, properties: Any = None, **headers: Any) -> Settling:
-    return Settling.of(task_of(Celery("unit", set_as_current=False), headers, properties), batch, acts)
+def settling(acts: Any, batch: Batch, properties: Any = None, **headers: Any) -> Settlement:
+    return Settlement.of(task_of(Celery("unit", set_as_current=False), headers, properties), batch, acts)
 
 
 def task_of(app: Any, headers: Any, properties: Any, **options: Any) -> Any:
@@ -156,7 +155,7 @@ def test_what_kafka_may_have_taken_though_it_did_not_say_so_is_looked_for_before
     acts.letters = {1}
     settling(acts, one.holding([tried])).dead(tried, DEAD)
     assert acts.done_so_far == ["marked 1 dead at once"]
-    clone = Clone(tried.parked(), 60, 1)
+    clone = ParkRequest(tried.parked(), 60, 1)
     assert settling(acts, one.holding([tried])).park([clone], [60]) == [None]
     assert acts.done_so_far[1:] == ["marked [1] parked at once"]
     # Also after a run of it, at whose begin it is forgotten how often it was tried.
@@ -168,7 +167,7 @@ def test_what_kafka_may_have_taken_though_it_did_not_say_so_is_looked_for_before
 def test_what_was_never_tried_is_not_looked_for(acts: Acts) -> None:
     one = batch(1)
     settling(acts, one).dead(one.deliveries[0], DEAD)
-    settling(acts, one).park([Clone(one.deliveries[0].parked(), 60, 1)], [60])
+    settling(acts, one).park([ParkRequest(one.deliveries[0].parked(), 60, 1)], [60])
     assert acts.looked == []
 
 
@@ -226,7 +225,7 @@ def test_a_success_that_others_know_is_marked_before(
     app = Celery("unit", set_as_current=False)
     app.conf.update(settings)
     one = batch(1)
-    Settling.of(task_of(app, {}, TAKEN, **options), one, acts).done(one.deliveries[0])
+    Settlement.of(task_of(app, {}, TAKEN, **options), one, acts).done(one.deliveries[0])
     assert acts.done_so_far == ["marked 1 done along" if along else "marked 1 done at once"]
 
 
@@ -242,7 +241,7 @@ def test_a_mark_waits_for_no_hook_and_no_receiver(acts: Any, hook: str | None) -
     if hook == "receiver":
         task_postrun.connect(hears)
     try:
-        Settling.of(task, one, acts).done(one.deliveries[0])
+        Settlement.of(task, one, acts).done(one.deliveries[0])
     finally:
         task_postrun.disconnect(hears)
     assert acts.done_so_far == ["marked 1 done at once" if hook else "marked 1 done along"]
@@ -253,7 +252,7 @@ def test_a_look_is_for_processes_whose_main_process_knows_what_ended_since(
 ) -> None:
     one = batch(1)
     assert settling(acts, one, TAKEN).is_new(one.deliveries[0], TAKEN)
-    monkeypatch.setattr("tasks.settling.is_heard", lambda: False)  # threads, solo
+    monkeypatch.setattr("tasks.execution.settlement.is_heard", lambda: False)  # threads, solo
     assert not settling(acts, one, TAKEN).is_new(one.deliveries[0], TAKEN)
 
 
@@ -297,11 +296,11 @@ def test_a_burial_finds_the_dead_letter_that_a_wiped_ledger_has_forgotten(acts: 
     ("headers", "lost"), [({}, False), ({"lost": 1}, True), ({"restored": 2}, True), ({"redelivered": True}, False)]
 )
 def test_a_loss_is_a_process_or_a_worker_that_died_with_the_message(headers: dict[str, Any], lost: bool) -> None:
-    assert follows_a_loss(headers) is lost
+    assert follows_loss(headers) is lost
 
 
-def clones(batch: Batch) -> list[Clone]:
-    return [Clone(each.parked(), 300, 1_000) for each in batch.deliveries]
+def clones(batch: Batch) -> list[ParkRequest]:
+    return [ParkRequest(each.parked(), 300, 1_000) for each in batch.deliveries]
 
 
 def test_what_is_parked_is_marked_together_after_kafka_has_acknowledged_it(acts: Acts) -> None:
@@ -346,7 +345,7 @@ def test_while_it_is_not_known_whether_it_is_parked_already_it_is_not_parked(
     def silent(*_: Any) -> None:
         raise LedgerUnavailable("no answer")
 
-    monkeypatch.setattr("tasks.settling.to_run", silent)
+    monkeypatch.setattr("tasks.execution.settlement.find_records_to_run", silent)
     (failed,) = settling(acts, one, redelivered=True).park(clones(one), (300,))
     assert "no answer" in str(failed)
     assert acts.done_so_far == []

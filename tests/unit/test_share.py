@@ -4,40 +4,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.handoff.share import (
+from bridge.dispatch.retry_share_rule import (
     EACH,
     EACH_AT_MOST,
     EACH_BESIDE,
     JUST_NOW,
     LATELY,
     PLACE_KNOWN_FOR,
-    Mix,
-    Waiting,
-    adapted,
-    room,
-    size,
+    QueuedWork,
+    QueueMix,
+    adapt_messages_ahead,
+    find_retry_batch_size,
+    find_retry_room,
 )
 from tests.examples import examples
 
-NOTHING = Waiting()
+NOTHING = QueuedWork()
 
 
 @pytest.mark.parametrize(
     ("share", "parked", "others", "each", "processes", "more"),
     [
         (0.5, NOTHING, NOTHING, 10, 4, 8),
-        (0.5, Waiting(8, 80), NOTHING, 10, 4, 0),
-        (0.5, Waiting(8, 80), Waiting(500, 5_000), 10, 4, 492),
-        (0.5, Waiting(500, 5_000), Waiting(500, 5_000), 10, 4, 0),
-        (0.2, NOTHING, Waiting(1_000, 8_000), 10, 4, 200),
-        (0.5, NOTHING, Waiting(20_000, 20_000), 1, 0, 2),
-        (0.5, Waiting(2, 2), Waiting(20_000, 20_000), 1, 0, 0),
+        (0.5, QueuedWork(8, 80), NOTHING, 10, 4, 0),
+        (0.5, QueuedWork(8, 80), QueuedWork(500, 5_000), 10, 4, 492),
+        (0.5, QueuedWork(500, 5_000), QueuedWork(500, 5_000), 10, 4, 0),
+        (0.2, NOTHING, QueuedWork(1_000, 8_000), 10, 4, 200),
+        (0.5, NOTHING, QueuedWork(20_000, 20_000), 1, 0, 2),
+        (0.5, QueuedWork(2, 2), QueuedWork(20_000, 20_000), 1, 0, 0),
     ],
 )
 def test_a_little_waits_where_workers_keep_up_and_a_share_where_they_do_not(
-    share: float, parked: Waiting, others: Waiting, each: int, processes: int, more: int
+    share: float, parked: QueuedWork, others: QueuedWork, each: int, processes: int, more: int
 ) -> None:
-    assert room(share, parked, others, each, processes) == more
+    assert find_retry_room(share, parked, others, each, processes) == more
 
 
 @given(st.floats(0.05, 0.9), st.integers(1, 8), st.floats(0.05, 3), st.integers(1, 20))
@@ -52,7 +52,9 @@ def test_each_has_its_share_of_the_workers_and_live_records_all_that_they_need_b
     for _ in range(200):
         live += demand * step
         came += demand * step
-        more = room(share, Waiting(int(parked / each), int(parked)), Waiting(int(live), int(live)), each, processes)
+        more = find_retry_room(
+            share, QueuedWork(int(parked / each), int(parked)), QueuedWork(int(live), int(live)), each, processes
+        )
         parked += more * each
         taken = min(1.0, step / max(1.0, live + parked))
         done_live, done_parked = done_live + live * taken, done_parked + parked * taken
@@ -64,11 +66,15 @@ def test_each_has_its_share_of_the_workers_and_live_records_all_that_they_need_b
 
 def test_messages_are_small_beside_live_records_and_full_where_there_are_none() -> None:
     # Where a message costs much besides, as many as run in the same time, and never more than take a whole batch's.
-    assert [size(most, True, 0.000_1) for most in (3, 20, 500)] == [3, 20, 50]
-    assert size(500, True, 0.1) == 50
-    mix = Mix()
+    assert [find_retry_batch_size(most, True, 0.000_1) for most in (3, 20, 500)] == [3, 20, 50]
+    assert find_retry_batch_size(500, True, 0.1) == 50
+    mix = QueueMix()
     mix.see(0, 0.0)
-    assert (size(500, mix.busy(0.0)), size(500, True), size(3, True)) == (500, 50, 1)
+    assert (
+        find_retry_batch_size(500, mix.busy(0.0)),
+        find_retry_batch_size(500, True),
+        find_retry_batch_size(3, True),
+    ) == (500, 50, 1)
     mix.add(1, 1.0, parked=False)
     mix.see(0, 1.1)
     assert mix.busy(1.1)
@@ -77,23 +83,23 @@ def test_messages_are_small_beside_live_records_and_full_where_there_are_none() 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 50), st.integers(0, 5)), max_size=60))
 def test_what_waits_is_told_apart_as_it_is_taken(steps: list[tuple[bool, int, int]]) -> None:
-    mix, queue = Mix(), []
+    mix, queue = QueueMix(), []
     for now, (parked, deliveries, taken) in enumerate(steps):
         mix.add(deliveries, float(now), parked=parked)
         queue.append((parked, deliveries))
         del queue[:taken]
         mix.see(len(queue), float(now))
-        assert mix.parked == Waiting(sum(p for p, _ in queue), sum(d for p, d in queue if p))
-        assert mix.others == Waiting(sum(not p for p, _ in queue), sum(d for p, d in queue if not p))
+        assert mix.parked == QueuedWork(sum(p for p, _ in queue), sum(d for p, d in queue if p))
+        assert mix.others == QueuedWork(sum(not p for p, _ in queue), sum(d for p, d in queue if not p))
 
 
 def test_what_others_put_there_counts_as_theirs_and_what_was_put_there_long_ago_as_taken() -> None:
-    mix = Mix()
+    mix = QueueMix()
     mix.add(5, 0.0, parked=True)
     mix.see(100, 1.0)
-    assert (mix.parked, mix.others) == (Waiting(1, 5), Waiting(99, 99))
+    assert (mix.parked, mix.others) == (QueuedWork(1, 5), QueuedWork(99, 99))
     mix.see(100, 1.0 + PLACE_KNOWN_FOR)
-    assert (mix.parked, mix.others) == (NOTHING, Waiting(100, 100))
+    assert (mix.parked, mix.others) == (NOTHING, QueuedWork(100, 100))
 
 
 @pytest.mark.parametrize(
@@ -111,11 +117,11 @@ def test_what_others_put_there_counts_as_theirs_and_what_was_put_there_long_ago_
 def test_a_bridge_that_turns_slowly_idles_no_workers_and_a_live_record_waits_for_little(
     each: int, ended: bool, waits: bool, busy: bool, then: int
 ) -> None:
-    assert adapted(each, ended=ended, waits=waits, busy=busy) == then
+    assert adapt_messages_ahead(each, ended=ended, waits=waits, busy=busy) == then
 
 
 def test_what_was_handed_off_a_moment_ago_is_told_from_what_was_lately() -> None:
-    mix = Mix()
+    mix = QueueMix()
     mix.add(1, 1.0, parked=False)
     mix.see(0, 2.0)
     assert (mix.busy(2.0 + JUST_NOW), mix.busy(2.0 + JUST_NOW, JUST_NOW), mix.busy(2.0, JUST_NOW)) == (

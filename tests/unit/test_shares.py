@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from bridge.dispatch.retry_share_allocator import COUNTS_FOR, FAILED_EVERY, RetryShareAllocator
+from bridge.dispatch.retry_share_rule import BESIDE, EACH
 from bridge.errors import HandoffFailed
-from bridge.handoff.share import BESIDE, EACH
-from bridge.handoff.shares import COUNTS_FOR, FAILED_EVERY, Shares
-from bridge.ledger import OWN, Account, Fate, Mark
+from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
 from tests.memory_ledger import MemoryLedger
 
-TIER = Account(OWN, "orders.retry.1m", "id", 0)
+TIER = Account(RETRY_RECORD, "orders.retry.1m", "id", 0)
 PROCESSES = 2
 
 
@@ -21,7 +21,7 @@ class World:
         self.now, self.length, self.later, self.away = 100.0, 0, 0, False
         world: Any = self
         self.ledger = MemoryLedger()
-        self.shares = Shares(share, world, world, None, high, lambda: self.now)
+        self.shares = RetryShareAllocator(share, world, world, None, high, lambda: self.now)
         self.shares._ledger = self.ledger  # type: ignore[assignment]
 
     def queue_of(self, handler: str) -> str:

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.letters.simulating import (
+from bridge.deadletters.model.policy_simulation import (
     AT_ONCE,
     ENDLESS,
     HALTED,
     RETRIED,
-    Failing,
-    resolved_by_group,
-    simulate,
+    FailingLetter,
+    group_resolution_times,
+    simulate_policy,
 )
-from tasks.courses import Course
+from tasks.policy.policy_override import RetryForecast
 
 #: Retries at 10, 30 and 70 s after the first failure.
-THREE = Course((10, 20, 40), "exhausted", True)
-NONE = Course((), "permanent", True)
+THREE = RetryForecast((10, 20, 40), "exhausted", True)
+NONE = RetryForecast((), "permanent", True)
 
 
 def failing(**other):
@@ -31,7 +31,7 @@ def failing(**other):
         "first_failed_at": 0,
         "failed_at": 4_000,
     }
-    return Failing(**found | other)
+    return FailingLetter(**found | other)
 
 
 @pytest.mark.parametrize(
@@ -39,26 +39,28 @@ def failing(**other):
     [
         (THREE, RETRIED, 4),
         (NONE, AT_ONCE, 1),
-        (Course((), "halt", True), HALTED, 1),
-        (Course((1, 1), "endless", True), ENDLESS, 3),
-        (Course((1,), "expired", True), RETRIED, 2),
+        (RetryForecast((), "halt", True), HALTED, 1),
+        (RetryForecast((1, 1), "endless", True), ENDLESS, 3),
+        (RetryForecast((1,), "expired", True), RETRIED, 2),
     ],
 )
 def test_a_letter_ends_as_its_policy_says_after_as_many_attempts(course, end, attempts):
-    found = simulate([failing()], lambda error: course, {})
+    found = simulate_policy([failing()], lambda error: course, {})
     assert found.after == {end: 1}
     assert (found.attempts_before, found.attempts_after, found.attempts_saved) == (5, attempts, attempts)
 
 
 def test_what_was_is_told_beside_it():
-    found = simulate([failing(runs=1, reason="permanent"), failing(runs=0), failing(runs=9)], lambda error: NONE, {})
+    found = simulate_policy(
+        [failing(runs=1, reason="permanent"), failing(runs=0), failing(runs=9)], lambda error: NONE, {}
+    )
     assert found.before == {AT_ONCE: 2, RETRIED: 1}
     assert found.attempts_before == 10
 
 
 @pytest.mark.parametrize("reason", ["poison", "undecodable", "unknown_handler"])
 def test_what_no_policy_decides_on_is_not_judged(reason):
-    found = simulate([failing(reason=reason)], lambda error: NONE, {})
+    found = simulate_policy([failing(reason=reason)], lambda error: NONE, {})
     assert (found.letters, found.not_judged) == (0, {reason: 1})
 
 
@@ -76,25 +78,25 @@ def test_what_no_policy_decides_on_is_not_judged(reason):
     ],
 )
 def test_a_retry_that_comes_after_the_fault_was_gone_ends_well(gone, saved, attempts):
-    found = simulate([failing()], lambda error: THREE, {1: gone, 2: [5_000]})
+    found = simulate_policy([failing()], lambda error: THREE, {1: gone, 2: [5_000]})
     assert (found.saved, found.attempts_saved, found.attempts_after) == (saved, attempts, 4)
     assert found.evidence == (gone != [3_000])
 
 
 def test_how_long_retries_go_on_is_told_of_half_and_of_all():
     letters = [failing(error_class=each) for each in "aab"]
-    found = simulate(letters, {"a": Course((1, 2), "exhausted", True), "b": THREE}.__getitem__, {})
+    found = simulate_policy(letters, {"a": RetryForecast((1, 2), "exhausted", True), "b": THREE}.__getitem__, {})
     assert (found.retrying_for(0.5), found.retrying_for(1.0)) == (3, 70)
-    assert simulate([failing()], lambda error: NONE, {}).retrying_for(1.0) is None
+    assert simulate_policy([failing()], lambda error: NONE, {}).retrying_for(1.0) is None
 
 
 def test_a_class_that_is_not_imported_is_said_with_how_many_it_is_about():
-    found = simulate([failing(), failing()], lambda error: Course((), "permanent", False), {})
+    found = simulate_policy([failing(), failing()], lambda error: RetryForecast((), "permanent", False), {})
     assert found.unknown == {"E": 2}
 
 
 def test_successes_are_sorted_by_group():
-    assert resolved_by_group([(1, 5), (2, 7), (1, 3)]) == {1: [3, 5], 2: [7]}
+    assert group_resolution_times([(1, 5), (2, 7), (1, 3)]) == {1: [3, 5], 2: [7]}
 
 
 @given(
@@ -103,7 +105,7 @@ def test_successes_are_sorted_by_group():
     st.lists(st.integers(0, 200_000)),
 )
 def test_the_sums_are_of_the_letters(letters, waits, gone):
-    found = simulate(letters, lambda error: Course(tuple(waits), "exhausted", True), {1: sorted(gone)})
+    found = simulate_policy(letters, lambda error: RetryForecast(tuple(waits), "exhausted", True), {1: sorted(gone)})
     assert found.letters == found.before.total() == found.after.total() == len(letters)
     assert found.saved <= found.evidence <= len(letters)
     assert len(letters) <= found.attempts_saved <= found.attempts_after or not letters

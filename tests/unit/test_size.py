@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.handoff.size import (
+from bridge.dispatch.batch_size_rule import (
     AHEAD,
     BYTES_AHEAD,
     FEW,
@@ -18,43 +18,43 @@ from bridge.handoff.size import (
     WITHIN,
     WORK_BESIDE,
     WORK_EACH,
-    Size,
-    by_times,
+    BatchSize,
     counts_until_ended,
-    room,
-    shared,
+    find_batch_size,
+    find_queue_room,
+    share_among_processes,
 )
-from bridge.ledger.times import Cost, Known
+from bridge.ledger.handler_costs import DeliveryCost, KnownCost
 
 MS = 1e-3
 
 
-def cost(mean: float, spread: float = 0.0, deliveries: int = 1_000) -> Cost:
-    return Cost(deliveries, mean * deliveries, (mean**2 + spread**2) * deliveries)
+def cost(mean: float, spread: float = 0.0, deliveries: int = 1_000) -> DeliveryCost:
+    return DeliveryCost(deliveries, mean * deliveries, (mean**2 + spread**2) * deliveries)
 
 
-def grown(known: Known) -> Size:
+def grown(known: KnownCost) -> BatchSize:
     """The size after many looks."""
-    size = Size(0, "")
+    size = BatchSize(0, "")
     for _ in range(20):
-        size = by_times(known, size.number)
+        size = find_batch_size(known, size.number)
     return size
 
 
 @pytest.mark.parametrize(
     ("known", "number"),
     [
-        (Known(), 1),
-        (Known(cost(14e-6)), MOST),
-        (Known(cost(1 * MS)), 50),
-        (Known(cost(10 * MS)), 5),
-        (Known(cost(30 * MS)), 1),
-        (Known(cost(2.0)), 1),
-        (Known(cost(14e-6), lost=LOST_FOR - 1), 1),
-        (Known(cost(14e-6), lost=LOST_FOR + 1), MOST),
-        (Known(cost(14e-6), slow=SLOW_FOR - 1), FEW),
-        (Known(cost(30 * MS), slow=SLOW_FOR - 1), 1),
-        (Known(cost(14e-6), slow=SLOW_FOR + 1), MOST),
+        (KnownCost(), 1),
+        (KnownCost(cost(14e-6)), MOST),
+        (KnownCost(cost(1 * MS)), 50),
+        (KnownCost(cost(10 * MS)), 5),
+        (KnownCost(cost(30 * MS)), 1),
+        (KnownCost(cost(2.0)), 1),
+        (KnownCost(cost(14e-6), lost=LOST_FOR - 1), 1),
+        (KnownCost(cost(14e-6), lost=LOST_FOR + 1), MOST),
+        (KnownCost(cost(14e-6), slow=SLOW_FOR - 1), FEW),
+        (KnownCost(cost(30 * MS), slow=SLOW_FOR - 1), 1),
+        (KnownCost(cost(14e-6), slow=SLOW_FOR + 1), MOST),
     ],
     ids=[
         "nothing is known",
@@ -70,7 +70,7 @@ def grown(known: Known) -> Size:
         "a run was slow, minutes ago",
     ],
 )
-def test_a_batch_takes_about_fifty_milliseconds(known: Known, number: int) -> None:
+def test_a_batch_takes_about_fifty_milliseconds(known: KnownCost, number: int) -> None:
     assert grown(known).number == number
 
 
@@ -79,31 +79,31 @@ def test_what_is_mostly_quick_and_now_and_then_very_slow_goes_in_small_batches(p
     quick, slow = 0.1 * MS, 2.0
     mean = (1 - part) * quick + part * slow
     squares = (1 - part) * quick**2 + part * slow**2
-    assert grown(Known(Cost(10_000, mean * 10_000, squares * 10_000))).number <= 6
+    assert grown(KnownCost(DeliveryCost(10_000, mean * 10_000, squares * 10_000))).number <= 6
 
 
 def test_one_short_pause_of_the_machine_costs_no_batch_its_size() -> None:
-    pause = Cost(10_000, 10_000 * 50e-6 + 0.1, 10_000 * 50e-6**2 + 0.1**2)
-    assert grown(Known(pause)).number > MOST / 2
+    pause = DeliveryCost(10_000, 10_000 * 50e-6 + 0.1, 10_000 * 50e-6**2 + 0.1**2)
+    assert grown(KnownCost(pause)).number > MOST / 2
 
 
 def test_the_size_doubles_at_most_from_look_to_look() -> None:
-    known, sizes = Known(cost(14e-6)), [by_times(Known(), 0)]
+    known, sizes = KnownCost(cost(14e-6)), [find_batch_size(KnownCost(), 0)]
     while sizes[-1].grows:
-        sizes.append(by_times(known, sizes[-1].number))
+        sizes.append(find_batch_size(known, sizes[-1].number))
     assert [size.number for size in sizes] == [1, 2, 4, 8, 16, 32, 64, 128, 256, MOST]
 
 
 def test_the_reason_is_said_in_words() -> None:
-    assert str(by_times(Known(), 0)) == "1: its times are not known yet"
-    assert str(by_times(Known(cost(1.25 * MS)), 64)) == "40: 1.2 ms each"
-    assert str(by_times(Known(cost(50e-6)), 4)) == "8: doubling, 50 µs each"
-    assert str(by_times(Known(cost(440e-6)), 500)) == "113: 440 µs each"
-    assert str(by_times(Known(cost(0.999996 * MS)), 4)) == "8: doubling, 1000 µs each"
-    assert str(by_times(Known(cost(123.0)), 4)) == "1: 123 s each"
-    assert str(by_times(Known(cost(1 * MS, 20 * MS)), 64)) == "5: 1 ms each, give or take 20 ms"
-    assert str(by_times(Known(cost(1 * MS), lost=2), 64)) == "1: a process was lost with one of its messages"
-    assert str(shared(Size(40, "1.2 ms each"), 100, 0, 4)) == "12: 4 processes share 100 that wait"
+    assert str(find_batch_size(KnownCost(), 0)) == "1: its times are not known yet"
+    assert str(find_batch_size(KnownCost(cost(1.25 * MS)), 64)) == "40: 1.2 ms each"
+    assert str(find_batch_size(KnownCost(cost(50e-6)), 4)) == "8: doubling, 50 µs each"
+    assert str(find_batch_size(KnownCost(cost(440e-6)), 500)) == "113: 440 µs each"
+    assert str(find_batch_size(KnownCost(cost(0.999996 * MS)), 4)) == "8: doubling, 1000 µs each"
+    assert str(find_batch_size(KnownCost(cost(123.0)), 4)) == "1: 123 s each"
+    assert str(find_batch_size(KnownCost(cost(1 * MS, 20 * MS)), 64)) == "5: 1 ms each, give or take 20 ms"
+    assert str(find_batch_size(KnownCost(cost(1 * MS), lost=2), 64)) == "1: a process was lost with one of its messages"
+    assert str(share_among_processes(BatchSize(40, "1.2 ms each"), 100, 0, 4)) == "12: 4 processes share 100 that wait"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_the_reason_is_said_in_words() -> None:
     ],
 )
 def test_processes_share_what_waits(ready: int, queued: int, processes: int, number: int) -> None:
-    assert shared(Size(10, ""), ready, queued, processes).number == number
+    assert share_among_processes(BatchSize(10, ""), ready, queued, processes).number == number
 
 
 COSTS = st.builds(
@@ -137,18 +137,18 @@ COSTS = st.builds(
     st.floats(0, 1e4),
     st.integers(1, 100_000),
 )
-KNOWN = st.builds(Known, st.none() | COSTS, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e6))
+KNOWN = st.builds(KnownCost, st.none() | COSTS, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e6))
 
 
 @given(KNOWN, st.integers(0, MOST), st.integers(0, 10**6), st.integers(0, 10**5), st.integers(0, 1_000))
-def test_the_size_keeps_all_its_bounds(known: Known, before: int, ready: int, queued: int, processes: int) -> None:
-    size = by_times(known, before)
+def test_the_size_keeps_all_its_bounds(known: KnownCost, before: int, ready: int, queued: int, processes: int) -> None:
+    size = find_batch_size(known, before)
     assert 1 <= size.number <= max(1, min(MOST, 2 * before))
     assert known.cost is not None or size.number == 1
     assert not (known.lost is not None and known.lost < LOST_FOR) or size.number == 1
     if known.cost is not None and size.number > 1:
         assert size.number * known.cost.mean <= WITHIN * 1.001
-    used = shared(size, ready, queued, processes)
+    used = share_among_processes(size, ready, queued, processes)
     assert 1 <= used.number <= size.number
     idle = 2 * max(1, processes) - queued
     if idle > 0 and used.number > 1:
@@ -159,10 +159,10 @@ def test_the_size_keeps_all_its_bounds(known: Known, before: int, ready: int, qu
 
 @given(KNOWN, st.integers(0, 10**5), st.integers(1, 1_000), st.integers(0, 5))
 def test_what_is_in_the_queue_is_bounded_by_what_processes_do_in_seconds(
-    known: Known, queued: int, processes: int, beside: int
+    known: KnownCost, queued: int, processes: int, beside: int
 ) -> None:
     size = grown(known)
-    left = room(size, known.cost, queued, processes, beside=beside)
+    left = find_queue_room(size, known.cost, queued, processes, beside=beside)
     assert left >= 0
     if known.cost is not None and not size.grows:
         work = WORK_BESIDE / beside if beside else WORK_EACH
@@ -177,25 +177,25 @@ def test_what_is_in_the_queue_is_bounded_by_what_processes_do_in_seconds(
 def test_what_is_slow_has_no_more_ahead_than_its_seconds_and_leaves_room_to_others(
     seconds: float, alone: int, beside: int, of_three: int
 ) -> None:
-    known = Known(cost(seconds))
+    known = KnownCost(cost(seconds))
     size = grown(known)
-    assert room(size, known.cost, 0, 4) == alone
-    assert room(size, known.cost, 0, 4, beside=1) == beside
-    assert room(size, known.cost, 0, 4, beside=3) == of_three
+    assert find_queue_room(size, known.cost, 0, 4) == alone
+    assert find_queue_room(size, known.cost, 0, 4, beside=1) == beside
+    assert find_queue_room(size, known.cost, 0, 4, beside=3) == of_three
 
 
 @pytest.mark.parametrize(
     ("known", "queued", "unended", "left"),
     [
-        (Known(cost(2.0)), 0, 0, 4),
-        (Known(cost(2.0)), 0, 4, 4),
-        (Known(cost(2.0)), 0, 6, 2),
-        (Known(cost(2.0)), 0, 8, 0),
-        (Known(cost(2.0)), 4, 6, 0),
-        (Known(cost(2.0)), 0, 16, 0),
-        (Known(), 0, 0, 16),
-        (Known(), 0, 4, 12),
-        (Known(), 0, 16, 0),
+        (KnownCost(cost(2.0)), 0, 0, 4),
+        (KnownCost(cost(2.0)), 0, 4, 4),
+        (KnownCost(cost(2.0)), 0, 6, 2),
+        (KnownCost(cost(2.0)), 0, 8, 0),
+        (KnownCost(cost(2.0)), 4, 6, 0),
+        (KnownCost(cost(2.0)), 0, 16, 0),
+        (KnownCost(), 0, 0, 16),
+        (KnownCost(), 0, 4, 12),
+        (KnownCost(), 0, 16, 0),
     ],
     ids=[
         "nothing is out",
@@ -210,10 +210,10 @@ def test_what_is_slow_has_no_more_ahead_than_its_seconds_and_leaves_room_to_othe
     ],
 )
 def test_slow_messages_that_workers_have_taken_ahead_count_as_waiting(
-    known: Known, queued: int, unended: int, left: int
+    known: KnownCost, queued: int, unended: int, left: int
 ) -> None:
     assert counts_until_ended(grown(known), known.cost)
-    assert room(grown(known), known.cost, queued, 4, beside=1, unended=unended) == left
+    assert find_queue_room(grown(known), known.cost, queued, 4, beside=1, unended=unended) == left
 
 
 @pytest.mark.parametrize(
@@ -222,40 +222,42 @@ def test_slow_messages_that_workers_have_taken_ahead_count_as_waiting(
 def test_a_message_counts_until_it_has_ended_if_it_takes_as_long_as_all_that_may_wait(
     size: int, seconds: float, counts: bool
 ) -> None:
-    assert counts_until_ended(Size(size, ""), cost(seconds)) is counts
+    assert counts_until_ended(BatchSize(size, ""), cost(seconds)) is counts
 
 
 def test_a_given_batch_is_bounded_by_its_seconds_too() -> None:
     """200 of 10 ms are two seconds."""
-    assert room(Size(200, "given as batch="), cost(10 * MS), 0, 4) == 10
-    assert room(Size(200, "given as batch="), cost(14e-6), 0, 4) == 1_000
+    assert find_queue_room(BatchSize(200, "given as batch="), cost(10 * MS), 0, 4) == 10
+    assert find_queue_room(BatchSize(200, "given as batch="), cost(14e-6), 0, 4) == 1_000
 
 
 @given(KNOWN, st.integers(0, 10**5), st.integers(0, 1_000), st.floats(1, 1e8))
 def test_what_is_in_the_queue_is_bounded_in_bytes_too_and_each_process_has_a_message(
-    known: Known, queued: int, processes: int, weight: float
+    known: KnownCost, queued: int, processes: int, weight: float
 ) -> None:
-    for size in (grown(known), by_times(known, 8)):
-        left = room(size, known.cost, queued, processes, weight)
-        assert left <= room(size, known.cost, queued, processes)
+    for size in (grown(known), find_batch_size(known, 8)):
+        left = find_queue_room(size, known.cost, queued, processes, weight)
+        assert left <= find_queue_room(size, known.cost, queued, processes)
         assert (left + queued) * weight <= BYTES_AHEAD or left + queued <= max(queued, 1, processes)
-        assert room(size, known.cost, 0, processes, weight) >= max(1, processes)
+        assert find_queue_room(size, known.cost, 0, processes, weight) >= max(1, processes)
 
 
 def test_large_records_wait_in_kafka_and_not_in_the_broker() -> None:
-    size, each = grown(Known(cost(14e-6))), cost(14e-6)
-    assert [room(size, each, 0, 64, weight) for weight in (0, 500_000, 10**6, 10**8)] == [3200, 512, 256, 64]
+    size, each = grown(KnownCost(cost(14e-6))), cost(14e-6)
+    assert [find_queue_room(size, each, 0, 64, weight) for weight in (0, 500_000, 10**6, 10**8)] == [3200, 512, 256, 64]
 
 
 def test_where_no_process_is_there_the_queue_takes_a_thousand_of_what_is_unknown_and_else_work_for_one() -> None:
-    assert room(by_times(Known(), 0), None, 100, 0) == UNKNOWN_IN_ALL - 100
-    assert room(by_times(Known(), 0), None, 0, 64) == 64 * UNKNOWN_EACH
-    assert room(grown(Known(cost(2.0))), cost(2.0), 0, 0) == 3
+    assert find_queue_room(find_batch_size(KnownCost(), 0), None, 100, 0) == UNKNOWN_IN_ALL - 100
+    assert find_queue_room(find_batch_size(KnownCost(), 0), None, 0, 64) == 64 * UNKNOWN_EACH
+    assert find_queue_room(grown(KnownCost(cost(2.0))), cost(2.0), 0, 0) == 3
 
 
 @given(COSTS, st.integers(1, 64))
-def test_what_is_held_back_leaves_every_process_enough_to_do_until_the_next_look(each: Cost, processes: int) -> None:
-    size = by_times(Known(each), 2)
-    left = room(size, each, 0, processes)
+def test_what_is_held_back_leaves_every_process_enough_to_do_until_the_next_look(
+    each: DeliveryCost, processes: int
+) -> None:
+    size = find_batch_size(KnownCost(each), 2)
+    left = find_queue_room(size, each, 0, processes)
     assert left is not None
     assert left * size.number * each.mean >= AHEAD * processes * 0.999 or left >= MOST_EACH * processes

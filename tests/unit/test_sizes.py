@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from bridge.dispatch import batch_sizer
+from bridge.dispatch.batch_sizer import WAIT_FOR_TIMES, BatchSizer
 from bridge.errors import HandoffFailed, LedgerUnavailable
-from bridge.handlers import Handler, Routes
-from bridge.handoff import sizes
-from bridge.handoff.sizes import WAIT_FOR_TIMES, Sizes
+from bridge.handler_routes import Handler, Routes
 from bridge.ledger import Account
-from bridge.ledger.fates import Fate
-from bridge.ledger.times import Cost, Known
+from bridge.ledger.fate_rules import Fate
+from bridge.ledger.handler_costs import DeliveryCost, KnownCost
 
 
 class World:
@@ -18,16 +18,16 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **handler: Any) -> None:
         self.now, self.looks = 100.0, 0
-        self.found, self.queued = Known(), 0
+        self.found, self.queued = KnownCost(), 0
         self.ended: set[int] = set()
         self.workers: dict[str, Any] = {"one": {"queues": ["mail"], "processes": 4}}
         world: Any = self
-        monkeypatch.setattr(sizes, "Times", lambda ledger: self)
-        monkeypatch.setattr(sizes, "Members", lambda ledger, kind: self)
+        monkeypatch.setattr(batch_sizer, "HandlerCosts", lambda ledger: self)
+        monkeypatch.setattr(batch_sizer, "GroupMembers", lambda ledger, kind: self)
         made = Handler("charge", ("orders",), "mail", **{"batch": "auto", "longest_wait": 0, **handler})
-        self.sizes = Sizes(Routes({"charge": made}), world, world, lambda: self.now)
+        self.sizes = BatchSizer(Routes({"charge": made}), world, world, lambda: self.now)
 
-    def known(self, handlers: Any) -> dict[str, Known]:
+    def known(self, handlers: Any) -> dict[str, KnownCost]:
         self.looks += 1
         return dict.fromkeys(handlers, self.found)
 
@@ -72,7 +72,7 @@ def test_little_goes_out_until_times_are_known_however_long_the_first_run_takes(
 
 def test_a_fast_handler_ends_at_the_most_and_its_processes_share(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
-    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.found = KnownCost(DeliveryCost(1_000, 0.02, 0.0000004))
     world.look(12)
     assert world.taken(100_000)[0] == 500
     assert world.taken(80)[0] == 10
@@ -81,7 +81,7 @@ def test_a_fast_handler_ends_at_the_most_and_its_processes_share(monkeypatch: py
 
 def test_what_was_handed_out_since_the_look_counts_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
-    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.found = KnownCost(DeliveryCost(1_000, 0.02, 0.0000004))
     world.look(12)
     world.sizes.handed("charge", 8)
     assert world.taken(80)[0] == 500
@@ -90,7 +90,7 @@ def test_what_was_handed_out_since_the_look_counts_as_waiting(monkeypatch: pytes
 def test_a_worker_that_does_not_say_how_many_processes_it_has_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     world.workers = {"old": {"queues": ["mail"]}, "another": {"queues": ["else"], "processes": 9}}
-    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.found = KnownCost(DeliveryCost(1_000, 0.02, 0.0000004))
     world.look(12)
     assert world.taken(80)[0] == 40
 
@@ -98,7 +98,7 @@ def test_a_worker_that_does_not_say_how_many_processes_it_has_counts_as_one(monk
 def test_a_size_that_was_given_or_must_be_one_is_kept_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     given = World(monkeypatch, batch=200)
     given.look()
-    given.found = Known(Cost(1_000, 0.02, 0.0000004))
+    given.found = KnownCost(DeliveryCost(1_000, 0.02, 0.0000004))
     given.look(12)
     assert given.taken(10**6)[0] == given.taken(80)[0] == 200
     assert str(given.sizes.shown()["charge"]) == "200: given as batch="
@@ -119,7 +119,7 @@ def test_where_no_worker_is_there_a_few_go_out_and_after_a_while_all(monkeypatch
 
 def test_after_all_workers_have_left_no_more_goes_out_than_they_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
-    world.found = Known(Cost(10, 20.0, 40.0))
+    world.found = KnownCost(DeliveryCost(10, 20.0, 40.0))
     world.look(12)
     before = world.taken(20_000)
     world.workers = {}
@@ -134,7 +134,7 @@ def test_what_is_handed_off_of_a_given_batch_is_bounded_by_seconds_of_work(
     world = World(monkeypatch, batch=batch)
     world.look()
     assert world.taken(20_000) == (batch, 16)
-    world.found = Known(Cost(10, 20.0, 40.0))
+    world.found = KnownCost(DeliveryCost(10, 20.0, 40.0))
     world.look()
     assert world.taken(20_000) == (batch, room)
 
@@ -142,7 +142,7 @@ def test_what_is_handed_off_of_a_given_batch_is_bounded_by_seconds_of_work(
 def test_slow_deliveries_that_a_worker_has_taken_count_until_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     account = Account("charge", "orders", "id", 0)
-    world.found = Known(Cost(10, 20.0, 40.0))
+    world.found = KnownCost(DeliveryCost(10, 20.0, 40.0))
     world.look(12)
     for offset in range(14):
         world.sizes.went_out("charge", account, [offset])
@@ -162,8 +162,8 @@ def test_handlers_that_would_have_more_share_the_work_that_waits(monkeypatch: py
     world = World(monkeypatch)
     made = [Handler(name, (name,), "mail", batch="auto", longest_wait=0) for name in ("a", "b", "c")]
     any_world: Any = world
-    world.sizes = Sizes(Routes({each.name: each for each in made}), any_world, any_world, lambda: world.now)
-    world.found = Known(Cost(10, 2.0, 0.4))
+    world.sizes = BatchSizer(Routes({each.name: each for each in made}), any_world, any_world, lambda: world.now)
+    world.found = KnownCost(DeliveryCost(10, 2.0, 0.4))
     world.look(12)
     rooms = []
     for _ in range(2):
@@ -197,7 +197,7 @@ def test_handlers_that_would_have_more_share_the_work_that_waits(monkeypatch: py
 def test_a_worker_whose_announcement_makes_no_sense_is_not_counted(monkeypatch: pytest.MonkeyPatch, state: Any) -> None:
     world = World(monkeypatch)
     world.workers["liar"] = state
-    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.found = KnownCost(DeliveryCost(1_000, 0.02, 0.0000004))
     world.look(12)
     assert world.taken(80)[0] == 10
 
@@ -207,7 +207,7 @@ def test_a_look_that_fails_leaves_the_sizes_as_they_were_and_holds_nothing_up_fo
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     world = World(monkeypatch)
-    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.found = KnownCost(DeliveryCost(1_000, 0.02, 0.0000004))
     world.look(12)
     known = world.known
 
@@ -230,10 +230,10 @@ def test_a_look_that_fails_leaves_the_sizes_as_they_were_and_holds_nothing_up_fo
 def test_two_handlers_of_one_queue_both_get_on_while_one_keeps_it_full(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     made = [Handler(name, (name,), "mail", batch="auto", longest_wait=0) for name in ("quick", "slow")]
-    found = {"quick": Known(Cost(1_000, 5.0, 0.025)), "slow": Known(Cost(10, 5.0, 2.5))}
+    found = {"quick": KnownCost(DeliveryCost(1_000, 5.0, 0.025)), "slow": KnownCost(DeliveryCost(10, 5.0, 2.5))}
     monkeypatch.setattr(world, "known", lambda handlers: found)
     any_world: Any = world
-    world.sizes = Sizes(Routes({each.name: each for each in made}), any_world, any_world, lambda: world.now)
+    world.sizes = BatchSizer(Routes({each.name: each for each in made}), any_world, any_world, lambda: world.now)
     world.look(12)
     for name in ("quick", "quick", "slow"):
         portion = world.sizes.portions({"slow": 100, "quick": 100_000})[name]
@@ -251,7 +251,7 @@ def test_two_handlers_of_one_queue_both_get_on_while_one_keeps_it_full(monkeypat
 
 def test_what_records_weigh_lately_bounds_what_goes_out_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
-    world.found = Known(Cost(1_000, 0.02, 0.0000004))
+    world.found = KnownCost(DeliveryCost(1_000, 0.02, 0.0000004))
     world.look(12)
     assert world.taken(10**6) == (500, 400)
     world.workers["one"]["processes"] = 64

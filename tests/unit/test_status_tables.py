@@ -5,9 +5,9 @@ from typing import Any
 
 from rich.console import Console
 
-from bridge.commands import tables
-from bridge.commands.audit import Audit
-from bridge.ledger.tally import Line
+from bridge.inspection import report_tables
+from bridge.inspection.topic_audit import TopicAudit
+from bridge.ledger.audit_line import AuditLine
 
 STATUS: dict[str, Any] = {
     "group": "shop",
@@ -25,7 +25,7 @@ STATUS: dict[str, Any] = {
 def waits(**tier: Any) -> str:
     out = io.StringIO()
     found = {"topic": "orders.retry.5m", "records": 7, "next_due": "2026-01-31T12:00:00+00:00", **tier}
-    tables.print_status(Console(file=out, width=200), {**STATUS, "parked": [found]})
+    report_tables.print_status(Console(file=out, width=200), {**STATUS, "parked": [found]})
     return out.getvalue()
 
 
@@ -38,7 +38,7 @@ def test_what_is_due_next_says_when_and_what_is_late_by_how_much():
 
 def test_what_is_unaccounted_for_ends_no_sentence_with_nothing():
     out = io.StringIO()
-    line = Line("charge", 0, 0, 9, 9, 0, unaccounted=3, parked_nowhere=[2, 3, 4])
-    tables.print_audit(Console(file=out, width=200), Audit("orders", [line]))
+    line = AuditLine("charge", 0, 0, 9, 9, 0, unaccounted=3, parked_nowhere=[2, 3, 4])
+    report_tables.print_audit(Console(file=out, width=200), TopicAudit("orders", [line]))
     assert "unaccounted for: 3\n" in out.getvalue()
     assert "what is done too" in " ".join(out.getvalue().split())

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from bridge.deadletters.recorder.taken import Taken
+from bridge.deadletters.recorder.batch_writer import TakenCounts
 from tests.desk.letters import letter
 
 
 def test_what_was_taken_in_is_said_in_the_words_of_the_metric_and_what_others_wrote_besides():
-    taken = Taken()
+    taken = TakenCounts()
     theirs = letter(1)
     theirs = replace(theirs, kind=theirs.kind._replace(origin="spring"))
     taken.add([letter(0), theirs, None], {("orders.dlq", "new"): 2, ("orders.dlq", "another group's"): 1})
@@ -16,4 +16,4 @@ def test_what_was_taken_in_is_said_in_the_words_of_the_metric_and_what_others_wr
 
 
 def test_of_nothing_it_says_no_more_than_that():
-    assert str(Taken()) == "0 records"
+    assert str(TakenCounts()) == "0 records"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import redis
 
-from lossless.transport.line import Bell, Line
-from lossless.transport.stored import Keys
-from lossless.transport.taking import Taker
+from lossless.transport.event_loop_poller import BellConnection, PolledConnection
+from lossless.transport.message_fetch import MessageFetcher
+from lossless.transport.storage_layout import TransportKeys
 
 RUNG = [b"message", b"_bell.me", b""]
 NOTHING = [1, b"0", b"-1,", []]
@@ -43,8 +43,8 @@ class Taking:
     """A taker with an owner and one queue, and its lines as the poller sees them."""
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
-        keys = Keys()
+        self.lines: list[PolledConnection] = []
+        keys = TransportKeys()
         holder = SimpleNamespace(
             keys=keys, owner="me", epoch="0", in_doubt=False, backlog=0, reserve=lambda _: 1,
             acks_to_ride=list, with_steps=lambda _: [0], acked=lambda *_: None, not_acked=lambda _: None,
@@ -60,17 +60,17 @@ class Taking:
             list_key=lambda queue, _: queue, qos=SimpleNamespace(credit=lambda limit, arrived: limit, at_work=False),
             ridden=SimpleNamespace(take=script, looks=False),
         )  # fmt: skip
-        self.taker = Taker(channel)
+        self.taker = MessageFetcher(channel)
 
-    def line(self, kind: type[Line]) -> Line:
+    def line(self, kind: type[PolledConnection]) -> PolledConnection:
         (found,) = (line for line in self.lines if type(line) is kind)
         return found
 
     def takes(self) -> int:
         """How many takes were sent."""
-        return len(self.line(Line).connection.sent)
+        return len(self.line(PolledConnection).connection.sent)
 
-    def hears(self, kind: type[Line], answer: Any) -> None:
+    def hears(self, kind: type[PolledConnection], answer: Any) -> None:
         line = self.line(kind)
         line.connection.answers.append(answer)
         line.on_readable(line)
@@ -85,27 +85,27 @@ def taking() -> Taking:
 
 
 def test_a_taker_that_found_nothing_takes_again_when_it_is_rung(taking: Taking) -> None:
-    taking.hears(Line, NOTHING)
+    taking.hears(PolledConnection, NOTHING)
     taking.taker.turn()
     assert taking.takes() == 1
-    taking.hears(Bell, RUNG)
+    taking.hears(BellConnection, RUNG)
     taking.taker.turn()
     assert taking.takes() == 2
 
 
 def test_a_bell_that_is_read_before_the_takes_answer_is_not_forgotten(taking: Taking) -> None:
     """It may have been rung after the take looked; nobody else is rung once it has."""
-    taking.hears(Bell, RUNG)
-    taking.hears(Line, NOTHING)
+    taking.hears(BellConnection, RUNG)
+    taking.hears(PolledConnection, NOTHING)
     taking.taker.turn()
     assert taking.takes() == 2
-    taking.hears(Line, NOTHING)
+    taking.hears(PolledConnection, NOTHING)
     taking.taker.turn()
     assert taking.takes() == 2
 
 
 def test_a_take_that_redis_did_not_know_is_sent_again(taking: Taking) -> None:
-    taking.hears(Line, redis.exceptions.NoScriptError("NOSCRIPT"))
+    taking.hears(PolledConnection, redis.exceptions.NoScriptError("NOSCRIPT"))
     taking.taker.turn()
     assert taking.takes() == 2
-    assert taking.line(Line).connection.sent[-1][0] == "EVAL"
+    assert taking.line(PolledConnection).connection.sent[-1][0] == "EVAL"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.copying.copying import check_topic
-from bridge.deadletters.copying.target import Target
+from bridge.deadletters.replay.letter_copy import CopyTarget, check_copy_topic
 from bridge.errors import CopyRefused
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 
@@ -12,7 +11,7 @@ SECRET = {"TARGET_KAFKA_SASL_PASSWORD": "s3cret", "TARGET_KAFKA_SASL_USERNAME": 
 
 @pytest.mark.parametrize("said", ["sandbox:9092", "one:9092,two:9092", "SASL_SSL://one:9092", "[::1]:9092"])
 def test_an_address_says_which_kafka_and_the_environment_how_to_get_in(said):
-    target = Target.read(said)
+    target = CopyTarget.read(said)
     assert target.properties(SECRET) == {"bootstrap.servers": said, "sasl.password": "s3cret", "sasl.username": "me"}
     assert "s3cret" not in repr(target)
 
@@ -20,19 +19,19 @@ def test_an_address_says_which_kafka_and_the_environment_how_to_get_in(said):
 def test_a_file_of_properties_says_both(tmp_path):
     file = tmp_path / "sandbox.properties"
     file.write_text("# the sandbox\nbootstrap.servers = one:9092\n\nsasl.password=s3=cret\n")
-    target = Target.read(str(file))
+    target = CopyTarget.read(str(file))
     assert target.properties({}) == {"bootstrap.servers": "one:9092", "sasl.password": "s3=cret"}
     assert "s3=cret" not in repr(target)
 
 
 def test_what_is_set_for_our_own_kafka_is_not_used_for_another():
-    assert Target.read("one:9092").properties({"KAFKA_SASL_PASSWORD": "ours"}) == {"bootstrap.servers": "one:9092"}
+    assert CopyTarget.read("one:9092").properties({"KAFKA_SASL_PASSWORD": "ours"}) == {"bootstrap.servers": "one:9092"}
 
 
 @pytest.mark.parametrize("said", ["me:s3cret@one:9092", "s3cret", "/no/such/s3cret.properties", ""])
 def test_what_is_neither_is_refused_without_being_said_again(said):
     with pytest.raises(CopyRefused, match="neither addresses") as refused:
-        Target.read(said)
+        CopyTarget.read(said)
     assert "s3cret" not in str(refused.value)
 
 
@@ -49,13 +48,13 @@ def test_a_file_that_says_nothing_of_use_is_refused_by_name_and_line_and_no_valu
     file = tmp_path / "wrong.properties"
     file.write_text(text)
     with pytest.raises(CopyRefused, match=why) as refused:
-        Target.read(str(file)).properties({})
+        CopyTarget.read(str(file)).properties({})
     assert "s3cret" not in str(refused.value)
 
 
 def test_a_file_that_is_not_there_where_a_plan_is_taken_up_is_named(tmp_path):
     with pytest.raises(CopyRefused, match="cannot be read here"):
-        Target(file=str(tmp_path / "gone.properties")).properties({})
+        CopyTarget(file=str(tmp_path / "gone.properties")).properties({})
 
 
 @pytest.mark.parametrize("control", ["{group}.control", "decided-{group}"])
@@ -74,15 +73,15 @@ def test_a_file_that_is_not_there_where_a_plan_is_taken_up_is_named(tmp_path):
 def test_no_letter_is_copied_to_where_a_record_acts_on_kafka_or_on_any_group(topic, why, control):
     settings = Settings(FileSettings(kafka_control_topic=control), EnvironmentSettings(), "", {})
     with pytest.raises(CopyRefused, match=why):
-        check_topic(settings, topic)
+        check_copy_topic(settings, topic)
 
 
 @pytest.mark.parametrize("topic", ["orders", "orders.copies", "orders.dlq", "control", "orders.retry", "replay.orders"])
 def test_a_topic_of_any_other_name_may_have_copies(topic):
-    check_topic(Settings(FileSettings(kafka_control_topic="{group}"), EnvironmentSettings(), "", {}), topic)
+    check_copy_topic(Settings(FileSettings(kafka_control_topic="{group}"), EnvironmentSettings(), "", {}), topic)
 
 
 def test_a_pattern_of_the_settings_names_such_topics_too():
     settings = Settings(FileSettings(kafka_control_topic="decided-{group}"), EnvironmentSettings(), "", {})
     with pytest.raises(CopyRefused, match="control topic"):
-        check_topic(settings, "decided-others")
+        check_copy_topic(settings, "decided-others")

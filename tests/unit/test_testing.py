@@ -13,8 +13,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from tasks import Attempts, Breaker, DeadLetter, Message, RetryLater, StopConsuming
-from tasks.declaring import declare
-from tasks.defaults import OWN_DEFAULTS as DEFAULTS
+from tasks.declaration.celery_defaults import OWN_DEFAULTS as DEFAULTS
+from tasks.declaration.handler_declaration import declare_handler
 from tasks.testing import outcome, outcome_of
 
 
@@ -31,7 +31,7 @@ class CardDeclined(Exception):
 def handler() -> Iterator[Callable[..., Any]]:
     app = Celery("handlers", set_as_current=False)
     app.conf.update(DEFAULTS)
-    yield lambda *topics, **options: declare(app, topics, options)
+    yield lambda *topics, **options: declare_handler(app, topics, options)
     app.close()
 
 

@@ -2,21 +2,21 @@
 
 from dataclasses import replace
 
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.questions.in_topics import shown
-from bridge.deadletters.questions.shown import Act, Failed, Shown
-from bridge.deadletters.questions.timeline import timeline
+from bridge.deadletters.inspection.topic_letters import build_letter_view
+from bridge.deadletters.model.letter_timeline import build_timeline
+from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, LetterView
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk.letters import letter
 
-DEAD = shown(letter(1, timestamp=1_000, first_failed_at=5_000, failed_at=10_000))
+DEAD = build_letter_view(letter(1, timestamp=1_000, first_failed_at=5_000, failed_at=10_000))
 
 
-def said(found: Shown) -> list[str]:
-    return [event.said for event in timeline(found)]
+def said(found: LetterView) -> list[str]:
+    return [event.said for event in build_timeline(found)]
 
 
-def failed(at: int) -> Failed:
-    return Failed(1, at, "expired", "KeyError", "", "", "", 2, "orders.dlq-0-1", 7, False)
+def failed(at: int) -> LetterFailure:
+    return LetterFailure(1, at, "expired", "KeyError", "", "", "", 2, "orders.dlq-0-1", 7, False)
 
 
 def test_a_letter_that_died_once_was_produced_failed_and_died():
@@ -24,7 +24,7 @@ def test_a_letter_that_died_once_was_produced_failed_and_died():
 
 
 def test_one_that_died_at_its_first_failure_failed_no_time_before():
-    once = shown(letter(1, timestamp=None, first_failed_at=10_000, failed_at=10_000, runs=1))
+    once = build_letter_view(letter(1, timestamp=None, first_failed_at=10_000, failed_at=10_000, runs=1))
     assert said(once) == ["died: exhausted, after 1 attempt"]
 
 
@@ -32,11 +32,11 @@ def test_earlier_deaths_and_what_people_did_stand_between():
     found = replace(
         DEAD,
         history=(failed(6_000),),
-        plans=(Act(7_000, "ann", "replay", "", 7, "dead"),),
+        plans=(LetterAct(7_000, "ann", "replay", "", 7, "dead"),),
         trail=(
-            Act(7_000, "ann", "replay", "plan 7: to replay 5 letters", 7),
-            Act(7_500, "ann", "apply", "plan 7 applied", 7),
-            Act(11_000, "bob", "note", "see ticket 17"),
+            LetterAct(7_000, "ann", "replay", "plan 7: to replay 5 letters", 7),
+            LetterAct(7_500, "ann", "apply", "plan 7 applied", 7),
+            LetterAct(11_000, "bob", "note", "see ticket 17"),
         ),
     )
     assert said(found)[2:] == [
@@ -49,18 +49,18 @@ def test_earlier_deaths_and_what_people_did_stand_between():
 
 
 def test_how_a_plan_ended_with_a_letter_is_dated_by_its_end_and_not_by_the_plan_s_making():
-    plan = Act(7_000, "ann", "replay", "", 7, "done", state_at=19_000)
-    (found,) = [event for event in timeline(replace(DEAD, plans=(plan,))) if event.plan == 7]
+    plan = LetterAct(7_000, "ann", "replay", "", 7, "done", state_at=19_000)
+    (found,) = [event for event in build_timeline(replace(DEAD, plans=(plan,))) if event.plan == 7]
     assert (found.at, found.said) == (19_000, "replay by ann, plan 7: done")
 
 
 def test_what_stands_in_the_trail_by_plan_and_by_group_is_told_once():
-    act = Act(9_000, "fixed in 1.4.2", "regressed", "it failed in version 1.4.2", 4)
+    act = LetterAct(9_000, "fixed in 1.4.2", "regressed", "it failed in version 1.4.2", 4)
     told = said(replace(DEAD, trail=(act, act)))
     assert len([each for each in told if each.startswith("regressed by")]) == 1
 
 
 def test_what_ended_well_ends_with_that():
-    resolved = replace(DEAD, listed=replace(DEAD.listed, status=Status.RESOLVED), status_at=20_000)
+    resolved = replace(DEAD, listed=replace(DEAD.listed, status=LetterStatus.RESOLVED), status_at=20_000)
     assert said(resolved)[-1] == "resolved"
-    assert [event.bad for event in timeline(resolved)] == [False, True, True, False]
+    assert [event.bad for event in build_timeline(resolved)] == [False, True, True, False]

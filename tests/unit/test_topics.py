@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.topics.names import MAX_TOPIC_NAME, TopicNames, tier
+from bridge.kafka.topic_names import MAX_TOPIC_NAME, TopicNames, format_delay
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
@@ -17,12 +17,12 @@ SECONDS = {"s": 1, "m": 60, "h": 3600}
      (5400, "90m"), (86400, "24h")],
 )  # fmt: skip
 def test_a_delay_is_named_in_its_largest_unit(seconds, name):
-    assert tier(seconds) == name
+    assert format_delay(seconds) == name
 
 
 @given(st.integers(0, 10**9))
 def test_the_name_of_a_delay_tells_the_delay_exactly(seconds):
-    found = re.fullmatch(r"(\d+)([smh])", tier(seconds))
+    found = re.fullmatch(r"(\d+)([smh])", format_delay(seconds))
     assert found is not None
     number, unit = found.groups()
     assert int(number) * SECONDS[unit] == seconds

@@ -5,7 +5,7 @@ import traceback
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.deadletters.letters.tracebacks import with_message, without_message
+from bridge.deadletters.model.fingerprint import restore_message, strip_message
 
 TEXT = st.text(st.sampled_from("ab: \n\x1ams"))
 
@@ -23,18 +23,18 @@ def raised(message: str) -> str:
 @example("x: m\nx: m\nx: m", "m\nx: m")
 @example("", "")
 def test_it_is_put_together_again_whatever_it_says(text, message):
-    assert with_message(without_message(text, message), message) == text
+    assert restore_message(strip_message(text, message), message) == text
 
 
 def test_letters_of_one_fault_have_the_same_text_whatever_each_message_says():
     messages = ("order 1", "order 2: no\nsuch", "%s \x1a")
-    assert len({without_message(raised(message), message) for message in messages}) == 1
+    assert len({strip_message(raised(message), message) for message in messages}) == 1
 
 
 def test_a_message_that_is_a_word_of_the_code_is_taken_out_only_where_it_is_said():
-    assert "raise ValueError" in without_message(raised("raise"), "raise")
+    assert "raise ValueError" in strip_message(raised("raise"), "raise")
 
 
 def test_of_java_each_line_that_says_it_goes_without():
     text = "shop.Failed: no 7\n\tat shop.A.b(A.java)\nCaused by: shop.Failed: no 7\n\tat shop.A.b(A.java)"
-    assert "no 7" not in without_message(text, "no 7")
+    assert "no 7" not in strip_message(text, "no 7")

@@ -13,9 +13,16 @@ from kombu import transport as _kombu_transport
 from kombu.exceptions import OperationalError, VersionMismatch
 
 from lossless import transport
-from lossless.transport.owners import Watch, in_order, new_owner, said_by
-from lossless.transport.stored import RESTORED, Keys, decoded, eta_of, marked, stored
-from lossless.transport.versions import refuse_unfit_redis
+from lossless.transport.message_ownership import OwnerWatch, make_owner, read_patience, sort_fields
+from lossless.transport.storage_layout import (
+    RESTORED,
+    TransportKeys,
+    decode_message,
+    mark_redelivered,
+    read_eta,
+    store_message,
+)
+from lossless.transport.version_check import refuse_unfit_redis
 
 kombu_transport: Any = _kombu_transport
 
@@ -64,15 +71,15 @@ def test_urls_stay_as_they_are(url: str, name: str) -> None:
     ],
 )
 def test_an_eta_is_a_time_or_nothing(eta: Any, due: float | None) -> None:
-    assert eta_of({"headers": {"eta": eta}}) == due
+    assert read_eta({"headers": {"eta": eta}}) == due
 
 
 def test_a_marked_message_is_redelivered_and_counted() -> None:
     raw = json.dumps({"body": "x", "headers": {}, "properties": {"delivery_info": {}}}).encode()
-    once = marked(raw, RESTORED)
-    twice = decoded(marked(marked(once), RESTORED))
-    assert decoded(marked(raw))["headers"] == {"redelivered": True}
-    assert decoded(once)["headers"] == {"redelivered": True, "restored": 1}
+    once = mark_redelivered(raw, RESTORED)
+    twice = decode_message(mark_redelivered(mark_redelivered(once), RESTORED))
+    assert decode_message(mark_redelivered(raw))["headers"] == {"redelivered": True}
+    assert decode_message(once)["headers"] == {"redelivered": True, "restored": 1}
     assert twice["headers"] == {"redelivered": True, "restored": 2}
     assert twice["properties"]["delivery_info"] == {"redelivered": True}
     assert twice["body"] == "x"
@@ -80,24 +87,24 @@ def test_a_marked_message_is_redelivered_and_counted() -> None:
 
 @given(st.binary())
 def test_whatever_cannot_be_marked_stays_as_it_is(raw: bytes) -> None:
-    assert marked(raw) == raw
+    assert mark_redelivered(raw) == raw
 
 
 @given(st.text(st.characters(exclude_characters="\0", codec="utf-8")), st.binary())
 def test_what_is_stored_can_be_taken_apart(key: str, raw: bytes) -> None:
-    name, _, rest = stored(key, raw).partition(b"\0")
+    name, _, rest = store_message(key, raw).partition(b"\0")
     assert (name.decode(), rest) == (key, raw)
 
 
 def test_every_key_has_the_prefix() -> None:
-    keys = Keys("team.")
+    keys = TransportKeys("team.")
     names = [keys.owners, keys.taken("o"), keys.waiting("q"), keys.waiting_queues, keys.undecodable]
     assert all(name.startswith("team._") for name in names)
     assert len(set(names)) == len(names)
 
 
 def test_an_owner_that_stops_beating_is_dead_after_the_time() -> None:
-    watch = Watch(30)
+    watch = OwnerWatch(30)
     found = {at: watch.dead({"a": "7", "b": str(at)}, at) for at in range(0, 61, 5)}
     assert found[25] == []
     assert found[30] == ["a"]
@@ -105,7 +112,7 @@ def test_an_owner_that_stops_beating_is_dead_after_the_time() -> None:
 
 
 def test_a_watcher_that_was_away_watches_anew() -> None:
-    watch = Watch(30)
+    watch = OwnerWatch(30)
     for at in range(0, 26, 5):
         assert watch.dead({"a": "7"}, at) == []
     assert watch.dead({"a": "7"}, 100) == []
@@ -119,7 +126,7 @@ def test_a_watcher_that_was_away_watches_anew() -> None:
     st.integers(2, 60),
 )
 def test_nobody_is_dead_who_beat_within_the_time(turns: list[tuple[float, bool]], dead_after: int) -> None:
-    watch, now, beat, beat_at = Watch(dead_after), 0.0, 0, 0.0
+    watch, now, beat, beat_at = OwnerWatch(dead_after), 0.0, 0, 0.0
     for pause, beats in turns:
         now += pause
         if beats:
@@ -129,39 +136,39 @@ def test_nobody_is_dead_who_beat_within_the_time(turns: list[tuple[float, bool]]
 
 
 def test_an_owner_is_dead_after_the_time_that_it_says() -> None:
-    watch = Watch(30)
-    patient, hasty, silent = new_owner(120), new_owner(5), "of an old version"
+    watch = OwnerWatch(30)
+    patient, hasty, silent = make_owner(120), make_owner(5), "of an old version"
     found = {at: watch.dead({patient: "1", hasty: "1", silent: "1"}, at) for at in range(121)}
     assert (min(at for at in found if hasty in found[at]), min(at for at in found if silent in found[at])) == (5, 30)
     assert min(at for at in found if patient in found[at]) == 120
 
 
 def test_one_that_says_nothing_has_the_default_at_least() -> None:
-    watch = Watch(2)
+    watch = OwnerWatch(2)
     assert [at for at in range(32) if watch.dead({"a": "1"}, at)] == [30, 31]
 
 
 def test_the_watcher_looks_often_enough_for_the_shortest_time() -> None:
-    watch = Watch(30)
+    watch = OwnerWatch(30)
     assert watch.pause() == 5
-    watch.dead({new_owner(3): "1", new_owner(300): "1"}, 0)
+    watch.dead({make_owner(3): "1", make_owner(300): "1"}, 0)
     assert watch.pause() == 0.5
-    watch.dead({new_owner(0.001): "1"}, 1)
+    watch.dead({make_owner(0.001): "1"}, 1)
     assert watch.pause() == 0.1
 
 
 @pytest.mark.parametrize("owner", ["a", "a:", "a:x", "a:nan", "a:inf", "a:-1", "a:0"])
 def test_a_time_that_is_none_is_not_said(owner: str) -> None:
-    assert said_by(owner) is None
+    assert read_patience(owner) is None
 
 
 def test_a_time_is_said_by_a_name_that_nobody_else_has() -> None:
-    assert said_by(new_owner(1.5)) == 1.5
-    assert new_owner(1.5) != new_owner(1.5)
+    assert read_patience(make_owner(1.5)) == 1.5
+    assert make_owner(1.5) != make_owner(1.5)
 
 
 def test_the_fields_of_an_owner_are_in_order_whatever_they_are() -> None:
-    assert in_order({"2", "10", "odd", "1"}) == ["odd", "10", "2", "1"]
+    assert sort_fields({"2", "10", "odd", "1"}) == ["odd", "10", "2", "1"]
 
 
 @pytest.mark.parametrize("kind", [transport.Transport, transport.SentinelTransport])

@@ -8,39 +8,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lossless.transport import waiting
-from lossless.transport.arrivals import Delivering
-from lossless.transport.broadcast import Broadcasts, Listening, Slots
+from lossless.transport import delayed_messages
+from lossless.transport.arrival_buffer import DeliveringChannel
+from lossless.transport.broadcast import BroadcastChannel, Broadcasts, PrefetchSlots
 from lossless.transport.channel import Channel
-from lossless.transport.draining import CHUNK, _by_list
-from lossless.transport.holding import Taken
-from lossless.transport.idling import Served
-from lossless.transport.keeping import Keeper
-from lossless.transport.line import Line, Pooled
-from lossless.transport.outages import Reaching
-from lossless.transport.polling import Polled, Poller, Tending
-from lossless.transport.prefetch import QoS, Settled
-from lossless.transport.stored import Keys, stored
-from lossless.transport.taking import Consuming, Limits, Loop
-from lossless.transport.waiting import Sending, Waiting
+from lossless.transport.delayed_messages import DelayedMessages, SendingChannel
+from lossless.transport.event_loop_poller import OutageKeeper, PolledChannel, PolledConnection, Poller, PooledChannel
+from lossless.transport.heartbeat import HeartbeatKeeper
+from lossless.transport.idle_workers import ServedChannel
+from lossless.transport.inflight_messages import TakenMessage
+from lossless.transport.message_fetch import ConsumingChannel, FetchLimits, FetchLoop
+from lossless.transport.prefetch_limit import QoS, SettlingChannel
+from lossless.transport.queue_drain import CHUNK, _group_by_list
+from lossless.transport.redis_outage import OutageProbe
+from lossless.transport.storage_layout import TransportKeys, store_message
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "c\x063"]), st.integers(0, 9)), max_size=50))
 def test_the_drain_keeps_the_order_of_each_list(entries: list[tuple[str, int]]) -> None:
-    given_in = [(stored(key, b""), b"%d" % number) for key, number in entries]
-    grouped = _by_list(given_in)
+    given_in = [(store_message(key, b""), b"%d" % number) for key, number in entries]
+    grouped = _group_by_list(given_in)
     for key in {key for key, _ in entries}:
         names = [name for found, some in grouped if found == key for name in some]
         assert names == [b"%d" % number for of, number in entries if of == key]
 
 
 def test_the_drain_moves_in_calls_of_some_milliseconds_and_leaves_what_is_none_of_ours() -> None:
-    entries = [(stored("q", b"x"), b"%d" % number) for number in range(2 * CHUNK + 1)]
-    assert [len(names) for _, names in _by_list([(b"foreign", b"odd"), *entries])] == [CHUNK, CHUNK, 1]
+    entries = [(store_message("q", b"x"), b"%d" % number) for number in range(2 * CHUNK + 1)]
+    assert [len(names) for _, names in _group_by_list([(b"foreign", b"odd"), *entries])] == [CHUNK, CHUNK, 1]
 
 
 def test_what_was_put_off_longest_ago_is_left_to_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "PUT_OFF_KNOWN", 2)
+    monkeypatch.setattr(delayed_messages, "PUT_OFF_KNOWN", 2)
     hurried: list[bytes] = []
 
     class Pipe:
@@ -55,10 +54,10 @@ def test_what_was_put_off_longest_ago_is_left_to_its_time(monkeypatch: pytest.Mo
         def execute(self) -> None: ...
 
     client: Any = SimpleNamespace(pipeline=lambda transaction: Pipe())
-    channel: Any = SimpleNamespace(keys=Keys(), bare_client=lambda: client)
-    known = Waiting(channel)
+    channel: Any = SimpleNamespace(keys=TransportKeys(), bare_client=lambda: client)
+    known = DelayedMessages(channel)
     for raw in (b"1", b"2", b"3"):
-        known.note_put_off(Taken("1", "q", "q", raw))
+        known.note_put_off(TakenMessage("1", "q", "q", raw))
     known.bring_back(lambda: None)
     known.bring_back(lambda: None)
     assert hurried == [b"2", b"3"]
@@ -84,8 +83,8 @@ def test_an_answer_is_owed_where_nothing_can_be_read(
 ) -> None:
     """Unread is not unanswered: under `solo` a task keeps the event loop for as long as it runs."""
     connection = SimpleNamespace(send_command=lambda *_: None, can_read=lambda timeout: readable)
-    monkeypatch.setattr("lossless.transport.line.monotonic", lambda: 0.0)
-    line = Line(connection, lambda _: None)
+    monkeypatch.setattr("lossless.transport.event_loop_poller.monotonic", lambda: 0.0)
+    line = PolledConnection(connection, lambda _: None)
     if sent:
         line.send("PING")
     assert line.overdue(now, 10.0) is overdue
@@ -117,10 +116,22 @@ OF_INSTANCES: dict[type, set[str]] = {
 @pytest.mark.parametrize(
     ("kind", "protocols"),
     [
-        (Channel, (Consuming, Delivering, Served, Sending, Listening, Polled, Pooled, Settled)),
-        (Poller, (Loop,)),
-        (QoS, (Limits, Slots)),
-        (Keeper, (Reaching, Tending)),
+        (
+            Channel,
+            (
+                ConsumingChannel,
+                DeliveringChannel,
+                ServedChannel,
+                SendingChannel,
+                BroadcastChannel,
+                PolledChannel,
+                PooledChannel,
+                SettlingChannel,
+            ),
+        ),
+        (Poller, (FetchLoop,)),
+        (QoS, (FetchLimits, PrefetchSlots)),
+        (HeartbeatKeeper, (OutageProbe, OutageKeeper)),
     ],
 )
 def test_each_has_what_the_others_need_of_it(kind: type, protocols: Iterable[type]) -> None:

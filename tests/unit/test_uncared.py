@@ -5,20 +5,22 @@ from typing import Any
 
 import pytest
 
-from bridge.upkeep.facts import Facts, HandlerFacts
-from bridge.upkeep.uncared import DEPLOY_LASTS, is_stopped, other_applications
+from bridge.jobs.deployment_problems import DEPLOY_LASTS, find_other_applications, is_stopped
+from bridge.jobs.group_facts import GroupFacts, HandlerFacts
 
 
-def facts(bridges: dict[str, list[str]], workers: dict[str, list[str]] | None = None, group: str = "bridge") -> Facts:
+def facts(
+    bridges: dict[str, list[str]], workers: dict[str, list[str]] | None = None, group: str = "bridge"
+) -> GroupFacts:
     def states(members: dict[str, list[str]]) -> dict[str, dict[str, Any]]:
         return {name: {"group": group, "handlers": handlers, "queues": []} for name, handlers in members.items()}
 
     here = [HandlerFacts("orders.charge", ("orders",), "bridge"), HandlerFacts("orders.notify", ("orders",), "bridge")]
-    return Facts(10.0, "bridge", here, bridges=states(bridges), workers=states(workers or {}))
+    return GroupFacts(10.0, "bridge", here, bridges=states(bridges), workers=states(workers or {}))
 
 
 def test_a_bridge_with_no_handler_of_this_application_is_another_one_and_told_with_its_workers():
-    (problem,) = other_applications(
+    (problem,) = find_other_applications(
         facts({"here": ["orders.charge", "orders.notify"], "there": ["mail.send"]}, {"w": ["mail.send"]})
     ).values()
     assert "Another application uses the group 'bridge': bridge there, worker w with mail.send" in problem
@@ -27,13 +29,13 @@ def test_a_bridge_with_no_handler_of_this_application_is_another_one_and_told_wi
 
 def test_a_deploy_and_workers_of_some_handlers_each_are_one_application():
     chain = {"old": ["orders.notify", "orders.old"], "older": ["orders.old", "orders.oldest"], "empty": []}
-    assert other_applications(facts(chain, {"w": ["orders.oldest"], "lacks": ["mail.send"]})) == {}
-    assert other_applications(facts({})) == {}
+    assert find_other_applications(facts(chain, {"w": ["orders.oldest"], "lacks": ["mail.send"]})) == {}
+    assert find_other_applications(facts({})) == {}
 
 
 def test_workers_of_another_group_are_none_of_this_one():
     found = facts({"there": ["mail.send"]}, {"w": ["mail.send"]}, group="shop")
-    (problem,) = other_applications(found).values()
+    (problem,) = find_other_applications(found).values()
     assert "worker w" not in problem
 
 
@@ -54,7 +56,7 @@ def bridge(handler: str, started: float, topic: str = "orders") -> dict[str, Any
 def test_a_deploy_that_renames_the_only_handler_is_told_from_another_application(bridges: Any, is_other: bool):
     workers = {"w": {"group": "bridge", "handlers": bridges["old"]["handlers"], "queues": ["bridge"]}}
     found = replace(facts({}), now=1010.0, bridges=bridges, workers=workers)
-    others = other_applications(found)
+    others = find_other_applications(found)
     assert bool(others) is is_other
     if is_other and bridges["old"]["started"]:
         assert "group 'bridge', since 1970-01-01" in next(iter(others.values()))

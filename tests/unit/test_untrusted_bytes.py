@@ -11,27 +11,45 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bridge.commands.asked import Asked
-from bridge.commands.halt import shown
-from bridge.commands.standing import halted
-from bridge.commands.status_data import as_data
-from bridge.commands.tables import print_status
-from bridge.commands.unquoted import unquoted
 from bridge.errors import MalformedDelivery
-from bridge.ledger import control as mirror
-from bridge.ledger.breakers import _known, known_of
-from bridge.ledger.handed import steps_of
-from bridge.ledger.log_book import _change, _moment, _readable
-from bridge.ledger.members import said
-from bridge.records import control, dead_letter, foreign, header, letter, parked
-from bridge.records.policies import changed_options, changed_policies, steps, summary, values, words
-from bridge.records.times import iso
-from bridge.records.untrusted_json import name_skipped
-from bridge.topics.control import last_of
-from bridge.upkeep.backlog import total
-from bridge.upkeep.facts import Facts, HandlerFacts
-from bridge.upkeep.handler_health import hung, skewed, slow
-from bridge.upkeep.uncared import divided_topics, other_applications, unconsumed_queues, unknown_handlers
+from bridge.formats import (
+    celery_header,
+    dead_letter_record,
+    foreign_dead_letter,
+    group_decision,
+    retry_record,
+)
+from bridge.formats.group_decision import (
+    find_changed_policies,
+    format_options,
+    list_policy_changes,
+    read_changed_options,
+    read_option_values,
+    summarize_policy_changes,
+)
+from bridge.formats.text_forms import format_time
+from bridge.formats.untrusted_json import log_skipped_once
+from bridge.inspection.consumption_problems import find_halted_topics
+from bridge.inspection.redacted_status import redact_facts
+from bridge.inspection.report_tables import print_status
+from bridge.inspection.status_report import make_status_data
+from bridge.inspection.status_sources import StatusSources
+from bridge.inspection.topic_halt import make_halt_view
+from bridge.jobs.backlog import add_up_counts
+from bridge.jobs.deployment_problems import (
+    find_divided_topics,
+    find_other_applications,
+    find_unconsumed_queues,
+    find_unknown_handlers,
+)
+from bridge.jobs.group_facts import GroupFacts, HandlerFacts
+from bridge.jobs.handler_health import find_hung_handlers, find_skewed_clocks, find_slow_workers
+from bridge.kafka.control_topic import find_last_decisions
+from bridge.ledger import decision_store as mirror
+from bridge.ledger.circuit_breakers import _read_open_breaker, read_breaker_status
+from bridge.ledger.group_members import read_announcement
+from bridge.ledger.handoff_times import read_steps
+from bridge.ledger.log_history import _read_change, _read_notes, _read_time
 
 _HUGE = "9" * 400
 _DEEP = "[" * 100_000 + "]" * 100_000
@@ -118,28 +136,31 @@ KEYS = st.sampled_from([b"halt:orders", b"policy:orders.handlers.charge", b"halt
 @example(b"halt:orders", _spoilt(_DECISION, ("data", "since"), _HUGE))
 @example(b"halt:orders", _spoilt(_DECISION, ("data",), _DEEP))
 def test_whatever_lies_in_the_control_topic_or_its_mirror_is_read_shown_and_written_again(key: bytes, value: bytes):
-    found = last_of([Record(key, value)])  # type: ignore[list-item]
+    found = find_last_decisions([Record(key, value)])  # type: ignore[list-item]
     fields = {f"is {key.decode(errors='replace')}": f"5 id {value.decode(errors='surrogateescape')}"}
-    mirrored = mirror._read(fields)
+    mirrored = mirror._read_mirror(fields)
     standing = [each.decision for each in (*found.values(), *mirrored.published.values())]
     for decision in standing:
-        again = control.read(decision.key, decision.to_value().encode())
+        again = group_decision.read_decision(decision.key, decision.to_value().encode())
         assert again == decision, "it can be published again"
-        f"{iso(decision.at)} {iso(decision.since)} {summary(decision.data)} {words(values(decision.data))}".encode()
-        json.dumps([shown(decision), *(each.by for each in steps(decision))], allow_nan=False)
-        assert len(changed_policies({decision.key: decision})) <= len(changed_options(decision.data))
+        f"{format_time(decision.at)} {format_time(decision.since)} {summarize_policy_changes(decision.data)} "
+        f"{format_options(read_option_values(decision.data))}".encode()
+        json.dumps([make_halt_view(decision), *(each.by for each in list_policy_changes(decision))], allow_nan=False)
+        assert len(find_changed_policies({decision.key: decision})) <= len(read_changed_options(decision.data))
     halts = {f"orders{at}": each for at, each in enumerate(standing) if each.data is not None}
-    for facts in (Facts(10.0, "bridge", halts=halts), unquoted(Facts(10.0, "bridge", halts=halts))):
-        "".join(map(str, halted(facts))).encode()
+    for facts in (GroupFacts(10.0, "bridge", halts=halts), redact_facts(GroupFacts(10.0, "bridge", halts=halts))):
+        "".join(map(str, find_halted_topics(facts))).encode()
 
 
 def test_a_record_that_is_no_decision_is_named_once_and_the_one_before_it_stands(caplog: pytest.LogCaptureFixture):
-    name_skipped.cache_clear()
-    made = control.decided("halt:skipped", None, control.change({"since": 5.0}, "ann", 5.0, "w"))
+    log_skipped_once.cache_clear()
+    made = group_decision.append_decision(
+        "halt:skipped", None, group_decision.make_decision_entry({"since": 5.0}, "ann", 5.0, "w")
+    )
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             good, bad = Record(b"halt:skipped", made.to_value().encode()), Record(b"halt:skipped", _DEEP.encode())
-            found = last_of([good, bad])  # type: ignore[list-item]
+            found = find_last_decisions([good, bad])  # type: ignore[list-item]
     assert found["halt:skipped"].decision == made
     assert caplog.text.count("record 5 of the control topic 'bridge.control' cannot be read") == 1
 
@@ -183,11 +204,11 @@ _MEMBER = {
 @given(st.sampled_from(["bridges", "workers", "recorders"]), spoilt(_MEMBER))
 @example("workers", json.dumps(_MEMBER).encode())
 def test_whatever_a_member_announces_the_status_and_its_sentences_can_be_made(kind: Any, raw: bytes):
-    state = said(raw, kind, "here")
+    state = read_announcement(raw, kind, "here")
     if state is None:
         return
     there = {"here": state}
-    facts = Facts(
+    facts = GroupFacts(
         10.0,
         "bridge",
         [HandlerFacts("orders.handlers.charge", ("orders",), "bridge")],
@@ -195,15 +216,19 @@ def test_whatever_a_member_announces_the_status_and_its_sentences_can_be_made(ki
         workers=there if kind == "workers" else {},
         queues={"bridge": 5},
     )
-    made = as_data(Asked(facts), ["orders"])
+    made = make_status_data(StatusSources(facts), ["orders"])
     found = {
-        **unconsumed_queues(facts),
-        **unknown_handlers(facts),
-        **divided_topics(facts),
-        **other_applications(facts),
+        **find_unconsumed_queues(facts),
+        **find_unknown_handlers(facts),
+        **find_divided_topics(facts),
+        **find_other_applications(facts),
     }
-    found |= {str(problem): problem for seen in (hung, slow, skewed) for problem in seen(facts)}
-    totals = total([state.get("holds"), state.get("due")])
+    found |= {
+        str(problem): problem
+        for seen in (find_hung_handlers, find_slow_workers, find_skewed_clocks)
+        for problem in seen(facts)
+    }
+    totals = add_up_counts([state.get("holds"), state.get("due")])
     assert json.dumps([made, {name: str(each) for name, each in found.items()}, totals], allow_nan=False).encode()
     print_status(Console(file=StringIO(), width=200), made)
 
@@ -213,11 +238,11 @@ NUMBERS = st.sampled_from([b"", b"0", b"-5", b"7.5", b"inf", b"nan", b"1e300", _
 
 @given(st.lists(NUMBERS, min_size=12, max_size=12))
 def test_whatever_redis_has_of_a_breaker_it_is_known_and_told(row: list[bytes]):
-    for known in (known_of(row), _known(row[:9])):
+    for known in (read_breaker_status(row), _read_open_breaker(row[:9])):
         assert known.state in ("closed", "open", "probing", "ramping")
         words = known.words("bank")
         assert isinstance(words, tuple | None)
-        iso(known.since), iso(known.tried), iso(known.next)
+        format_time(known.since), format_time(known.tried), format_time(known.next)
 
 
 _LOG_CHANGE = {"topic": "orders", "partition": 3, "what": "went back", "first": 1, "end": 2, "lost": 0, "at": 5.5}
@@ -225,10 +250,10 @@ _LOG_CHANGE = {"topic": "orders", "partition": 3, "what": "went back", "first": 
 
 @given(spoilt(_LOG_CHANGE), NUMBERS)
 def test_whatever_redis_has_of_logs_and_hand_offs_is_read_or_skipped(change: bytes, number: bytes):
-    changes = list(_readable("a change", enumerate([change]), lambda _, raw: _change(raw)))
-    moments = list(_readable("a moment", [("x", number)], lambda _, raw: _moment(raw)))
-    json.dumps([[*each, iso(each.at)] for each in changes] + list(map(iso, moments)), allow_nan=False)
-    assert isinstance(steps_of({number: b"5-7", b"1": number}), list)
+    changes = list(_read_notes("a change", enumerate([change]), lambda _, raw: _read_change(raw)))
+    moments = list(_read_notes("a moment", [("x", number)], lambda _, raw: _read_time(raw)))
+    json.dumps([[*each, format_time(each.at)] for each in changes] + list(map(format_time, moments)), allow_nan=False)
+    assert isinstance(read_steps({number: b"5-7", b"1": number}), list)
 
 
 _OURS = {
@@ -255,15 +280,15 @@ _NUMBERS_IN_HEADERS = [_HUGE.encode(), b"9" * 19, b"-1", b"\xff", b"", None, "٣
 def test_whatever_the_headers_of_a_record_say_it_is_read_or_none_of_ours(name: str, wrong: Any, odd: Any):
     for headers in ([*{**_OURS, name: wrong}.items()], odd):
         record: Any = Record(b"k", b"v", headers)
-        found = dead_letter.read(record)
-        assert found is None or iso(found.failed_at)
-        origin = parked.origin_of(record)
+        found = dead_letter_record.read_dead_letter_summary(record)
+        assert found is None or format_time(found.failed_at)
+        origin = retry_record.read_retry_origin(record)
         assert origin is None or origin.offset < 2**63
-        held = parked.read(record, "cluster", "id")
+        held = retry_record.read_retry_record(record, "cluster", "id")
         assert held is None or held.delivery.message.offset < 2**63
-        dead = letter.letter(record)
+        dead = dead_letter_record.read_dead_letter(record)
         assert dead is None or dead.origin.offset < 2**63
-    foreign.read([*{**_OURS, name: wrong}.items()])
+    foreign_dead_letter.read_foreign_dead_letter([*{**_OURS, name: wrong}.items()])
 
 
 _BATCH = {
@@ -284,11 +309,11 @@ def test_whatever_the_header_of_a_celery_message_holds_is_a_batch_or_malformed(r
     except (ValueError, RecursionError):
         return
     with suppress(MalformedDelivery):
-        assert header.from_header("orders.handlers.charge", data).deliveries
-    found = header.Contents.of({"kafka": data})
+        assert celery_header.from_header("orders.handlers.charge", data).deliveries
+    found = celery_header.HeaderContents.of({"kafka": data})
     assert found is None or len(list(found.tell())) == len(found.offsets)
 
 
 def test_a_field_of_each_kind_that_is_as_announced_is_kept():
-    state = said(json.dumps(_MEMBER).encode(), "workers", "here")
+    state = read_announcement(json.dumps(_MEMBER).encode(), "workers", "here")
     assert state == _MEMBER

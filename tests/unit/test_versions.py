@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.problems import problems
+from bridge.formats.celery_header import from_header, to_header
+from bridge.formats.delivery import Attempts
+from bridge.inspection.status_report import list_problems
+from bridge.jobs.group_facts import GroupFacts, HandlerFacts
 from bridge.ledger import Fate
-from bridge.records.attempts import Attempts
-from bridge.records.header import from_header, to_header
-from bridge.upkeep.facts import Facts, HandlerFacts
 
 #: A message as the first version put it into the queue, whole: never changed here.
 FIRST = """{"topic": "orders", "partition": 3, "cluster": "c", "group": "g", "topic_id": "t", "messages": [
@@ -61,7 +61,7 @@ def test_the_numbers_of_fates_are_those_that_lie_in_ledgers():
 def test_status_understands_what_bridges_and_workers_of_other_versions_announce(newer: dict[str, Any]):
     bridge = {"assigned": ["orders-0"], "paused": {"orders-0": "queue q"}, "obstacles": [], "waiting": [], **newer}
     worker = {"queues": ["q"], "handlers": ["charge"], "versions": {}, "processes": 2, **newer}
-    facts = Facts(
+    facts = GroupFacts(
         now=1e9,
         group="g",
         handlers=[HandlerFacts("charge", ("orders",), "q")],
@@ -70,4 +70,4 @@ def test_status_understands_what_bridges_and_workers_of_other_versions_announce(
         bridges={"a": {**bridge, "topics": ["orders"]}},
         workers={"w": worker},
     )
-    assert problems(facts) == []
+    assert list_problems(facts) == []

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from bridge.deadletters.webhooks.addresses import read, resolved
+from bridge.deadletters.alarms.webhook_address import parse_target, resolve_target
 from bridge.errors import WebhookRefused
-from bridge.settings.addresses import networks
+from bridge.settings.address_values import read_networks
 
 SECRET = "T000/B000/s3cret"
 
@@ -46,39 +46,39 @@ SECRET = "T000/B000/s3cret"
 )
 def test_what_is_no_address_or_leads_into_the_house_is_refused_and_not_repeated(address, why):
     with pytest.raises(WebhookRefused, match=why) as refused:
-        read(address, ())
+        parse_target(address, ())
     assert "s3cret" not in str(refused.value)
 
 
 def test_a_public_address_is_taken_and_shown_without_its_path():
-    target = read(f"https://hooks.slack.com/services/{SECRET}?a=b", ())
+    target = parse_target(f"https://hooks.slack.com/services/{SECRET}?a=b", ())
     assert (target.host, target.port, target.path) == ("hooks.slack.com", 443, f"/services/{SECRET}?a=b")
     assert target.shown == "https://hooks.slack.com"
     assert "s3cret" not in repr(target)
-    assert read(f"https://[2606:2800:220:1::1]/{SECRET}", ()).host == "2606:2800:220:1::1"
+    assert parse_target(f"https://[2606:2800:220:1::1]/{SECRET}", ()).host == "2606:2800:220:1::1"
 
 
 def test_networks_that_are_named_may_be_sent_to_also_without_tls():
-    allowed = networks("10.0.0.0/8, ::1")
-    assert read("http://10.1.2.3:8080/x", allowed).shown == "http://10.1.2.3:8080"
-    assert read("https://[::1]/x", allowed).shown == "https://[::1]"
+    allowed = read_networks("10.0.0.0/8, ::1")
+    assert parse_target("http://10.1.2.3:8080/x", allowed).shown == "http://10.1.2.3:8080"
+    assert parse_target("https://[::1]/x", allowed).shown == "https://[::1]"
     with pytest.raises(WebhookRefused, match="not public"):
-        read("https://192.168.0.1/x", allowed)
+        parse_target("https://192.168.0.1/x", allowed)
     with pytest.raises(WebhookRefused, match="no TLS"):
-        read("http://93.184.216.34/x", allowed)
+        parse_target("http://93.184.216.34/x", allowed)
 
 
 @pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.1", "localhost"])
 def test_what_a_name_leads_to_is_looked_at_and_not_the_name(host):
-    target = read(f"https://{host}/x", ())
+    target = parse_target(f"https://{host}/x", ())
     with pytest.raises(WebhookRefused, match=r"not public|not found"):
-        resolved(target, ())
+        resolve_target(target, ())
 
 
 def test_of_a_name_that_leads_to_several_addresses_each_must_be_public(monkeypatch):
     found = [(socket.AF_INET, 1, 6, "", (host, 443)) for host in ("93.184.216.34", "10.0.0.1")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     with pytest.raises(WebhookRefused, match="not public"):
-        resolved(read("https://example.com/", ()), ())
+        resolve_target(parse_target("https://example.com/", ()), ())
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found[:1])
-    assert resolved(read("https://example.com/", ()), ()) == [(socket.AF_INET, ("93.184.216.34", 443))]
+    assert resolve_target(parse_target("https://example.com/", ()), ()) == [(socket.AF_INET, ("93.184.216.34", 443))]

@@ -5,19 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.deadletters.webhooks import standing
-from bridge.deadletters.webhooks.events import begins
-from bridge.handlers import Routes
+from bridge.deadletters.alarms import alarm_watch
+from bridge.deadletters.alarms.alarm_event import begin_event
+from bridge.formats.group_decision import DecisionEntry, GroupDecision, halt_key
+from bridge.handler_routes import Routes
 from bridge.ledger import Ledger
-from bridge.ledger.breakers import Known
-from bridge.records.control import Change, Decision, halt_key
+from bridge.ledger.circuit_breakers import BreakerStatus
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 
 SAID = "no account zebra@example.org"
 
 
 def halt(topic, data, why):
-    return halt_key(topic), Decision(halt_key(topic), Change("1", data, by="somebody", why=why, at=1.0))
+    return halt_key(topic), GroupDecision(halt_key(topic), DecisionEntry("1", data, by="somebody", why=why, at=1.0))
 
 
 @pytest.fixture
@@ -30,16 +30,18 @@ def told(monkeypatch):
             halt("audits", {}, "the bank asked"),
         ]
     )
-    open_ones = {"bank": Known("open", why=SAID)}
+    open_ones = {"bank": BreakerStatus("open", why=SAID)}
     monkeypatch.setattr(Ledger, "of", lambda settings: io.BytesIO())
-    monkeypatch.setattr(standing, "Mirror", lambda ledger: ledger)
-    monkeypatch.setattr(standing, "looked_up", lambda *_: halts)
-    monkeypatch.setattr(standing, "Breakers", lambda ledger: SimpleNamespace(open_ones=lambda names: open_ones))
+    monkeypatch.setattr(alarm_watch, "DecisionMirror", lambda ledger: ledger)
+    monkeypatch.setattr(alarm_watch, "look_up_decisions", lambda *_: halts)
+    monkeypatch.setattr(
+        alarm_watch, "CircuitBreakers", lambda ledger: SimpleNamespace(open_ones=lambda names: open_ones)
+    )
 
     def ask(masks):
         settings = Settings(FileSettings(), EnvironmentSettings(DEADLETTERS_MASK=masks), "", {})
-        alarms, _ = standing.of_topics(settings, Routes({}))
-        return {alarm.name: begins(alarm) for alarm in alarms}
+        alarms, _ = alarm_watch.find_topic_alarms(settings, Routes({}))
+        return {alarm.name: begin_event(alarm) for alarm in alarms}
 
     return ask
 
@@ -48,7 +50,7 @@ def test_a_handler_s_words_are_not_told_where_its_topic_has_masked_fields(told):
     found = told("orders: email")
     for name in ("orders", "bank"):
         assert SAID not in found[name].text + str(found[name].data)
-        assert standing.NOT_TOLD in found[name].text
+        assert alarm_watch.NOT_TOLD in found[name].text
     assert SAID in found["mails"].text
     assert "the bank asked" in found["audits"].text
 

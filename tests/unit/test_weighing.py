@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.handlers import Routes
-from bridge.handoff.depth import reckoned
-from bridge.handoff.keeping import Kept
-from bridge.kafka import KafkaException
-from bridge.loop.due import due
-from bridge.topics.asking import END, Asking
-from bridge.upkeep.backlog import Backlog, backlogs, shown, total
-from bridge.upkeep.minute import MINUTE, Minute
-from tasks.announcing import holds
+from bridge.backpressure.queue_pressure import estimate_deliveries
+from bridge.dispatch.suspended_handlers import SuspendedHandlers
+from bridge.handler_routes import Routes
+from bridge.jobs.backlog import Backlog, add_up_counts, backlog_to_data, count_due_deliveries, measure_backlogs
+from bridge.jobs.kafka_state import MINUTE, MinuteGrowth
+from bridge.kafka.clients import KafkaException
+from bridge.kafka.partition_offsets import END, OffsetQuestion
+from tasks.worker.worker_announcement import count_held_deliveries
 from tests.unit.test_parked_partition import CHARGE, NOTIFY, World, record
 
 samples = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 500)), min_size=1, max_size=16)
@@ -24,23 +23,23 @@ samples = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 500)), 
 
 @given(samples)
 def test_of_a_short_queue_each_message_counts_as_what_it_carries(found):
-    carried = reckoned(len(found), found)
+    carried = estimate_deliveries(len(found), found)
     assert carried == pytest.approx({h: sum(n for name, n in found if name == h) for h in {h for h, _ in found}})
 
 
 @given(samples, st.integers(16, 20_000))
 def test_of_a_long_one_no_more_is_reckoned_than_the_largest_seen_and_no_less_than_the_smallest(found, messages):
     counts = [count for _, count in found]
-    carried = sum(reckoned(messages, found).values())
+    carried = sum(estimate_deliveries(messages, found).values())
     assert min(counts) * messages * 0.999 <= carried <= max(counts) * messages * 1.001
 
 
 def test_of_an_empty_queue_nothing_is_reckoned():
-    assert reckoned(0, []) == {}
+    assert estimate_deliveries(0, []) == {}
 
 
 def test_each_queue_has_each_state_and_seconds_only_where_all_its_handlers_were_measured():
-    found = backlogs(
+    found = measure_backlogs(
         ["q", "r"],
         ready={"q": {"fast": 1000, "slow": 2}},
         taken={"q": {"new": 1}, "gone": {"fast": 5}},
@@ -53,12 +52,12 @@ def test_each_queue_has_each_state_and_seconds_only_where_all_its_handlers_were_
     assert found["q", "due"] == found["r", "ready"] == Backlog(0, 0.0)
     assert found["r", "due"].seconds == pytest.approx(0.003)
     assert {queue for queue, _ in found} == {"q", "r"}
-    assert shown(found)["q"]["taken"] == {"deliveries": 1, "seconds": None}
+    assert backlog_to_data(found)["q"]["taken"] == {"deliveries": 1, "seconds": None}
 
 
 def test_what_others_announced_is_added_up_and_what_is_no_count_is_left_out():
     said = [{"q": {"a": 1}}, {"q": {"a": 2, "b": 1}, "r": {"a": 5}}, None, {"q": 7}, {"q": {"a": "x", "b": -1}}]
-    assert total(said) == {"q": {"a": 3, "b": 1}, "r": {"a": 5}}
+    assert add_up_counts(said) == {"q": {"a": 3, "b": 1}, "r": {"a": 5}}
 
 
 class Request:
@@ -70,7 +69,7 @@ class Request:
 
 
 def test_a_worker_tells_the_deliveries_that_it_has_by_queue_and_handler_and_no_strange_task():
-    assert holds([Request("a", 200), Request("a", 1), Request("b", 3, "r"), Request("other", 0)]) == {
+    assert count_held_deliveries([Request("a", 200), Request("a", 1), Request("b", 3, "r"), Request("other", 0)]) == {
         "q": {"a": 201},
         "r": {"b": 3},
     }
@@ -78,7 +77,7 @@ def test_a_worker_tells_the_deliveries_that_it_has_by_queue_and_handler_and_no_s
 
 @given(st.lists(st.tuples(st.floats(0, 200), st.integers(0, 1000)), max_size=40))
 def test_what_grew_within_the_last_minute_is_counted_and_nothing_that_is_older(steps):
-    now, total_, minute, seen = 0.0, 0, Minute(), []
+    now, total_, minute, seen = 0.0, 0, MinuteGrowth(), []
     for wait, more in steps:
         now, total_ = now + wait, total_ + more
         seen.append((now, total_))
@@ -89,7 +88,7 @@ def test_what_grew_within_the_last_minute_is_counted_and_nothing_that_is_older(s
 
 
 def test_a_topic_that_was_made_again_counts_from_its_beginning():
-    minute = Minute()
+    minute = MinuteGrowth()
     assert [minute.see(at, total_) for at, total_ in [(0, 100), (5, 500), (10, 3), (15, 10)]] == [0, 400, 0, 7]
 
 
@@ -100,14 +99,14 @@ class Live:
 
 def test_what_is_due_is_what_was_read_and_what_was_not_for_each_handler_that_may_run():
     partitions: list[Any] = [Live("orders", charge=2, mail=0), Live("halted", charge=9), Live("idle", mail=0)]
-    found = due(
+    found = count_due_deliveries(
         partitions,
         {("orders", 0): 10, ("halted", 0): 5},
         {},
         Routes({}),
         lambda handler: f"queue of {handler}",
         halted=["halted"],
-        kept=Kept(down=frozenset({"mail"}), parked=frozenset({"charge"})),
+        kept=SuspendedHandlers(down=frozenset({"mail"}), parked=frozenset({"charge"})),
     )
     assert found == {"queue of charge": {"charge": 12}}
 
@@ -117,7 +116,9 @@ def test_of_what_is_parked_only_what_is_due_counts_and_what_was_not_read_goes_to
     world.receive(record(0, 1_000), record(1, 1_000, NOTIFY), record(2, 9_000))
 
     def found(up_to: int) -> dict[str, float]:
-        return due([world.partition], {}, {world.partition.place: up_to}, Routes({}), lambda _: "q").get("q", {})
+        return count_due_deliveries(
+            [world.partition], {}, {world.partition.place: up_to}, Routes({}), lambda _: "q"
+        ).get("q", {})
 
     assert found(0) == {CHARGE: 1, NOTIFY: 1}
     assert found(world.partition.offsets.window.stop + 10) == {CHARGE: 6, NOTIFY: 6}
@@ -141,7 +142,7 @@ class Admin:
 def test_what_kafka_does_not_tell_is_left_out_and_nothing_is_asked_twice_at_a_time():
     places = {("t", 0): END, ("t", 1): 5.0}
     admin: Any = Admin(7, KafkaException())
-    asking = Asking(admin)
+    asking = OffsetQuestion(admin)
     assert asking.told() is None
     asking.ask(places)
     assert asking.told() == {("t", 0): 7}

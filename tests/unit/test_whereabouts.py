@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from bridge.commands.whereabouts import Whereabouts
-from bridge.handoff.carriers import Carrier
+from bridge.dispatch.carrier_message import CarrierMessage
+from bridge.formats.delivery import Attempts
+from bridge.inspection.delivery_location import DeliveryLocator
 from bridge.ledger import Fate
-from bridge.records.attempts import Attempts
 
 WHICH = (0, 7, "orders.handlers.charge")
-ASIDE = Carrier("shop", "aside", None, Attempts(), 0, "")
+ASIDE = CarrierMessage("shop", "aside", None, Attempts(), 0, "")
 
 
 def where(fate: Fate, **known: Any) -> str:
@@ -26,7 +26,7 @@ def where(fate: Fate, **known: Any) -> str:
         "parked": {},
         "queues": {WHICH[2]: "shop"},
     }
-    return str(Whereabouts(**{**given, **known}).of(WHICH, fate)["where"])
+    return str(DeliveryLocator(**{**given, **known}).of(WHICH, fate)["where"])
 
 
 def test_what_was_handed_off_before_a_wipe_is_forgotten_and_not_from_before_its_handler_joined():

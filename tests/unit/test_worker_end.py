@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from celery.worker import state
 
-from lossless.worker import grace
-from lossless.worker.grace import GIVE_BACK_AFTER, begin, unstarted
-from lossless.worker.strangers import Strangers, which
-from lossless.worker.waiting import SINCE
+from lossless.worker import graceful_shutdown
+from lossless.worker.graceful_shutdown import GIVE_BACK_AFTER, begin_shutdown, list_unstarted_requests
+from lossless.worker.unknown_task_backoff import UNKNOWN_SINCE
+from lossless.worker.unknown_tasks import UnknownTasks, identify_message
 
 
 class Timer:
@@ -57,12 +57,12 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_what_the_pool_has_not_is_given_back_and_what_a_rate_holds_back_too(known: dict[str, Any]) -> None:
     limited = Request()
     buckets = {"a": SimpleNamespace(contents=[(limited, 1)]), "b": None}
-    assert unstarted(buckets) == [limited, known["waits"]]
+    assert list_unstarted_requests(buckets) == [limited, known["waits"]]
 
 
 def test_one_that_cannot_be_given_back_keeps_no_other() -> None:
     timer, requests = Timer(), [Request(fails=True), Request()]
-    begin(timer, None, requests, 0)
+    begin_shutdown(timer, None, requests, 0)
     assert [pause for pause, *_ in timer.calls] == [GIVE_BACK_AFTER]
     timer.pass_by()
     assert [request.acknowledged for request in requests] == [False, True]
@@ -71,11 +71,11 @@ def test_one_that_cannot_be_given_back_keeps_no_other() -> None:
 def test_what_still_runs_when_its_time_is_over_is_stopped_and_then_killed(known: dict[str, Any]) -> None:
     killed: list[int] = []
     timer, pool = Timer(), SimpleNamespace(terminate_job=lambda pid, signal: killed.append(pid))
-    begin(timer, pool, [], 20)
+    begin_shutdown(timer, pool, [], 20)
     assert [pause for pause, *_ in timer.calls] == [GIVE_BACK_AFTER, 20]
     timer.pass_by()
     assert known["runs"].cancelled
-    assert [pause for pause, *_ in timer.calls] == [grace.KILL_AFTER]
+    assert [pause for pause, *_ in timer.calls] == [graceful_shutdown.KILL_AFTER]
     timer.pass_by()
     assert killed == [7]
 
@@ -83,7 +83,7 @@ def test_what_still_runs_when_its_time_is_over_is_stopped_and_then_killed(known:
 def test_a_worker_that_stops_cold_has_no_time_to_give(known: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "should_terminate", 1)
     timer = Timer()
-    begin(timer, None, [], 20)
+    begin_shutdown(timer, None, [], 20)
     assert len(timer.calls) == 1
 
 
@@ -104,9 +104,9 @@ class Qos:
 @pytest.mark.parametrize(
     ("headers", "long", "due", "marked"),
     [
-        ({}, False, 5001.0, {SINCE: 5_000_000}),
-        ({SINCE: 4_000_000}, True, 5500.0, {SINCE: 4_000_000}),
-        ({SINCE: 1_000_000}, True, 5600.0, {SINCE: 1_000_000}),
+        ({}, False, 5001.0, {UNKNOWN_SINCE: 5_000_000}),
+        ({UNKNOWN_SINCE: 4_000_000}, True, 5500.0, {UNKNOWN_SINCE: 4_000_000}),
+        ({UNKNOWN_SINCE: 1_000_000}, True, 5600.0, {UNKNOWN_SINCE: 1_000_000}),
         (None, False, 5001.0, None),
     ],
     ids=["new", "seen by another worker", "seen for long", "no headers"],
@@ -117,7 +117,7 @@ def test_on_this_transport_a_stranger_waits_in_redis_by_its_clock_the_longer_the
     told: list[Any] = []
     channel = SimpleNamespace(now=lambda: 5000.0, put_off=lambda *put: told.append(put), strange=told.append)
     message = SimpleNamespace(_state="RECEIVED", headers=headers)
-    Strangers(SimpleNamespace(qos=None, timer=None)).leave(channel, "tag", "theirs", "a message", "1", message)
+    UnknownTasks(SimpleNamespace(qos=None, timer=None)).leave(channel, "tag", "theirs", "a message", "1", message)
     assert told == [long, ("tag", due, marked)]
     assert message._state == "REQUEUED"
 
@@ -126,7 +126,7 @@ def test_on_another_transport_it_waits_here_and_takes_no_slot() -> None:
     requeued: list[None] = []
     qos, timer = Qos(), Timer()
     message = SimpleNamespace(requeue=lambda: requeued.append(None))
-    strangers = Strangers(SimpleNamespace(qos=qos, timer=timer))
+    strangers = UnknownTasks(SimpleNamespace(qos=qos, timer=timer))
     strangers.leave(SimpleNamespace(), "tag", "theirs", "a message", "1", message)
     assert (qos.more, requeued) == (1, [])
     timer.pass_by()
@@ -137,6 +137,6 @@ def test_a_message_is_known_again_after_it_was_put_back() -> None:
     def made(**fields: Any) -> Any:
         return SimpleNamespace(**{"headers": {}, "body": b"", **fields})
 
-    assert which(made(headers={"id": "a"})) == which(made(headers={"id": "a"}, body=b"x"))
-    assert which(made(body=b"x")) == which(made(body=b"x", headers=None))
-    assert which(made(headers={"id": ["no id"]}, body=b"x")) != which(made(body=b"y"))
+    assert identify_message(made(headers={"id": "a"})) == identify_message(made(headers={"id": "a"}, body=b"x"))
+    assert identify_message(made(body=b"x")) == identify_message(made(body=b"x", headers=None))
+    assert identify_message(made(headers={"id": ["no id"]}, body=b"x")) != identify_message(made(body=b"y"))

@@ -8,50 +8,49 @@ import pytest
 from celery import Celery
 from starlette.testclient import TestClient
 
-from bridge.deadletters import fates
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.plans import counting
-from bridge.deadletters.plans import plans as desk_plans
-from bridge.deadletters.store.database import Database
+from bridge.console.asgi_app import build_application
+from bridge.console.auth.browser_session import SESSION_COOKIE
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.replay import ledger_fates, plan_preview
+from bridge.deadletters.replay import plan_service as desk_plans
 from bridge.errors import KafkaUnavailable
-from bridge.handlers import Handler, Routes
+from bridge.handler_routes import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.web.app import application
-from bridge.web.console import Console
-from bridge.web.cookies import COOKIE
-from bridge.web.roles import Role
 from tests.desk.rows import kind, letter
 from tests.web.site import session
 
 HANDLER = "orders.handlers.charge"
 
 
-def desk_of(database: Database, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk_of(database: Database, monkeypatch: pytest.MonkeyPatch) -> DeadLetterService:
     """Of an app with one handler, while neither Kafka nor Redis can be asked."""
 
     def away(*_: Any, **__: Any) -> Any:
         raise KafkaUnavailable("Kafka does not answer.")
 
-    for name in ("configs", "extents", "readers"):
-        monkeypatch.setattr(counting, name, away)
-    monkeypatch.setattr(fates, "all_topics", away)
-    for module in (counting, fates, desk_plans):
+    for name in ("read_topic_configs", "read_extents", "find_reading_groups"):
+        monkeypatch.setattr(plan_preview, name, away)
+    monkeypatch.setattr(ledger_fates, "read_cluster", away)
+    for module in (plan_preview, ledger_fates, desk_plans):
         monkeypatch.setattr(module, "admin_client", lambda properties: None)
     routes = Routes({HANDLER: Handler(HANDLER, ("orders",), "q", 1, 0.0)})
     app: Celery = SimpleNamespace(tasks={})  # type: ignore[assignment]
-    return Desk(app, Settings(FileSettings(), EnvironmentSettings(), "", {}), routes, database)
+    return DeadLetterService(app, Settings(FileSettings(), EnvironmentSettings(), "", {}), routes, database)
 
 
 class Person:
     """Somebody signed in, in a browser of their own."""
 
     def __init__(self, console: Console, name: str, role: Role) -> None:
-        self._browser = TestClient(application(console), base_url="https://localhost", follow_redirects=False)
+        self._browser = TestClient(build_application(console), base_url="https://localhost", follow_redirects=False)
         cookie = session(console, name, role)
-        self._browser.cookies.set(COOKIE, cookie)
+        self._browser.cookies.set(SESSION_COOKIE, cookie)
         who = console.sessions.who(cookie)
         assert who is not None
-        self.token, self.cookie = who.token, f"{COOKIE}={cookie}"
+        self.token, self.cookie = who.token, f"{SESSION_COOKIE}={cookie}"
 
     def get(self, path: str) -> Any:
         return self._browser.get(path)

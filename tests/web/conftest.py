@@ -11,18 +11,18 @@ from celery import Celery
 from pydantic import BaseModel
 from starlette.testclient import TestClient
 
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.ids import Ids
-from bridge.deadletters.store.recording import Recording
-from bridge.handlers import Handler, Routes
+from bridge.console.asgi_app import build_application
+from bridge.console.auth.browser_session import SESSION_COOKIE
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.letter_writer import LetterWriter
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.handler_routes import Handler, Routes
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.web.app import application
-from bridge.web.console import Console
-from bridge.web.cookies import COOKIE
-from bridge.web.roles import Role
-from tasks.declaring import declare
-from tasks.defaults import DEFAULTS
+from tasks.declaration.celery_defaults import DEFAULTS
+from tasks.declaration.handler_declaration import declare_handler
 from tests.desk.letters import HANDLER
 from tests.servers.postgres import PostgresServer
 from tests.web.hashing import cheap_hashes
@@ -41,7 +41,7 @@ class Order(BaseModel):
 
 
 @pytest.fixture
-def desk(tmp_path: Path, empty_desk: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path, empty_desk: Path) -> Iterator[DeadLetterService]:
     """A desk without Kafka and Redis, whose handler takes orders."""
     url = f"sqlite:///{shutil.copy(empty_desk, tmp_path / 'letters.db')}"
     database = Database(url)
@@ -53,25 +53,25 @@ def desk(tmp_path: Path, empty_desk: Path) -> Iterator[Desk]:
         def charge(order: Order) -> None:
             raise AssertionError("it runs")
 
-        declare(app, ("orders",), {"name": HANDLER})(charge)
-        yield Desk(app, settings, Routes({HANDLER: Handler(HANDLER, ("orders",), "q", 1, 0.0)}), database)
+        declare_handler(app, ("orders",), {"name": HANDLER})(charge)
+        yield DeadLetterService(app, settings, Routes({HANDLER: Handler(HANDLER, ("orders",), "q", 1, 0.0)}), database)
     database.close()
 
 
 @pytest.fixture
-def record(desk: Desk) -> Callable[..., None]:
+def record(desk: DeadLetterService) -> Callable[..., None]:
     """Records letters (tests/desk/letters.py)."""
-    ids = Ids()
+    ids = IdCache()
 
     def recorded(*found: object, largest: int = 1_000_000) -> None:
         with desk.database.writing() as connection:
-            Recording(connection, ids, int(time.time() * 1000), largest).record(found)  # type: ignore[arg-type]
+            LetterWriter(connection, ids, int(time.time() * 1000), largest).record(found)  # type: ignore[arg-type]
 
     return recorded
 
 
 @pytest.fixture
-def console(desk: Desk) -> Console:
+def console(desk: DeadLetterService) -> Console:
     """The console over it."""
     return Console(desk, "shop @ localhost:1")
 
@@ -93,9 +93,9 @@ def browser(console: Console) -> Iterator[Browser]:
 
 def signed_in(console: Console, role: Role) -> TestClient:
     """A browser in which somebody of a role is signed in."""
-    client = TestClient(application(console), base_url="https://localhost", follow_redirects=False)
+    client = TestClient(build_application(console), base_url="https://localhost", follow_redirects=False)
     cookie = session(console, "ann" if role is Role.OPERATOR else str(role), role)
-    client.cookies.set(COOKIE, cookie)
+    client.cookies.set(SESSION_COOKIE, cookie)
     client.token = console.sessions.who(cookie).token  # type: ignore[attr-defined, union-attr]
     return client
 

@@ -6,15 +6,15 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.store.database import Database
-from bridge.handlers import Routes
+from bridge.console.asgi_app import build_application
+from bridge.console.auth import browser_session, passwords
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.handler_routes import Routes
 from bridge.settings import Settings
-from bridge.settings.values import EnvironmentSettings, FileSettings
-from bridge.web import cookies, passwords
-from bridge.web.app import application
-from bridge.web.console import Console
-from bridge.web.roles import Role
+from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
 
 PASSWORD = "correct horse battery"
 
@@ -22,7 +22,7 @@ PASSWORD = "correct horse battery"
 @cache
 def kept(password: str) -> str:
     """The hash of a password; made once, since making it takes its time."""
-    return passwords.hashed("", password)
+    return passwords.hash_password("", password)
 
 
 def session(console: Console, name: str, role: Role) -> str:
@@ -49,8 +49,10 @@ class Site:
         self.database.migrate()
         said = EnvironmentSettings.model_validate({"DEADLETTERS_DATABASE_URL": url, **environment})
         settings = Settings(FileSettings(), said, "memory://", {"bootstrap.servers": "localhost:1"})
-        self.console = Console(Desk(app, settings, Routes({}), self.database), "payments @ kafka-eu-1:9092")
-        self.app = application(self.console)
+        self.console = Console(
+            DeadLetterService(app, settings, Routes({}), self.database), "payments @ kafka-eu-1:9092"
+        )
+        self.app = build_application(self.console)
 
     def browser(self, address: str = "https://localhost", sent_from: str = "127.0.0.1") -> TestClient:
         """One without cookies, that goes nowhere by itself; what raises in the console is answered as in life."""
@@ -67,7 +69,7 @@ class Site:
         """A browser in which somebody of this role is signed in; added, where there is none yet."""
         cookie = session(self.console, f"{role}-in-person", role)
         browser = self.browser()
-        browser.cookies.set(cookies.COOKIE, cookie)
+        browser.cookies.set(browser_session.SESSION_COOKIE, cookie)
         return browser
 
     def close(self) -> None:

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.commands.problems import silent
-from bridge.commands.status_data import told
-from bridge.upkeep.problem import Problem
+from bridge.inspection.status_report import make_problem_data, make_silent_problem
+from bridge.jobs.problem import Problem
 from tests.desk.letters import HANDLER
 
 #: Two minutes before the times below.
@@ -53,7 +52,7 @@ def status(problems: Sequence[str] = (), **other: Any) -> dict[str, Any]:
     at = {"committed": 100, "end": 307, "lag": 207}
     return {
         "group": "shop",
-        **told([each if isinstance(each, Problem) else silent(each) for each in problems]),
+        **make_problem_data([each if isinstance(each, Problem) else make_silent_problem(each) for each in problems]),
         "topics": {"orders": {"0": at, "1": {**at, "lag": 7}}},
         "bridges": {"host:1": BRIDGE},
         "workers": {"host:2": WORKER},

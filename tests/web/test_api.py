@@ -11,15 +11,15 @@ import pytest
 from sqlalchemy import func, select, update
 from starlette.testclient import TestClient
 
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.plan.plan import ItemState
-from bridge.deadletters.store import schema
-from bridge.deadletters.store.database import Database
+from bridge.console.asgi_app import build_application
+from bridge.console.auth.browser_session import SESSION_COOKIE
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.deadletters.db import schema
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.errors import DeskUnavailable
-from bridge.web.app import application
-from bridge.web.console import Console
-from bridge.web.cookies import COOKIE
-from bridge.web.roles import Role
 from tests.desk.letters import HANDLER, letter
 from tests.desk.test_unknown_ends import sent
 from tests.web.acting import desk_of
@@ -38,7 +38,9 @@ class Program:
     def __init__(self, console, role, name=""):
         self.console = console
         self.token, self.secret = console.desk.tokens.make(name or f"{role}-{uuid4().hex[:6]}", role, "ann")
-        self.client = TestClient(application(console), base_url="https://localhost", raise_server_exceptions=False)
+        self.client = TestClient(
+            build_application(console), base_url="https://localhost", raise_server_exceptions=False
+        )
         self.headers = {"authorization": f"Bearer {self.secret}"}
 
     def get(self, path, **headers):
@@ -60,7 +62,7 @@ class Program:
 def no_kafka(desk, monkeypatch):
     """The desk, while Kafka says nothing to who counts a plan."""
     quiet = desk_of(desk.database, monkeypatch)
-    return Desk(desk.app, quiet.settings, desk.routes, desk.database)
+    return DeadLetterService(desk.app, quiet.settings, desk.routes, desk.database)
 
 
 @pytest.fixture
@@ -118,7 +120,7 @@ def test_a_filter_is_that_of_the_command(program, record):
 
 
 def test_a_count_says_among_how_many_of_the_newest_letters_it_counted(program, record, monkeypatch):
-    monkeypatch.setattr("bridge.deadletters.store.counting.AMONG", 2)
+    monkeypatch.setattr("bridge.deadletters.db.letter_query.MOST_LOOKED_THROUGH", 2)
     record(*map(letter, range(1, 4)))
     counted = program.get("/letters/count?attempts=1").json()
     assert (counted["exact"], counted["among"]) == (False, 2)
@@ -306,7 +308,7 @@ def test_a_letter_is_checked_and_edited_with_its_own_bytes(program, here, record
 
 
 def test_a_person_says_how_a_replay_ended_of_which_nobody_could_tell(program, here):
-    _, ids = sent(here.desk.database, ItemState.UNKNOWN, ItemState.UNKNOWN, ItemState.SENT)
+    _, ids = sent(here.desk.database, PlanItemState.UNKNOWN, PlanItemState.UNKNOWN, PlanItemState.SENT)
     resolved = program.post(f"/letters/{ids[0]}/resolve", {"why": "the bank has it"})
     assert (resolved.json()["status"], resolved.json()["trail"][-1]["said"]) == ("resolved", "the bank has it")
     assert program.post(f"/letters/{ids[1]}/reopen", {"why": "the bank has it not"}).json()["status"] == "open"
@@ -397,7 +399,7 @@ def test_a_refusal_is_kept_too(program, record):
 
 def test_what_failed_for_a_server_that_was_away_is_done_when_it_is_asked_again(program, record, monkeypatch):
     record(letter(1))
-    notes = "bridge.deadletters.questions.notes.Notes.on_letters"
+    notes = "bridge.deadletters.accounts.audit_log.LetterNotes.on_letters"
 
     def away(*_):
         raise DeskUnavailable("The database is away.")
@@ -411,7 +413,9 @@ def test_what_failed_for_a_server_that_was_away_is_done_when_it_is_asked_again(p
     assert len(program.get("/letters/1").json()["trail"]) == 1
 
 
-@pytest.mark.parametrize("dies", ["bridge.web.api.plans.made", "bridge.web.api.once._keep"])
+@pytest.mark.parametrize(
+    "dies", ["bridge.console.api.plans_api.answer_made_plan", "bridge.console.api.idempotency._keep_answer"]
+)
 def test_of_a_console_that_dies_after_it_acted_the_next_one_answers_what_was_done(
     program, here, record, monkeypatch, dies
 ):
@@ -424,7 +428,7 @@ def test_of_a_console_that_dies_after_it_acted_the_next_one_answers_what_was_don
     with monkeypatch.context() as dying:
         dying.setattr(dies, killed)
         # Nothing after the act is done any more: neither the answer is kept, nor is the request left to others.
-        dying.setattr("bridge.web.api.once._leave", killed)
+        dying.setattr("bridge.console.api.idempotency._release_claim", killed)
         with suppress(Killed):
             program.post("/plans", body, key="one")
     assert kind(program.post("/plans", body, key="one")) == "under-way"
@@ -444,8 +448,8 @@ def test_a_plan_whose_maker_died_before_it_had_counted_is_counted(program, here,
         raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr("bridge.deadletters.plans.plans.Plans._count", killed)
-        dying.setattr("bridge.web.api.once._leave", killed)
+        dying.setattr("bridge.deadletters.replay.plan_service.PlanService._count", killed)
+        dying.setattr("bridge.console.api.idempotency._release_claim", killed)
         with suppress(Killed):
             program.post("/plans", body, key="one")
     with here.desk.database.writing() as connection:
@@ -458,8 +462,8 @@ def test_a_plan_whose_maker_died_before_it_had_counted_is_counted(program, here,
 
 
 def test_without_a_token_nothing_is_answered_and_a_session_is_none(program, here):
-    bare = TestClient(application(here), base_url="https://localhost")
-    bare.cookies.set(COOKIE, session(here, "ann", Role.ADMIN))
+    bare = TestClient(build_application(here), base_url="https://localhost")
+    bare.cookies.set(SESSION_COOKIE, session(here, "ann", Role.ADMIN))
     answer = bare.get(f"{ROOT}/letters")
     assert kind(answer) == "unauthorized"
     assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -503,7 +507,7 @@ def test_wrong_tokens_cost_their_address_waiting_and_right_ones_that_it_has_sent
 
 def test_no_token_is_in_a_log_or_an_answer_whatever_happens(program, here, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr("bridge.deadletters.questions.letters.Letters.page", lambda *_: 1 // 0)
+    monkeypatch.setattr("bridge.deadletters.inspection.letter_lookup.LetterLookup.page", lambda *_: 1 // 0)
     answer = program.get("/letters?key=secret-key")
     assert kind(answer) == "fault"
     assert answer.json()["instance"] in caplog.text
@@ -590,8 +594,8 @@ def test_two_consoles_on_one_database_do_a_request_once(program, here, record):
     url = str(here.desk.database._engine.url)
     database.close()
     beside = Database(url)
-    other = Console(Desk(here.desk.app, here.desk.settings, here.desk.routes, beside), "the other")
-    client = TestClient(application(other), base_url="https://localhost")
+    other = Console(DeadLetterService(here.desk.app, here.desk.settings, here.desk.routes, beside), "the other")
+    client = TestClient(build_application(other), base_url="https://localhost")
     first = program.post("/letters/1/notes", {"said": "a"}, key="one")
     headers = program.headers | {"idempotency-key": "one"}
     second = client.post(f"{ROOT}/letters/1/notes", content=json.dumps({"said": "a"}), headers=headers)

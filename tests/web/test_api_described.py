@@ -10,13 +10,13 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks as of_openapi
 
-from bridge.deadletters.desk import Desk
-from bridge.web.api import describing
-from bridge.web.api.operations import OPERATIONS
-from bridge.web.api.problems import KINDS
-from bridge.web.app import application
-from bridge.web.console import Console
-from bridge.web.roles import Role
+from bridge.console.api import openapi
+from bridge.console.api.api_routes import OPERATIONS
+from bridge.console.api.problem_details import PROBLEM_KINDS
+from bridge.console.asgi_app import build_application
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.deadletters.dead_letter_service import DeadLetterService
 from tests.desk.letters import letter
 from tests.examples import examples
 from tests.web.acting import desk_of
@@ -44,17 +44,19 @@ NAMES = [each.name for each in OPERATIONS if each.name not in WAITS]
 @pytest.fixture(scope="module")
 def described():
     """The description."""
-    return describing.description()
+    return openapi.describe_api()
 
 
 @pytest.fixture
 def served(desk, record, monkeypatch):
     """The API over some letters, and a token of each role."""
     quiet = desk_of(desk.database, monkeypatch)
-    here = Console(Desk(desk.app, quiet.settings, desk.routes, desk.database), "shop")
+    here = Console(DeadLetterService(desk.app, quiet.settings, desk.routes, desk.database), "shop")
     record(letter(1), letter(2, value=b"\xff", key=None), letter(3, value=None, timestamp=2**62))
     secrets = {role: here.desk.tokens.make(str(role), role, "ann")[1] for role in Role if role}
-    schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", application(here), headers={"host": "localhost"})
+    schema = schemathesis.openapi.from_asgi(
+        "/api/v1/openapi.json", build_application(here), headers={"host": "localhost"}
+    )
     return schema, secrets
 
 
@@ -99,4 +101,4 @@ def test_each_operation_says_its_role_and_what_acts_its_key(described):
 
 def test_the_documentation_has_every_kind_of_problem():
     text = (DOCS / "reference" / "http-api.md").read_text()
-    assert [name for name, kind in KINDS.items() if f"| `{name}` | {kind.status} |" not in text] == []
+    assert [name for name, kind in PROBLEM_KINDS.items() if f"| `{name}` | {kind.status} |" not in text] == []

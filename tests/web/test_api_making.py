@@ -8,18 +8,18 @@ import pytest
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from bridge.deadletters.copying import copies, copying
-from bridge.deadletters.copying.target import Target
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.mending.mending import Mending
-from bridge.deadletters.store import schema
+from bridge.console import bulk_actions
+from bridge.console.api import letters_api as api_letters
+from bridge.console.asgi_app import build_application
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.deadletters.db import schema
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.editing.letter_edit import LetterEditor
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.replay import letter_copy
+from bridge.deadletters.replay.letter_copy import CopyTarget
 from bridge.errors import DeskUnavailable
-from bridge.web import patching
-from bridge.web.api import letters as api_letters
-from bridge.web.app import application
-from bridge.web.console import Console
-from bridge.web.roles import Role
 from tests.desk.letters import HANDLER, letter
 from tests.web.acting import desk_of
 
@@ -36,7 +36,9 @@ class Program:
 
     def __init__(self, console):
         secret = console.desk.tokens.make(f"nightly {uuid4().hex[:6]}", Role.OPERATOR, "ann")[1]
-        self._client = TestClient(application(console), base_url="https://localhost", raise_server_exceptions=False)
+        self._client = TestClient(
+            build_application(console), base_url="https://localhost", raise_server_exceptions=False
+        )
         self._said = {"authorization": f"Bearer {secret}"}
 
     def get(self, path):
@@ -51,7 +53,7 @@ class Program:
 def desk_here(desk, monkeypatch):
     """The desk, while Kafka says nothing to who counts a plan."""
     quiet = desk_of(desk.database, monkeypatch)
-    return Desk(desk.app, quiet.settings, desk.routes, desk.database)
+    return DeadLetterService(desk.app, quiet.settings, desk.routes, desk.database)
 
 
 @pytest.fixture
@@ -73,9 +75,8 @@ def topics(monkeypatch):
         asked.append(properties.get("bootstrap.servers"))
         return There
 
-    for module in (copies, copying):
-        monkeypatch.setattr(module, "admin_client", lambda properties: properties)
-        monkeypatch.setattr(module, "all_topics", look)
+    monkeypatch.setattr(letter_copy, "admin_client", lambda properties: properties)
+    monkeypatch.setattr(letter_copy, "read_cluster", look)
     return asked
 
 
@@ -118,7 +119,7 @@ def test_differences_come_a_page_at_a_time(program, record):
 def test_differences_of_large_values_come_fewer_at_a_time(program, record, monkeypatch):
     some(record)
     path = f"/plans/{program.post('/plans/patch', {'letters': OPEN, 'patch': PATCH}).json()['id']}/differences"
-    monkeypatch.setattr("bridge.deadletters.store.whole.BYTES", 10)
+    monkeypatch.setattr("bridge.deadletters.db.letter_transfer.BYTES_AT_ONCE", 10)
     first = program.get(path).json()
     second = program.get(f"{path}?cursor={first['next']}").json()
     found = [[each["letter"] for each in page["items"]] for page in (first, second)]
@@ -165,7 +166,7 @@ def test_what_a_handler_does_not_take_is_patched_by_force_with_a_reason_alone(pr
 
 def test_a_patch_over_more_than_it_can_do_while_one_waits_is_refused(program, record, monkeypatch):
     some(record)
-    monkeypatch.setattr(patching, "MOST", 3)
+    monkeypatch.setattr(bulk_actions, "MAX_PATCHED_LETTERS", 3)
     refused = program.post("/plans/patch", {"letters": OPEN, "patch": PATCH})
     assert (refused.status_code, program.get("/plans").json()["items"]) == (422, [])
     assert "more letters than the 3 that can be patched" in refused.json()["detail"]
@@ -175,7 +176,7 @@ def test_of_values_that_are_too_many_bytes_to_take_apart_meanwhile_none_is_patch
     program, record, monkeypatch
 ):
     some(record)
-    monkeypatch.setattr(patching, "MOST_BYTES", 30)
+    monkeypatch.setattr(bulk_actions, "MAX_PATCHED_BYTES", 30)
     for address in ("/plans/patch", "/letters/check"):
         refused = program.post(address, {"letters": OPEN} | ({"patch": PATCH} if "patch" in address else {}))
         assert (refused.status_code, "the 30 bytes of values" in refused.json()["detail"]) == (422, True), address
@@ -189,7 +190,7 @@ def test_a_patch_whose_maker_was_killed_in_the_midst_is_made_anew_by_who_asks_ag
 
     wish = {"letters": OPEN, "patch": PATCH}
     with monkeypatch.context() as dies:
-        dies.setattr(Mending, "_change", killed)
+        dies.setattr(LetterEditor, "_change", killed)
         with suppress(Killed):
             program.post("/plans/patch", wish, "once")
     made = program.post("/plans/patch", wish, "once").json()
@@ -245,7 +246,9 @@ def test_a_copy_goes_to_the_kafka_that_is_configured(program, record, topics, mo
     assert made.json()["options"]["target"] == {"topic": "copies", "addresses": "sandbox:9092", "file": ""}
     assert "secret" not in made.text
     assert topics[0] == "sandbox:9092"
-    assert Target.configured({"TARGET_KAFKA_BOOTSTRAP_SERVERS": "a:1"}).properties({}) == {"bootstrap.servers": "a:1"}
+    assert CopyTarget.configured({"TARGET_KAFKA_BOOTSTRAP_SERVERS": "a:1"}).properties({}) == {
+        "bootstrap.servers": "a:1"
+    }
 
 
 # Redriven
@@ -270,7 +273,7 @@ def test_letters_are_exported_as_the_command_writes_them_and_are_imported_elsewh
     answer = program.get(f"/letters/export?handler={HANDLER}")
     assert answer.headers["content-type"].startswith("application/x-ndjson")
     assert 'filename="letters.jsonl"' in answer.headers["content-disposition"]
-    assert answer.text.splitlines() == list(desk.transfers.lines("ann", Filter(handlers=(HANDLER,))))
+    assert answer.text.splitlines() == list(desk.transfers.lines("ann", LetterFilter(handlers=(HANDLER,))))
     taken = desk.transfers.take(answer.content.splitlines(), "ann", "letters.jsonl")
     assert (taken.known, taken.refused) == (4, 0)
     assert program.get("/letters/export?attempts=9999").text.count("\n") == 1
@@ -297,7 +300,7 @@ def test_an_export_of_a_database_that_does_not_answer_is_a_problem_and_no_file(p
     def failing():
         raise DeskUnavailable("The database does not answer.")
 
-    monkeypatch.setattr("bridge.deadletters.files.transfers.Transfers.lines", away)
+    monkeypatch.setattr("bridge.deadletters.inspection.letter_file.LetterTransfers.lines", away)
     answer = program.get("/letters/export")
     assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
 
@@ -308,7 +311,7 @@ def test_without_a_line_in_the_trail_nothing_leaves(program, record, monkeypatch
     def away(*_, **__):
         raise DeskUnavailable("The trail cannot be written.")
 
-    monkeypatch.setattr("bridge.deadletters.store.trail.write", away)
+    monkeypatch.setattr("bridge.deadletters.db.audit_table.write_entry", away)
     for address in ("/letters/export", "/trail/export"):
         assert program.get(address).status_code == 503
 
@@ -324,7 +327,7 @@ def test_the_trail_has_who_was_given_it_and_what_of_it(program, desk):
 
 
 def test_the_trail_is_exported_whole(program, record, desk, monkeypatch):
-    monkeypatch.setattr("bridge.deadletters.questions.trail.AT_ONCE", 2)
+    monkeypatch.setattr("bridge.deadletters.accounts.audit_log.ENTRIES_AT_ONCE", 2)
     for number in range(5):
         desk.trail.add("kim" if number % 2 else "ann", "note", f"line {number}")
     lines = [json.loads(line) for line in program.get("/trail/export?what=note").text.splitlines()]
@@ -348,9 +351,9 @@ def test_it_is_told_which_letters_their_handlers_would_take_now(program, record)
 @pytest.mark.parametrize("besides", [{}, {"since": "1970-01-01"}, {"attempts": 1}], ids=["tallied", "time", "attempts"])
 def test_of_more_letters_than_one_can_wait_for_that_is_not_told(program, record, monkeypatch, besides):
     some(record)
-    monkeypatch.setattr(api_letters, "MOST_CHECKED", 3)
+    monkeypatch.setattr(api_letters, "MAX_CHECKED_LETTERS", 3)
     # A count that somebody looks at ends before that.
-    monkeypatch.setattr("bridge.deadletters.store.counting.MOST", 2)
-    monkeypatch.setattr("bridge.deadletters.store.counting.AMONG", 2)
+    monkeypatch.setattr("bridge.deadletters.db.letter_query.MOST_COUNTED", 2)
+    monkeypatch.setattr("bridge.deadletters.db.letter_query.MOST_LOOKED_THROUGH", 2)
     refused = program.post("/letters/check", {"letters": OPEN | besides})
     assert (refused.status_code, "the 3 that can be checked" in refused.json()["detail"]) == (422, True)

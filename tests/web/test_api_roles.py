@@ -6,11 +6,11 @@ from uuid import uuid4
 import pytest
 from starlette.testclient import TestClient
 
-from bridge.web.api import door
-from bridge.web.api.asked import Answer
-from bridge.web.api.operations import OPERATIONS
-from bridge.web.api.shapes.common import Nothing
-from bridge.web.roles import Role
+from bridge.console.api import api_endpoint
+from bridge.console.api.api_request import ApiAnswer
+from bridge.console.api.api_routes import OPERATIONS
+from bridge.console.api.schemas.common_schema import NoParameters
+from bridge.console.auth.role_permissions import Role
 
 ROLES = {
     "GET /letters": Role.VIEWER,
@@ -77,10 +77,10 @@ ACTS = {
 def guarded(new_site, monkeypatch):
     """A console whose API says only that somebody was let in: what it answers is no matter here."""
     open_ = [
-        each._replace(answer=lambda asked: Answer(b"let in"), query=Nothing, takes=None, act=None)
+        each._replace(answer=lambda asked: ApiAnswer(b"let in"), query=NoParameters, takes=None, act=None)
         for each in OPERATIONS
     ]
-    monkeypatch.setattr(door, "OPERATIONS", open_)
+    monkeypatch.setattr(api_endpoint, "OPERATIONS", open_)
     return new_site()
 
 

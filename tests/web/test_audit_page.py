@@ -6,12 +6,12 @@ from urllib.parse import quote
 
 import pytest
 
-from bridge.commands.audit import Audit, LogChange
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.console.status_cache import StatusCache
 from bridge.errors import DeskUnavailable, KafkaUnavailable
-from bridge.ledger.tally import Line
-from bridge.web.console import Console
-from bridge.web.looking import Looking
-from bridge.web.roles import Role
+from bridge.inspection.topic_audit import LogChange, TopicAudit
+from bridge.ledger.audit_line import AuditLine
 from tests.desk.letters import HANDLER, letter
 from tests.desks import desk as desk_of
 from tests.processes import Stack, stack
@@ -32,11 +32,11 @@ def counted(monkeypatch, desk, console):
 
     def made(*lines, changes=()):
         monkeypatch.setattr(
-            "bridge.web.proofs.audit",
-            lambda app, settings, routes, topic: Audit(topic, [*lines], log_changes=[*changes]),
+            "bridge.console.audit_cache.audit_topic",
+            lambda app, settings, routes, topic: TopicAudit(topic, [*lines], log_changes=[*changes]),
         )
 
-    console.looking = Looking(status)
+    console.looking = StatusCache(status)
     # The broker of the tests' desk is none that a ledger could be in.
     monkeypatch.setattr(type(desk.settings), "ledger_url", "redis://ledger")
     return made
@@ -48,7 +48,8 @@ def post(client, path):
 
 def test_nothing_is_counted_before_somebody_asks_and_then_once(browser, counted):
     counted(
-        Line(HANDLER, 0, 0, 110, 110, 0, done=100, dead=7, handed=3), Line(HANDLER, 1, 0, 50, 40, 0, done=40, open=10)
+        AuditLine(HANDLER, 0, 0, 110, 110, 0, done=100, dead=7, handed=3),
+        AuditLine(HANDLER, 1, 0, 50, 40, 0, done=40, open=10),
     )
     ann = browser(Role.VIEWER)
     assert "Nothing was counted yet" in words(ann.get("/audit").text)
@@ -62,8 +63,10 @@ def test_nothing_is_counted_before_somebody_asks_and_then_once(browser, counted)
 
 
 def test_what_is_unaccounted_for_comes_first_with_its_offsets(browser, counted):
-    bad = Line("z.last", 3, 0, 50, 40, 0, done=38, open=12, unaccounted=2, unaccounted_at=[7, 9], letters_missing=[4])
-    counted(Line(HANDLER, 0, 0, 10, 10, 0, done=10), bad, changes=[LogChange(3, "expired", 0, 5, 2, "2026-11-21")])
+    bad = AuditLine(
+        "z.last", 3, 0, 50, 40, 0, done=38, open=12, unaccounted=2, unaccounted_at=[7, 9], letters_missing=[4]
+    )
+    counted(AuditLine(HANDLER, 0, 0, 10, 10, 0, done=10), bad, changes=[LogChange(3, "expired", 0, 5, 2, "2026-11-21")])
     ann = browser()
     post(ann, "/audit")
     text = words(ann.get("/audit").text)
@@ -80,7 +83,7 @@ def test_a_server_that_is_away_is_said_and_nothing_of_the_count(browser, counted
         raise KafkaUnavailable("Kafka at k:9092 does not answer.")
 
     counted()
-    monkeypatch.setattr("bridge.web.proofs.audit", away)
+    monkeypatch.setattr("bridge.console.audit_cache.audit_topic", away)
     ann = browser()
     answer = post(ann, "/audit/orders")
     assert answer.status_code == 503
@@ -137,10 +140,10 @@ def test_a_database_that_is_away_leaves_the_proof(browser, counted, monkeypatch)
     def gone(*_):
         raise DeskUnavailable("The dead letters' database (pg) could not be read: refused.")
 
-    counted(Line(HANDLER, 0, 0, 10, 10, 0, done=10))
+    counted(AuditLine(HANDLER, 0, 0, 10, 10, 0, done=10))
     ann = browser()
     post(ann, "/audit/orders")
-    monkeypatch.setattr("bridge.deadletters.questions.trail.Trail.page", gone)
+    monkeypatch.setattr("bridge.deadletters.accounts.audit_log.AuditLog.page", gone)
     text = words(ann.get("/audit").text)
     assert text.startswith("0 of 10 deliveries")
     assert "(pg) could not be read" in text
@@ -148,7 +151,7 @@ def test_a_database_that_is_away_leaves_the_proof(browser, counted, monkeypatch)
 
 def test_what_others_wrote_is_text(browser, desk, counted):
     desk.trail.add(hostile.TEXT.replace("\x00", ""), "note", hostile.TEXT.replace("\x00", ""))
-    counted(Line(hostile.TEXT, 0, 0, 10, 10, 0, done=10, unaccounted=1))
+    counted(AuditLine(hostile.TEXT, 0, 0, 10, 10, 0, done=10, unaccounted=1))
     ann = browser()
     post(ann, "/audit/orders")
     hostile.check(ann.get("/audit").text)

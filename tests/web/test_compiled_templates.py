@@ -3,7 +3,7 @@
 import jinja2
 import pytest
 
-from bridge.web.console import Console
+from bridge.console.console import Console
 
 
 def test_a_second_console_compiles_no_template_again_and_links_to_its_own_flower(desk, monkeypatch):

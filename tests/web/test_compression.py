@@ -2,11 +2,13 @@
 
 import pytest
 
-from bridge.web.console import static
-from bridge.web.roles import Role
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import build_static_address
 
 
-@pytest.mark.parametrize("address", ["/groups", static("console.css"), static("console.js")])
+@pytest.mark.parametrize(
+    "address", ["/groups", build_static_address("console.css"), build_static_address("console.js")]
+)
 def test_pages_styles_and_scripts_are_compressed(site, address):
     answer = site.signed_in(Role.VIEWER).get(address, headers={"accept-encoding": "gzip"})
     assert answer.headers["content-encoding"] == "gzip"
@@ -29,5 +31,5 @@ def test_a_page_that_somebody_asks_for_is_compressed(site, where):
 
 def test_static_files_are_kept_for_ever_and_pages_not_at_all(site):
     browser = site.signed_in(Role.VIEWER)
-    assert "immutable" in browser.get(static("console.css")).headers["cache-control"]
+    assert "immutable" in browser.get(build_static_address("console.css")).headers["cache-control"]
     assert browser.get("/groups").headers["cache-control"] == "no-store"

@@ -5,9 +5,9 @@ from html import unescape
 
 import pytest
 
-from bridge.deadletters.plan.plan import State
-from bridge.deadletters.store import edits
-from bridge.web.roles import Role
+from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.db import letter_payload
+from bridge.deadletters.model.bulk_plan import PlanState
 from tests.desk.letters import letter
 from tests.web import hostile
 
@@ -24,7 +24,7 @@ def hidden(page):
 
 def sent(desk, plan_id):
     with desk.database.reading() as connection:
-        return {id_: edit.value for id_, edit in edits.of_plan(connection, plan_id, [1, 2]).items()}
+        return {id_: edit.value for id_, edit in letter_payload.read_plan_edits(connection, plan_id, [1, 2]).items()}
 
 
 def checked(here, value, id_=1):
@@ -50,7 +50,7 @@ def test_a_value_is_edited_checked_shown_as_a_difference_and_sent_in_the_backgro
     answer = send(here, written(page), page, why="letter O instead of zero")
     assert answer.status_code == 303
     plan = desk.plans.one(int(answer.headers["location"].removeprefix("/plans/")))
-    assert plan.state is State.APPLYING
+    assert plan.state is PlanState.APPLYING
     assert sent(desk, plan.id) == {1: b'{"amount":1250,"trace":9007199254740993,"rate":1.10}'}
     trail = here.get("/letters/1").text
     assert "letter O instead of zero" in trail

@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 import uvicorn
 
-from bridge.deadletters.masking.masks import NO_MASKS
-from bridge.deadletters.plan.plan import ItemState
-from bridge.deadletters.store import items
-from bridge.deadletters.store.database import Database
-from bridge.web import serving
-from bridge.web.app import application
-from bridge.web.console import Console
-from bridge.web.live import Live, Snapshot
-from bridge.web.pages import plan
-from bridge.web.roles import Role
-from bridge.web.shared import GOOD_FOR, Shared
+from bridge.console import console_server
+from bridge.console.asgi_app import build_application
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.console.live_snapshot import LiveSnapshot, LiveSnapshots
+from bridge.console.pages import plans_page
+from bridge.console.status_cache import GOOD_FOR, SharedAnswer
+from bridge.deadletters.db import plan_item_table
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.masking.letter_mask import NO_MASKS
+from bridge.deadletters.model.bulk_plan import PlanItemState
 from tests.processes import eventually
 from tests.servers.process import free_port
 from tests.web.acting import Person, desk_of, open_letters
 
-STATIC = Path(__file__).parents[2] / "bridge/web/static"
+STATIC = Path(__file__).parents[2] / "bridge/console/static"
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console
     database = Database(f"sqlite:///{tmp_path}/desk.db")
     database.migrate()
     made = Console(desk_of(database, monkeypatch), "bridge @ kafka")
-    made.live = Live(every=0.1, lasts=30)
+    made.live = LiveSnapshots(every=0.1, lasts=30)
     yield made
     database.close()
 
@@ -55,11 +55,11 @@ def port(console: Console, streams: list[HTTPConnection]) -> Iterator[int]:
     """Of a real server: Starlette's test client does not hang up."""
     found = free_port()
     config = uvicorn.Config(
-        application(console),
+        build_application(console),
         port=found,
         log_config=None,
         access_log=False,
-        timeout_graceful_shutdown=serving.ENDS_WITHIN,
+        timeout_graceful_shutdown=console_server.SHUTDOWN_SECONDS,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -107,8 +107,8 @@ def test_the_first_event_has_all_parts_and_the_others_what_has_changed(console, 
     assert (first["over"], "leaves 3 letters" in first["parts"]["p-left"]) == (False, True)
     assert event(answer)["parts"].keys() <= {"p-since"}
     with console.desk.database.writing() as db:
-        items.claim(db, 1, {1: None}, 1)
-        items.end(db, 1, {1: ""}, ItemState.DONE, 2)
+        plan_item_table.claim_items(db, 1, {1: None}, 1)
+        plan_item_table.end_items(db, 1, {1: ""}, PlanItemState.DONE, 2)
     eventually(lambda: "leaves 2 letters" in event(answer)["parts"].get("p-left", ""), 10)
     connection.close()
 
@@ -147,7 +147,9 @@ def test_a_stream_needs_somebody_who_is_signed_in_and_something_to_look_at(conso
     connection.close()
 
 
-def looked(live: Live, make: Callable[[], Snapshot], people: int, events: int, **rest: Any) -> list[list[str]]:
+def looked(
+    live: LiveSnapshots, make: Callable[[], LiveSnapshot], people: int, events: int, **rest: Any
+) -> list[list[str]]:
     """What so many people see of one thing."""
 
     async def one() -> list[str]:
@@ -167,11 +169,11 @@ def looked(live: Live, make: Callable[[], Snapshot], people: int, events: int, *
 def test_fifty_who_look_cost_one_snapshot_at_a_time():
     made = []
 
-    def make() -> Snapshot:
+    def make() -> LiveSnapshot:
         made.append(1)
-        return Snapshot("a", False, {"p": str(len(made))})
+        return LiveSnapshot("a", False, {"p": str(len(made))})
 
-    live = Live(every=0.2)
+    live = LiveSnapshots(every=0.2)
     found = looked(live, make, 50, 5)
     assert all(len(each) == 5 for each in found)
     assert len(made) <= 7
@@ -180,36 +182,36 @@ def test_fifty_who_look_cost_one_snapshot_at_a_time():
 
 def test_a_snapshot_that_takes_long_is_made_seldom():
     now = [0.0]
-    live = Live(every=0.01, clock=lambda: now[0], lasts=1e9)
+    live = LiveSnapshots(every=0.01, clock=lambda: now[0], lasts=1e9)
     made = []
 
-    def make() -> Snapshot:
+    def make() -> LiveSnapshot:
         made.append(1)
         now[0] += 10
-        return Snapshot("a", False, {})
+        return LiveSnapshot("a", False, {})
 
     looked(live, make, 1, 20)
     assert len(made) == 1
 
 
 def test_each_event_says_how_old_its_figures_are_however_new_it_is_itself():
-    live = Live(every=0.01, clock=lambda: 100.0, lasts=1e9)
-    (found,) = looked(live, lambda: Snapshot("a", False, {}, read=83.5), 1, 1)
+    live = LiveSnapshots(every=0.01, clock=lambda: 100.0, lasts=1e9)
+    (found,) = looked(live, lambda: LiveSnapshot("a", False, {}, read=83.5), 1, 1)
     assert json.loads(found[0].removeprefix("data: "))["age"] == 16.5
-    (found,) = looked(live, lambda: Snapshot("a", False, {}), 1, 1)
+    (found,) = looked(live, lambda: LiveSnapshot("a", False, {}), 1, 1)
     assert json.loads(found[0].removeprefix("data: "))["age"] == 0
 
 
 def test_a_stream_ends_after_a_while_so_that_who_was_signed_out_sees_no_more():
-    live = Live(every=0.01, lasts=0.1)
-    (found,) = looked(live, lambda: Snapshot("a", False, {}), 1, 1_000_000)
+    live = LiveSnapshots(every=0.01, lasts=0.1)
+    (found,) = looked(live, lambda: LiveSnapshot("a", False, {}), 1, 1_000_000)
     assert 1 <= len(found) < 20
 
 
 def test_a_stream_ends_with_the_session_of_who_looks():
     signed_in = iter([True, True, False])
-    live = Live(every=0.01, lasts=20, asked=0.01)
-    (found,) = looked(live, lambda: Snapshot("a", False, {}), 1, 1_000_000, goes_on=lambda: next(signed_in))
+    live = LiveSnapshots(every=0.01, lasts=20, asked=0.01)
+    (found,) = looked(live, lambda: LiveSnapshot("a", False, {}), 1, 1_000_000, goes_on=lambda: next(signed_in))
     assert 1 <= len(found) < 20
 
 
@@ -240,7 +242,7 @@ def test_the_script_is_small_and_its_places_are_those_of_the_page(console, ann):
     assert len((STATIC / "live.js").read_bytes()) < 6_000
     name = applying(console, ann)
     page = ann.get("/plans/1").text
-    parts = plan.live(console, name.partition("-")[2], NO_MASKS)().parts
+    parts = plans_page.watch_plan(console, name.partition("-")[2], NO_MASKS)().parts
     places = {place for place, html in parts.items() if html}
     assert [place for place in places if page.count(f'id="{place}"') != 1] == []
     assert not any("<form" in html or "<input" in html or "<button" in html for html in parts.values())
@@ -248,7 +250,7 @@ def test_the_script_is_small_and_its_places_are_those_of_the_page(console, ann):
 
 def test_what_several_pages_show_alike_is_asked_once_while_it_holds():
     now, asked = [0.0], []
-    shared: Shared[int] = Shared(clock=lambda: now[0])
+    shared: SharedAnswer[int] = SharedAnswer(clock=lambda: now[0])
 
     def ask() -> int:
         asked.append(now[0])

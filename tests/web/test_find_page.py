@@ -6,12 +6,12 @@ from urllib.parse import quote
 
 import pytest
 
-from bridge.commands.find import Found
+from bridge.console import record_lookup
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.console.record_lookup import KeyQuery, LetterQuery, PlanQuery, RecordQuery
 from bridge.errors import DeskUnavailable, LedgerUnavailable
-from bridge.web import finding
-from bridge.web.console import Console
-from bridge.web.finding import Key, Letter, Plan, Record
-from bridge.web.roles import Role
+from bridge.inspection.record_search import SearchResult
 from tests.desk.letters import HANDLER, letter
 from tests.desks import desk as desk_of
 from tests.processes import Stack, stack
@@ -58,8 +58,10 @@ def known(monkeypatch, desk):
 
     def says(*found, by_key=()):
         kept = {0: (0, 200)}
-        monkeypatch.setattr("bridge.web.found.find", lambda *_: Found([*found], {}, kept))
-        monkeypatch.setattr("bridge.web.found.find_key", lambda *_: Found([*by_key], {0: 100}, kept))
+        monkeypatch.setattr("bridge.console.record_lookup.find_record", lambda *_: SearchResult([*found], {}, kept))
+        monkeypatch.setattr(
+            "bridge.console.record_lookup.find_records_by_key", lambda *_: SearchResult([*by_key], {0: 100}, kept)
+        )
 
     # The broker of the tests' desk is none that a ledger could be in.
     monkeypatch.setattr(type(desk.settings), "ledger_url", "redis://ledger")
@@ -70,23 +72,23 @@ def known(monkeypatch, desk):
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("orders-3-1234", Record("orders", 3, 1234, None)),
-        ("a.b-c-3-1234", Record("a.b-c", 3, 1234, None)),
-        ("orders-3-1234:orders.handlers.charge#2", Record("orders", 3, 1234, "orders.handlers.charge")),
-        ("orders-3-10..12:orders.handlers.charge", Record("orders", 3, 10, "orders.handlers.charge")),
-        ("48112", Letter(48112)),
-        ("plan 118", Plan(118)),
-        ("orders cust-90412", Key("orders", "cust-90412")),
-        ("nobody cust-90412", Key(None, "nobody cust-90412")),
-        ("cust-90412", Key(None, "cust-90412")),
-        ("²", Key(None, "²")),
-        ("9" * 19, Key(None, "9" * 19)),
-        ("orders-3-" + "9" * 19, Key(None, "orders-3-" + "9" * 19)),
-        ("orders-٣-1", Key(None, "orders-٣-1")),
+        ("orders-3-1234", RecordQuery("orders", 3, 1234, None)),
+        ("a.b-c-3-1234", RecordQuery("a.b-c", 3, 1234, None)),
+        ("orders-3-1234:orders.handlers.charge#2", RecordQuery("orders", 3, 1234, "orders.handlers.charge")),
+        ("orders-3-10..12:orders.handlers.charge", RecordQuery("orders", 3, 10, "orders.handlers.charge")),
+        ("48112", LetterQuery(48112)),
+        ("plan 118", PlanQuery(118)),
+        ("orders cust-90412", KeyQuery("orders", "cust-90412")),
+        ("nobody cust-90412", KeyQuery(None, "nobody cust-90412")),
+        ("cust-90412", KeyQuery(None, "cust-90412")),
+        ("²", KeyQuery(None, "²")),
+        ("9" * 19, KeyQuery(None, "9" * 19)),
+        ("orders-3-" + "9" * 19, KeyQuery(None, "orders-3-" + "9" * 19)),
+        ("orders-٣-1", KeyQuery(None, "orders-٣-1")),
     ],
 )
 def test_what_is_asked_for_is_told_by_how_it_is_written(text, meant):
-    assert finding.wanted(text, ["orders"]) == meant
+    assert record_lookup.parse_lookup_query(text, ["orders"]) == meant
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_what_is_asked_for_is_told_by_how_it_is_written(text, meant):
     ],
 )
 def test_the_heading_is_the_answer(fates, said):
-    assert finding.fate([delivery(fate=fate) for fate in fates]) == said
+    assert record_lookup.describe_fate([delivery(fate=fate) for fate in fates]) == said
 
 
 def test_a_record_is_where_each_handler_has_it_with_its_letter(browser, known, record):
@@ -157,12 +159,12 @@ def test_a_server_that_is_away_is_said_and_the_other_asked_all_the_same(browser,
         raise DeskUnavailable("The dead letters' database (pg) could not be read.")
 
     record(letter(1))
-    monkeypatch.setattr("bridge.web.found.find", away)
+    monkeypatch.setattr("bridge.console.record_lookup.find_record", away)
     text = words(browser().get("/find?q=orders-0-1").text)
     assert "Redis at r:6379 does not answer." in text
     assert "sqlite" not in text
     assert text.startswith("1 dead letter of orders-0-1")
-    monkeypatch.setattr("bridge.deadletters.questions.letters.Letters.at", gone)
+    monkeypatch.setattr("bridge.deadletters.inspection.letter_lookup.LetterLookup.at", gone)
     answer = browser().get("/find?q=orders-0-1")
     assert words(answer.text).startswith("It is not known where orders-0-1 is")
     assert "(pg)" not in answer.text

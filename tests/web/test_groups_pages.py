@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import ItemState
-from bridge.deadletters.questions.growing import HOUR
-from bridge.deadletters.questions.running import versions
-from bridge.deadletters.store import schema, times
-from bridge.deadletters.store.database import Database
-from bridge.web import pictures
-from bridge.web.console import Console
-from bridge.web.pages import groups as pages
-from bridge.web.roles import Role
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.console.pages import charts
+from bridge.console.pages import groups_page as pages
+from bridge.deadletters.db import kind_table, schema
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.inspection.group_versions import count_workers_by_version
+from bridge.deadletters.model.bulk_plan import PlanItemState
+from bridge.deadletters.model.failure_growth import HOUR
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk import rows
 from tests.desk.test_unknown_ends import sent
 from tests.web.acting import HANDLER, Person, desk_of
@@ -49,10 +49,10 @@ def groups(console: Console) -> list[int]:
         other = rows.kind(connection, HOSTILE, error_class=HOSTILE, place=HOSTILE)
         for offset, of in enumerate((first, first, second)):
             rows.letter(connection, of, offset, failed_at=now)
-        rows.letter(connection, other, 9, Status.RESOLVED, failed_at=now)
-        times.add(connection, {(first, now // HOUR): 7, (second, now // HOUR - 2): 3})
+        rows.letter(connection, other, 9, LetterStatus.RESOLVED, failed_at=now)
+        kind_table.add_failure_hours(connection, {(first, now // HOUR): 7, (second, now // HOUR - 2): 3})
         found = [rows.group_of(connection, each) for each in (first, other)]
-        times.see(connection, dict.fromkeys(found, (now - HOUR, now)))
+        kind_table.widen_group_times(connection, dict.fromkeys(found, (now - HOUR, now)))
     return found
 
 
@@ -78,7 +78,7 @@ def test_all_groups_are_shown_where_that_is_asked_and_what_is_foreign_in_them_st
 
 
 def test_of_many_groups_a_page_is_shown_and_each_is_on_one_page(console, ann, monkeypatch):
-    monkeypatch.setattr(pages, "ROWS", 3)
+    monkeypatch.setattr(pages, "LIST_ROWS", 3)
     with console.desk.database.writing() as connection:
         for number in range(7):
             of = rows.kind(connection, HANDLER, place=f"step{number}")
@@ -127,7 +127,7 @@ def test_a_replay_of_a_group_is_planned_from_its_page(console, ann, groups):
 def test_a_group_that_a_plan_has_is_to_be_watched(console, ann, groups):
     with console.desk.database.writing() as connection:
         kind_id = rows.kind(connection, HANDLER, error_class="bank.Declined", version="1")
-        rows.letter(connection, kind_id, 77, Status.REPLAYING, plan_id=118)
+        rows.letter(connection, kind_id, 77, LetterStatus.REPLAYING, plan_id=118)
     for page in ("/groups", f"/groups/{groups[0]}"):
         text = ann.get(page).text
         assert "Watch plan 118" in text
@@ -153,7 +153,7 @@ def test_a_group_is_marked_as_fixed_once_and_that_is_taken_back(console, ann, gr
 
 @pytest.mark.parametrize(("way", "status"), [("resolve", "resolved"), ("reopen", "open")])
 def test_a_letters_page_lets_a_person_say_how_a_replay_ended_of_which_nobody_could_tell(console, ann, way, status):
-    _, (id_, under_way) = sent(console.desk.database, ItemState.UNKNOWN, ItemState.SENT)
+    _, (id_, under_way) = sent(console.desk.database, PlanItemState.UNKNOWN, PlanItemState.SENT)
     address = f"/letters/{id_}"
     form = ann.form(address, f"{address}/resolve")
     assert f'formaction="{address}/reopen"' in ann.get(address).text
@@ -234,10 +234,10 @@ def test_a_viewer_sees_groups_without_buttons(console, groups):
 
 
 def test_pictures_show_what_is_small_beside_what_is_large():
-    found = pictures.bars([0, 1, 10_000])
+    found = charts.build_bars([0, 1, 10_000])
     assert [bar.height for bar in found] == [1.0, 23.0]
-    assert pictures.bars([0] * 24) == []
-    shares = pictures.shares({"good": 1, "bad": 0, "rest": 3})
+    assert charts.build_bars([0] * 24) == []
+    shares = charts.build_shares({"good": 1, "bad": 0, "rest": 3})
     assert [(share.look, share.x, share.width) for share in shares] == [("good", 0.0, 25.0), ("rest", 25.0, 75.0)]
 
 
@@ -248,7 +248,7 @@ def test_versions_are_counted_of_the_workers_of_a_group_alone():
         {"group": "b", "handlers": ["h"], "handler_versions": {"h": "2"}},
         json.loads('{"handlers": ["h"]}'),
     ]
-    assert versions("a", told) == {"h": {"1": 2, "": 1}, "i": {"": 1}}
+    assert count_workers_by_version("a", told) == {"h": {"1": 2, "": 1}, "i": {"": 1}}
 
 
 def test_a_groups_page_has_its_last_message_and_what_they_have_in_common_when_somebody_asks(console, ann, groups):

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from bridge.web import guesses
-from bridge.web.guesses import Guesses
+from bridge.console.auth import login_throttle
+from bridge.console.auth.login_throttle import LoginThrottle
 
 
 class Clock:
@@ -28,7 +28,7 @@ def clock():
 
 @pytest.fixture
 def counts(clock):
-    return Guesses(clock)
+    return LoginThrottle(clock)
 
 
 def wrong(counts, times, name="ann", address="10.0.0.1"):
@@ -83,7 +83,7 @@ def test_nobody_locks_a_name_out_at_another_address_or_on_a_known_device(counts)
     ],
 )
 def test_of_ipv6_a_network_is_counted(address, counted):
-    assert guesses.source(address) == counted
+    assert login_throttle.normalize_address(address) == counted
 
 
 def test_an_address_waits_that_tries_many_names(counts):
@@ -110,7 +110,7 @@ def test_who_knows_one_password_guesses_no_faster_by_it(counts):
 
 def test_wrong_ones_are_forgotten_after_an_hour(counts, clock):
     wrong(counts, 4)
-    clock.pass_by(guesses.FORGOTTEN)
+    clock.pass_by(login_throttle.FORGET_AFTER)
     assert wrong(counts, 1)[0].warning == "After 4 more wrong ones this name waits a minute."
 
 
@@ -121,11 +121,11 @@ def test_many_at_once_are_no_way_round(counts):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(each.waits == "" for each in tried) == guesses.NAME_FREE
+    assert sum(each.waits == "" for each in tried) == login_throttle.FREE_BY_NAME
 
 
 def test_who_tries_without_end_takes_no_memory_without_end(counts, monkeypatch):
-    monkeypatch.setattr(guesses, "COUNTED", 10)
+    monkeypatch.setattr(login_throttle, "MAX_COUNTED", 10)
     for number in range(100):
         counts.guess(f"user{number}", f"10.0.0.{number}")
     assert len(counts._names) == len(counts._addresses) == 10

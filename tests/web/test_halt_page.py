@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from bridge.commands.halt import halt, halted, resume
-from bridge.commands.policy import policies
-from bridge.deadletters.desk import Desk
-from bridge.handlers import Handler, Routes
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.console.status_cache import StatusCache
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.handler_routes import Handler, Routes
+from bridge.inspection.handler_policy import read_policies
+from bridge.inspection.topic_halt import halt_topics, read_halts, resume_topics
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from bridge.web.console import Console
-from bridge.web.looking import Looking
-from bridge.web.roles import Role
-from tasks.declaring import declare
-from tasks.defaults import DEFAULTS
+from tasks.declaration.celery_defaults import DEFAULTS
+from tasks.declaration.handler_declaration import declare_handler
 from tests.desk.letters import HANDLER
 from tests.processes import Stack, stack
 from tests.servers.process import free_port
@@ -32,7 +32,7 @@ def words(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page[page.index("<main") :])).split())
 
 
-def desk_on(stack: Stack, **other: Any) -> Iterator[Desk]:
+def desk_on(stack: Stack, **other: Any) -> Iterator[DeadLetterService]:
     """A desk of the stack's servers with one handler, whose policy its code says."""
     url = f"sqlite:///{stack.folder}/letters.db"
     made = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url, BRIDGE_GROUP=stack.environ["BRIDGE_GROUP"])
@@ -46,24 +46,24 @@ def desk_on(stack: Stack, **other: Any) -> Iterator[Desk]:
             raise AssertionError("it runs")
 
         topic = stack.topic("orders")
-        declare(app, (topic,), {"name": HANDLER, "max_retries": 12})(charge)
+        declare_handler(app, (topic,), {"name": HANDLER, "max_retries": 12})(charge)
         routes = Routes({HANDLER: Handler(HANDLER, (topic,), "q", 1, 0.0)})
-        with Desk.opened(app, settings, routes) as opened:
+        with DeadLetterService.opened(app, settings, routes) as opened:
             yield opened
 
 
 @pytest.fixture
-def desk(stack: Stack) -> Iterator[Desk]:
+def desk(stack: Stack) -> Iterator[DeadLetterService]:
     """On real servers."""
     stack.make_topics("orders")
     yield from desk_on(stack)
 
 
 @pytest.fixture
-def console(desk: Desk) -> Console:
+def console(desk: DeadLetterService) -> Console:
     """Over it; how the group stands is data."""
     made = Console(desk, "shop")
-    made.looking = Looking(status)
+    made.looking = StatusCache(status)
     return made
 
 
@@ -81,8 +81,8 @@ def send(client: Any, path: str, **form: str) -> Any:
     return client.post(path, data={**{name: unescape(value) for name, value in hidden}, **form})
 
 
-def topics(desk: Desk) -> dict[str, Any]:
-    return halted(desk.settings)
+def topics(desk: DeadLetterService) -> dict[str, Any]:
+    return read_halts(desk.settings)
 
 
 def test_a_topic_is_halted_and_resumed_with_a_reason_that_everybody_sees(ann, desk):
@@ -121,7 +121,7 @@ def test_what_somebody_else_decided_meanwhile_is_not_undone_unseen(ann, desk):
     (topic,) = desk.routes.topics
     by_bob = (desk.app, desk.settings, desk.routes, [topic])
     token = {"token": ann.token, "why": "mine"}
-    halt(*by_bob, "it burns", "bob")
+    halt_topics(*by_bob, "it burns", "bob")
     answer = ann.post(f"/topics/{topic}/halt", data={**token, "seen": ""})
     assert answer.status_code == 409
     assert "Somebody was quicker" in answer.text
@@ -135,16 +135,16 @@ def test_what_somebody_else_decided_meanwhile_is_not_undone_unseen(ann, desk):
     assert f'action="/topics/{topic}/halt"' in ann.get(f"/topics/{topic}/halt").text
     assert send(ann, f"/topics/{topic}/halt", why="it burns at my place, too").status_code == 303
     assert topics(desk)[topic]["by"] == "ann"
-    halt(*by_bob, "it burns", "bob")
+    halt_topics(*by_bob, "it burns", "bob")
 
     page = ann.get(f"/topics/{topic}/resume").text
     seen = unescape(re.search(r'name="seen" value="([^"]*)"', page)[1])  # type: ignore[index]
-    halt(*by_bob, "and the cellar is full of water", "bob")
+    halt_topics(*by_bob, "and the cellar is full of water", "bob")
     answer = ann.post(f"/topics/{topic}/resume", data={**token, "seen": seen})
     assert answer.status_code == 409
     assert "full of water" in words(answer.text)
     assert topic in topics(desk)
-    resume(*by_bob, "", "bob")
+    resume_topics(*by_bob, "", "bob")
     answer = ann.post(f"/topics/{topic}/resume", data={**token, "seen": seen})
     assert answer.status_code == 409
     assert f'action="/topics/{topic}/resume"' in answer.text
@@ -169,7 +169,7 @@ def test_with_kafka_away_a_halt_counts_and_is_said_not_to_be_safe_yet(stack: Sta
     stack.make_topics("orders")
     for desk in desk_on(stack, kafka={"bootstrap.servers": f"127.0.0.1:{free_port()}"}):
         console = Console(desk, "shop")
-        console.looking = Looking(status)
+        console.looking = StatusCache(status)
         with signed_in(console, Role.OPERATOR) as client:
             answer = send(client, f"/topics/{stack.topic('orders')}/halt", why="it burns")
         assert answer.status_code == 200
@@ -183,7 +183,7 @@ def test_the_form_says_beforehand_what_is_waited_for_and_what_does_not_answer(an
     assert "about 12 seconds where Kafka is away." in words(page)
     assert 'data-waits="Asking Kafka' in page
     away = {**status(), "unanswered": ["Kafka does not answer: timed out."]}
-    console.looking = Looking(lambda: away)
+    console.looking = StatusCache(lambda: away)
     console.looking.latest(20)
     said = words(ann.get(f"/topics/{topic}/halt").text)
     assert "Kafka does not answer: timed out. Since" in said
@@ -192,7 +192,7 @@ def test_the_form_says_beforehand_what_is_waited_for_and_what_does_not_answer(an
 
 def test_what_others_wrote_is_text(ann, desk):
     (topic,) = desk.routes.topics
-    halt(desk.app, desk.settings, desk.routes, [topic], hostile.TEXT, hostile.TEXT)
+    halt_topics(desk.app, desk.settings, desk.routes, [topic], hostile.TEXT, hostile.TEXT)
     hostile.check(ann.get(f"/topics/{topic}/resume").text)
     answer = ann.post(f"/topics/{topic}/halt", data={"token": ann.token, "why": hostile.TEXT, "seen": ""})
     assert answer.status_code == 409
@@ -220,7 +220,7 @@ def test_of_two_who_change_a_policy_the_second_is_told_who_was_quicker_and_keeps
         assert answer.status_code == 409
         assert "Somebody was quicker. admin has changed it at" in words(answer.text)
         assert 'value="the bank is slow"' in answer.text
-        found = policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"]["max_retries"]
+        found = read_policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"]["max_retries"]
         assert (found["is"], found["by"]) == (3, "admin")
         # A double click is nobody else.
         assert other.post(path, data=hers).status_code == 303
@@ -246,7 +246,7 @@ def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
         path, data={"token": ann.token, "option": "max_retries", "value": "20", "why": "the bank is slow"}
     )
     assert (answer.status_code, answer.headers["location"]) == (303, path)
-    found = policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"]["max_retries"]
+    found = read_policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"]["max_retries"]
     assert (found["was"], found["is"], found["by"], found["why"]) == (12, 20, "ann", "the bank is slow")
     page = words(ann.get(path).text)
     assert "has a policy that is not its code's" in page
@@ -254,7 +254,7 @@ def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
 
     form = {"token": ann.token, "option": "max_retries", "unset": "1", "why": "it is back", "seen": seen(ann, path)}
     assert ann.post(path, data=form).status_code == 303
-    assert policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"] == {}
+    assert read_policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"] == {}
     assert "it is back" in words(ann.get(path).text)
     assert [each.said for each in desk.trail.page(what=("policy",)).entries] == [
         f"unset max_retries of {HANDLER}: it is back",
@@ -270,7 +270,7 @@ def test_a_value_that_is_none_is_refused_and_what_was_typed_is_still_there(ann, 
     assert "Nothing was changed." in words(answer.text)
     assert 'value="many"' in answer.text
     assert 'value="the bank is slow"' in answer.text
-    assert policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"] == {}
+    assert read_policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"] == {}
     assert ann.post(path, data={**form, "value": "3", "why": ""}).status_code == 400
     assert ann.get("/handlers/nobody.knows/policy").status_code == 404
 

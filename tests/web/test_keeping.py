@@ -6,10 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from starlette.datastructures import QueryParams
 
-from bridge.web import keeping
-from bridge.web.app import application
-from bridge.web.keeping import Form, Keeping
-from bridge.web.roles import Role
+from bridge.console import form_drafts
+from bridge.console.asgi_app import build_application
+from bridge.console.auth.role_permissions import Role
+from bridge.console.form_drafts import FormDraft, FormDrafts
 from tests.desk.letters import letter
 from tests.web.site import Site, kept, sign_in
 
@@ -23,7 +23,7 @@ def site(console, desk, record):
     record(letter(1))
     found = Site.__new__(Site)
     found.console, found.database = console, desk.database
-    found.app = application(console)
+    found.app = build_application(console)
     found.user("ann", Role.OPERATOR)
     found.user("bob", Role.OPERATOR)
     return found
@@ -128,18 +128,18 @@ def test_no_password_is_kept(site, ann):
 
 def test_what_is_kept_is_bounded_in_time_number_and_size():
     at = [0]
-    found = Keeping(lambda: at[0])
-    form = Form("ann", "/letters/1", QueryParams({"note": NOTE}))
+    found = FormDrafts(lambda: at[0])
+    form = FormDraft("ann", "/letters/1", QueryParams({"note": NOTE}))
     first = found.keep(form)
     assert found.found(first, "ann", "/letters/1") == form.fields
     assert NOTE not in repr(found._forms)
-    for _ in range(keeping.MOST):
+    for _ in range(form_drafts.MAX_DRAFTS):
         last = found.keep(form)
     assert found.found(first, "ann", "/letters/1") is None
     assert found.found(last, "ann", "/letters/1") == form.fields
-    at[0] = keeping.LASTS + 1
+    at[0] = form_drafts.DRAFT_MS + 1
     assert found.found(last, "ann", "/letters/1") is None
-    assert found.keep(form._replace(fields=QueryParams({"note": "x" * keeping.LARGEST}))) == ""
+    assert found.keep(form._replace(fields=QueryParams({"note": "x" * form_drafts.MAX_DRAFT_CHARACTERS}))) == ""
 
 
 def test_a_form_that_makes_a_plan_makes_one_however_often_it_is_sent(site, ann):

@@ -6,18 +6,18 @@ from html import unescape
 
 import pytest
 
-from bridge.commands import elsewhere
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.store import items, statuses
-from bridge.deadletters.store.spots import Spot
+from bridge.console.auth.role_permissions import Role
+from bridge.console.pages import letters_page as page_of
+from bridge.deadletters.db import letter_table, plan_item_table
+from bridge.deadletters.db.plan_item_table import LogPosition
+from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
-from bridge.web.pages import letter as page_of
-from bridge.web.roles import Role
+from bridge.inspection import record_search
 from tests.desk.letters import letter
 from tests.web import hostile
 
 PYTHON = """Traceback (most recent call last):
-  File "/app/.venv/lib/python3.13/site-packages/tasks/execution.py", line 143, in run
+  File "/app/.venv/lib/python3.13/site-packages/tasks/execution/batch_run.py", line 143, in run
     call()
   File "/app/orders/money.py", line 28, in to_minor
     Decimal(total)
@@ -28,7 +28,7 @@ The above exception was the direct cause of the following exception:
 Traceback (most recent call last):
   File "/app/.venv/lib/python3.13/site-packages/celery/app/trace.py", line 453, in trace_task
     R = fun()
-  File "/app/.venv/lib/python3.13/site-packages/tasks/execution.py", line 143, in run
+  File "/app/.venv/lib/python3.13/site-packages/tasks/execution/batch_run.py", line 143, in run
     call()
   File "/app/orders/handlers.py", line 57, in charge
     to_minor(total)
@@ -163,18 +163,18 @@ def test_a_value_that_was_mended_is_shown_as_a_difference_in_its_history(browser
     assert "<ins><bdi>0</bdi></ins>" in notes
 
 
-@pytest.mark.parametrize("status", [Status.REPLAYING, Status.RESOLVED])
+@pytest.mark.parametrize("status", [LetterStatus.REPLAYING, LetterStatus.RESOLVED])
 def test_a_letter_that_went_back_with_another_value_shows_which_and_that_it_was_replayed(browser, record, desk, status):
     record(letter(1, value=b'{"amount": "12,5O"}'))
     plan = desk.mending.edit(1, b'{"amount": 1250}', "ann")
     assert "another value" not in browser().get("/letters/1").text
     with desk.database.writing() as connection:
-        items.claim(connection, plan.id, {1: Spot("orders.replay", 0, 1)}, 100_000)
-        statuses.move(connection, [1], Status.OPEN, Status.REPLAYING, 100_000, plan.id)
-        statuses.move(connection, [1], Status.REPLAYING, status, 101_000, plan.id)
+        plan_item_table.claim_items(connection, plan.id, {1: LogPosition("orders.replay", 0, 1)}, 100_000)
+        letter_table.change_letter_status(connection, [1], LetterStatus.OPEN, LetterStatus.REPLAYING, 100_000, plan.id)
+        letter_table.change_letter_status(connection, [1], LetterStatus.REPLAYING, status, 101_000, plan.id)
     page = browser().get("/letters/1").text
     sent = text(panel(page, "h-sent"))
-    assert ("Done" if status is Status.RESOLVED else "Sent") + " with another value" in sent
+    assert ("Done" if status is LetterStatus.RESOLVED else "Sent") + " with another value" in sent
     assert '"12,5O"' in sent
     assert "1250" in sent
     assert "Value of which it died" in page
@@ -245,7 +245,7 @@ def test_what_became_of_the_message_elsewhere_is_asked_for_apart_from_the_page(b
             "task": None,
         },
     ]
-    monkeypatch.setattr(page_of, "elsewhere", lambda *_: found)
+    monkeypatch.setattr(page_of, "find_sibling_deliveries", lambda *_: found)
     page = browser().get("/letters/1").text
     assert "orders.notify" not in page
     for address in ("/letters/1/elsewhere", "/letters/1?elsewhere=1"):
@@ -263,7 +263,7 @@ def test_where_kafka_or_redis_is_away_the_page_stays_and_says_who_does_not_answe
         raise away
 
     record(letter(1))
-    monkeypatch.setattr(elsewhere, "find", not_there)
+    monkeypatch.setattr(record_search, "find_record", not_there)
     desk.settings.__dict__["ledger_url"] = "redis://localhost:1/0"
     answer = browser().get("/letters/1?elsewhere=1")
     assert answer.status_code == 200
@@ -286,7 +286,7 @@ def test_a_value_too_large_for_the_database_is_read_from_kafka_when_it_is_asked_
     def given(_settings, found):
         return replace(found, value=b'{"large":1}', kept=True)
 
-    monkeypatch.setattr(page_of, "with_value", given)
+    monkeypatch.setattr(page_of, "fetch_letter_value", given)
     assert lines(here.get("/letters/1?kafka=1").text) == ["{", '  "large": 1', "}"]
     assert here.get("/letters/1/value?kafka=1").content == b'{"large":1}'
 
@@ -296,7 +296,7 @@ def test_where_kafka_does_not_give_a_value_the_page_stays_and_says_why(browser, 
         raise KafkaUnavailable("Kafka does not answer: no broker.")
 
     record(letter(1, value=b"large"), largest=3)
-    monkeypatch.setattr(page_of, "with_value", not_there)
+    monkeypatch.setattr(page_of, "fetch_letter_value", not_there)
     answer = browser().get("/letters/1?kafka=1")
     assert answer.status_code == 200
     assert "Kafka does not answer: no broker." in text(panel(answer.text, "h-value"))

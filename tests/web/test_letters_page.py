@@ -9,14 +9,14 @@ from markupsafe import escape
 from sqlalchemy import event
 from starlette.datastructures import QueryParams
 
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.masking.masks import NO_MASKS, Masks
-from bridge.deadletters.plan.plan import What
+from bridge.console import filter_address, template_filters
+from bridge.console.auth.role_permissions import Role
+from bridge.console.pages import letters_page
+from bridge.deadletters.masking.letter_mask import NO_MASKS, LetterMasks
+from bridge.deadletters.model.bulk_plan import PlanKind
+from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import FilterFault
-from bridge.settings.masks import rules
-from bridge.web import asked, showing
-from bridge.web.pages import letters
-from bridge.web.roles import Role
+from bridge.settings.mask_rules import read_mask_rules
 from tests.desk.letters import HANDLER, letter
 from tests.web import hostile
 
@@ -208,9 +208,9 @@ def test_letters_that_are_ticked_leave_alone_and_who_ticks_none_is_told_so(brows
 
 def test_what_a_form_of_the_list_means_is_its_ticks_or_its_filter():
     form = QueryParams("scope=ids&ids=3&ids=4,5&reason=permanent&status=open&token=t&seen=9")
-    assert asked.chosen(form) == Filter(ids=(3, 4, 5))
+    assert filter_address.read_chosen_filter(form) == LetterFilter(ids=(3, 4, 5))
     form = QueryParams("scope=filter&ids=3&reason=permanent&token=t")
-    assert asked.chosen(form) == Filter(reasons=("permanent",))
+    assert filter_address.read_chosen_filter(form) == LetterFilter(reasons=("permanent",))
 
 
 def test_an_empty_list_says_of_what_and_how_many_there_are_without_the_filter(browser, record):
@@ -239,7 +239,7 @@ def test_a_page_behind_the_last_letter_says_no_more_and_not_none(browser, record
     ],
 )
 def test_a_long_name_of_a_handler_is_shown_by_its_end(name, shown):
-    found = str(showing.ending(name, 28))
+    found = str(template_filters.ending(name, 28))
     assert found.endswith(shown)
     assert found.startswith("<bdi>") or f'title="{escape(name)}"' in found
 
@@ -255,7 +255,7 @@ def test_what_letters_say_is_harmless_in_the_list(browser, record):
 
 
 def test_what_an_address_says_is_harmless_in_its_page(browser):
-    for name in asked.NAMES:
+    for name in filter_address.FILTER_FIELDS:
         answer = browser().get("/letters", params={name: hostile.TEXT})
         hostile.check(answer.text)
 
@@ -298,7 +298,7 @@ def test_a_page_of_ten_thousand_letters_takes_what_one_of_a_hundred_takes(browse
 def test_letters_are_found_by_plan_attempts_and_whether_they_died_again(console, browser, record):
     record(letter(1), letter(2, runs=3), letter(3))
     record(letter(3, offset=99, failed_at=20_000))
-    made = console.desk.plans.draft(What.ARCHIVE, Filter(ids=(2,)), "kim")
+    made = console.desk.plans.draft(PlanKind.ARCHIVE, LetterFilter(ids=(2,)), "kim")
     here = browser()
     for said, found in (
         (f"plan={made.id}", ["2"]),
@@ -317,7 +317,7 @@ def test_letters_are_found_by_plan_attempts_and_whether_they_died_again(console,
 def test_a_plan_has_the_letters_that_died_again_and_no_others(console, browser, record):
     record(letter(1), letter(2))
     record(letter(2, offset=99, failed_at=20_000))
-    found = console.desk.plans.draft(What.ARCHIVE, Filter(died_again=True), "kim")
+    found = console.desk.plans.draft(PlanKind.ARCHIVE, LetterFilter(died_again=True), "kim")
     assert found.asked["died_again"] is True
     assert found.counts.letters == 1
 
@@ -327,7 +327,7 @@ def test_a_list_that_is_open_is_told_how_many_have_come_and_of_no_others(console
     here = browser()
     page = here.get("/letters?reason=exhausted&rows=25").text
     (of,) = re.findall(r'data-live="letters-([^"]*)"', page)
-    made = letters.live(console, unescape(of), NO_MASKS)
+    made = letters_page.watch_letters(console, unescape(of), NO_MASKS)
     assert made().parts == {"l-more": ""}
     record(letter(3, failed_at=20_001), letter(4, failed_at=20_002, reason="permanent"), letter(5, failed_at=5))
     assert made().parts["l-more"].startswith("1 more has come. ")
@@ -351,4 +351,4 @@ def test_what_is_no_list_is_not_live_nor_one_by_what_is_masked(console, browser)
     for said in ("letters-", "letters-x?status=open", "letters-1-1?status=lost", "letters-1-1?key=0xzz"):
         assert browser().get("/events", params={"of": said}).status_code == 400, said
     with pytest.raises(FilterFault):
-        letters.live(console, "1-1?text=zebra", Masks(rules("*: card")))
+        letters_page.watch_letters(console, "1-1?text=zebra", LetterMasks(read_mask_rules("*: card")))

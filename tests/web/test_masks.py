@@ -10,24 +10,24 @@ import pytest
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from bridge.commands import elsewhere
-from bridge.commands import halt as commands
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.mending.patching import Patch
-from bridge.deadletters.plan.plan import Options, What
-from bridge.deadletters.questions.trail import Trail
-from bridge.deadletters.store import schema
-from bridge.deadletters.store.values import edited
+from bridge.console import live_snapshot
+from bridge.console import record_lookup as find
+from bridge.console.api.api_routes import OPERATIONS
+from bridge.console.asgi_app import build_application
+from bridge.console.auth.browser_session import SESSION_COOKIE
+from bridge.console.auth.role_permissions import Principal, Role
+from bridge.console.console import Console
+from bridge.console.pages.page_routes import PAGE_ROUTES
+from bridge.deadletters.accounts.audit_log import AuditLog
+from bridge.deadletters.db import schema
+from bridge.deadletters.db.letter_payload import read_edited_values
+from bridge.deadletters.editing.json_patch import ValuePatch
+from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
+from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskUnavailable
+from bridge.inspection import record_search
+from bridge.inspection import topic_halt as commands
 from bridge.settings import EnvironmentSettings
-from bridge.web import found as find
-from bridge.web import live
-from bridge.web.api.operations import OPERATIONS
-from bridge.web.app import application
-from bridge.web.console import Console
-from bridge.web.cookies import COOKIE
-from bridge.web.roles import Role, Who
-from bridge.web.routes import PAGES
 from tests.desk.letters import HANDLER, letter
 from tests.web.site import session
 
@@ -97,6 +97,8 @@ ASKED = {
     "POST /groups/{id:int}/not-fixed": [],
     "POST /groups/{id:int}/note": [],
     "POST /letters/{id:int}/notes": [],
+    "POST /letters/{id:int}/reopen": [],
+    "POST /letters/{id:int}/resolve": [],
     "POST /sign-in": [],
     "POST /sign-in/{token}": [],
     "POST /account/password": [],
@@ -132,6 +134,8 @@ ASKED_BY_API = {
     "POST /letters/{id:int}/check": [""],
     "POST /letters/{id:int}/edit": [""],
     "POST /letters/{id:int}/notes": [""],
+    "POST /letters/{id:int}/reopen": [""],
+    "POST /letters/{id:int}/resolve": [""],
     "GET /groups": ["", "?order=newest"],
     "GET /groups/{id:int}": [""],
     "POST /groups/{id:int}/fixed": [""],
@@ -211,13 +215,15 @@ EVERY_ROLE = [*(pytest.param(role, marks=pytest.mark.slow) for role in (Role.VIE
 @pytest.fixture
 def masked(desk, record, monkeypatch):
     """Makes a console of such letters: as they should be, unreadable, too large, with a history, and edited."""
-    for module in (find, elsewhere):
-        monkeypatch.setattr(module, "find", lambda *_: Found())
-    monkeypatch.setattr(find, "find_key", lambda *_: Found())
-    monkeypatch.setattr(commands, "history", lambda *_: [{**HALT, "halted": True, "at": "2026-11-20T08:00:00Z"}])
-    monkeypatch.setattr(commands, "halted", lambda settings: {"orders": {**HALT, "error": ERROR}})
+    for module in (find, record_search):
+        monkeypatch.setattr(module, "find_record", lambda *_: Found())
+    monkeypatch.setattr(find, "find_records_by_key", lambda *_: Found())
+    monkeypatch.setattr(
+        commands, "read_halt_history", lambda *_: [{**HALT, "halted": True, "at": "2026-11-20T08:00:00Z"}]
+    )
+    monkeypatch.setattr(commands, "read_halts", lambda settings: {"orders": {**HALT, "error": ERROR}})
     became = {"halted": True, "changed": True, **HALT, "error": ERROR, "unpublished": None, "unmirrored": None}
-    for name in ("halt", "resume"):
+    for name in ("halt_topics", "resume_topics"):
         monkeypatch.setattr(commands, name, lambda *_: {"topics": {"orders": dict(became)}})
     tokens = (("X-Token", TOKEN.encode()), ("x-token", b"\xff" + TOKEN.encode()))
     common = {"key": KEY.encode(), "error_message": ERROR, "traceback": TRACE, "headers": tokens}
@@ -233,9 +239,11 @@ def masked(desk, record, monkeypatch):
     record(letter(5, value=VALUE.replace(b"Ann", b"Bob"), offset=99, failed_at=20_000, **common))
     desk.mending.edit(5, VALUE.replace(b"many", b"12"), "kim", force=True)
     patch = [{"op": "add", "path": "/buyer/email", "value": EMAIL}, {"op": "add", "path": "/amount", "value": "x"}]
-    desk.mending.patch(Filter(ids=(1,)), Patch.read(json.dumps(patch)), Options(), "kim")
-    desk.mending.patch(Filter(ids=(1,)), Patch.read(json.dumps(patch)), Options(), "kim", force=True)
-    desk.plans.draft(What.ARCHIVE, Filter(text="zebra", key=KEY.encode(), headers=(("X-Token", TOKEN),)), "kim")
+    desk.mending.patch(LetterFilter(ids=(1,)), ValuePatch.read(json.dumps(patch)), PlanOptions(), "kim")
+    desk.mending.patch(LetterFilter(ids=(1,)), ValuePatch.read(json.dumps(patch)), PlanOptions(), "kim", force=True)
+    desk.plans.draft(
+        PlanKind.ARCHIVE, LetterFilter(text="zebra", key=KEY.encode(), headers=(("X-Token", TOKEN),)), "kim"
+    )
 
     made = []
 
@@ -245,10 +253,10 @@ def masked(desk, record, monkeypatch):
         settings = replace(desk.settings, environment=EnvironmentSettings(**said | environment))
         console = Console(replace(desk, settings=settings), "shop @ localhost:1")
         console.looking.ask = lambda: {"problems": [], "unanswered": [], "halted": {}}
-        console.live = live.Live(lasts=0.01)
-        browser = TestClient(application(console), base_url="https://localhost", follow_redirects=False)
+        console.live = live_snapshot.LiveSnapshots(lasts=0.01)
+        browser = TestClient(build_application(console), base_url="https://localhost", follow_redirects=False)
         cookie = session(console, str(role), role)
-        browser.cookies.set(COOKIE, cookie)
+        browser.cookies.set(SESSION_COOKIE, cookie)
         browser.token = console.sessions.who(cookie).token  # type: ignore[attr-defined, union-attr]
         browser.console = console  # type: ignore[attr-defined]
         made.append(browser)
@@ -266,7 +274,7 @@ def ask(browser, address, path, **form):
 
 
 def test_every_address_is_asked_for_what_it_shows():
-    assert {f"{page.method} {page.path}" for page in PAGES} == set(ASKED)
+    assert {f"{page.method} {page.path}" for page in PAGE_ROUTES} == set(ASKED)
 
 
 @pytest.mark.parametrize("role", EVERY_ROLE)
@@ -387,7 +395,7 @@ def test_a_program_edits_around_what_is_masked(masked):
     made = program.post("/letters/1/edit", {**typed, "why": "amount", "force": True})
     assert made.status_code == 201, made.text
     with browser.console.desk.database.reading() as connection:
-        ((_, value),) = edited(connection, made.json()["id"], 1)
+        ((_, value),) = read_edited_values(connection, made.json()["id"], 1)
     assert json.loads(value or b"") == json.loads(VALUE) | {"amount": 12}
 
 
@@ -509,7 +517,7 @@ def test_an_operator_edits_around_what_is_masked(masked):
     sent = browser.post("/letters/1/edit", data=form)
     assert sent.status_code == 303, sent.text
     with browser.console.desk.database.reading() as connection:
-        ((_, value),) = edited(connection, int(sent.headers["location"].rpartition("/")[2]), 1)
+        ((_, value),) = read_edited_values(connection, int(sent.headers["location"].rpartition("/")[2]), 1)
     assert value == VALUE.replace(b'"many"', b"12").replace(b", ", b",").replace(b": ", b":")
     for page in (sent.headers["location"], "/letters/1", "/plans"):
         assert not CANARIES.search(browser.get(page).text)
@@ -546,7 +554,7 @@ def test_an_admin_sees_it_for_15_minutes_with_a_reason_and_the_trail_says_so(mas
     # That the machine's clock is set changes nothing of that.
     for away in (-86_400_000, 86_400_000):
         browser.console.clock = lambda away=away: clock() + away
-        assert browser.console.masking.until(Who("admin", Role.ADMIN, browser.token)) == pytest.approx(
+        assert browser.console.masking.until(Principal("admin", Role.ADMIN, browser.token)) == pytest.approx(
             browser.console.clock() + 15 * 60_000, abs=60_000
         )
     browser.console.clock = clock
@@ -558,8 +566,8 @@ def test_an_admin_sees_it_for_15_minutes_with_a_reason_and_the_trail_says_so(mas
 def test_it_is_of_one_session_and_ends_when_the_admin_says_so(masked):
     browser = masked(Role.ADMIN)
     unmask(browser, why="look")
-    other = TestClient(application(browser.console), base_url="https://localhost", follow_redirects=False)
-    other.cookies.set(COOKIE, session(browser.console, "admin", Role.ADMIN))
+    other = TestClient(build_application(browser.console), base_url="https://localhost", follow_redirects=False)
+    other.cookies.set(SESSION_COOKIE, session(browser.console, "admin", Role.ADMIN))
     assert EMAIL not in other.get("/letters/1").text
     assert EMAIL in browser.get("/letters/1").text
     browser.post("/admin/mask", data={"token": browser.token})
@@ -572,7 +580,7 @@ def test_where_the_trail_cannot_be_written_nothing_is_shown(masked, monkeypatch)
         raise DeskUnavailable("The database does not answer.")
 
     browser = masked(Role.ADMIN)
-    monkeypatch.setattr(Trail, "add", away)
+    monkeypatch.setattr(AuditLog, "add", away)
     assert unmask(browser, why="look").status_code == 503
     assert EMAIL not in browser.get("/letters/1").text
 

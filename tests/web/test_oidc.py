@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from bridge.deadletters.users.sessions import LASTS
+from bridge.console.auth.browser_session import OIDC_COOKIE, SESSION_COOKIE
+from bridge.console.auth.oidc_client import FAILURE_MS
+from bridge.console.auth.oidc_token import STATE_MS as BEGUN_LASTS
+from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.accounts.account_session import SESSION_LASTS
 from bridge.errors import ConsoleRefused
-from bridge.web.cookies import BEGUN, COOKIE
-from bridge.web.oidc.begun import LASTS as BEGUN_LASTS
-from bridge.web.oidc.issuer import SILENT_FOR
-from bridge.web.roles import Role
 from tests.servers.issuer import CLIENT, SECRET, Issuer, issuer
 from tests.web.site import sign_in, token
 
@@ -81,21 +81,21 @@ def test_the_trail_has_who_signed_in_by_which_issuer(here, there):
 def test_the_session_is_as_others_are(here, there):
     browser = here.browser()
     said = browser.get(way_back(browser, there)).headers.get_list("set-cookie")
-    (cookie,) = [each for each in said if each.startswith(f"{COOKIE}=")]
+    (cookie,) = [each for each in said if each.startswith(f"{SESSION_COOKIE}=")]
     assert {each.lower() for each in cookie.split("; ")[1:]} == {
         *("httponly", "max-age=43200", "path=/", "samesite=lax", "secure")
     }
-    assert BEGUN not in browser.cookies
+    assert OIDC_COOKIE not in browser.cookies
     now = int(time.time() * 1000)
-    here.console.clock = lambda: now + LASTS + 60_000
+    here.console.clock = lambda: now + SESSION_LASTS + 60_000
     assert browser.get("/groups").status_code == 303
 
 
 def test_signing_out_ends_it(here, there):
     browser = signed_in(here, there)
-    kept = browser.cookies[COOKIE]
+    kept = browser.cookies[SESSION_COOKIE]
     assert browser.post("/sign-out", data={"token": token(browser)}).status_code == 303
-    browser.cookies.set(COOKIE, kept)
+    browser.cookies.set(SESSION_COOKIE, kept)
     assert browser.get("/groups").status_code == 303
 
 
@@ -147,7 +147,7 @@ def test_a_token_that_is_not_the_issuers_for_this_sign_in_signs_nobody_in(here, 
     answer = browser.get(back)
     assert answer.status_code == 403
     assert words in answer.text
-    assert COOKIE not in browser.cookies
+    assert SESSION_COOKIE not in browser.cookies
     assert not here.console.desk.trail.page().entries
 
 
@@ -169,12 +169,12 @@ def test_more_audiences_are_taken_where_the_token_was_made_for_this_client(here,
 def test_the_issuers_answer_works_once(here, there):
     browser = here.browser()
     back = way_back(browser, there)
-    begun = browser.cookies[BEGUN]
+    begun = browser.cookies[OIDC_COOKIE]
     assert browser.get(back).status_code == 303
     for cookie in (None, begun):
         again = here.browser()
         if cookie:
-            again.cookies.set(BEGUN, cookie)
+            again.cookies.set(OIDC_COOKIE, cookie)
         answer = again.get(back)
         assert answer.status_code == 403
         assert "was not begun in this browser, or was ended already" in answer.text
@@ -200,12 +200,14 @@ def test_what_another_browser_has_begun_is_refused(here, there):
         answer = browser.get(back)
         assert answer.status_code == 403
         assert "was not begun in this browser" in answer.text
-        assert COOKIE not in browser.cookies
+        assert SESSION_COOKIE not in browser.cookies
 
 
 @pytest.mark.parametrize("kept", ["", "nonsense", "a.b.c.d.e", "é"])
 def test_what_the_browser_kept_cannot_be_made_up(here, kept):
-    answer = here.browser().get("/sign-in/oidc/back?code=c&state=s", headers={"cookie": f"{BEGUN}={kept}".encode()})
+    answer = here.browser().get(
+        "/sign-in/oidc/back?code=c&state=s", headers={"cookie": f"{OIDC_COOKIE}={kept}".encode()}
+    )
     assert answer.status_code == 403
 
 
@@ -252,7 +254,7 @@ def test_nobody_is_sent_on_to_another_site(here, there, then):
 def test_a_cookie_stays_one_that_browsers_keep_however_long_the_address_is(here, there):
     browser = here.browser()
     back = way_back(browser, there, f"/sign-in/oidc?then=/letters?key={'a' * 3_000}")
-    assert len(browser.cookies[BEGUN]) < 3_800
+    assert len(browser.cookies[OIDC_COOKIE]) < 3_800
     assert browser.get(back).headers["location"] == "/"
 
 
@@ -264,7 +266,7 @@ def test_who_has_no_role_is_told_so(here, there, groups):
     assert answer.status_code == 403
     assert "eve &lt;b&gt; (127.0.0.1 " in answer.text
     assert "the claim groups has none of the values that give one" in answer.text
-    assert COOKIE not in browser.cookies
+    assert SESSION_COOKIE not in browser.cookies
 
 
 def test_who_has_no_role_there_may_have_one_by_default(new_site, there):
@@ -325,7 +327,7 @@ def test_while_the_issuer_is_away_it_says_so_and_users_sign_in(new_site, tmp_pat
     there.start()
     try:
         now = int(time.time() * 1000)
-        site.console.clock = lambda: now + SILENT_FOR + 1_000
+        site.console.clock = lambda: now + FAILURE_MS + 1_000
         other = site.browser()
         back = way_back(other, there)
     finally:
@@ -348,7 +350,7 @@ def test_the_secret_and_what_is_begun_are_in_no_log_page_or_repr(here, there, ca
 
 def test_an_issuer_without_its_extra_is_refused_with_what_to_install(new_site, there, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "joserfc", None)
-    monkeypatch.delitem(__import__("sys").modules, "bridge.web.oidc.signing")
-    monkeypatch.delitem(__import__("sys").modules, "bridge.web.oidc.begun")
+    monkeypatch.delitem(__import__("sys").modules, "bridge.console.auth.oidc_client")
+    monkeypatch.delitem(__import__("sys").modules, "bridge.console.auth.oidc_token")
     with pytest.raises(ConsoleRefused, match=r"joserfc; .*pip install '\.\[oidc\]'"):
         new_site(**settings(there))

@@ -3,7 +3,12 @@
 import pytest
 from starlette.datastructures import Headers
 
-from bridge.web.origins import answers_to, form_fault, is_plain, way
+from bridge.console.auth.http_security import (
+    choose_redirect_path,
+    find_form_fault,
+    is_known_host,
+    is_without_tls,
+)
 
 NAMES = ("console.example.com",)
 
@@ -16,7 +21,7 @@ NAMES = ("console.example.com",)
     ],
 )
 def test_it_answers_to_this_machine_to_addresses_and_to_its_own_names(host):
-    assert answers_to(host, NAMES)
+    assert is_known_host(host, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +32,7 @@ def test_it_answers_to_this_machine_to_addresses_and_to_its_own_names(host):
     ],
 )
 def test_it_answers_to_no_other_name(host):
-    assert not answers_to(host, NAMES)
+    assert not is_known_host(host, NAMES)
 
 
 def test_a_site_that_makes_its_name_lead_here_is_answered_nothing(site):
@@ -68,7 +73,7 @@ def test_the_name_by_which_messages_link_to_it_is_its_own(new_site):
     ],
 )
 def test_a_form_of_this_site_is_taken(sent):
-    assert form_fault(Headers({"host": "localhost:8093", **sent}), NAMES) == ""
+    assert find_form_fault(Headers({"host": "localhost:8093", **sent}), NAMES) == ""
 
 
 @pytest.mark.parametrize(
@@ -85,7 +90,7 @@ def test_a_form_of_this_site_is_taken(sent):
     ],
 )
 def test_a_form_of_another_site_is_not(sent):
-    assert form_fault(Headers({"host": "localhost:8093", **sent}), NAMES) != ""
+    assert find_form_fault(Headers({"host": "localhost:8093", **sent}), NAMES) != ""
 
 
 @pytest.mark.parametrize(
@@ -99,12 +104,12 @@ def test_a_form_of_another_site_is_not(sent):
     ],
 )
 def test_a_browser_that_would_keep_no_session_is_known(origin, host, plain):
-    assert is_plain(Headers({"origin": origin, "host": host})) is plain
+    assert is_without_tls(Headers({"origin": origin, "host": host})) is plain
 
 
 @pytest.mark.parametrize("then", ["/", "/letters/48112", "/letters?status=open&key=4711", "/find?q=%2F%2Fevil"])
 def test_signing_in_goes_on_to_a_path_of_this_site(then):
-    assert way(then) == then
+    assert choose_redirect_path(then) == then
 
 
 @pytest.mark.parametrize(
@@ -116,4 +121,4 @@ def test_signing_in_goes_on_to_a_path_of_this_site(then):
     ],
 )
 def test_it_goes_nowhere_else(then):
-    assert way(then) == "/"
+    assert choose_redirect_path(then) == "/"

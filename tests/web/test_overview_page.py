@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.halt import halt
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.plan.plan import Options, What
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.console.pages import overview_page
+from bridge.console.pages.problem_links import ProblemLink, show_problem
+from bridge.console.status_cache import GroupStatus, StatusCache, get_problem_subject, read_group_status
+from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
+from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskUnavailable
-from bridge.topics.recent import Recent
-from bridge.upkeep.problem import Problem
-from bridge.web.console import Console
-from bridge.web.looking import Looking, Standing, about, asked
-from bridge.web.pages import overview
-from bridge.web.roles import Role
-from bridge.web.told import Link, told
+from bridge.inspection.topic_halt import halt_topics
+from bridge.jobs.problem import Problem
+from bridge.kafka.dead_letter_reader import RecentDeadLetters
 from tests.desk.letters import HANDLER, letter
 from tests.desks import desk as desk_of
 from tests.processes import Stack, eventually, stack
@@ -54,7 +54,7 @@ def page(console, browser):
     """Loads the overview over what `bridge status` is to answer."""
 
     def loaded(role=Role.OPERATOR, path="/", **other):
-        console.looking = Looking(lambda: status(**other))
+        console.looking = StatusCache(lambda: status(**other))
         answer = browser(role).get(path)
         assert answer.status_code == 200
         hostile.check(answer.text.replace("<text ", "<b "))
@@ -90,18 +90,22 @@ def test_each_problem_is_a_sentence_with_its_time_and_what_to_do(page):
 @pytest.mark.parametrize(
     ("kind", "values", "links"),
     [
-        ("halted", {"topic": "a/b"}, (Link("Resume a/b…", "/topics/a%2Fb/resume"),)),
-        ("policy", {"handler": "h"}, (Link("Policy of h…", "/handlers/h/policy"),)),
+        ("halted", {"topic": "a/b"}, (ProblemLink("Resume a/b…", "/topics/a%2Fb/resume"),)),
+        ("policy", {"handler": "h"}, (ProblemLink("Policy of h…", "/handlers/h/policy"),)),
         ("no bridge", {}, ()),
-        ("grows", {"group": 7}, (Link("Look at group 7", "/groups/7"),)),
-        ("grows", {}, (Link("Groups", "/groups"),)),
-        ("lost", {"topic": "a/b"}, (Link("Proof", "/audit?topic=a%2Fb"), Link("Topic a/b", "/topics/a%2Fb"))),
-        ("old", {"handler": "h"}, (Link("Handler h", "/handlers/h"),)),
-        ("dead", {"handler": "h"}, (Link("Look at them", "/letters?handler=h&status=open"),)),
+        ("grows", {"group": 7}, (ProblemLink("Look at group 7", "/groups/7"),)),
+        ("grows", {}, (ProblemLink("Groups", "/groups"),)),
+        (
+            "lost",
+            {"topic": "a/b"},
+            (ProblemLink("Proof", "/audit?topic=a%2Fb"), ProblemLink("Topic a/b", "/topics/a%2Fb")),
+        ),
+        ("old", {"handler": "h"}, (ProblemLink("Handler h", "/handlers/h"),)),
+        ("dead", {"handler": "h"}, (ProblemLink("Look at them", "/letters?handler=h&status=open"),)),
     ],
 )
 def test_what_can_be_done_in_the_console_is_a_link(kind, values, links):
-    assert told(Problem("x", kind, "y", **values).data()).links == links
+    assert show_problem(Problem("x", kind, "y", **values).data()).links == links
 
 
 def test_how_many_it_concerns_and_how_many_are_lost_stand_in_columns(page):
@@ -163,7 +167,7 @@ def test_a_database_that_does_not_answer_leaves_the_rest_of_the_page(page, conso
     def gone(*_):
         raise DeskUnavailable("The dead letters' database (pg) could not be read: refused; start it.")
 
-    monkeypatch.setattr("bridge.deadletters.questions.totals.Totals.counted", gone)
+    monkeypatch.setattr("bridge.deadletters.inspection.letter_statistics.LetterTotals.counted", gone)
     text = words(page())
     assert text.startswith("1 problem needs a person")
     assert "The dead letters' database (pg) could not be read" in text
@@ -187,25 +191,27 @@ def test_where_the_database_keeps_every_page_back_it_is_said_what_runs_on_and_wh
 
 def test_a_silence_that_was_heard_of_long_ago_does_not_grow_by_itself(console, browser, monkeypatch):
     now = int(time.time() * 1000)
-    old = Standing(now - 240_000, status(unanswered=[SILENT]), {about(SILENT): now - 245_000}, time.monotonic() - 240)
+    old = GroupStatus(
+        now - 240_000, status(unanswered=[SILENT]), {get_problem_subject(SILENT): now - 245_000}, time.monotonic() - 240
+    )
     monkeypatch.setattr(console.looking, "latest", lambda: old)
     assert "No answer, for 5 s at least." in words(browser().get("/").text)
 
 
 def test_before_the_first_answer_the_page_comes_all_the_same(console, browser, monkeypatch):
     answered = threading.Event()
-    monkeypatch.setattr("bridge.web.looking.WITHIN", 0.05)
-    console.looking = Looking(lambda: status(group=answered.wait(20)))
-    monkeypatch.setattr(console.looking, "latest", lambda: Looking.latest(console.looking, 0.05))
+    monkeypatch.setattr("bridge.console.status_cache.STATUS_WITHIN", 0.05)
+    console.looking = StatusCache(lambda: status(group=answered.wait(20)))
+    monkeypatch.setattr(console.looking, "latest", lambda: StatusCache.latest(console.looking, 0.05))
     assert "Still asking how the group stands" in browser().get("/").text
     answered.set()
 
 
 def test_what_was_found_out_long_ago_is_shown_as_that_and_not_as_what_is_now(console, browser, monkeypatch):
     answered = threading.Event()
-    console.looking = Looking(lambda: status(group=answered.wait(20)))
-    monkeypatch.setattr(console.looking, "latest", lambda: Looking.latest(console.looking, 0.05))
-    long_ago = Standing(int(time.time() * 1000) - 240_000, status(), read=time.monotonic() - 240)
+    console.looking = StatusCache(lambda: status(group=answered.wait(20)))
+    monkeypatch.setattr(console.looking, "latest", lambda: StatusCache.latest(console.looking, 0.05))
+    long_ago = GroupStatus(int(time.time() * 1000) - 240_000, status(), read=time.monotonic() - 240)
     monkeypatch.setattr(console.looking, "_found", long_ago)
     assert "This is how it stood 4 min ago." in browser().get("/").text
     monkeypatch.setattr(console.looking, "_found", replace(long_ago, read=time.monotonic()))
@@ -231,7 +237,7 @@ def test_letters_of_handlers_that_are_not_of_this_app_are_the_last_block(page, r
 
 def test_a_plan_that_applies_is_in_hand_so_that_nobody_does_it_twice(page, desk, record):
     record(letter(1))
-    plan = desk.plans.make(What.ARCHIVE, Filter(), Options(), "bob", "old ones")
+    plan = desk.plans.make(PlanKind.ARCHIVE, LetterFilter(), PlanOptions(), "bob", "old ones")
     desk.plans.approve(plan.id, "bob")
     text = words(page())
     assert f"In hand: plan {plan.id} archives 1 letter: old ones 1 not touched" in text
@@ -249,7 +255,7 @@ def test_who_may_act_has_a_button_for_it(page):
 
 
 def test_above_thirty_topics_those_that_are_well_are_counted(page, desk, monkeypatch):
-    monkeypatch.setattr("bridge.web.pages.overview.ALL", 0)
+    monkeypatch.setattr("bridge.console.pages.overview_page.MAX_LISTED_TOPICS", 0)
     assert "1 topic, of which 1 are well and not listed" in words(page())
     assert "not listed" not in words(page(path="/?show=all"))
     assert "not listed" not in words(page(workers={}))
@@ -271,15 +277,15 @@ def group_of(looking):
 
 
 def test_however_many_look_it_is_asked_by_one_and_not_again_while_nobody_looks(monkeypatch):
-    monkeypatch.setattr("bridge.web.looking.KEEPS_LOOKING", 0.2)
-    monkeypatch.setattr("bridge.web.looking.EVERY", 0.05)
+    monkeypatch.setattr("bridge.console.status_cache.IDLE_AFTER", 0.2)
+    monkeypatch.setattr("bridge.console.status_cache.STATUS_PERIOD", 0.05)
     asks = []
 
     def ask():
         asks.append(threading.get_ident())
         return status()
 
-    looking = Looking(ask)
+    looking = StatusCache(ask)
     readers = [threading.Thread(target=looking.latest) for _ in range(20)]
     for each in readers:
         each.start()
@@ -303,7 +309,7 @@ def test_after_something_was_changed_an_answer_from_before_is_not_shown():
         go_on.wait(20)
         return status(group=next(answers))
 
-    looking = Looking(ask)
+    looking = StatusCache(ask)
     assert group_of(looking) == 0
     begun.clear()
     go_on.clear()
@@ -316,7 +322,7 @@ def test_after_something_was_changed_an_answer_from_before_is_not_shown():
 def test_it_is_known_since_when_a_server_is_silent_although_its_words_change():
     now = iter(range(1_000, 1_100))
     errors = iter(f"Redis at r does not answer: error {number}" for number in range(100))
-    looking = Looking(lambda: status(problems=[(error := next(errors))], unanswered=[error]), lambda: next(now))
+    looking = StatusCache(lambda: status(problems=[(error := next(errors))], unanswered=[error]), lambda: next(now))
     first, second = looking._look(), looking._look()
     assert first.at < second.at
     assert [*second.silent.values()] == [first.at] == [*first.silent.values()]
@@ -324,7 +330,7 @@ def test_it_is_known_since_when_a_server_is_silent_although_its_words_change():
 
 def test_how_old_a_look_is_nobody_changes_who_sets_the_clock():
     wall = [1_000_000.0]
-    looking = Looking(status, lambda: wall[0])
+    looking = StatusCache(status, lambda: wall[0])
     looking._found = looking._look()
     for jump in (-86_400, 2 * 86_400):
         wall[0] += jump
@@ -334,7 +340,7 @@ def test_how_old_a_look_is_nobody_changes_who_sets_the_clock():
 
 
 def test_a_fault_in_asking_ends_nothing(caplog, monkeypatch):
-    monkeypatch.setattr("bridge.web.looking.EVERY", 0.01)
+    monkeypatch.setattr("bridge.console.status_cache.STATUS_PERIOD", 0.01)
     asks = iter([ZeroDivisionError(), None])
 
     def ask():
@@ -342,7 +348,7 @@ def test_a_fault_in_asking_ends_nothing(caplog, monkeypatch):
             raise error
         return status()
 
-    looking = Looking(ask)
+    looking = StatusCache(ask)
     assert eventually(looking.latest, 10).status["group"] == "shop"
     assert "cannot say how the group stands" in caplog.text
 
@@ -352,8 +358,8 @@ def test_what_it_shows_is_what_bridge_status_answers_of_the_servers(stack: Stack
     stack.produce("orders", 1, 2)
     with desk_of(stack, "orders") as desk:
         name = stack.topic("orders")
-        halt(desk.app, desk.settings, desk.routes, [name], "the bank books twice", "ann")
-        found = asked(desk, Recent(desk.settings))
+        halt_topics(desk.app, desk.settings, desk.routes, [name], "the bank books twice", "ann")
+        found = read_group_status(desk, RecentDeadLetters(desk.settings))
         assert [problem for problem in found["problems"] if "is halted" in problem]
         made = Console(desk, "shop")
         with signed_in(made, Role.OPERATOR) as client:
@@ -371,8 +377,8 @@ def snapshot(console):
     """What an open page is told of a status."""
 
     def of(**other):
-        console.looking = Looking(lambda: status(**other))
-        return overview.live(console, "")()
+        console.looking = StatusCache(lambda: status(**other))
+        return overview_page.watch_overview(console, "")()
 
     return of
 
@@ -380,9 +386,9 @@ def snapshot(console):
 def test_an_open_page_is_told_its_numbers_and_each_has_a_place_in_it(page, snapshot):
     found = page()
     told_ = snapshot(workers={"w": {**WORKER, "holds": {"q": {HANDLER: 97}}}})
-    assert told_.parts[overview.PLACE("orders", HANDLER, "in flight")] == "97"
+    assert told_.parts[overview_page.PLACE("orders", HANDLER, "in flight")] == "97"
     assert told_.parts["o-heading"] == "Nothing needs a person"
-    assert told_.parts[overview.PLACE("orders", HANDLER, "rate")] == "2"
+    assert told_.parts[overview_page.PLACE("orders", HANDLER, "rate")] == "2"
     assert "Handled by the minute: 213" in told_.parts["o-hour"]
     for place in told_.parts:
         assert found.count(f'id="{place}"') == 1, place

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from bridge.console.auth import passwords
 from bridge.errors import TooManySignIn, UserRefused
-from bridge.web import passwords
 from tests.web.site import PASSWORD
 
 
@@ -15,20 +15,20 @@ def cheap_hashes() -> None:
 
 
 def test_a_hash_takes_the_time_and_the_memory_that_argon2_recommends():
-    assert f"$m={64 * 1024},t=3,p=4$" in passwords.hashed("ann", PASSWORD)
+    assert f"$m={64 * 1024},t=3,p=4$" in passwords.hash_password("ann", PASSWORD)
 
 
 def test_a_password_is_kept_as_an_argon2_hash_with_a_salt_of_its_own():
-    made = [passwords.hashed("ann", PASSWORD) for _ in range(2)]
+    made = [passwords.hash_password("ann", PASSWORD) for _ in range(2)]
     assert all(each.startswith("$argon2id$") for each in made)
     assert made[0] != made[1]
-    assert all(passwords.fits(each, PASSWORD) for each in made)
+    assert all(passwords.verify_password(each, PASSWORD) for each in made)
 
 
 @pytest.mark.parametrize("password", ["", "short", "a" * 11, "a" * 1_001, "Annabelle.Lee", "annabelle.lee12"])
 def test_what_is_easily_guessed_or_too_long_is_refused(password):
     with pytest.raises(UserRefused, match="nothing was changed"):
-        passwords.hashed("annabelle.lee", password)
+        passwords.hash_password("annabelle.lee", password)
 
 
 @pytest.mark.parametrize(
@@ -52,18 +52,18 @@ def test_what_is_easily_guessed_or_too_long_is_refused(password):
 )
 def test_a_password_that_is_tried_first_is_refused_however_long_it_is(password):
     with pytest.raises(UserRefused, match="first that are tried"):
-        passwords.hashed("annabelle.lee", password)
+        passwords.hash_password("annabelle.lee", password)
 
 
 @pytest.mark.parametrize("password", ["tractor-violin-lemon", "xk8#Lw2!qPz9", "my cat eats kafka books", PASSWORD])
 def test_a_password_of_one_s_own_is_taken(password):
-    passwords.hashed("annabelle.lee", password)
+    passwords.hash_password("annabelle.lee", password)
 
 
 @pytest.mark.parametrize("hash_", [None, "", "no hash", "$argon2id$v=19$m=8,t=1,p=1$AAAA$AAAA"])
 @pytest.mark.parametrize("password", [PASSWORD, "nobody's", ""])
 def test_what_is_no_hash_fits_no_password(hash_, password):
-    assert passwords.fits(hash_, password) is False
+    assert passwords.verify_password(hash_, password) is False
 
 
 def test_who_tries_many_at_once_keeps_no_thread_of_those_who_are_signed_in(monkeypatch):
@@ -73,15 +73,15 @@ def test_who_tries_many_at_once_keeps_no_thread_of_those_who_are_signed_in(monke
         entered.release()
         return go.wait(30)
 
-    hash_ = passwords.hashed("", PASSWORD)
-    monkeypatch.setattr(passwords, "_verified", slow)
-    threads = [threading.Thread(target=passwords.fits, args=(hash_, PASSWORD)) for _ in range(10)]
+    hash_ = passwords.hash_password("", PASSWORD)
+    monkeypatch.setattr(passwords, "_verify_hash", slow)
+    threads = [threading.Thread(target=passwords.verify_password, args=(hash_, PASSWORD)) for _ in range(10)]
     for thread in threads:
         thread.start()
     assert all(entered.acquire(timeout=30) for _ in threads)
     with pytest.raises(TooManySignIn, match="try again"):
-        passwords.fits(hash_, PASSWORD)
+        passwords.verify_password(hash_, PASSWORD)
     go.set()
     for thread in threads:
         thread.join()
-    assert passwords.fits(hash_, PASSWORD)
+    assert passwords.verify_password(hash_, PASSWORD)

@@ -7,13 +7,13 @@ from html import unescape
 
 import pytest
 
-from bridge.deadletters.copying import copies
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.plan.plan import Counts, Options, State, What
-from bridge.deadletters.redrive.redrive import Asked
-from bridge.deadletters.store import items, plans
-from bridge.deadletters.store.items import Item
-from bridge.web.roles import Role
+from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.db import plan_item_table, plan_table
+from bridge.deadletters.db.plan_item_table import PlanItem
+from bridge.deadletters.model.bulk_plan import PlanCounts, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.replay import letter_copy
+from bridge.deadletters.replay.redrive_plan import RedriveRequest
 from tests.desk.letters import HANDLER, letter
 from tests.web.acting import desk_of
 
@@ -89,7 +89,7 @@ def test_a_plan_of_it_shows_what_changes_and_why_others_are_left_out_and_sends_n
     answer = planned(ann, why="the client sent words")
     assert answer.status_code == 303, answer.text
     plan = desk.plans.one(1)
-    assert (plan.state, plan.why, plan.asked["patch"]) == (State.PLANNED, "the client sent words", PATCH)
+    assert (plan.state, plan.why, plan.asked["patch"]) == (PlanState.PLANNED, "the client sent words", PATCH)
     page = unescape(ann.get(answer.headers["location"]).text)
     assert "Replay 2 of the 4 letters that matched, each with another value?" in page
     for words in (
@@ -122,7 +122,7 @@ def test_differences_come_a_page_at_a_time(ann, record, desk):
     rest = ann.get(more).text
     assert (rest.count("<ins>"), "No more." in rest) == (5, True)
     assert ann.get("/plans/999/differences").status_code == 404
-    desk.plans.draft(What.ARCHIVE, Filter(ids=(1,)), "ann")
+    desk.plans.draft(PlanKind.ARCHIVE, LetterFilter(ids=(1,)), "ann")
     assert "changes no value" in ann.get("/plans/2/differences").text
 
 
@@ -165,8 +165,8 @@ def test_what_a_patch_says_is_harmless(ann, record):
 
 def test_a_copy_says_where_to_and_that_nothing_changes_here(ann, record, desk, monkeypatch):
     some(record)
-    monkeypatch.setattr(copies.Copies, "_check", lambda *_, **__: None)
-    desk.copies.plan(Filter(), "sandbox", None, Options(), "ann", "for the vendor")
+    monkeypatch.setattr(letter_copy.LetterCopies, "_check", lambda *_, **__: None)
+    desk.copies.plan(LetterFilter(), "sandbox", None, PlanOptions(), "ann", "for the vendor")
     page = plain(ann.get("/plans/1").text)
     for words in (
         "Copy 4 letters to sandbox?",
@@ -184,13 +184,17 @@ def test_a_copy_says_where_to_and_that_nothing_changes_here(ann, record, desk, m
 
 
 def test_a_range_sent_again_says_which_how_its_deliveries_stand_and_what_is_sent(ann, desk, browser):
-    range_ = Asked("orders", "2026-11-20T08:00:00+00:00", "latest", (), (HANDLER,), b"secret-key")
+    range_ = RedriveRequest("orders", "2026-11-20T08:00:00+00:00", "latest", (), (HANDLER,), b"secret-key")
     with desk.database.writing() as connection:
-        id_, _ = plans.add(
-            connection, What.REDRIVE, "ann", "the cards were down", range_.to_data(), Options(again=True)
+        id_, _ = plan_table.add_plan(
+            connection, PlanKind.REDRIVE, "ann", "the cards were down", range_.to_data(), PlanOptions(again=True)
         )
-        items.add(connection, id_, [Item(at, None, f"orders-0-{at}:{HANDLER}", 0) for at in range(1, 31)], canary=False)
-        plans.counted(connection, id_, Counts(letters=30, stands={HANDLER: {"done": 20, "dead": 10, "open": 4}}))
+        plan_item_table.add_items(
+            connection, id_, [PlanItem(at, None, f"orders-0-{at}:{HANDLER}", 0) for at in range(1, 31)], canary=False
+        )
+        plan_table.note_plan_counts(
+            connection, id_, PlanCounts(letters=30, stands={HANDLER: {"done": 20, "dead": 10, "open": 4}})
+        )
     page = plain(ann.get("/plans/1").text)
     for words in (
         "Send 30 deliveries again?",
@@ -215,8 +219,10 @@ def test_a_range_sent_again_says_which_how_its_deliveries_stand_and_what_is_sent
 
 def test_a_plan_that_is_still_being_made_says_so(ann, desk):
     with desk.database.writing() as connection:
-        id_, _ = plans.add(connection, What.REPLAY, "ann", "", {"filter": {}, "patch": PATCH}, Options())
-        plans.move(connection, id_, [State.PLANNED], State.MAKING)
+        id_, _ = plan_table.add_plan(
+            connection, PlanKind.REPLAY, "ann", "", {"filter": {}, "patch": PATCH}, PlanOptions()
+        )
+        plan_table.change_plan_state(connection, id_, [PlanState.PLANNED], PlanState.MAKING)
     page = ann.get("/plans/1").text
     assert "Plan 1 is being made" in page
     assert "make it again" in page

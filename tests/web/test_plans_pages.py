@@ -11,18 +11,17 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import ItemState, State, What
-from bridge.deadletters.questions.progress import Progresses, Wave, stops_at
-from bridge.deadletters.store import items, plans, schema, statuses
-from bridge.deadletters.store.database import Database
-from bridge.deadletters.store.spots import Spot
-from bridge.web.console import Console
-from bridge.web.pages import plan
-from bridge.web.pages.plan_figures import result
-from bridge.web.pages.plan_words import VERBS
-from bridge.web.pages.plan_words import state as words_of
-from bridge.web.roles import Role
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.console.pages import plans_page
+from bridge.console.pages.plan_view import VERBS, describe_wave
+from bridge.console.pages.plan_view import describe_state as words_of
+from bridge.deadletters.db import letter_table, plan_item_table, plan_table, schema
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.plan_item_table import LogPosition
+from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanState
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay.plan_progress import PlanProgressReader, WaveProgress, find_canary_limit
 from tests.processes import eventually
 from tests.web.acting import Person, desk_of, open_letters
 
@@ -58,7 +57,7 @@ def made(person: Person, what: str = "replay", **fields: Any) -> str:
     return str(answer.headers["location"])
 
 
-def stands(console: Console, address: str) -> State:
+def stands(console: Console, address: str) -> PlanState:
     return console.desk.plans.one(int(address.rpartition("/")[2])).state
 
 
@@ -74,7 +73,7 @@ def test_ticked_letters_become_a_plan_that_sends_nothing_yet(console, ann, datab
     assert "Replay 2 letters?" in page
     assert "Nothing has been sent" in page
     plan = console.desk.plans.one(int(address.rpartition("/")[2]))
-    assert (plan.state, plan.by, plan.outcomes) == (State.PLANNED, "ann", {"waiting": 2})
+    assert (plan.state, plan.by, plan.outcomes) == (PlanState.PLANNED, "ann", {"waiting": 2})
 
 
 def test_a_filter_becomes_a_plan_of_its_open_letters_and_says_that_their_number_has_changed(ann, database):
@@ -131,10 +130,10 @@ def test_a_plan_is_applied_as_it_was_decided_on_in_the_background(console, ann, 
     answer = applied(ann, address, pace="canary", rate="200", why="1.4.2 reads decimals")
     assert (answer.status_code, answer.headers["location"]) == (303, address)
     plan = console.desk.plans.one(1)
-    assert (plan.state, plan.options.canary, plan.options.rate) == (State.APPLYING, True, 200.0)
+    assert (plan.state, plan.options.canary, plan.options.rate) == (PlanState.APPLYING, True, 200.0)
     assert plan.why == "1.4.2 reads decimals"
     with database.reading() as connection:
-        assert [len(items.waiting(connection, 1, wave, 100)) for wave in range(3)] == [1, 6, 8]
+        assert [len(plan_item_table.read_waiting_items(connection, 1, wave, 100)) for wave in range(3)] == [1, 6, 8]
     page = ann.get(address).text
     assert "Stop plan 1" in page
     assert "leaves 8 letters as they are" in page
@@ -146,16 +145,18 @@ def test_a_plan_that_ended_with_letters_in_flight_does_not_look_finished(console
     made(ann)
     planned = console.desk.plans.one(1)
     found = {}
-    for state, outcome in [(s, o) for s in (State.DONE, State.STOPPED, State.FAILED) for o in ("sent", "done")]:
-        outcomes = {ItemState(outcome): 3, ItemState.DONE: 1} if outcome == "sent" else {ItemState.DONE: 4}
+    for state, outcome in [
+        (s, o) for s in (PlanState.DONE, PlanState.STOPPED, PlanState.FAILED) for o in ("sent", "done")
+    ]:
+        outcomes = {PlanItemState(outcome): 3, PlanItemState.DONE: 1} if outcome == "sent" else {PlanItemState.DONE: 4}
         found[state, outcome] = words_of(replace(planned, state=state, outcomes=outcomes, began_at=1)).words
     assert found == {
-        (State.DONE, "sent"): "all sent, 3 under way",
-        (State.DONE, "done"): "applied",
-        (State.STOPPED, "sent"): "stopped, 3 under way",
-        (State.STOPPED, "done"): "stopped",
-        (State.FAILED, "sent"): "failed, 3 under way",
-        (State.FAILED, "done"): "failed",
+        (PlanState.DONE, "sent"): "all sent, 3 under way",
+        (PlanState.DONE, "done"): "applied",
+        (PlanState.STOPPED, "sent"): "stopped, 3 under way",
+        (PlanState.STOPPED, "done"): "stopped",
+        (PlanState.FAILED, "sent"): "failed, 3 under way",
+        (PlanState.FAILED, "done"): "failed",
     }
 
 
@@ -168,8 +169,8 @@ def test_the_same_form_sent_again_changes_nothing(console, ann, database):
     stop = ann.form(address, f"{address}/stop")
     assert ann.post(f"{address}/stop", **stop).status_code == 303
     assert ann.post(f"{address}/apply", **form).status_code == 409
-    assert stands(console, address) is State.STOPPED
-    assert [act.what for act in Progresses(database).of(1).trail] == ["replay", "apply", "stop"]
+    assert stands(console, address) is PlanState.STOPPED
+    assert [act.what for act in PlanProgressReader(database).of(1).trail] == ["replay", "apply", "stop"]
 
 
 def test_a_form_of_before_a_stop_does_not_stop_what_was_gone_on_with(console, ann, database):
@@ -179,9 +180,9 @@ def test_a_form_of_before_a_stop_does_not_stop_what_was_gone_on_with(console, an
     stop = ann.form(address, f"{address}/stop")
     ann.post(f"{address}/stop", **stop)
     assert applied(ann, address).status_code == 303
-    assert stands(console, address) is State.APPLYING
+    assert stands(console, address) is PlanState.APPLYING
     assert ann.post(f"{address}/stop", **stop).status_code == 409
-    assert stands(console, address) is State.APPLYING
+    assert stands(console, address) is PlanState.APPLYING
 
 
 def test_of_two_who_decide_at_once_the_second_is_told_who_did_what_and_keeps_its_words(console, ann, bob, database):
@@ -193,7 +194,7 @@ def test_of_two_who_decide_at_once_the_second_is_told_who_did_what_and_keeps_its
     assert answer.status_code == 409
     assert "Somebody was quicker" in answer.text
     assert "stopped by ann: wait for the bank, by ann at" in answer.text
-    assert stands(console, address) is State.STOPPED
+    assert stands(console, address) is PlanState.STOPPED
 
 
 def test_letters_that_another_plan_has_taken_meanwhile_are_named_and_the_rest_may_go(console, ann, bob, database):
@@ -203,18 +204,18 @@ def test_letters_that_another_plan_has_taken_meanwhile_are_named_and_the_rest_ma
     other = made(bob, scope="ids", ids=",".join(map(str, ids[:3])))
     applied(bob, other)
     with database.writing() as connection:
-        found = items.waiting(connection, 2, 0, 10)
+        found = plan_item_table.read_waiting_items(connection, 2, 0, 10)
         at = 2**42
-        items.claim(connection, 2, {item.position: None for item in found}, at)
-        statuses.move(connection, ids[:3], Status.OPEN, Status.REPLAYING, at, 2)
+        plan_item_table.claim_items(connection, 2, {item.position: None for item in found}, at)
+        letter_table.change_letter_status(connection, ids[:3], LetterStatus.OPEN, LetterStatus.REPLAYING, at, 2)
     answer = ann.post(f"{address}/apply", **form, why="mine")
     assert answer.status_code == 409
     assert "Plan 2 of bob has taken 3 of these 5 letters. 2 are left." in answer.text
     assert 'value="mine"' in answer.text
     assert "Replay 2 of the 5 letters that matched?" in answer.text
-    assert stands(console, address) is State.PLANNED
+    assert stands(console, address) is PlanState.PLANNED
     assert applied(ann, address).status_code == 303
-    assert stands(console, address) is State.APPLYING
+    assert stands(console, address) is PlanState.APPLYING
 
 
 def test_a_discard_wants_a_reason_and_its_number_typed(console, ann, database):
@@ -226,7 +227,7 @@ def test_a_discard_wants_a_reason_and_its_number_typed(console, ann, database):
     ):
         answer = applied(ann, address, **fields)
         assert (answer.status_code, words in answer.text) == (400, True)
-    assert stands(console, address) is State.PLANNED
+    assert stands(console, address) is PlanState.PLANNED
     assert applied(ann, address, why="told them", count="4").status_code == 303
     assert console.desk.plans.one(1).why == "told them"
 
@@ -236,14 +237,14 @@ def test_for_10_s_nobody_takes_a_discard_up_and_it_can_be_stopped(console, ann, 
     address = made(ann, "discard")
     applied(ann, address, why="told them", count="1")
     with database.writing() as connection:
-        assert plans.abandoned(connection) == []
-        assert not plans.lease(connection, 1, "recorder")
+        assert plan_table.find_abandoned_plans(connection) == []
+        assert not plan_table.lease_plan(connection, 1, "recorder")
     assert "It begins 10 s after it was applied" in ann.get(address).text
     ann.post(f"{address}/stop", **ann.form(address, f"{address}/stop"))
-    assert stands(console, address) is State.STOPPED
+    assert stands(console, address) is PlanState.STOPPED
     with database.writing() as connection:
-        connection.execute(update(schema.plans).values(leased_until=0, state=State.APPLYING))
-        assert plans.abandoned(connection) == [1]
+        connection.execute(update(schema.plans).values(leased_until=0, state=PlanState.APPLYING))
+        assert plan_table.find_abandoned_plans(connection) == [1]
 
 
 def test_more_than_1000_letters_are_discarded_by_an_admin_alone(console, ann, database):
@@ -261,24 +262,24 @@ def test_more_than_1000_letters_are_discarded_by_an_admin_alone(console, ann, da
     assert admin.post(f"{address}/apply", **form, why="x", count="1,001").status_code == 303
 
 
-@pytest.mark.parametrize("was", [State.MAKING, State.APPLYING])
+@pytest.mark.parametrize("was", [PlanState.MAKING, PlanState.APPLYING])
 def test_nothing_is_decided_on_a_plan_that_has_become_another_since_its_checks(
     console, ann, database, monkeypatch, was
 ):
     open_letters(database, 1)
     address = made(ann, "discard")
     form = ann.form(address, f"{address}/apply")
-    looked = plan._of
+    looked = plans_page._read_progress
 
     def before(request):
-        monkeypatch.setattr(plan, "_of", looked)
+        monkeypatch.setattr(plans_page, "_read_progress", looked)
         found = looked(request)
         return replace(found, plan=replace(found.plan, state=was), key=f"{was}-1")
 
-    monkeypatch.setattr(plan, "_of", before)
+    monkeypatch.setattr(plans_page, "_read_progress", before)
     # Neither the number of letters nor, of many, the role was asked for.
     assert ann.post(f"{address}/apply", **form, why="x", count="").status_code == 409
-    assert stands(console, address) is State.PLANNED
+    assert stands(console, address) is PlanState.PLANNED
 
 
 @pytest.mark.parametrize("action", ["apply", "stop"])
@@ -288,7 +289,7 @@ def test_a_reason_is_no_longer_than_the_trail_can_show(console, ann, database, a
     form = ann.form(address, f"{address}/apply")
     answer = ann.post(f"{address}/{action}", **form, why="x" * 501)
     assert (answer.status_code, "Say it in 500 characters" in answer.text) == (400, True)
-    assert stands(console, address) is State.PLANNED
+    assert stands(console, address) is PlanState.PLANNED
 
 
 def test_a_number_that_no_database_has_is_none(console, ann, database):
@@ -321,7 +322,7 @@ def test_that_no_recorder_takes_a_plan_up_is_said_once_it_should_have(console, a
         connection.execute(update(schema.trail).values(at=schema.trail.c.at - 60_000))
     assert "No recorder has taken it up" in ann.get(address).text
     with database.writing() as connection:
-        assert plans.lease(connection, 1, "recorder")
+        assert plan_table.lease_plan(connection, 1, "recorder")
     assert "No recorder has taken it up" not in ann.get(address).text
 
 
@@ -334,12 +335,12 @@ def test_a_plan_under_way_shows_its_waves_what_died_again_and_what_was_left_out_
     address = made(ann)
     applied(ann, address, pace="canary")
     with database.writing() as connection:
-        plans.at_wave(connection, 1, 2)
-        spots = {position: Spot("orders.replay", 0, position) for position in range(1, 21)}
-        items.claim(connection, 1, spots, 1_000)
-        items.end(connection, 1, dict.fromkeys(range(1, 7), ""), ItemState.DONE, 4_000)
-        items.end(connection, 1, {7: ""}, ItemState.DEAD, 4_028)
-        items.end(connection, 1, {21: "it is discarded <i>"}, ItemState.SKIPPED, 4_000)
+        plan_table.note_canary_wave(connection, 1, 2)
+        spots = {position: LogPosition("orders.replay", 0, position) for position in range(1, 21)}
+        plan_item_table.claim_items(connection, 1, spots, 1_000)
+        plan_item_table.end_items(connection, 1, dict.fromkeys(range(1, 7), ""), PlanItemState.DONE, 4_000)
+        plan_item_table.end_items(connection, 1, {7: ""}, PlanItemState.DEAD, 4_028)
+        plan_item_table.end_items(connection, 1, {21: "it is discarded <i>"}, PlanItemState.SKIPPED, 4_000)
     page = ann.get(address).text
     assert "<script>alert" not in page
     assert "<i>" not in page
@@ -368,7 +369,7 @@ def test_a_plan_that_is_not_there_is_404(ann):
 
 @pytest.mark.parametrize(("wave", "letters", "dead"), [(1, 1, 1), (2, 5, 1), (3, 20, 2), (4, 100, 6), (4, 40, 3)])
 def test_how_many_deaths_stop_a_wave(wave, letters, dead):
-    assert stops_at(wave, letters) == dead
+    assert find_canary_limit(wave, letters) == dead
 
 
 @pytest.mark.parametrize(
@@ -382,12 +383,12 @@ def test_how_many_deaths_stop_a_wave(wave, letters, dead):
     ],
 )
 def test_a_wave_of_a_stopped_plan_says_whether_it_was_sent(outcomes, says):
-    wave = Wave(2, outcomes, 1, None, None, is_now=False, is_last=True)
-    assert result(wave).words == says
+    wave = WaveProgress(2, outcomes, 1, None, None, is_now=False, is_last=True)
+    assert describe_wave(wave).words == says
 
 
 def test_every_what_has_words():
-    assert set(VERBS) == set(What)
+    assert set(VERBS) == set(PlanKind)
 
 
 def test_what_is_applied_here_a_recorder_does(console, ann, database):
@@ -397,7 +398,7 @@ def test_what_is_applied_here_a_recorder_does(console, ann, database):
     stopping = Event()
     thread = Thread(target=console.desk.plans.go_on, args=(stopping,), daemon=True)
     thread.start()
-    eventually(lambda: stands(console, address) is State.DONE, 20)
+    eventually(lambda: stands(console, address) is PlanState.DONE, 20)
     stopping.set()
     thread.join(20)
     page = ann.get(address).text
@@ -411,9 +412,9 @@ def test_a_second_tab_of_the_same_person_shows_what_was_done_also_when_it_is_ove
     form = ann.form(address, f"{address}/apply")
     ann.post(f"{address}/apply", **form)
     with database.writing() as connection:
-        connection.execute(update(schema.plans).values(state=State.DONE))
+        connection.execute(update(schema.plans).values(state=PlanState.DONE))
     assert ann.post(f"{address}/apply", **form).headers["location"] == address
-    assert len([act for act in Progresses(database).of(1).trail if act.what == "apply"]) == 1
+    assert len([act for act in PlanProgressReader(database).of(1).trail if act.what == "apply"]) == 1
 
 
 @pytest.mark.parametrize("what", ["discard", "replay"])
@@ -428,7 +429,7 @@ def test_what_was_thrown_away_before_it_was_decided_on_is_not_gone_on_with(conso
     key = console.desk.progress.of(1).key
     answer = ann.post(f"{address}/apply", **form | {"act": key})
     assert (answer.status_code, "thrown away before anybody had decided" in answer.text) == (400, True)
-    assert stands(console, address) is State.STOPPED
+    assert stands(console, address) is PlanState.STOPPED
 
 
 def test_a_discard_that_was_stopped_in_its_10_s_waits_for_them_again_and_for_an_admin_if_it_is_large(
@@ -440,11 +441,11 @@ def test_a_discard_that_was_stopped_in_its_10_s_waits_for_them_again_and_for_an_
     ann.post(f"{address}/stop", **ann.form(address, f"{address}/stop"))
     assert applied(ann, address).status_code == 303
     with database.writing() as connection:
-        assert not plans.lease(connection, 1, "recorder")
+        assert not plan_table.lease_plan(connection, 1, "recorder")
     ann.post(f"{address}/stop", **ann.form(address, f"{address}/stop"))
     form = ann.form(address, f"{address}/apply")
     with database.writing() as connection:
         counts = console.desk.plans.one(1).counts.to_data() | {"letters": 1_001}
         connection.execute(update(schema.plans).values(counts=json.dumps(counts)))
     assert "takes an admin" in ann.post(f"{address}/apply", **form).text
-    assert stands(console, address) is State.STOPPED
+    assert stands(console, address) is PlanState.STOPPED

@@ -4,10 +4,10 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from bridge.settings.values import EnvironmentSettings
-from bridge.web.knowing import who
-from bridge.web.proxies import Proxy
-from bridge.web.roles import Role
+from bridge.console.auth.authentication import authenticate
+from bridge.console.auth.role_permissions import Role
+from bridge.console.auth.trusted_proxy import TrustedProxy
+from bridge.settings.setting_defaults import EnvironmentSettings
 
 PROXY = "10.0.0.7"
 HEADERS = {
@@ -92,7 +92,7 @@ def test_who_comes_by_the_proxy_acts_with_a_token_of_their_own(new_site):
 
 def token_of(site, name):
     scope = {"type": "http", "client": (PROXY, 1), "headers": [(b"x-forwarded-user", name.encode())]}
-    return who(site.console, Request(scope)).token
+    return authenticate(site.console, Request(scope)).token
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def token_of(site, name):
     ],
 )
 def test_wrong_passwords_are_counted_by_the_address_that_the_proxy_has_seen(peer, forwarded, sender):
-    proxy = Proxy.of(EnvironmentSettings.model_validate(FOR_ALL))
+    proxy = TrustedProxy.of(EnvironmentSettings.model_validate(FOR_ALL))
     assert proxy.sender(peer, Headers({"x-forwarded-for": forwarded} if forwarded else {})) == sender

@@ -5,10 +5,11 @@ import re
 import pytest
 from starlette.responses import PlainTextResponse
 
-from bridge.web import app, cookies
-from bridge.web.api.operations import OPERATIONS
-from bridge.web.roles import Role
-from bridge.web.routes import PAGES
+from bridge.console import asgi_app
+from bridge.console.api.api_routes import OPERATIONS
+from bridge.console.auth import browser_session
+from bridge.console.auth.role_permissions import Role
+from bridge.console.pages.page_routes import PAGE_ROUTES
 
 ROLES = {
     "GET /": Role.VIEWER,
@@ -97,14 +98,14 @@ POSTS = [address for address, _ in GUARDED if address.startswith("POST")]
 @pytest.fixture
 def guarded(new_site, monkeypatch):
     """A console whose pages say only that somebody was let in: what they show is no matter here."""
-    pages = [page._replace(answer=lambda request: PlainTextResponse("let in")) for page in PAGES]
-    monkeypatch.setattr(app, "PAGES", pages)
+    pages = [page._replace(answer=lambda request: PlainTextResponse("let in")) for page in PAGE_ROUTES]
+    monkeypatch.setattr(asgi_app, "PAGE_ROUTES", pages)
     return new_site()
 
 
 def token(browser):
     """What the forms of a browser's session bring along."""
-    return cookies.token(browser.cookies[cookies.COOKIE])
+    return browser_session.derive_form_token(browser.cookies[browser_session.SESSION_COOKIE])
 
 
 def ask(browser, address, **form):
@@ -114,12 +115,12 @@ def ask(browser, address, **form):
 
 
 def test_the_table_has_every_address_with_its_role():
-    assert {f"{page.method} {page.path}": page.role for page in PAGES} == ROLES
+    assert {f"{page.method} {page.path}": page.role for page in PAGE_ROUTES} == ROLES
 
 
 def test_the_console_answers_at_no_other_address(site):
     for_programs = {f"/api/v1{operation.path}" for operation in OPERATIONS}
-    assert {route.path for route in site.app.routes} == {page.path for page in PAGES} | OPEN | for_programs
+    assert {route.path for route in site.app.routes} == {page.path for page in PAGE_ROUTES} | OPEN | for_programs
 
 
 def test_who_is_not_signed_in_is_sent_to_sign_in_and_sees_nothing(guarded):

@@ -6,10 +6,10 @@ import socket
 import pytest
 import uvicorn
 
+from bridge.console import console_server
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console_server import open_sockets
 from bridge.errors import ConsoleRefused
-from bridge.web import serving
-from bridge.web.listening import listening
-from bridge.web.roles import Role
 
 PROXY = {
     "DEADLETTERS_TRUSTED_PROXY": "10.0.0.7",
@@ -24,20 +24,20 @@ def served(monkeypatch, caplog):
     caplog.set_level(logging.INFO, "bridge")
     configs = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: configs.append(self.config))
-    monkeypatch.setattr(serving, "listening", lambda host, port: [])
+    monkeypatch.setattr(console_server, "open_sockets", lambda host, port: [])
     return configs
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "console.example.com", "localhost.evil.example"])
 def test_without_users_no_other_machine_is_served_and_it_says_what_to_do(site, served, host):
     with pytest.raises(ConsoleRefused, match="users add NAME --role admin"):
-        serving.serve(site.console, host, 8093)
+        console_server.serve_console(site.console, host, 8093)
     assert served == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 def test_without_users_it_prints_a_link_that_works_once(site, served, caplog, host):
-    serving.serve(site.console, host, 8093)
+    console_server.serve_console(site.console, host, 8093)
     assert [(each.host, each.port) for each in served] == [(host, 8093)]
     link = caplog.text.partition("http://localhost:8093")[2].strip()
     browser = site.browser("http://localhost:8093")
@@ -48,20 +48,20 @@ def test_without_users_it_prints_a_link_that_works_once(site, served, caplog, ho
 
 def test_with_users_it_may_be_served_to_others_and_prints_no_link(site, served, caplog):
     site.user("ann", Role.VIEWER)
-    serving.serve(site.console, "0.0.0.0", 8093)
+    console_server.serve_console(site.console, "0.0.0.0", 8093)
     assert [each.host for each in served] == ["0.0.0.0"]
     assert "sign-in" not in caplog.text
     assert site.console.sessions.use_link("") is False
 
 
 def test_with_a_proxy_that_signs_people_in_it_may_be_served_to_it(new_site, served, caplog):
-    serving.serve(new_site(**PROXY).console, "10.0.0.8", 8093)
+    console_server.serve_console(new_site(**PROXY).console, "10.0.0.8", 8093)
     assert [each.host for each in served] == ["10.0.0.8"]
     assert "sign-in" not in caplog.text
 
 
 def test_nothing_that_a_request_says_changes_the_address_that_it_came_from(site, served):
-    serving.serve(site.console, "127.0.0.1", 8093)
+    console_server.serve_console(site.console, "127.0.0.1", 8093)
     assert served[0].proxy_headers is False
     assert served[0].access_log is False
 
@@ -74,7 +74,7 @@ def test_with_an_issuer_it_may_be_served_to_others_and_prints_no_link(new_site, 
         "DEADLETTERS_OIDC_ROLE": "viewer",
         "DEADLETTERS_CONSOLE_URL": "https://console.example.com",
     }
-    serving.serve(new_site(**issuer).console, "0.0.0.0", 8093)
+    console_server.serve_console(new_site(**issuer).console, "0.0.0.0", 8093)
     assert [each.host for each in served] == ["0.0.0.0"]
     assert "sign-in" not in caplog.text
 
@@ -90,7 +90,7 @@ def test_where_another_program_has_the_port_no_link_leads_to_it(site, taken, mon
     caplog.set_level(logging.INFO, "bridge")
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: pytest.fail("it was served"))
     with pytest.raises(ConsoleRefused, match=f"port {taken} of 127.0.0.1: another program listens.*--port"):
-        serving.serve(site.console, "127.0.0.1", taken)
+        console_server.serve_console(site.console, "127.0.0.1", taken)
     assert "sign-in" not in caplog.text
 
 
@@ -104,11 +104,11 @@ def test_where_another_program_has_the_port_no_link_leads_to_it(site, taken, mon
 )
 def test_an_address_at_which_it_cannot_listen_is_refused_with_what_to_write(host, words):
     with pytest.raises(ConsoleRefused, match=words):
-        listening(host, 8093)
+        open_sockets(host, 8093)
 
 
 def test_it_listens_at_each_address_that_localhost_has():
-    sockets = listening("localhost", 0)
+    sockets = open_sockets("localhost", 0)
     assert sockets
     for each in sockets:
         with socket.create_connection(each.getsockname()[:2]):
@@ -119,5 +119,5 @@ def test_a_probe_is_answered_where_every_thread_waits(site, monkeypatch):
     def none_is_free(*_):
         raise AssertionError("it asked for a thread")
 
-    monkeypatch.setattr("bridge.web.app.run_in_threadpool", none_is_free)
+    monkeypatch.setattr("bridge.console.asgi_app.run_in_threadpool", none_is_free)
     assert site.browser().get("/healthz").text == "ok\n"

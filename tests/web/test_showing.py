@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from bridge.web.showing import foreign
+from bridge.console.template_filters import foreign
 
 
 @pytest.mark.parametrize(("text", "calls"), [("", 30), ("a line", 30), ("\u202e" * 1_000, 20_000)])

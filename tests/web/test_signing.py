@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from bridge.deadletters.store import sessions
-from bridge.deadletters.users.sessions import LASTS, Sessions
+from bridge.console.auth import browser_session, passwords
+from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE, SESSION_COOKIE
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.deadletters.accounts.account_session import SESSION_LASTS, UserSessions
+from bridge.deadletters.db import account_table
 from bridge.errors import DeskUnavailable
-from bridge.web import cookies, passwords
-from bridge.web.console import Console
-from bridge.web.cookies import COOKIE, HERE
-from bridge.web.roles import Role
 from tests.web.site import PASSWORD, sign_in, token
 
 WRONG = "Name or password is wrong. After 4 more wrong ones this name waits a minute."
@@ -42,7 +42,7 @@ def test_the_cookie_is_of_this_host_alone_over_https_and_no_script_reads_it(site
     site.user("ann", Role.VIEWER)
     said = cookie_of(sign_in(site.browser(), "ann"))
     name, *rest = said.split("; ")
-    assert name.startswith(f"{COOKIE}=")
+    assert name.startswith(f"{SESSION_COOKIE}=")
     assert {each.lower() for each in rest} == {"httponly", "max-age=43200", "path=/", "samesite=lax", "secure"}
 
 
@@ -50,7 +50,7 @@ def test_on_this_machine_without_tls_the_cookie_is_one_that_browsers_keep(site):
     site.user("ann", Role.VIEWER)
     browser = site.browser("http://localhost:8093")
     said = cookie_of(sign_in(browser, "ann"))
-    assert said.startswith(f"{HERE}=")
+    assert said.startswith(f"{LOCAL_SESSION_COOKIE}=")
     assert "secure" not in said.lower()
     assert is_signed_in(browser)
 
@@ -58,16 +58,16 @@ def test_on_this_machine_without_tls_the_cookie_is_one_that_browsers_keep(site):
 def test_over_https_a_cookie_without_the_prefix_is_none(site):
     site.user("ann", Role.VIEWER)
     browser = site.browser("http://localhost:8093")
-    cookie = sign_in(browser, "ann").cookies[HERE]
+    cookie = sign_in(browser, "ann").cookies[LOCAL_SESSION_COOKIE]
     other = site.browser()
-    other.cookies.set(HERE, cookie)
+    other.cookies.set(LOCAL_SESSION_COOKIE, cookie)
     assert not is_signed_in(other)
 
 
 def test_behind_a_proxy_with_tls_the_cookie_is_that_of_https(new_site):
     site = new_site(DEADLETTERS_CONSOLE_HOSTS="console.example.com")
     site.user("ann", Role.VIEWER)
-    assert cookie_of(sign_in(site.browser("http://console.example.com"), "ann")).startswith(f"{COOKIE}=")
+    assert cookie_of(sign_in(site.browser("http://console.example.com"), "ann")).startswith(f"{SESSION_COOKIE}=")
 
 
 def test_a_password_is_not_taken_without_tls(new_site):
@@ -101,7 +101,7 @@ def test_a_name_that_there_is_not_takes_as_long_as_a_wrong_password(site, monkey
             return real.verify(kept, password)
 
     real = passwords._HASHER
-    passwords.fits(None, "x")
+    passwords.verify_password(None, "x")
     monkeypatch.setattr(passwords, "_HASHER", Counting())
     for name in ("ann", "bob"):
         sign_in(site.browser(), name, "wrong")
@@ -169,12 +169,12 @@ def test_signing_in_leads_to_no_other_site(site, then):
 def test_each_signing_in_has_a_new_cookie_and_the_one_before_is_worth_nothing(site):
     site.user("ann", Role.VIEWER)
     browser = site.browser()
-    browser.cookies.set(COOKIE, "planted")
-    first = sign_in(browser, "ann").cookies[COOKIE]
+    browser.cookies.set(SESSION_COOKIE, "planted")
+    first = sign_in(browser, "ann").cookies[SESSION_COOKIE]
     assert first != "planted"
-    second = sign_in(browser, "ann").cookies[COOKIE]
+    second = sign_in(browser, "ann").cookies[SESSION_COOKIE]
     stale = site.browser()
-    stale.cookies.set(COOKIE, first)
+    stale.cookies.set(SESSION_COOKIE, first)
     assert second != first
     assert not is_signed_in(stale)
 
@@ -182,7 +182,7 @@ def test_each_signing_in_has_a_new_cookie_and_the_one_before_is_worth_nothing(si
 def test_a_session_outlives_a_restart_of_the_console(any_site):
     browser = any_site.signed_in(Role.VIEWER)
     console = Console(any_site.console.desk, "another process")
-    found = console.sessions.who(browser.cookies[COOKIE])
+    found = console.sessions.who(browser.cookies[SESSION_COOKIE])
     assert found is not None
     assert found.role is Role.VIEWER
 
@@ -190,10 +190,10 @@ def test_a_session_outlives_a_restart_of_the_console(any_site):
 def test_a_session_ends_after_twelve_hours_however_busy_it_was(any_site):
     browser = any_site.signed_in(Role.VIEWER)
     begun = any_site.console.clock()
-    for now in range(begun, begun + LASTS - 60_000, 3_600_000):
+    for now in range(begun, begun + SESSION_LASTS - 60_000, 3_600_000):
         any_site.console.clock = lambda now=now: now
         assert is_signed_in(browser)
-    any_site.console.clock = lambda: begun + LASTS + 60_000
+    any_site.console.clock = lambda: begun + SESSION_LASTS + 60_000
     assert not is_signed_in(browser)
 
 
@@ -212,7 +212,7 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 def test_a_session_ends_at_once_with(any_site, end):
     browser, copy = any_site.signed_in(Role.VIEWER), any_site.browser()
-    copy.cookies.set(COOKIE, browser.cookies[COOKIE])
+    copy.cookies.set(SESSION_COOKIE, browser.cookies[SESSION_COOKIE])
     assert is_signed_in(copy)
     ENDS[end](any_site, browser)
     assert not is_signed_in(copy)
@@ -236,7 +236,7 @@ def test_a_password_is_hashed_anew_by_the_parameters_of_today_and_nobody_is_sign
     sign_in(browser, "ann")
     kept = site.console.desk.users.secret("ann").password
     assert "m=8," not in kept
-    assert passwords.better(kept, PASSWORD) is None
+    assert passwords.renew_hash(kept, PASSWORD) is None
     assert is_signed_in(browser)
     assert sign_in(site.browser(), "ann").status_code == 303
 
@@ -277,8 +277,10 @@ def test_a_session_of_the_link_that_began_beside_the_first_user_ends_with_the_la
     any_site.user("ann", Role.ADMIN)
     browser = any_site.browser()
     with any_site.database.writing() as connection:
-        sessions.add(connection, cookies.digest("beside"), None, 1, any_site.console.clock() + LASTS)
-    browser.cookies.set(COOKIE, "beside")
+        account_table.add_session(
+            connection, browser_session.digest_cookie("beside"), None, 1, any_site.console.clock() + SESSION_LASTS
+        )
+    browser.cookies.set(SESSION_COOKIE, "beside")
     any_site.console.desk.users.remove("ann", "the test")
     assert not is_signed_in(browser)
 
@@ -304,7 +306,7 @@ def test_no_secret_is_in_a_log_an_error_or_a_repr(site, caplog, monkeypatch):
     link = site.console.sessions.new_link()
     browser = site.browser()
     sign_in(browser, "ann", "a wrong pass phrase")
-    cookie = sign_in(browser, "ann").cookies[COOKIE]
+    cookie = sign_in(browser, "ann").cookies[SESSION_COOKIE]
     mark = token(browser)
     shown = []
 
@@ -333,7 +335,7 @@ def test_a_link_is_not_used_up_by_a_database_that_does_not_answer(site, monkeypa
         raise DeskUnavailable("The database does not answer.")
 
     with monkeypatch.context() as silent:
-        silent.setattr(Sessions, "begin_by_link", away)
+        silent.setattr(UserSessions, "begin_by_link", away)
         assert browser.post(link).status_code == 503
     assert [browser.post(link).status_code for _ in range(2)] == [303, 403]
 
@@ -342,10 +344,10 @@ def test_where_the_database_is_stands_in_the_log_and_in_no_answer_to_a_stranger(
     def away(*_):
         raise DeskUnavailable("The dead letters' database (postgresql://desk@db.internal/letters) does not answer.")
 
-    monkeypatch.setattr(Sessions, "who", away)
-    monkeypatch.setattr("bridge.web.api.bearers.Bearers.who", away)
+    monkeypatch.setattr(UserSessions, "who", away)
+    monkeypatch.setattr("bridge.console.auth.bearer_tokens.BearerTokens.who", away)
     browser = site.browser()
-    browser.cookies.set(COOKIE, "made-up")
+    browser.cookies.set(SESSION_COOKIE, "made-up")
     with caplog.at_level(logging.WARNING):
         answers = [browser.get("/groups"), browser.get("/api/v1/groups", headers={"authorization": "Bearer x"})]
     for answer in answers:

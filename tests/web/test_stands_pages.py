@@ -6,14 +6,14 @@ from html import unescape
 
 import pytest
 
-from bridge.commands import halt as commands
-from bridge.deadletters.questions.totals import Totals
-from bridge.deadletters.store import items
+from bridge.console.auth.role_permissions import Role
+from bridge.console.pages import handler_page, overview_page, topic_page
+from bridge.console.status_cache import StatusCache
+from bridge.deadletters.db import plan_item_table
+from bridge.deadletters.inspection.letter_statistics import LetterTotals
 from bridge.errors import NotDecided
-from bridge.upkeep.problem import Problem
-from bridge.web.looking import Looking
-from bridge.web.pages import handler, overview, topic
-from bridge.web.roles import Role
+from bridge.inspection import topic_halt as commands
+from bridge.jobs.problem import Problem
 from tests.desk.letters import HANDLER, letter
 from tests.web import hostile
 from tests.web.standing import BRIDGE, SHOWN, SINCE, WORKER, status
@@ -31,7 +31,7 @@ def page(console, browser):
     """Loads a page over what `bridge status` is to answer."""
 
     def loaded(path, role=Role.OPERATOR, **other):
-        console.looking = Looking(lambda: status(**other))
+        console.looking = StatusCache(lambda: status(**other))
         answer = browser(role).get(path)
         assert answer.status_code == 200
         hostile.check(answer.text.replace("<text ", "<b "))
@@ -135,18 +135,20 @@ def test_a_handler_says_what_it_waits_for_and_who_changed_its_policy(page):
 
 @pytest.mark.parametrize("path", ["/topics/other", "/handlers/other", "/events?of=topic-other", "/events?of=handler-x"])
 def test_of_what_is_not_there_is_no_page(browser, console, path):
-    console.looking = Looking(status)
+    console.looking = StatusCache(status)
     assert browser().get(path).status_code == 404
 
 
-@pytest.mark.parametrize(("name", "live", "start"), [("orders", topic.live, "t"), (HANDLER, handler.live, "h")])
+@pytest.mark.parametrize(
+    ("name", "live", "start"), [("orders", topic_page.watch_topic, "t"), (HANDLER, handler_page.watch_handler, "h")]
+)
 def test_an_open_page_is_told_what_changes_and_each_part_has_a_place_in_it(page, console, name, live, start):
     found = page(TOPIC if start == "t" else ONE)
     told = live(console, name)()
     for place in told.parts:
         assert found.count(f'id="{place}"') == 1, place
     assert f'data-act="{told.act}"' in found
-    console.looking = Looking(lambda: status(problems=[Problem("x", "old", "y", topic="orders", handler=HANDLER)]))
+    console.looking = StatusCache(lambda: status(problems=[Problem("x", "old", "y", topic="orders", handler=HANDLER)]))
     assert live(console, name)().act != told.act
 
 
@@ -156,17 +158,17 @@ def test_what_others_wrote_is_text(page, console):
     workers = {"w": {**WORKER, "handler_versions": {HANDLER: hostile.TEXT}}}
     for path in (TOPIC, ONE):
         page(path, bridges={hostile.TEXT: hostile_bridge}, halted=halted, workers=workers)
-    for html in topic.live(console, "orders")().parts.values():
+    for html in topic_page.watch_topic(console, "orders")().parts.values():
         hostile.check(html.replace("<text ", "<b "))
 
 
 def test_who_halted_a_topic_is_told_also_where_it_was_done_in_a_terminal(browser, console, monkeypatch):
-    console.looking = Looking(status)
+    console.looking = StatusCache(status)
     history = [
         {"halted": False, "by": "ops@host", "at": SINCE, "why": "mended"},
         {"halted": True, "by": hostile.TEXT, "at": SINCE, "why": hostile.TEXT},
     ]
-    monkeypatch.setattr(commands, "history", lambda settings, name: history)
+    monkeypatch.setattr(commands, "read_halt_history", lambda settings, name: history)
     found = browser().get("/topics/orders/decisions").text
     hostile.check(found)
     assert "resumed it" in found
@@ -177,7 +179,7 @@ def test_who_halted_a_topic_is_told_also_where_it_was_done_in_a_terminal(browser
     def silent(settings, name):
         raise NotDecided("Neither Kafka nor Redis answers: start one of them.")
 
-    monkeypatch.setattr(commands, "history", silent)
+    monkeypatch.setattr(commands, "read_halt_history", silent)
     answer = browser().get("/topics/orders/decisions")
     assert answer.status_code == 503
     assert "Neither Kafka nor Redis answers" in answer.text
@@ -186,16 +188,20 @@ def test_who_halted_a_topic_is_told_also_where_it_was_done_in_a_terminal(browser
 def test_who_looks_at_the_overview_at_a_topic_and_at_a_handler_ask_the_desk_once_and_count_no_plan(
     console, monkeypatch
 ):
-    asked, counted = [], Totals.counted
+    asked, counted = [], LetterTotals.counted
 
     def totals(self):
         asked.append("totals")
         return counted(self)
 
-    monkeypatch.setattr(Totals, "counted", totals)
-    monkeypatch.setattr(items, "counts", lambda *_: asked.append("items"))
-    console.looking = Looking(status)
-    for make in (overview.live(console, ""), topic.live(console, "orders"), handler.live(console, HANDLER)):
+    monkeypatch.setattr(LetterTotals, "counted", totals)
+    monkeypatch.setattr(plan_item_table, "count_item_states", lambda *_: asked.append("items"))
+    console.looking = StatusCache(status)
+    for make in (
+        overview_page.watch_overview(console, ""),
+        topic_page.watch_topic(console, "orders"),
+        handler_page.watch_handler(console, HANDLER),
+    ):
         make()
     assert asked == ["totals"]
 

@@ -5,7 +5,8 @@ from datetime import datetime
 
 import pytest
 
-from bridge.web import showing, strips
+from bridge.console import template_filters
+from bridge.console.pages import charts
 from tests.desk.letters import HANDLER
 from tests.web.standing import WORKER, counts, status
 
@@ -15,21 +16,21 @@ NOW = int(datetime.fromisoformat("2026-11-21T02:59:30+00:00").timestamp() * 1000
 
 def shown(found, now):
     """The picture of an hour, which is known."""
-    made = strips.hour(found, now)
+    made = charts.build_hour_chart(found, now)
     assert made is not None
     return made
 
 
 def day_of(found, letters):
     """That of a day."""
-    made = strips.day(found, letters, NOW)
+    made = charts.build_day_chart(found, letters, NOW)
     assert made is not None
     return made
 
 
 def heights(path):
     """The heights of a path's bars, by their slot."""
-    return {int(x) // strips.SLOT: int(high) for x, high in re.findall(r"M(\d+) 100v-(\d+)", path)}
+    return {int(x) // charts.SLOT_WIDTH: int(high) for x, high in re.findall(r"M(\d+) 100v-(\d+)", path)}
 
 
 def test_an_hour_has_four_strips_of_what_all_handlers_did_each_with_its_own_scale():
@@ -50,7 +51,7 @@ def test_all_of_an_hour_stands_on_the_time_axis_of_who_counted():
     hour = shown(status(), NOW + 3_600_000)
     assert hour.ticks[0] == (0, "02:00")
     assert hour.ticks[-1] == (99, "02:59")
-    assert hour.wide == 60 * strips.SLOT
+    assert hour.wide == 60 * charts.SLOT_WIDTH
 
 
 def test_when_a_version_came_up_and_a_topic_was_halted_is_marked_where_it_was():
@@ -62,11 +63,11 @@ def test_when_a_version_came_up_and_a_topic_was_halted_is_marked_where_it_was():
 
 
 def test_what_is_not_known_is_not_drawn_as_nothing():
-    assert strips.hour(status(counts=None), NOW) is None
-    assert strips.day(status(counts=None), None, NOW) is None
+    assert charts.build_hour_chart(status(counts=None), NOW) is None
+    assert charts.build_day_chart(status(counts=None), None, NOW) is None
     day = day_of(status(counts=None), [0] * 22 + [7, 1])
     assert [(each.name, each.most) for each in day.strips] == [("Dead letters", 7)]
-    assert strips.of_handler(status(), "orders", "shop.other") is None
+    assert charts.build_handler_strip(status(), "orders", "shop.other") is None
 
 
 def test_of_a_group_without_handlers_a_day_is_empty():
@@ -79,9 +80,9 @@ def test_of_a_group_without_handlers_a_day_is_empty():
     [(9_999_999, "9,999,999"), (10_000_000, "10.0 M"), (153_140_000, "153.1 M"), (12_300_000_000, "12.3 G")],
 )
 def test_a_number_is_whole_as_long_as_it_can_be_read(count, shown):
-    assert showing.large(count) == shown
+    assert template_filters.large(count) == shown
 
 
 @pytest.mark.parametrize(("minute", "shown"), [(1, "0.017"), (20, "0.33"), (120, "2"), (8_520, "142")])
 def test_what_is_handled_in_a_minute_is_said_by_the_second(minute, shown):
-    assert showing.a_second(minute) == shown
+    assert template_filters.a_second(minute) == shown

@@ -6,11 +6,11 @@ import threading
 import httpx2
 import pytest
 
-from bridge.web import looking, threads
-from bridge.web.app import application
-from bridge.web.console import Console
-from bridge.web.cookies import COOKIE
-from bridge.web.roles import Role
+from bridge.console import status_cache, thread_pools
+from bridge.console.asgi_app import build_application
+from bridge.console.auth.browser_session import SESSION_COOKIE
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
 from tests.web.site import session
 
 #: More than all threads that there are.
@@ -35,10 +35,14 @@ def silent(monkeypatch):
         answers.wait(60)
         raise RuntimeError("silent")
 
-    for name in ("bridge.web.found.look", "bridge.web.pages.find.look", "bridge.web.console.asked_status"):
+    for name in (
+        "bridge.console.record_lookup.look_up",
+        "bridge.console.pages.find_page.look_up",
+        "bridge.console.console.asked_status",
+    ):
         monkeypatch.setattr(name, waits)
-    monkeypatch.setattr(looking, "WITHIN", 60.0)
-    monkeypatch.setattr(looking.Looking, "latest", waits)
+    monkeypatch.setattr(status_cache, "STATUS_WITHIN", 60.0)
+    monkeypatch.setattr(status_cache.StatusCache, "latest", waits)
     yield answers
     answers.set()
 
@@ -47,7 +51,7 @@ def silent(monkeypatch):
 def test_where_servers_are_silent_and_many_wait_for_them_letters_are_listed_all_the_same(desk, silent, address):
     console = Console(desk, "shop @ localhost:1")
     said = {
-        "cookie": f"{COOKIE}={session(console, 'ann', Role.VIEWER)}",
+        "cookie": f"{SESSION_COOKIE}={session(console, 'ann', Role.VIEWER)}",
         "authorization": f"Bearer {desk.tokens.make('nightly', Role.VIEWER, 'ann')[1]}",
     }
     assert asyncio.run(_asked(console, silent, address, said)) == ([200, 200, 200], 0)
@@ -55,7 +59,7 @@ def test_where_servers_are_silent_and_many_wait_for_them_letters_are_listed_all_
 
 async def _asked(console, silent, address, said):
     """What is answered meanwhile, and how many of the others were by then."""
-    transport = httpx2.ASGITransport(application(console), raise_app_exceptions=False)
+    transport = httpx2.ASGITransport(build_application(console), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="https://localhost", headers=said) as client:
         others = [asyncio.create_task(client.get(address)) for _ in range(MANY)]
         # Each has gone as far as it comes.
@@ -72,23 +76,23 @@ async def _asked(console, silent, address, said):
 
 @pytest.mark.parametrize("address", ["/find?q=orders-0-1", "/api/v1/find?q=orders-0-1"])
 def test_an_answer_that_takes_too_long_is_given_up_and_keeps_its_thread(desk, silent, monkeypatch, address):
-    monkeypatch.setattr("bridge.web.threads.WITHIN", 0.2)
+    monkeypatch.setattr("bridge.console.thread_pools.ANSWER_SECONDS", 0.2)
     console = Console(desk, "shop @ localhost:1")
     said = {
-        "cookie": f"{COOKIE}={session(console, 'ann', Role.VIEWER)}",
+        "cookie": f"{SESSION_COOKIE}={session(console, 'ann', Role.VIEWER)}",
         "authorization": f"Bearer {desk.tokens.make('nightly', Role.VIEWER, 'ann')[1]}",
     }
     statuses, text, waiting = asyncio.run(_given_up(console, silent, address, said))
     assert set(statuses) == {503}
     assert "may still be done" in text
-    assert 0 < waiting <= threads.THREADS
+    assert 0 < waiting <= thread_pools.POOL_THREADS
 
 
 async def _given_up(console, silent, address, said):
-    transport = httpx2.ASGITransport(application(console), raise_app_exceptions=False)
+    transport = httpx2.ASGITransport(build_application(console), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="https://localhost", headers=said) as client:
         try:
-            answers = await asyncio.gather(*(client.get(address) for _ in range(3 * threads.THREADS)))
+            answers = await asyncio.gather(*(client.get(address) for _ in range(3 * thread_pools.POOL_THREADS)))
             return [each.status_code for each in answers], answers[0].text, len(silent.asked)
         finally:
             silent.set()

@@ -5,7 +5,7 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from bridge.web.roles import Role
+from bridge.console.auth.role_permissions import Role
 from tests.web.site import token
 
 

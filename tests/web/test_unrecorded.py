@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.questions.recorders import named
+from bridge.console.console import Console
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.inspection.recorder_presence import name_recorder_members
 from bridge.ledger import Ledger
-from bridge.ledger.members import Members
-from bridge.web.console import Console
+from bridge.ledger.group_members import GroupMembers
 from tests.desk.letters import letter
 from tests.processes import eventually
 from tests.servers.redis import RedisServer
@@ -22,7 +22,7 @@ SAID = "No recorder of dead letters runs, since "
 
 
 @pytest.fixture
-def console(desk: Desk, redis_url: str) -> Console:
+def console(desk: DeadLetterService, redis_url: str) -> Console:
     return Console(replace(desk, settings=replace(desk.settings, broker_url=redis_url)), "shop @ localhost:1")
 
 
@@ -32,8 +32,8 @@ def announce(console: Console) -> Iterator[Callable[[float], None]]:
     ledger = Ledger.of(console.desk.settings)
     assert ledger is not None
     with closing(ledger):
-        yield lambda seconds: Members(ledger, "recorders").announce(
-            "host-1:42", {}, [named(console.desk.settings)], seconds
+        yield lambda seconds: GroupMembers(ledger, "recorders").announce(
+            "host-1:42", {}, [name_recorder_members(console.desk.settings)], seconds
         )
 
 
@@ -69,7 +69,7 @@ def test_where_none_ever_was_none_is_missed(browser, record):
         assert "Recorders of dead letters" not in page, path
 
 
-def test_no_page_waits_for_a_redis_that_is_silent(desk: Desk, own_redis: RedisServer, record):
+def test_no_page_waits_for_a_redis_that_is_silent(desk: DeadLetterService, own_redis: RedisServer, record):
     record(letter(1))
     console = Console(replace(desk, settings=replace(desk.settings, broker_url=own_redis.url)), "shop @ localhost:1")
     own_redis.freeze()

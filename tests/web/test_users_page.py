@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from bridge.deadletters.users.link import LASTS
+from bridge.console.auth import passwords
+from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.accounts.user_account import LINK_LASTS
 from bridge.errors import UserRefused
-from bridge.web import passwords
-from bridge.web.roles import Role
 from tests.web.site import PASSWORD, sign_in, token
 
 NEW = "another pass phrase"
@@ -100,7 +100,9 @@ def test_who_is_added_chooses_a_password_by_a_link_that_works_once(any_site):
 
 def test_a_link_is_over_after_three_days(site, ada, monkeypatch):
     link = link_in(invited(ada))
-    monkeypatch.setattr("bridge.deadletters.users.admins.clock.now", lambda _: site.console.clock() + LASTS + 60_000)
+    monkeypatch.setattr(
+        "bridge.deadletters.accounts.user_account.sql.read_clock", lambda _: site.console.clock() + LINK_LASTS + 60_000
+    )
     assert site.browser().get(link).status_code == 403
     assert site.browser().post(link, data={"new": NEW, "again": NEW}).status_code == 403
 
@@ -240,7 +242,7 @@ def test_for_who_has_no_password_yet_a_wrong_one_takes_as_long(site, ada, monkey
         tried.append(kept)
         return False
 
-    passwords.fits(None, "x")
-    monkeypatch.setattr(passwords, "_verified", verified)
+    passwords.verify_password(None, "x")
+    monkeypatch.setattr(passwords, "_verify_hash", verified)
     assert sign_in(site.browser(), "bob", "x").status_code == 403
     assert tried[0].startswith("$argon2")

@@ -1,1 +1,1 @@
-"""What a role does not see of letters: masked in values, keys, headers and what errors quote of them."""
+"""What a role may not see of letters: masked in values, keys, headers and the errors that quote them."""

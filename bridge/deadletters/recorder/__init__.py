@@ -1,1 +1,1 @@
-"""The recorder: dead-letter topics into the desk's database, and what is done beside that on a timetable."""
+"""The recorder: dead-letter topics into the database, and the duties beside it."""

@@ -1,4 +1,4 @@
-"""The dead-letter topics as they are consumed: partitions that come and go, paused until it is known where to begin."""
+"""The consumer of the dead-letter topics. A partition is paused until its start position is known."""
 
 import logging
 import time
@@ -6,16 +6,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from bridge.deadletters.letters.letter import Letter
-from bridge.deadletters.letters.reading import OURS, read
-from bridge.deadletters.recorder.beginning import Beginning
-from bridge.deadletters.recorder.writing import Read
-from bridge.deadletters.store.positions import Log, Reached
+from bridge.deadletters.db.position_table import RecordedLog, RecordedPosition
+from bridge.deadletters.model.letter_parser import OURS, parse_letter
+from bridge.deadletters.model.stored_letter import StoredLetter
+from bridge.deadletters.recorder.batch_writer import ReadRecord
+from bridge.deadletters.recorder.start_position import StartPosition
 from bridge.errors import ConsumerFailed
-from bridge.kafka import Consumer, KafkaError, KafkaException, Record, TopicPartition, consumer_client
-from bridge.records.place import Place
+from bridge.formats.delivery_identity import Place
+from bridge.kafka.clients import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Record,
+    TopicPartition,
+    consumer_client,
+)
+from bridge.kafka.partition_offsets import cached_first_and_end
 from bridge.settings import Settings
-from bridge.topics.offset_answers import cached_first_and_end
 
 logger = logging.getLogger(__name__)
 
@@ -26,13 +33,13 @@ BYTES: Final = 8_000_000
 HELD: Final = 4 * TURN
 
 
-def group_of(settings: Settings) -> str:
+def name_recorder_group(settings: Settings) -> str:
     """The consumer group of a group's recorders."""
     return f"{settings.group}.recorder"
 
 
 @dataclass(eq=False)
-class Partition:
+class RecordedPartition:
     """One that is recorded, from the moment that it begins until it is given up or begins anew.
 
     Attributes:
@@ -43,25 +50,25 @@ class Partition:
         unwritten: what was read and is in no batch yet.
     """
 
-    log: Log
+    log: RecordedLog
     next: int
-    reached: Reached
+    reached: RecordedPosition
     at_place: bool
-    unwritten: list[Read] = field(default_factory=list)
+    unwritten: list[ReadRecord] = field(default_factory=list)
 
 
-class Batch(NamedTuple):
+class RecordBatch(NamedTuple):
     """What is written in one transaction: some of each partition's records, in their order."""
 
-    parts: list[tuple[Partition, list[Read]]]
+    parts: list[tuple[RecordedPartition, list[ReadRecord]]]
 
     @property
-    def reads(self) -> list[Read]:
+    def reads(self) -> list[ReadRecord]:
         """All of them."""
         return [read for _, reads in self.parts for read in reads]
 
     @property
-    def reached(self) -> dict[Log, Reached]:
+    def reached(self) -> dict[RecordedLog, RecordedPosition]:
         """How far the database has each log, as far as is known."""
         return {partition.log: partition.reached for partition, _ in self.parts}
 
@@ -83,7 +90,7 @@ class Intake:
     """
 
     def __init__(self, settings: Settings, on_error: Callable[[KafkaError], None]) -> None:
-        self.partitions: dict[Place, Partition] = {}
+        self.partitions: dict[Place, RecordedPartition] = {}
         self.unbegun: set[Place] = set()
         self.went_back: set[Place] = set()
         self.assigned = False
@@ -91,7 +98,7 @@ class Intake:
         self._topics: frozenset[str] = frozenset()
         self._paused = False
         self.consumer: Consumer = consumer_client(
-            settings.kafka, group_of(settings), error_cb=on_error, on_commit=_on_commit
+            settings.kafka, name_recorder_group(settings), error_cb=on_error, on_commit=_on_commit
         )
 
     def subscribe(self, topics: Collection[str]) -> None:
@@ -122,22 +129,22 @@ class Intake:
         held = [each.size for partition in self.partitions.values() for each in partition.unwritten]
         return len(held) >= HELD or sum(held) >= 4 * BYTES
 
-    def take(self) -> Batch:
+    def take(self) -> RecordBatch:
         """Some of what was read, for one transaction; empty where there is none."""
         parts, room = [], [TURN, BYTES]
         for partition in sorted(self.partitions.values(), key=lambda each: len(each.unwritten)):
-            reads = list(_that_fit(partition.unwritten, room))
+            reads = list(_take_fitting(partition.unwritten, room))
             if reads:
                 del partition.unwritten[: len(reads)]
                 parts.append((partition, reads))
-        return Batch(parts)
+        return RecordBatch(parts)
 
-    def put_back(self, batch: Batch) -> None:
+    def put_back(self, batch: RecordBatch) -> None:
         """It was not written. What is another recorder's now, or begins anew, is dropped with its partition."""
         for partition, reads in batch.parts:
             partition.unwritten[:0] = reads
 
-    def begin(self, beginning: Beginning) -> bool:
+    def begin(self, beginning: StartPosition) -> bool:
         """Read on from there; return whether Kafka's client can already."""
         place = (beginning.log.topic, beginning.log.partition)
         if place not in self.unbegun:
@@ -150,7 +157,7 @@ class Intake:
         self.unbegun.discard(place)
         self.went_back.discard(place)
         at_place = self._position(place).offset <= beginning.at.next
-        self.partitions[place] = Partition(beginning.log, beginning.at.next, beginning.at, at_place)
+        self.partitions[place] = RecordedPartition(beginning.log, beginning.at.next, beginning.at, at_place)
         if not self._paused:
             self.consumer.resume([TopicPartition(*place)])
         return True
@@ -169,7 +176,7 @@ class Intake:
             places = [TopicPartition(*place) for place in self.partitions]
             (self.consumer.pause if wanted else self.consumer.resume)(places)
 
-    def written(self, batch: Batch, reached: Mapping[Log, Reached]) -> None:
+    def written(self, batch: RecordBatch, reached: Mapping[RecordedLog, RecordedPosition]) -> None:
         """It was written; Kafka is told, for whoever looks at the group's lag: nothing rests on that."""
         for partition, _ in batch.parts:
             partition.reached = reached[partition.log]
@@ -193,7 +200,9 @@ class Intake:
             if partition.at_place and stands.offset > partition.next:
                 epoch: Any = stands.leader_epoch
                 partition.next = stands.offset
-                marks = Read(partition.log, stands.offset - 1, -1 if epoch is None else int(epoch), None, is_mark=True)
+                marks = ReadRecord(
+                    partition.log, stands.offset - 1, -1 if epoch is None else int(epoch), None, is_mark=True
+                )
                 partition.unwritten.append(marks)
 
     def ends(self) -> dict[Place, int]:
@@ -202,7 +211,7 @@ class Intake:
 
     def _take_in(self, record: Record, now: int) -> None:
         if (error := record.error()) is not None:
-            _report(error)
+            _report_error(error)
             return
         place, offset = (record.topic() or "", record.partition() or 0), record.offset() or 0
         # The revoke callback runs inside poll(): what came before it is another recorder's now.
@@ -217,26 +226,26 @@ class Intake:
         partition.next, partition.at_place = offset + 1, True
         partition.unwritten.append(self._read(partition.log, record, now)._replace(missed=missed))
 
-    def _read(self, log: Log, record: Record, now: int) -> Read:
+    def _read(self, log: RecordedLog, record: Record, now: int) -> ReadRecord:
         epoch: Any = record.leader_epoch()
-        found = read(record, log.topic_id, now)
+        found = parse_letter(record, log.topic_id, now)
         whose = found.identity.consumer_group
         wanted = log.consumer_group in ("", whose) or found.kind.origin != OURS
         if not wanted:
             self.strangers.setdefault(log.topic, whose)
-        return Read(
+        return ReadRecord(
             log,
             record.offset() or 0,
             -1 if epoch is None else int(epoch),
             found if wanted else None,
-            _size(found) if wanted else 200,
+            _measure_letter(found) if wanted else 200,
         )
 
     def _missed(self, place: Place, expected: int, offset: int) -> int:
         """How many records before this one Kafka has dropped: other gaps are no records, or were compacted away."""
         missed = max(0, min(self._watermarks(place)[0], offset) - expected)
         if missed:
-            logger.error("%s-%d: %s", *place, gone(missed, expected + missed))
+            logger.error("%s-%d: %s", *place, explain_dropped_records(missed, expected + missed))
         return missed
 
     def _position(self, place: Place) -> TopicPartition:
@@ -260,13 +269,13 @@ class Intake:
         consumer.pause(partitions)
         self.unbegun.update((p.topic, p.partition) for p in partitions)
         if partitions:
-            logger.info("assigned: %s", _shown(partitions))
+            logger.info("assigned: %s", _list_partitions(partitions))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._give_up(partitions)
         consumer.incremental_unassign(partitions)
         if partitions:
-            logger.info("revoked: %s", _shown(partitions))
+            logger.info("revoked: %s", _list_partitions(partitions))
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         logger.warning("the group went on without this recorder; its partitions are another's now, or gone.")
@@ -279,7 +288,7 @@ class Intake:
             self.went_back.discard((p.topic, p.partition))
 
 
-def _that_fit(reads: Iterable[Read], room: list[int]) -> Iterator[Read]:
+def _take_fitting(reads: Iterable[ReadRecord], room: list[int]) -> Iterator[ReadRecord]:
     """The first of these for which there is room; one in any case, if the batch is empty yet.
 
     Parameters:
@@ -293,17 +302,17 @@ def _that_fit(reads: Iterable[Read], room: list[int]) -> Iterator[Read]:
         yield each
 
 
-def _size(letter: Letter) -> int:
+def _measure_letter(letter: StoredLetter) -> int:
     headers = sum(len(name) + len(value or b"") + 200 for name, value in letter.headers)
     return 2_000 + len(letter.value or b"") + len(letter.key or b"") + 2 * len(letter.traceback) + headers
 
 
-def gone(count: int, before: int) -> str:
+def explain_dropped_records(count: int, before: int) -> str:
     """What is said of records that nobody can record any more."""
     return f"{count} records before offset {before} were dropped by Kafka (its retention) before they were recorded."
 
 
-def _report(error: KafkaError) -> None:
+def _report_error(error: KafkaError) -> None:
     """Say what librdkafka reports in place of a record."""
     # In place of a record it has the code alone, without the mark of a fatal error.
     if error.fatal() or error.code() == KafkaError._FATAL:
@@ -318,5 +327,5 @@ def _on_commit(error: KafkaError | None, _partitions: list[TopicPartition]) -> N
         logger.debug("Kafka has not taken the commit: %s", error)
 
 
-def _shown(partitions: Iterable[TopicPartition]) -> str:
+def _list_partitions(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(sorted(f"{p.topic}-{p.partition}" for p in partitions))

@@ -1,24 +1,21 @@
-"""The recorder: Kafka's dead-letter topics into the database, each record once, until it is told to stop."""
+"""The recorder: it writes each record of the dead-letter topics into the database once, until it is told to stop."""
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Final
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter, Gauge, values
 
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.questions.metrics import DeskMetrics
-from bridge.deadletters.recorder.announcing import Presence
-from bridge.deadletters.recorder.aside import Aside
-from bridge.deadletters.recorder.duties import DUTIES, Duties, Duty
-from bridge.deadletters.recorder.intake import Batch, Intake
-from bridge.deadletters.recorder.looking import Found, Looking
-from bridge.deadletters.recorder.metrics import RecorderMetrics
-from bridge.deadletters.recorder.taken import Taken
-from bridge.deadletters.recorder.trouble import Trouble
-from bridge.deadletters.recorder.writing import Writing, Written
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.recorder.background_duties import DUTIES, Duties, Duty, SideTask
+from bridge.deadletters.recorder.batch_writer import BatchWriter, TakenCounts, WrittenBatch
+from bridge.deadletters.recorder.dead_letter_metrics import DeadLetterMetrics
+from bridge.deadletters.recorder.intake import Intake, RecordBatch
+from bridge.deadletters.recorder.recorder_heartbeat import RecorderMembership
+from bridge.deadletters.recorder.start_position import StartFinder, StartsFound
 from bridge.errors import (
     DeskDatabaseNewer,
     DeskOfAnotherKafka,
@@ -27,12 +24,99 @@ from bridge.errors import (
     RecordedByAnother,
     RecordedElsewhere,
 )
-from bridge.kafka import KafkaError
-from bridge.loop.timetable import Timetable
-from bridge.records.place import Place
-from bridge.topics.names import TopicNames
+from bridge.formats.delivery_identity import Place
+from bridge.jobs.timetable import Timetable
+from bridge.kafka.clients import KafkaError
+from bridge.kafka.topic_names import TopicNames
 
 logger = logging.getLogger(__name__)
+
+#: Seconds between two tries: first, and at most.
+RETRY_AFTER: Final = (0.2, 10.0)
+#: Seconds between two times that it is said.
+SAY_OUTAGE_EVERY: Final = 60.0
+
+
+class Outage:
+    """One thing that does not answer.
+
+    Parameters:
+        waits: what waits for it, for the log: "nothing is recorded".
+        well: what is said when it is over.
+
+    Attributes:
+        why: a sentence; `None` while there is none.
+    """
+
+    def __init__(self, waits: str, well: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._waits, self._well, self._clock = waits, well, clock
+        self.why: str | None = None
+        self._failures = 0
+        self._retry_at = self._since = self._said_at = 0.0
+
+    def met(self, error: Exception) -> None:
+        """It was tried, and failed."""
+        now, (first, most) = self._clock(), RETRY_AFTER
+        self._retry_at = now + min(most, first * 2 ** min(self._failures, 10))
+        self._failures += 1
+        if self.why is None:
+            self._since = now
+        if self.why is None or now - self._said_at >= SAY_OUTAGE_EVERY:
+            self._said_at = now
+            logger.error("%s, for %.0f s now; it is tried again: %s", self._waits, now - self._since, error)
+        self.why = str(error)
+
+    def over(self) -> None:
+        """It answers."""
+        if self.why is not None:
+            logger.info("%s, after %.0f s.", self._well, self._clock() - self._since)
+        self.why, self._failures, self._retry_at = None, 0, 0.0
+
+    @property
+    def lasts(self) -> float:
+        """For how many seconds there has been any."""
+        return 0.0 if self.why is None else self._clock() - self._since
+
+    @property
+    def may_try(self) -> bool:
+        """Whether it is time to try again."""
+        return self._clock() >= self._retry_at
+
+
+#: The labels of what is told of each partition.
+AT: Final = ("topic", "partition")
+
+
+class RecorderMetrics:
+    """A recorder's metrics, in a registry of their own: a bridge that runs a recorder beside it shows both."""
+
+    def __init__(self) -> None:
+        # In memory, also where the environment has PROMETHEUS_MULTIPROC_DIR for workers: a recorder is one process.
+        values.ValueClass = values.MutexValue
+        self.registry = CollectorRegistry()
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        self.recorded = counter(
+            "bridge_deadletters_recorded",
+            "Records taken in, by what they told: new, died again, duplicate, read again, another group's, refused.",
+            ["topic", "what"],
+        )
+        self.missed = counter(
+            "bridge_deadletters_missed",
+            "Records that Kafka dropped (its retention) before they were recorded.",
+            AT,
+        )
+        self.failed = counter(
+            "bridge_deadletters_database_errors", "Transactions of the recorder that the database did not do."
+        )
+        self.lag = gauge("bridge_deadletters_lag_records", "Records that Kafka has and the database has not yet.", AT)
+        self.ready = gauge("bridge_deadletters_recorder_ready", "1 while the database takes what is read.")
+
+    def show_lag(self, lag: Mapping[Place, int]) -> None:
+        """Show how far the database is behind, in the partitions that this recorder has now."""
+        self.lag.clear()
+        for place, records in lag.items():
+            self.lag.labels(*place).set(max(0, records))
+
 
 #: Seconds that a poll waits for a record; and while a transaction is under way.
 POLL, POLL_BUSY = 0.1, 0.01
@@ -42,7 +126,7 @@ PATIENCE: Final = 2.0
 LOOK_EVERY: Final = 10.0
 TELL_EVERY: Final = 1.0
 #: Seconds after which a database that takes what it is given, and says nothing, is held to hang: it may be frozen, or
-#: the network swallow what it says. It is said then; when it is given up, store/postgresql.py has.
+#: the network swallow what it says. It is said then; when it is given up, deadletters/db/postgresql_engine.py has.
 HANGS_AFTER: Final = 10.0
 #: Seconds that the last transaction, and leaving the group, may take at the end.
 END_WITHIN: Final = 5.0
@@ -71,7 +155,7 @@ class Recorder:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: DeadLetterService,
         topics: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
         duties: Sequence[Duty] = DUTIES,
@@ -81,20 +165,20 @@ class Recorder:
         self.topics = {names.dead_letters(topic) for topic in desk.routes.topics} | set(topics)
         self._everybodys = frozenset(topics)
         self._desk, self._clock = desk, clock
-        self.metrics, self.taken = RecorderMetrics(), Taken()
-        self.metrics.registry.register(DeskMetrics(desk.database))
+        self.metrics, self.taken = RecorderMetrics(), TakenCounts()
+        self.metrics.registry.register(DeadLetterMetrics(desk.database))
         # Duties, webhooks and plans may hold all of the desk's connections at once.
         self._own = desk.database.apart()
-        self._presence = Presence(desk.settings, self.alive, stays)
-        self._looking = Looking(desk.settings, self._own, self._everybodys, self._presence)
-        self._writing = Writing(self._own, desk.settings.file.kafka_deadletters_largest_value)
-        self._look: Aside[Found] = Aside("looking")
-        self._write: Aside[Written] = Aside("writing")
-        self._batch = Batch([])
+        self._presence = RecorderMembership(desk.settings, self.alive, stays)
+        self._looking = StartFinder(desk.settings, self._own, self._everybodys, self._presence)
+        self._writing = BatchWriter(self._own, desk.settings.file.kafka_deadletters_largest_value)
+        self._look: SideTask[StartsFound] = SideTask("looking")
+        self._write: SideTask[WrittenBatch] = SideTask("writing")
+        self._batch = RecordBatch([])
         self._begun_at = 0.0
-        self._kafka = Trouble("nothing is read", "Kafka answers again", clock)
-        self._beginning = Trouble("where to begin is not known", "where to begin is known", clock)
-        self._database = Trouble("nothing is recorded", "letters are recorded again", clock)
+        self._kafka = Outage("nothing is read", "Kafka answers again", clock)
+        self._beginning = Outage("where to begin is not known", "where to begin is known", clock)
+        self._database = Outage("nothing is recorded", "letters are recorded again", clock)
         self._troubles = (self._kafka, self._beginning, self._database)
         self._strangers: set[str] = set()
         self._timetable = Timetable(clock)
@@ -208,7 +292,7 @@ class Recorder:
         else:
             self._beginning.over()
 
-    def _begin(self, intake: Intake, found: Found) -> None:
+    def _begin(self, intake: Intake, found: StartsFound) -> None:
         if not self._prepared:
             self._prepared = True
             # What was recorded once is recorded on, were its handler gone.
@@ -237,7 +321,7 @@ class Recorder:
         done = self._write.taken()
         if done is None:
             return
-        batch, self._batch = self._batch, Batch([])
+        batch, self._batch = self._batch, RecordBatch([])
         try:
             written = done.result()
         except RecordedByAnother as error:
@@ -259,7 +343,7 @@ class Recorder:
             name = f"The dead letters' database ({self._own.name}, DEADLETTERS_DATABASE_URL)"
             self._database.met(DeskUnavailable(f"{name} has not answered for {lasts:.0f} s: see whether it runs."))
 
-    def _count(self, batch: Batch, written: Written) -> None:
+    def _count(self, batch: RecordBatch, written: WrittenBatch) -> None:
         self.taken.add((read.letter for read in batch.reads), written.counts)
         for (topic, what), count in written.counts.items():
             self.metrics.recorded.labels(topic, what).inc(count)
@@ -267,7 +351,7 @@ class Recorder:
             if read.missed:
                 self.metrics.missed.labels(read.log.topic, read.log.partition).inc(read.missed)
 
-    def _overtaken(self, intake: Intake, batch: Batch, error: RecordedByAnother) -> None:
+    def _overtaken(self, intake: Intake, batch: RecordBatch, error: RecordedByAnother) -> None:
         self._database.over()
         logger.info("%s: read anew from there.", error)
         intake.put_back(batch)

@@ -1,4 +1,4 @@
--- Gates (lossless/transport/gates.py), as a script sees them that takes or rings. Reads `_gates` and `_aside`.
+-- Gates (lossless/transport/message_gates.py), as a script sees them that takes or rings. Reads `_gates` and `_aside`.
 local function split(member)  -- of `_aside`: the gate, and the key of the list that its messages lay in
   local cut = string.find(member, '\0', 1, true)
   return string.sub(member, 1, cut - 1), string.sub(member, cut + 1)

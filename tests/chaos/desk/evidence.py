@@ -7,7 +7,7 @@ import psycopg
 from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from bridge.deadletters.letters.letter import unpacked
+from bridge.deadletters.model.stored_letter import unpack_headers
 from tests.chaos import evidence
 from tests.chaos.desk.topics import TOPICS
 from tests.chaos.desk.verdict import Content, Death, Delivery, Done, Item, Left, Place, Row, Sent
@@ -123,7 +123,7 @@ def _rows(connection: psycopg.Connection[Any]) -> list[Row]:
                 occurrences,
                 failures,
                 (*places.get(id_, ()), last),
-                Content(_bytes(key), _bytes(value), unpacked(bytes(headers))),
+                Content(_bytes(key), _bytes(value), unpack_headers(bytes(headers))),
                 size,
             )
         )

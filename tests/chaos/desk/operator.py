@@ -9,49 +9,49 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from bridge.cli.answers import loaded
-from bridge.deadletters.desk import Desk
-from bridge.deadletters.letters.filters import Filter
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import Options, Plan, State, What
+from bridge.cli.command_io import load_app
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import DeskUnavailable, KafkaUnavailable, LedgerUnavailable, PlanRefused
 
-OPEN: Final = Filter(statuses=(Status.OPEN,))
+OPEN: Final = LetterFilter(statuses=(LetterStatus.OPEN,))
 BY: Final = "operator"
 Draw = random.Random
 
 
-def at_a_rate(desk: Desk, draw: Draw) -> Plan:
-    plan = desk.plans.make(What.REPLAY, OPEN, Options(rate=draw.choice((5, 20, 100))), BY)
+def at_a_rate(desk: DeadLetterService, draw: Draw) -> BulkPlan:
+    plan = desk.plans.make(PlanKind.REPLAY, OPEN, PlanOptions(rate=draw.choice((5, 20, 100))), BY)
     return desk.plans.apply(plan.id, BY)
 
 
-def all_at_once(desk: Desk, draw: Draw) -> Plan:
-    return desk.plans.apply(desk.plans.make(What.REPLAY, OPEN, Options(), BY).id, BY)
+def all_at_once(desk: DeadLetterService, draw: Draw) -> BulkPlan:
+    return desk.plans.apply(desk.plans.make(PlanKind.REPLAY, OPEN, PlanOptions(), BY).id, BY)
 
 
-def in_waves(desk: Desk, draw: Draw) -> Plan:
-    return desk.plans.apply(desk.plans.make(What.REPLAY, OPEN, Options(canary=True), BY).id, BY)
+def in_waves(desk: DeadLetterService, draw: Draw) -> BulkPlan:
+    return desk.plans.apply(desk.plans.make(PlanKind.REPLAY, OPEN, PlanOptions(canary=True), BY).id, BY)
 
 
-def in_the_background(desk: Desk, draw: Draw) -> Plan:
-    plan = desk.plans.make(What.REPLAY, OPEN, Options(rate=draw.choice((5, 20))), BY)
+def in_the_background(desk: DeadLetterService, draw: Draw) -> BulkPlan:
+    plan = desk.plans.make(PlanKind.REPLAY, OPEN, PlanOptions(rate=draw.choice((5, 20))), BY)
     return desk.plans.approve(plan.id, BY)
 
 
-def never(desk: Desk, draw: Draw) -> Plan:
-    return desk.plans.make(What.REPLAY, OPEN, Options(), BY)
+def never(desk: DeadLetterService, draw: Draw) -> BulkPlan:
+    return desk.plans.make(PlanKind.REPLAY, OPEN, PlanOptions(), BY)
 
 
-def stop_one(desk: Desk, draw: Draw) -> Plan:
-    return desk.plans.stop(_one(desk, draw, State.APPLYING).id, BY, "on second thoughts")
+def stop_one(desk: DeadLetterService, draw: Draw) -> BulkPlan:
+    return desk.plans.stop(_one(desk, draw, PlanState.APPLYING).id, BY, "on second thoughts")
 
 
-def go_on_with_one(desk: Desk, draw: Draw) -> Plan:
-    return desk.plans.apply(_one(desk, draw, State.STOPPED, State.PLANNED).id, BY)
+def go_on_with_one(desk: DeadLetterService, draw: Draw) -> BulkPlan:
+    return desk.plans.apply(_one(desk, draw, PlanState.STOPPED, PlanState.PLANNED).id, BY)
 
 
-def _one(desk: Desk, draw: Draw, *states: State) -> Plan:
+def _one(desk: DeadLetterService, draw: Draw, *states: PlanState) -> BulkPlan:
     found = [plan for plan in desk.plans.latest() if plan.state in states]
     if not found:
         raise PlanRefused("there is none")
@@ -59,7 +59,7 @@ def _one(desk: Desk, draw: Draw, *states: State) -> Plan:
 
 
 #: What it does, and how often.
-WAYS: Final[dict[Callable[[Desk, Draw], Plan], int]] = {
+WAYS: Final[dict[Callable[[DeadLetterService, Draw], BulkPlan], int]] = {
     at_a_rate: 5,
     all_at_once: 3,
     in_waves: 2,
@@ -70,7 +70,7 @@ WAYS: Final[dict[Callable[[Desk, Draw], Plan], int]] = {
 }
 
 
-def work(desk: Desk, draw: Draw) -> None:
+def work(desk: DeadLetterService, draw: Draw) -> None:
     """Do one thing after another."""
     while True:
         way = draw.choices(list(WAYS), list(WAYS.values()))[0]
@@ -86,11 +86,11 @@ def work(desk: Desk, draw: Draw) -> None:
 
 def main(seed: str) -> None:
     """Work at the desk until somebody ends it."""
-    draw, found = Draw(seed), loaded("tasks")
+    draw, found = Draw(seed), load_app("tasks")
     print("the operator is ready.", flush=True)
     while True:
         try:
-            with Desk.opened(*found) as desk:
+            with DeadLetterService.opened(*found) as desk:
                 work(desk, draw)
         except (DeskUnavailable, KafkaUnavailable, LedgerUnavailable) as error:
             print(f"{time.time():.2f} {error}", flush=True)

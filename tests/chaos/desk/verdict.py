@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
-from bridge.deadletters.letters.letter import Status
-from bridge.deadletters.plan.plan import ItemState
+from bridge.deadletters.model.bulk_plan import PlanItemState
+from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.chaos.desk.topics import NEVER, TOPICS
 from tests.chaos.verdict import LOSSES, Happened, Record, Repeat, cause
 
@@ -129,7 +129,7 @@ class Verdict:
 
 
 #: How an item of a plan ended that was sent.
-ENDS: Final = (ItemState.DONE, ItemState.DEAD, ItemState.UNKNOWN, ItemState.DISCARDED)
+ENDS: Final = (PlanItemState.DONE, PlanItemState.DEAD, PlanItemState.UNKNOWN, PlanItemState.DISCARDED)
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -217,7 +217,7 @@ def _sent_as_said(left: Left) -> Iterator[str]:
         yield from (f"twice by plan {plan}: {which}" for plan, count in plans.items() if count > 1)
     yield from (f"said to have ended, and never sent: {delivery}" for delivery, count in unnoted.items() if count)
     for item in left.items:
-        if item.state in (ItemState.CLAIMED, ItemState.SENT):
+        if item.state in (PlanItemState.CLAIMED, PlanItemState.SENT):
             yield f"its end is not known yet: {item}"
 
 
@@ -241,13 +241,13 @@ def _ended_as_said(left: Left) -> Iterator[str]:
         if item.state not in ENDS or item.number is None:
             continue
         died = [death for death in deaths.get(item.delivery, ()) if death.number >= item.number]
-        if item.state == ItemState.DONE and item.delivery.work not in done:
+        if item.state == PlanItemState.DONE and item.delivery.work not in done:
             yield f"said to be done, and is not: {item}"
-        if item.state == ItemState.DEAD and not died:
+        if item.state == PlanItemState.DEAD and not died:
             yield f"said to have died again, and has not: {item}"
-        if item.state == ItemState.DISCARDED:
+        if item.state == PlanItemState.DISCARDED:
             yield f"nobody has discarded it: {item}"
-        if item.state == ItemState.UNKNOWN and not left.lost_data_at:
+        if item.state == PlanItemState.UNKNOWN and not left.lost_data_at:
             yield f"its end is not known, and Redis had lost nothing: {item}"
 
 
@@ -257,7 +257,7 @@ def _stands(left: Left) -> Iterator[str]:
     for row in left.rows:
         record = left.records[row.delivery.origin]
         curable = record.do not in NEVER
-        if row.status != (Status.RESOLVED if curable else Status.OPEN):
+        if row.status != (LetterStatus.RESOLVED if curable else LetterStatus.OPEN):
             yield f"{'done' if row.delivery.work in done else 'not done'}, and {row.status}: {record} {row}"
         if curable and row.delivery.work not in done:
             yield f"sent back until it was done, and is not: {record} {row}"

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from django.db import migrations
 
-from bridge.records.settled import CREATE_OUTBOX_TABLE, CREATE_TABLE, OUTBOX_TABLE, TABLE
+from bridge.formats.user_database import CREATE_OUTBOX_TABLE, CREATE_TABLE, OUTBOX_TABLE, TABLE
 
 
 class Migration(migrations.Migration):

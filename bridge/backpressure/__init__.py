@@ -1,0 +1,1 @@
+"""Backpressure: why a partition is paused; `partition_pauses` alone pauses and resumes."""

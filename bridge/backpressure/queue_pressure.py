@@ -1,0 +1,150 @@
+"""Celery queues that are too long, too large or too much work, and the topics that pause for them."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+from bridge.backpressure import pause_limits
+from bridge.backpressure.pause_limits import LimitWatch, PauseLimits, QueueLength
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.dispatch.batch_sizer import count_processes
+from bridge.dispatch.celery_broker import CeleryBroker
+from bridge.errors import HandoffFailed, LedgerUnavailable
+from bridge.formats.delivery_identity import Place
+from bridge.handler_routes import Routes
+from bridge.ledger import Ledger
+from bridge.ledger.group_members import GroupMembers
+from bridge.ledger.handler_costs import HandlerCosts
+from bridge.settings import FileSettings
+
+logger = logging.getLogger(__name__)
+
+#: How the reason of each kind of pressure on a queue begins, before the queue's name.
+QUEUE_BYTES: Final = "bytes of queue {}"
+QUEUE_WORK: Final = "work in queue {}"
+
+
+class QueuePressure:
+    """Which queues are too long, too large, or too much work, since when they were last looked at.
+
+    Attributes:
+        depths: what each carries, as last seen.
+    """
+
+    def __init__(
+        self,
+        broker: CeleryBroker,
+        routes: Routes,
+        file: FileSettings,
+        metrics: BridgeMetrics,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._broker, self._routes, self._metrics, self._ledger = broker, routes, metrics, ledger
+        self._limits = PauseLimits(file.kafka_pause_above, file.kafka_resume_below)
+        self._bytes = LimitWatch(
+            file.kafka_pause_above_bytes, QUEUE_BYTES, "queue {name!r} takes {much:,.0f} bytes of Redis"
+        )
+        self._work = LimitWatch(
+            file.kafka_pause_above_seconds, QUEUE_WORK, "queue {name!r} holds {much:,.0f} s of work"
+        )
+        self._long: dict[str, str] = {}
+        self.depths: Mapping[str, QueueDepth] = {}
+
+    def look(self) -> None:
+        """Ask the broker for the lengths; while it does not answer, all stays as it was."""
+        self._quietly(self._look_at_lengths)
+
+    def weigh(self) -> None:
+        """See what is in them; while the broker does not answer, all stays as it was."""
+        self._quietly(self._look_at_depths)
+
+    def pauses(self, places: Iterable[Place]) -> dict[Place, str]:
+        """The partitions that must wait, with the queue that is too long."""
+        # Of one with several reasons the first stands.
+        labels = {**self._work.paused, **self._bytes.paused, **self._long}
+        topics = {topic: labels[queue] for queue in sorted(labels) for topic in self._routes.topics_into(queue)}
+        return {place: topics[place[0]] for place in places if place[0] in topics}
+
+    def _quietly(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except (HandoffFailed, LedgerUnavailable) as error:
+            logger.debug("queues: %s", error)
+
+    def _look_at_lengths(self) -> None:
+        ready = self._broker.lengths(self._routes.queues)
+        waiting = self._broker.waiting(self._routes.queues)
+        self._metrics.show_lengths(ready)
+        self._metrics.show_retries({queue: waiting.get(queue, 0) for queue in ready})
+        # What waits for its retry fills the same Redis: a handler that fails for an hour must not take all of it.
+        lengths = {queue: QueueLength(count, waiting.get(queue, 0)) for queue, count in ready.items()}
+        found = pause_limits.find_long_queues(lengths, self._limits, self._long)
+        for queue in sorted(found - self._long.keys()):
+            logger.warning("paused: %s", pause_limits.explain_long_queue(queue, lengths[queue], self._limits))
+        for queue in sorted(self._long.keys() - found):
+            logger.info("resumed: queue %r holds %d messages", queue, lengths[queue].all)
+        self._long = {queue: pause_limits.label_long_queue(queue, lengths[queue]) for queue in found}
+
+    def _look_at_depths(self) -> None:
+        self.depths = read_queue_depths(self._broker, self._routes.queues)
+        self._bytes.see({queue: depth.size for queue, depth in self.depths.items()})
+        if self._work.wanted and self._ledger is not None:
+            self._work.see(self._work_of(self._ledger))
+
+    def _work_of(self, ledger: Ledger) -> dict[str, float | None]:
+        """Seconds of work in each queue; of one in which nothing waits without asking anybody."""
+        waits = {queue: depth for queue, depth in self.depths.items() if depth.messages}
+        handlers = {*chain.from_iterable(depth.carried for depth in waits.values())}
+        known = HandlerCosts(ledger).known(handlers) if handlers else {}
+        costs = {name: found.cost.mean if found.cost is not None else None for name, found in known.items()}
+        processes = count_processes(GroupMembers(ledger, "workers").living().values()) if waits else {}
+        return {
+            queue: pause_limits.estimate_work_seconds(depth.carried, costs, processes.get(queue, 0), depth.messages)
+            for queue, depth in self.depths.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """What is ready in a queue, and what all of it weighs.
+
+    Attributes:
+        messages: that wait to be taken.
+        carried: deliveries in them, by handler; reckoned from some of the messages where there are many.
+        size: bytes of Redis that they take, with those that wait for their time or for a gate; `None`: not known.
+    """
+
+    messages: int = 0
+    carried: Mapping[str, float] = field(default_factory=dict)
+    size: int | None = None
+
+
+def read_queue_depths(broker: CeleryBroker, queues: Collection[str]) -> dict[str, QueueDepth]:
+    """Look at some queues.
+
+    Raises:
+        HandoffFailed: the broker does not answer.
+    """
+    lengths, weighed = broker.lengths(queues), broker.weigh(queues)
+    return {
+        queue: QueueDepth(
+            length,
+            estimate_deliveries(length, weighed[queue].samples if queue in weighed else ()),
+            _read_size(weighed.get(queue)),
+        )
+        for queue, length in lengths.items()
+    }
+
+
+def estimate_deliveries(messages: int, samples: Sequence[tuple[str, int]]) -> dict[str, float]:
+    """Deliveries by handler in so many messages, as these samples of them have it (pure)."""
+    carried: dict[str, float] = {}
+    for handler, count in samples:
+        carried[handler] = carried.get(handler, 0.0) + count * messages / len(samples)
+    return carried
+
+
+def _read_size(weighed: object) -> int | None:
+    return getattr(weighed, "size", None)

@@ -1,0 +1,67 @@
+"""Topics that pause since too many of their deliveries die or are parked."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from bridge.backpressure.pause_limits import LimitWatch
+from bridge.errors import LedgerUnavailable
+from bridge.formats.delivery_identity import Place
+from bridge.ledger import Ledger
+from bridge.ledger.group_members import make_member_name
+from bridge.ledger.peer_backlog import PeerBacklog
+from bridge.settings import FileSettings
+
+logger = logging.getLogger(__name__)
+
+#: How the reasons begin, before the topic's name.
+DEAD_LETTERS: Final = "dead letters of {}"
+PARKED_RECORDS: Final = "parked records of {}"
+
+
+class TopicPressure:
+    """Of which topics there is too much elsewhere, since when that was last looked at.
+
+    Parameters:
+        ledger: where bridges tell each other how much is parked; `None`: each counts its own partitions.
+    """
+
+    def __init__(self, topics: Iterable[str], file: FileSettings, ledger: Ledger | None) -> None:
+        self._topics = tuple(topics)
+        self.letters = LimitWatch(
+            file.kafka_pause_dead_letters_a_minute,
+            DEAD_LETTERS,
+            "topic {name!r} has {much:,} dead letters within a minute",
+        )
+        self._parked = LimitWatch(
+            file.kafka_pause_above_parked, PARKED_RECORDS, "topic {name!r} has {much:,} records in its retry topics"
+        )
+        member = make_member_name()
+        self._others = PeerBacklog(ledger, member, "parked") if ledger is not None else None
+
+    def look(self, dying: Mapping[str, int], parked: Mapping[str, int]) -> None:
+        """Take in what Kafka has told, and other bridges; while one of them is silent, all stays as it was.
+
+        Parameters:
+            dying: dead letters within a minute, by topic, as far as it was told.
+            parked: records in the retry topics of each source, in the partitions that this bridge has.
+        """
+        self.letters.see(dying)
+        if self._parked.wanted:
+            self._parked.see(self._all(parked))
+
+    def pauses(self, places: Iterable[Place]) -> dict[Place, str]:
+        """The partitions that must wait. Those of retry topics never do: they are what makes it less."""
+        labels = {**self._parked.paused, **self.letters.paused}
+        return {place: labels[place[0]] for place in places if place[0] in labels}
+
+    def _all(self, mine: Mapping[str, int]) -> dict[str, float | None]:
+        counts = {topic: mine.get(topic, 0) for topic in self._topics}
+        if self._others is None:
+            return {**counts}
+        try:
+            theirs = self._others.exchange({topic: (count, 0) for topic, count in counts.items()})
+        except LedgerUnavailable as error:
+            logger.debug("parked: %s", error)
+            return {}
+        return {topic: count + theirs[topic][0] for topic, count in counts.items()}

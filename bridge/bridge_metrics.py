@@ -1,0 +1,250 @@
+"""The Prometheus metrics of a bridge."""
+
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
+
+from bridge.formats.delivery_identity import Place
+
+#: The labels of what is told of each partition.
+PARTITION_LABELS: Final = ("topic", "partition")
+
+
+class BridgeMetrics:
+    """The bridge's metrics in a registry of their own, so that tests can run several in a process."""
+
+    def __init__(self) -> None:
+        # In memory, also where the environment has PROMETHEUS_MULTIPROC_DIR for workers: a bridge is one process, and
+        # a folder that is gone must not end it.
+        values.ValueClass = values.MutexValue
+        self.registry = CollectorRegistry()
+        self._paused: dict[tuple[str, int, str], float] = {}
+        self._halted: set[str] = set()
+        self._policies: set[str] = set()
+        self._counter = partial(Counter, registry=self.registry)
+        self._gauge = partial(Gauge, registry=self.registry)
+        self._histogram = partial(Histogram, registry=self.registry)
+        self._of_partitions()
+        self._of_queues()
+        self._of_handoff()
+        self._of_fates()
+        self._of_the_group()
+
+    def _of_partitions(self) -> None:
+        """What was read and committed, and what holds it up."""
+        self.consumed = self._counter("bridge_records_consumed", "Records read.", PARTITION_LABELS)
+        self.handed_off = self._counter(
+            "bridge_deliveries_handed_off", "Deliveries that the Celery broker has confirmed.", ["topic", "handler"]
+        )
+        self.committed = self._gauge("bridge_committed_offset", "The committed offset.", PARTITION_LABELS)
+        self.parked = self._gauge(
+            "bridge_parked_records",
+            "Records of a retry or replay topic that are not settled, in the partitions that this bridge has.",
+            ["topic", "tier"],
+        )
+        self.parked_late = self._gauge(
+            "bridge_parked_late_seconds",
+            "How long the first record of a retry or replay topic has been due that is not handed off; 0: none is.",
+            ["topic", "tier"],
+        )
+        self.lag = self._gauge(
+            "bridge_lag_records", "Records between the committed offset and the end.", PARTITION_LABELS
+        )
+        self.paused = self._gauge("bridge_partition_paused", "1 while paused.", (*PARTITION_LABELS, "reason"))
+        self.paused_since = self._gauge(
+            "bridge_partition_paused_since_seconds",
+            "Unix time since when a partition is paused.",
+            (*PARTITION_LABELS, "reason"),
+        )
+
+    def _of_queues(self) -> None:
+        """What is to be run, and by whom."""
+        self.queue_messages = self._gauge("bridge_queue_messages", "Messages that wait in a Celery queue.", ["queue"])
+        self.retries = self._gauge(
+            "bridge_queue_retries", "Messages of a Celery queue that wait in the broker for their time.", ["queue"]
+        )
+        self.backlog = self._gauge(
+            "bridge_backlog_deliveries",
+            "Deliveries of a queue to be run: ready in the broker, taken by workers, due in Kafka; of the whole group.",
+            ["queue", "state"],
+        )
+        self.backlog_seconds = self._gauge(
+            "bridge_backlog_seconds",
+            "Seconds that one process of a worker needs for them; none while that was never measured.",
+            ["queue", "state"],
+        )
+        self.workers = self._gauge("bridge_workers", "Living workers that consume a Celery queue.", ["queue"])
+        self.oldest = self._gauge(
+            "bridge_oldest_delivery_seconds",
+            "How long the oldest delivery that is handed off, not settled and not waiting for its retry is under way.",
+            ["topic", "handler"],
+        )
+        self.batch_size = self._gauge(
+            "bridge_batch_size",
+            "How many deliveries a message to a handler may carry now; the reason is in the status.",
+            ["handler"],
+        )
+
+    def _of_handoff(self) -> None:
+        """How records become messages, and which never do."""
+        self.handoff_seconds = self._histogram(
+            "bridge_handoff_seconds",
+            "From a record read to its deliveries confirmed by the Celery broker.",
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60),
+        )
+        self.handoff_failures = self._counter("bridge_handoff_failures", "Hand-offs that the broker did not confirm.")
+        self.expired = self._counter(
+            "bridge_expired_records", "Records that Kafka's retention took before they were handled.", PARTITION_LABELS
+        )
+        self.strange = self._counter(
+            "bridge_strange_records",
+            "Records of retry and replay topics that are no deliveries of this group, and were left alone.",
+            ["topic"],
+        )
+        self.log_changes = self._counter(
+            "bridge_log_changes",
+            "Logs that were another than the one that had been read, and retry topics that were deleted.",
+            (*PARTITION_LABELS, "what"),
+        )
+
+    def _of_fates(self) -> None:
+        """What the ledger has of them."""
+        self.undone = self._counter(
+            "bridge_undone_deliveries", "Deliveries that were done when the ledger lost it, and that run again."
+        )
+        self.stuck = self._counter(
+            "bridge_stuck_deliveries", "Deliveries handed off long ago whose task was nowhere, handed off again."
+        )
+        self.fates = self._gauge(
+            "bridge_fates",
+            "Offsets by fate, of the last 262,144 before the committed one and all after it.",
+            (*PARTITION_LABELS, "handler", "fate"),
+        )
+        self.unaccounted = self._gauge(
+            "bridge_unaccounted",
+            "Committed offsets of that range whose fate is open, or was lost with the ledger: must be 0.",
+            (*PARTITION_LABELS, "handler"),
+        )
+
+    def _of_the_group(self) -> None:
+        """What was decided, and whether it goes on."""
+        self.breaker_open = self._gauge(
+            "bridge_breaker_open", "1 while what handlers need is held to be down, or is tried again.", ["dependency"]
+        )
+        self.halted = self._gauge(
+            "bridge_halted", "1 while a topic's consumption is halted, by a person or by StopConsuming.", ["topic"]
+        )
+        self.halted_since = self._gauge(
+            "bridge_halted_since_seconds", "Unix time since when a topic's consumption is halted.", ["topic"]
+        )
+        self.policy_changed = self._gauge(
+            "bridge_policy_changed",
+            "1 while a person's changes are laid over a handler's policy, which is not its code's then.",
+            ["handler"],
+        )
+        self.ready = self._gauge("bridge_ready", "1 while records are consumed and handed off.")
+        self.problems = self._gauge(
+            "bridge_problems",
+            "Sentences that the status has of a problem, of those that a running bridge sees by itself.",
+            ["problem"],
+        )
+
+    def expect(self, places: Iterable[Place]) -> None:
+        """Show at 0 what may happen to these partitions: `increase()` sees no series that begins with 1."""
+        for topic, partition in places:
+            self.expired.labels(topic, partition)
+            for what in ("made anew", "went back", "deleted"):
+                self.log_changes.labels(topic, partition, what)
+
+    def show_parked(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Show how many records of each source's retry and replay topics are not settled."""
+        self.parked.clear()
+        for labels, count in counts.items():
+            self.parked.labels(*labels).set(count)
+
+    def show_parked_late(self, late: Mapping[tuple[str, str], float]) -> None:
+        """Show how late each retry and replay topic's first record is that is not handed off."""
+        self.parked_late.clear()
+        for labels, seconds in late.items():
+            self.parked_late.labels(*labels).set(seconds)
+
+    def show_paused(self, paused: Mapping[Place, str]) -> None:
+        """Show which partitions are paused now, why and since when."""
+        now, known, self._paused = time.time(), self._paused, {}
+        self.paused.clear()
+        self.paused_since.clear()
+        for (topic, partition), reason in paused.items():
+            labels = (topic, partition, reason)
+            self._paused[labels] = known.get(labels, now)
+            self.paused.labels(*labels).set(1)
+            self.paused_since.labels(*labels).set(self._paused[labels])
+
+    def show_halted(self, since: Mapping[str, float], all_topics: Iterable[str] = ()) -> None:
+        """Show which topics are halted now and since when (Unix time), and of all others that they are not."""
+        for topic in {*since, *all_topics, *self._halted}:
+            self.halted.labels(topic).set(1 if topic in since else 0)
+        self.halted_since.clear()
+        for topic, at in since.items():
+            self.halted_since.labels(topic).set(at)
+        self._halted |= since.keys()
+
+    def show_policies(self, handlers: Iterable[str], all_handlers: Iterable[str] = ()) -> None:
+        """Show of which handlers the policy is not the code's now, and of all others that it is."""
+        changed = set(handlers)
+        for handler in {*changed, *all_handlers, *self._policies}:
+            self.policy_changed.labels(handler).set(1 if handler in changed else 0)
+        self._policies |= changed
+
+    def show_lengths(self, lengths: Mapping[str, int]) -> None:
+        """Show how many messages wait in each queue."""
+        for queue, length in lengths.items():
+            self.queue_messages.labels(queue).set(length)
+
+    def show_retries(self, waiting: Mapping[str, int]) -> None:
+        """Show how many messages of each queue wait for their time."""
+        for queue, count in waiting.items():
+            self.retries.labels(queue).set(count)
+
+    def show_backlog(self, found: Mapping[tuple[str, str], tuple[float, float | None]]) -> None:
+        """Show how much is to be done, by queue and state: deliveries, and seconds where they are known."""
+        for labels, (deliveries, seconds) in found.items():
+            self.backlog.labels(*labels).set(round(deliveries))
+            if seconds is not None:
+                self.backlog_seconds.labels(*labels).set(seconds)
+            else:
+                self.backlog_seconds.remove_by_labels(dict(zip(("queue", "state"), labels, strict=True)))
+
+    def show_workers(self, workers: Mapping[str, int]) -> None:
+        """Show how many living workers consume each queue."""
+        for queue, count in workers.items():
+            self.workers.labels(queue).set(count)
+
+    def show_batches(self, sizes: Mapping[str, int]) -> None:
+        """Show how many deliveries a message to each handler may carry."""
+        for handler, size in sizes.items():
+            self.batch_size.labels(handler).set(size)
+
+    def show_oldest(self, ages: Mapping[tuple[str, str], float]) -> None:
+        """Show how long deliveries have been under way, by topic and handler."""
+        for labels, seconds in ages.items():
+            self.oldest.labels(*labels).set(seconds)
+
+    def show_problems(self, counts: Mapping[str, int]) -> None:
+        """Show how often the status says each of these problems, by identifier."""
+        for identifier, count in counts.items():
+            self.problems.labels(identifier).set(count)
+
+    def show_fates(self, place: Place, handler: str, fates: Mapping[str, int], unaccounted: int) -> None:
+        """Show how the deliveries of one handler and partition stand."""
+        for fate, count in fates.items():
+            self.fates.labels(*place, handler, fate).set(count)
+        self.unaccounted.labels(*place, handler).set(unaccounted)
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """Show nothing more of partitions that another bridge has now."""
+        for topic, partition in places:
+            for gauge in (self.committed, self.lag, self.fates, self.unaccounted):
+                gauge.remove_by_labels({"topic": topic, "partition": str(partition)})

@@ -1,0 +1,142 @@
+"""The bridge process: signals, the health server, the consumer loop, and what runs in a thread beside it."""
+
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from celery import Celery
+from prometheus_client import CollectorRegistry
+
+from bridge.consumer.bridge_lifecycle import Bridge
+from bridge.handler_routes import Routes
+from bridge.health_server import Readiness, Sidecar
+from bridge.settings import Settings, hide_password
+
+logger = logging.getLogger("bridge")
+
+
+#: Seconds that what runs beside the bridge has for its end.
+END_WITHIN: Final = 10.0
+
+
+class Companion(Protocol):
+    """What may run in the bridge's process: the recorder of dead letters."""
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Its metrics, which are shown with the bridge's."""
+
+    def run(self) -> None:
+        """Until `stop` is called."""
+
+    def stop(self) -> None:
+        """Have `run` return soon."""
+
+    def obstacles(self) -> list[str]:
+        """Why it does not do its work, a sentence each."""
+
+
+class CompanionThread:
+    """Something in a thread beside the bridge, which lives on if that ends.
+
+    Parameters:
+        name: in words: "the recorder".
+    """
+
+    def __init__(self, name: str, what: Companion) -> None:
+        self._name, self._what = name, what
+        self._ended = ""
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def begin(self, registry: CollectorRegistry) -> None:
+        """Run it, and show its metrics among these."""
+        registry.register(self._what.registry)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop it, and wait for that some seconds."""
+        self._what.stop()
+        self._thread.join(END_WITHIN)
+
+    def said(self) -> list[str]:
+        """What of it does not go, a sentence each."""
+        found = [self._ended] if self._ended else self._what.obstacles()
+        return [f"{self._name}: {words}" for words in found]
+
+    def _run(self) -> None:
+        try:
+            self._what.run()
+        except BaseException as error:
+            self._ended = f"it has ended, and the bridge goes on without: {error}"
+            logger.exception("%s has ended; the bridge goes on without. Start the process again.", self._name)
+
+
+def run_bridge(app: Celery, settings: Settings, routes: Routes, beside: CompanionThread | None = None) -> None:
+    """Run a bridge until SIGTERM or Ctrl-C.
+
+    Parameters:
+        beside: what runs in a thread of its own meanwhile.
+
+    Raises:
+        LedgerCannotFsync: a topic asks for handoff_durability="fsync", and this Redis can never say it.
+        UnfitRedis: the ledger's Redis drops keys when it is full, or is Redis Cluster.
+        ConsumerFailed: Kafka's client cannot go on; a process that is started anew can.
+    """
+    bridge = Bridge(app, settings, routes)
+    sidecar = Sidecar(bridge.metrics.registry, bridge.alive, lambda: _readiness(bridge, beside))
+    port = sidecar.start(settings.environment.BRIDGE_HTTP_PORT, host=settings.environment.BRIDGE_HTTP_HOST)
+    _log_start(settings, routes, port)
+    stop_on_signals(bridge.stop, "finishing the hand-off in flight")
+    if beside is not None:
+        beside.begin(bridge.metrics.registry)
+    try:
+        bridge.run()
+    finally:
+        if beside is not None:
+            beside.end()
+        sidecar.stop()
+    logger.info("stopped.")
+
+
+def _readiness(bridge: Bridge, beside: CompanionThread | None) -> Readiness:
+    """A bridge of which one topic of several is halted consumes, and says what it does not."""
+    obstacles, halted = bridge.obstacles(), bridge.halted()
+    others = [] if beside is None else beside.said()
+    return Readiness(not obstacles and not (halted and bridge.consumes_nothing()), [*obstacles, *halted, *others])
+
+
+def _log_start(settings: Settings, routes: Routes, port: int | None) -> None:
+    logger.info(
+        "group %r, Kafka %s, broker %s",
+        settings.group,
+        settings.kafka["bootstrap.servers"],
+        hide_password(settings.broker_url),
+    )
+    if settings.config_file:
+        logger.info("settings from %s", settings.config_file)
+    log_misspelt_variables(settings)
+    for handler in routes:
+        logger.info("%s → %s (queue %r)", ", ".join(handler.topics), handler.name, handler.queue)
+    if port is not None:
+        logger.info("http://localhost:%d/healthz /readyz /metrics", port)
+
+
+def log_misspelt_variables(settings: Settings) -> None:
+    """Which variables are not read and were probably meant to be: in the log of each process that runs on."""
+    for text in settings.misspelt:
+        logger.warning("%s", text)
+
+
+def stop_on_signals(stop: Callable[[], None], words: str) -> None:
+    """Have SIGTERM and Ctrl-C call this, and say so."""
+
+    def stopped(number: int, frame: Any) -> None:
+        # A second signal ends the process as if there were no handler.
+        signal.signal(number, signal.SIG_DFL)
+        logger.info("%s: %s.", signal.Signals(number).name, words)
+        stop()
+
+    signal.signal(signal.SIGTERM, stopped)
+    signal.signal(signal.SIGINT, stopped)

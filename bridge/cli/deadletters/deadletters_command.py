@@ -1,0 +1,62 @@
+"""The command `bridge deadletters`: its subcommands in the order of `--help`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+import typer
+
+from bridge.cli.command_options import SignpostGroup
+from bridge.cli.deadletters.edit_commands import check, edit
+from bridge.cli.deadletters.letter_commands import list_groups, list_letters, mark_fixed, note, show, show_stats
+from bridge.cli.deadletters.plan_commands import plans
+from bridge.cli.deadletters.replay_commands import archive, discard, reopen, replay, resolve
+from bridge.cli.deadletters.service_commands import migrate, record, serve
+from bridge.cli.deadletters.simulate_command import simulate
+from bridge.cli.deadletters.transfer_commands import export, import_letters
+from bridge.cli.deadletters.user_commands import users
+from bridge.cli.deadletters.webhook_commands import webhooks
+
+#: By name. None imports the desk's database before it runs: `bridge run` must not need it.
+DEADLETTERS_COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
+    "record": record,
+    "list": list_letters,
+    "groups": list_groups,
+    "show": show,
+    "replay": replay,
+    "reopen": reopen,
+    "resolve": resolve,
+    "edit": edit,
+    "check": check,
+    "discard": discard,
+    "note": note,
+    "archive": archive,
+    "fixed": mark_fixed,
+    "stats": show_stats,
+    "simulate": simulate,
+    "export": export,
+    "import": import_letters,
+    "migrate": migrate,
+    "serve": serve,
+}
+
+
+class _DeadlettersGroup(SignpostGroup):
+    elsewhere: ClassVar = {"redrive": "bridge redrive"}
+
+
+deadletters = typer.Typer(cls=_DeadlettersGroup, no_args_is_help=True)
+
+
+@deadletters.callback()
+def deadletters_group() -> None:
+    """The dead-letter desk: record dead letters in a database, find them, fix them, and replay them.
+
+    Example: bridge deadletters list --handler orders.handlers.charge
+    """
+
+
+for name, command in DEADLETTERS_COMMANDS.items():
+    deadletters.command(name)(command)
+deadletters.add_typer(plans, name="plans")
+deadletters.add_typer(users, name="users")
+deadletters.add_typer(webhooks, name="webhooks")

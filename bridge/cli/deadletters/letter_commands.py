@@ -1,0 +1,301 @@
+"""The commands list, groups, stats, show, note and fixed of `bridge deadletters`."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from celery import Celery
+
+from bridge.cli.command_io import FAULTS, NOT_FOUND, console, error_console, fail, load_app, print_result
+from bridge.cli.command_options import ByOption, require_why
+from bridge.cli.deadletters import letter_printout
+from bridge.cli.deadletters.desk_access import open_desk, report_absent, report_unrecorded
+from bridge.cli.deadletters.filter_options import with_filter_options
+from bridge.cli.deadletters.letter_printout import print_groups, print_letter
+from bridge.deadletters.inspection.topic_letters import LAST, fetch_letter_value, find_topic_letters, read_topic_letters
+from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
+from bridge.deadletters.model.letter_view import LetterView
+from bridge.errors import FilterFault, KafkaUnavailable, LedgerUnavailable, NoSuchLetter
+from bridge.handler_routes import Routes
+from bridge.inspection.record_search import find_sibling_deliveries, parse_coordinates
+from bridge.inspection.terminal_output import print_line
+from bridge.inspection.topic_halt import find_person
+from bridge.jobs.group_facts import format_letter_count
+from bridge.settings import Settings
+
+if TYPE_CHECKING:
+    from bridge.deadletters.dead_letter_service import DeadLetterService
+    from bridge.deadletters.inspection.group_details import GroupCause
+
+#: Letters that are shown to people, unless they want more.
+SHOWN_LETTERS: Final = 50
+
+LimitOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="Most letters; 0: all.", show_default=f"{SHOWN_LETTERS}, and all as JSON"),
+]
+
+
+@with_filter_options()
+def list_letters(
+    context: typer.Context,
+    chosen: LetterFilter,
+    limit: LimitOption = None,
+    from_topic: Annotated[bool, typer.Option("--from-topic", help="From Kafka, without a database.")] = False,
+    topics: Annotated[list[str] | None, typer.Option(help="With --from-topic: other dead-letter topics.")] = None,
+    last: Annotated[int, typer.Option(min=1, help="With --from-topic: records of a partition, the latest.")] = LAST,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a letter.")] = False,
+) -> None:
+    """List dead letters, newest first.
+
+    With --from-topic no database is needed, and the letters have neither ids nor statuses.
+
+    Example: bridge deadletters list --handler orders.handlers.charge --since 2h --status open
+    """
+    if from_topic:
+        list_topic_letters(context, chosen, limit, topics or (), last, as_json)
+        return
+    with open_desk(context) as desk:
+        if as_json:
+            print_json_list(each.to_data() for each in islice(desk.letters.each(chosen), limit or None))
+        else:
+            _print_letters(desk, chosen, SHOWN_LETTERS if limit is None else limit)
+        report_absent(desk, chosen)
+        report_unrecorded(desk)
+
+
+def list_topic_letters(
+    context: typer.Context, chosen: LetterFilter, limit: int | None, topics: Sequence[str], last: int, as_json: bool
+) -> None:
+    """The letters in dead-letter topics; what was not looked through is said beside them."""
+    _, settings, routes = load_app(context.obj)
+    most = (None if as_json else SHOWN_LETTERS) if limit is None else limit or None
+    try:
+        looked = find_topic_letters(settings, routes, chosen, last, most, topics)
+    except FilterFault as error:
+        fail(str(error), FAULTS)
+    except KafkaUnavailable as error:
+        fail(str(error), NOT_FOUND)
+    if as_json:
+        print_json_list(each.to_data() | dict.fromkeys(("id", "status", "group")) for each in looked.letters)
+    else:
+        letter_printout.print_letters(console, looked.letters, standing=False)
+        if not looked.letters:
+            print_line(console, "no dead letter fits")
+    for topic in looked.missing:
+        print(f"there is no topic {topic}.", file=sys.stderr)
+    for (topic, partition), first in looked.looked_from.items():
+        print(f"{topic}-{partition} was looked through from offset {first} on (--last).", file=sys.stderr)
+
+
+def _print_letters(desk: "DeadLetterService", chosen: LetterFilter, limit: int) -> None:
+    found = list(islice(desk.letters.each(chosen), limit or None))
+    letter_printout.print_letters(console, found)
+    if not found:
+        print_line(console, "no dead letter fits")
+    elif len(found) == limit:
+        print_line(
+            console,
+            f"{len(found):,} of {desk.letters.count(chosen)}; all: --limit 0; in groups: bridge deadletters groups",
+        )
+
+
+@with_filter_options()
+def list_groups(
+    context: typer.Context,
+    chosen: LetterFilter,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a group.")] = False,
+) -> None:
+    """List failure groups: dead letters of one handler, exception and place in the code; the most urgent first.
+
+    It takes the options that groups have: --handler, --topic, --exception, --reason, --version, --status, --origin,
+    --group, --cause and --since. With --group the causes of each group follow: each may be replayed, or discarded,
+    alone (--group 7 --cause 1f0c…).
+
+    Example: bridge deadletters groups --status open
+    """
+    with open_desk(context) as desk:
+        found = desk.groups.all(chosen)
+        causes = desk.causes.of([each.id for each in found]) if chosen.groups else {}
+        data = [each.to_data() | _build_causes_data(causes.get(each.id)) for each in found]
+        print_result(data, as_json, lambda: letter_printout.print_groups(console, found, causes))
+        if not found and not as_json:
+            print_line(console, "no dead letter fits")
+            report_absent(desk, chosen)
+        report_unrecorded(desk)
+
+
+def _build_causes_data(causes: Sequence["GroupCause"] | None) -> dict[str, Any]:
+    return {} if causes is None else {"causes": [each.to_data() for each in causes]}
+
+
+def show_stats(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Count all dead letters: by handler, reason and status, how fast they come and how soon they are resolved.
+
+    Example: bridge deadletters stats --json
+    """
+    with open_desk(context) as desk:
+        found = desk.totals.stats()
+        print_result(found.to_data(), as_json, lambda: letter_printout.print_stats(console, found))
+        report_absent(desk, ALL_LETTERS)
+        report_unrecorded(desk)
+
+
+def print_json_list(rows: Iterable[dict[str, Any]]) -> None:
+    """A list as JSON, an object a line, as they come: there may be a million."""
+    before = "["
+    for row in rows:
+        sys.stdout.write(f"{before}\n{json.dumps(row)}")
+        before = ","
+    print("[]" if before == "[" else "\n]")
+
+
+def show(
+    context: typer.Context,
+    letter: Annotated[str, typer.Argument(help="An id, or orders-3-1234, or orders-3-1234:HANDLER.")],
+    value: Annotated[bool, typer.Option("--value", help="Print the value alone, byte for byte.")] = False,
+    from_topic: Annotated[bool, typer.Option("--from-topic", help="From Kafka, without a database.")] = False,
+    last: Annotated[int, typer.Option(min=1, help="With --from-topic: records of a partition, the latest.")] = LAST,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+) -> None:
+    """Show all that is known of one letter: value, headers, traceback, what happened to it, and what to do next.
+
+    With --from-topic also where it lies itself: orders.dlq-3-17. Exits 1 if there is no such letter.
+
+    Example: bridge deadletters show orders-3-1234
+    """
+    if from_topic:
+        app, settings, routes = load_app(context.obj)
+        try:
+            found = _read_from_topic(settings, letter, last)
+        except KafkaUnavailable as error:
+            fail(str(error), NOT_FOUND)
+        _print_shown(app, settings, routes, found, value, as_json, stored=False)
+    else:
+        with open_desk(context) as desk:
+            found = _read_with_value(desk, _read_from_database(desk, letter))
+            found = replace(found, trail=(*found.trail, *desk.notes.of_group(found.listed.group)))
+            _print_shown(desk.app, desk.settings, desk.routes, found, value, as_json)
+
+
+def _read_from_database(desk: "DeadLetterService", named: str) -> LetterView:
+    if named.isdecimal():
+        return desk.letters.one(int(named))
+    found = [each.id for each in desk.letters.at(*_parse_place(named))]
+    if not found:
+        raise NoSuchLetter(f"there is no dead letter of {named}: `bridge find` says where its deliveries stand.")
+    if len(found) > 1:
+        fail(f"{named} has {len(found)} dead letters, say which: {', '.join(map(str, found))}.", FAULTS)
+    return desk.letters.one(found[0])
+
+
+def _read_from_topic(settings: Settings, named: str, last: int) -> LetterView:
+    found = read_topic_letters(settings, *_parse_place(named), last)
+    if not found:
+        fail(f"none of the latest {last:,} records of a partition is {named}'s: look further back with --last.", FAULTS)
+    if len(found) > 1:
+        fail(f"{named} has {len(found)} dead letters, say which: {', '.join(e.listed.name for e in found)}.", FAULTS)
+    return found[0]
+
+
+def _parse_place(named: str) -> tuple[str, int, int, str | None]:
+    record, _, handler = named.partition(":")
+    if (place := parse_coordinates(record)) is None:
+        fail(f"{named!r} is neither an id nor a record (orders-3-1234, orders-3-1234:HANDLER).", FAULTS)
+    return *place, handler or None
+
+
+def _read_with_value(desk: "DeadLetterService", letter: LetterView) -> LetterView:
+    """What is too large for the database is read from Kafka, if it is still there."""
+    try:
+        return fetch_letter_value(desk.settings, letter)
+    except KafkaUnavailable as error:
+        print(error, file=sys.stderr)
+        return letter
+
+
+def _print_shown(
+    app: Celery, settings: Settings, routes: Routes, letter: LetterView, value: bool, as_json: bool, stored: bool = True
+) -> None:
+    if value:
+        if not letter.kept:
+            fail("its value is too large for the database, and Kafka does not have it any more.", FAULTS)
+        sys.stdout.buffer.write(letter.value or b"")
+        return
+    it = letter.listed
+    others = find_sibling_deliveries(app, settings, routes, it.origin, it.topic, it.partition, it.offset)
+    data = letter.to_data() | {"deliveries": None if isinstance(others, str) else list(others)}
+    if not stored:
+        data |= dict.fromkeys(("id", "status", "status_at", "group", "recorded_at"))
+    print_result(data, as_json, lambda: print_letter(console, letter, others, stored))
+
+
+def note(
+    context: typer.Context,
+    text: Annotated[str, typer.Option("--text", "-m", callback=require_why, help="The text of the note.")],
+    ids: Annotated[list[int] | None, typer.Argument(help="Letters by their ids.", show_default=False)] = None,
+    group: Annotated[int | None, typer.Option(help="A group: it stands with each of its letters.")] = None,
+    by: ByOption = "",
+) -> None:
+    """Note something on letters, or on a group, for whoever looks at them next. It is never deleted.
+
+    Example: bridge deadletters note 17 18 -m "the bank has these by hand"
+    """
+    if bool(ids) == (group is not None):
+        fail(
+            "name letters, or a group: bridge deadletters note 17 -m …, bridge deadletters note --group 7 -m ….", FAULTS
+        )
+    with open_desk(context) as desk:
+        if group is not None:
+            desk.notes.on_group(group, text, by or find_person())
+        else:
+            desk.notes.on_letters(ids or [], text, by or find_person())
+    print_line(
+        console, f"noted on {f'group {group}' if group is not None else format_letter_count(len(set(ids or ())))}"
+    )
+
+
+def mark_fixed(
+    context: typer.Context,
+    group: Annotated[int, typer.Argument(help="A group, by its id.")],
+    version: Annotated[str | None, typer.Argument(help="Of the handlers' code.", show_default=False)] = None,
+    cause: Annotated[str | None, typer.Option("--cause", help="This cause of the group alone, by its id.")] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="It is not fixed: take that back.")] = False,
+    by: ByOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the group as it is now, as JSON.")] = False,
+) -> None:
+    """Say that a group, or a cause of it, is fixed in a version: its letters are replayed when workers report that.
+
+    A canary goes first. The mark is taken back, as a regression, if it fails in that version. `record` must run.
+
+    Example: bridge deadletters fixed 7 1.4.2 --cause 1f0c9a3b2c4d
+    """
+    if (version is None) != undo:
+        fail("say the version in which it is fixed, or --undo.", FAULTS)
+    with open_desk(context) as desk:
+        who_by = by or find_person()
+        if version is None:
+            found = desk.groups.not_fixed(group, who_by, cause=cause)
+        else:
+            found = desk.groups.fixed(group, version, who_by, cause=cause)
+        if version is not None and (why := _describe_wait(desk, found.handler, version)):
+            print_line(error_console, why, "yellow")
+    print_result(found.to_data(), as_json, lambda: print_groups(console, [found], {}))
+
+
+def _describe_wait(desk: "DeadLetterService", handler: str, version: str) -> str:
+    """What is still to come before letters go back by themselves: nobody else would say that it never does."""
+    from bridge.deadletters.model import code_version
+    from bridge.deadletters.replay import fixed_group_replay
+
+    try:
+        return code_version.explain_fix_wait(handler, version, fixed_group_replay.read_living_workers(desk.settings))
+    except LedgerUnavailable as error:
+        return f"which versions workers have is not known: {error}"

@@ -1,0 +1,147 @@
+"""The commands `bridge deadletters plans`: list, show, apply and stop plans."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from bridge.cli.command_io import console, print_result
+from bridge.cli.command_options import ByOption, DefaultCommandGroup, TrailOption, WaitOption
+from bridge.cli.deadletters.confirmation import YesOption, confirm_plan, print_counts, require_terminal
+from bridge.cli.deadletters.desk_access import open_desk
+from bridge.cli.deadletters.letter_printout import format_minute
+from bridge.cli.deadletters.plan_run import get_plan_exit_code, print_plan, run_plan
+from bridge.deadletters.model.bulk_plan import BulkPlan
+from bridge.inspection.terminal_output import make_cell, print_line
+from bridge.inspection.topic_halt import find_person
+
+if TYPE_CHECKING:
+    from bridge.deadletters.replay.plan_progress import LeftOutLetters
+
+
+class _PlansGroup(DefaultCommandGroup):
+    """`bridge deadletters plans` alone lists them."""
+
+    default: ClassVar = "list"
+
+
+plans = typer.Typer(cls=_PlansGroup, no_args_is_help=False)
+PlanArgument = Annotated[int, typer.Argument(help="A plan, by its number.")]
+PlanAsJsonOption = Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")]
+
+
+@plans.callback()
+def plans_group() -> None:
+    """List plans (what was asked for in bulk), go on with one that was stopped or left, and stop one.
+
+    Example: bridge deadletters plans --json
+    """
+
+
+@plans.command("list")
+def plans_list(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="Most plans.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a plan.")] = False,
+) -> None:
+    """List the latest plans, the newest first, with how what they sent has ended. `list` may be left out.
+
+    Example: bridge deadletters plans --limit 5
+    """
+    with open_desk(context) as desk:
+        found = desk.plans.latest(limit)
+    print_result([each.to_data() for each in found], as_json, lambda: _print_plans(console, found))
+
+
+@plans.command("show")
+def plans_show(context: typer.Context, plan: PlanArgument, as_json: PlanAsJsonOption = False) -> None:
+    """Show a plan: what it is about, how far it is, and how what it sent has ended.
+
+    Exits 3 if it was stopped, or something of it has ended badly.
+
+    Example: bridge deadletters plans show 7
+    """
+    with open_desk(context) as desk:
+        found = desk.plans.one(plan)
+        left_out = desk.progress.left_out(found)
+    data = {**found.to_data(), "left_out": [each._asdict() for each in left_out]}
+    print_result(data, as_json, lambda: _print_plan_details(console, found, left_out))
+    raise typer.Exit(get_plan_exit_code(found, found.is_over))
+
+
+@plans.command("apply")
+def plans_apply(
+    context: typer.Context,
+    plan: PlanArgument,
+    wait: WaitOption = False,
+    background: Annotated[bool, typer.Option("--background", help="Leave it to `record`, and return.")] = False,
+    yes: YesOption = False,
+    by: ByOption = "",
+    as_json: PlanAsJsonOption = False,
+) -> None:
+    """Do a plan, or go on with one that was stopped or interrupted: with exactly the letters that it froze.
+
+    Exits 2 if nobody can be asked and --yes is not said, 3 if it stopped, or with --wait if any died again.
+
+    Example: bridge deadletters plans apply 7 --wait
+    """
+    require_terminal(yes)
+    with open_desk(context) as desk:
+        found = desk.plans.one(plan)
+        if not confirm_plan(yes, found.what, found.counts):
+            raise typer.Exit(1)
+        if background:
+            found = desk.plans.approve(plan, by or find_person())
+            print_result(found.to_data(), as_json, lambda: print_plan(console, found))
+            return
+        run_plan(desk, found, by or find_person(), wait, as_json)
+
+
+@plans.command("stop")
+def plans_stop(
+    context: typer.Context,
+    plan: PlanArgument,
+    why: TrailOption = "",
+    by: ByOption = "",
+    as_json: PlanAsJsonOption = False,
+) -> None:
+    """Stop a plan within a second. Letters that were sent are handled; all others stay as they are.
+
+    Example: bridge deadletters plans stop 7 --why "the bank is down again"
+    """
+    with open_desk(context) as desk:
+        found = desk.plans.stop(plan, by or find_person(), why)
+    print_result(found.to_data(), as_json, lambda: print_plan(console, found))
+
+
+def _print_plans(to: Console, found: list[BulkPlan]) -> None:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("id", justify="right", no_wrap=True)
+    table.add_column("made (UTC)", no_wrap=True)
+    table.add_column("what", overflow="fold")
+    table.add_column("state", overflow="fold")
+    for each in found:
+        what = f"{each.what} {each.counts.letters:,}\nby {each.by}"
+        outcomes = ", ".join(f"{count:,} {state}" for state, count in each.outcomes.items())
+        state = [str(each.state), outcomes, each.stopped]
+        table.add_row(
+            str(each.id),
+            format_minute(each.at),
+            "\n".join(map(make_cell, what.split("\n"))),
+            "\n".join(make_cell(words) for words in state if words),
+        )
+    to.print(table)
+    if not found:
+        print_line(to, "there is no plan yet")
+
+
+def _print_plan_details(to: Console, plan: BulkPlan, left_out: Sequence["LeftOutLetters"]) -> None:
+    why = f": {plan.why}" if plan.why else ""
+    print_line(
+        to, f"plan {plan.id}: {plan.what} {plan.counts.letters:,}, by {plan.by}, {format_minute(plan.at)} UTC{why}"
+    )
+    print_counts(to, plan.counts)
+    print_plan(to, plan, left_out=left_out)

@@ -1,0 +1,185 @@
+"""A plan carried out in the foreground: its progress, the effect of Ctrl-C, and its end."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from bridge.cli.command_io import AGAIN, BAD, INTERRUPTED, OK, console, error_console, print_result
+from bridge.deadletters.model.bulk_plan import UNDER_WAY, BulkPlan, PlanItemState, PlanKind, PlanState
+from bridge.errors import KafkaUnavailable, LedgerUnavailable
+from bridge.inspection.terminal_output import print_line
+from bridge.inspection.topic_halt import find_person
+
+if TYPE_CHECKING:
+    from bridge.deadletters.dead_letter_service import DeadLetterService
+    from bridge.deadletters.replay.plan_progress import LeftOutLetters
+
+#: Seconds without an end of anything on its way, after which it is said what the outcomes need.
+PATIENCE_SECONDS: Final = 20.0
+#: What has been done where no handler runs.
+_END_WORDS: Final = {PlanKind.ARCHIVE: "archived", PlanKind.COPY: "copied"}
+#: After which handlers run.
+ACTIONS_THAT_RUN: Final = (PlanKind.REPLAY, PlanKind.REDRIVE)
+#: How many were come to, of those that a plan has.
+_REACHED_STATES: Final = tuple(state for state in PlanItemState if state is not PlanItemState.WAITING)
+
+
+@contextmanager
+def report_interruption() -> Iterator[None]:
+    """Around the making of a plan: Ctrl-C says that nothing was done, and where to find what stands of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_line(
+            error_console,
+            "interrupted while it was planned: nothing was sent or changed, nor will it be. What stands of the plan is "
+            "listed by bridge deadletters plans; apply it, or leave it.",
+        )
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def run_plan(desk: "DeadLetterService", plan: BulkPlan, by: str, wait: bool, as_json: bool) -> None:
+    """Apply a plan, wait for its outcomes if asked to, say how it stands, and end the command with its code."""
+    from bridge.deadletters.recorder.recorder_process import record_meanwhile
+
+    # What sends nothing to handlers has no deaths that would have to be recorded.
+    records = plan.what in ACTIONS_THAT_RUN and (wait or plan.options.canary)
+    try:
+        with record_meanwhile(desk) if records else nullcontext(), _show_plan_progress(plan) as heard:
+            plan = desk.plans.apply(plan.id, by, heard)
+            if wait and not plan.is_over:
+                plan = desk.plans.wait(plan.id, heard)
+    except KeyboardInterrupt:
+        _stop_interrupted(desk, plan.id)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        _end_unavailable(desk, plan.id, str(error))
+    left_out = desk.progress.left_out(plan)
+    found = {"plan": plan.id, "state": str(plan.state), "counts": plan.counts.to_data()}
+    if wait:
+        found["outcomes"] = dict(plan.outcomes)
+    found["left_out"] = [each._asdict() for each in left_out]
+    print_result(found, as_json, lambda: print_plan(console, plan, wait, left_out))
+    raise typer.Exit(get_plan_exit_code(plan, wait))
+
+
+def get_plan_exit_code(plan: BulkPlan, wait: bool) -> int:
+    """3 where it was stopped, or of what was waited for something ended badly."""
+    return BAD if plan.state in (PlanState.STOPPED, PlanState.FAILED) or (wait and not plan.is_good) else OK
+
+
+def print_plan(to: Console, plan: BulkPlan, wait: bool = True, left_out: Sequence["LeftOutLetters"] = ()) -> None:
+    """How a plan stands, what it has left out and why, and what can be done with it."""
+    said = ", ".join(f"{count:,} {_name_end(plan, state)}" for state, count in plan.outcomes.items()) or (
+        "nothing yet" if plan.counts.letters else "it has no letter: none that fits is open"
+    )
+    print_line(to, f"plan {plan.id} is {plan.state}: {said}")
+    if plan.stopped:
+        print_line(to, f"  it stopped: {plan.stopped}", "red")
+    for each in left_out:
+        print_line(to, f"  {each.letters:,} {each.state}: {each.why}")
+    if plan.state in (PlanState.STOPPED, PlanState.PLANNED, PlanState.FAILED):
+        if plan.count(PlanItemState.WAITING, PlanItemState.CLAIMED):
+            print_line(to, f"  {_get_left(plan):,} are untouched; go on: bridge deadletters plans apply {plan.id}")
+        _print_claimed(to, plan)
+    if plan.count(PlanItemState.DEAD):
+        print_line(
+            to, "  what died again is open again, with its new failure: bridge deadletters list --status open", "red"
+        )
+    if not wait and plan.count(PlanItemState.SENT, PlanItemState.CLAIMED):
+        print_line(to, f"  how they end: bridge deadletters plans show {plan.id}")
+
+
+def _name_end(plan: BulkPlan, state: str) -> str:
+    """How it is said that deliveries of a plan have ended."""
+    return _END_WORDS.get(plan.what, state) if state == PlanItemState.DONE else state
+
+
+def _get_left(plan: BulkPlan) -> int:
+    return plan.count(PlanItemState.WAITING)
+
+
+def _print_claimed(to: Console, plan: BulkPlan) -> None:
+    """Of what was on its way as the plan was left, nobody has looked yet whether Kafka has it."""
+    if claimed := plan.count(PlanItemState.CLAIMED):
+        print_line(
+            to, f"  of {claimed:,} it is not known: `bridge deadletters record` looks, and brings them to an end"
+        )
+
+
+@contextmanager
+def _show_plan_progress(plan: BulkPlan) -> Iterator[Callable[[BulkPlan], None]]:
+    """A bar on a terminal; nothing elsewhere, but what is to be known of a long wait."""
+    columns = (
+        TextColumn("plan {task.fields[plan]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[how]}"),
+    )
+    patience = _Patience()
+    with Progress(
+        *columns, TimeRemainingColumn(), console=error_console, disable=not error_console.is_terminal
+    ) as progress:
+        task = progress.add_task("", total=plan.counts.letters, plan=plan.id, how="")
+
+        def heard(now: BulkPlan) -> None:
+            ended = now.count(*_REACHED_STATES) - now.count(*UNDER_WAY)
+            progress.update(task, completed=now.count(*_REACHED_STATES), how=f"{ended:,} ended")
+            if patience.is_over(now, ended):
+                print_line(error_console, "what dies again is told by `bridge deadletters record`: it must run")
+
+        yield heard
+
+
+class _Patience:
+    """Whether for long nothing has ended of what is on its way; said once."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._ended, self._since, self._said = clock, -1, clock(), False
+
+    def is_over(self, plan: BulkPlan, ended: int) -> bool:
+        """Whether it is to be said now."""
+        if ended != self._ended or not plan.count(*UNDER_WAY):
+            self._ended, self._since = ended, self._clock()
+        if self._said or self._clock() - self._since < PATIENCE_SECONDS:
+            return False
+        self._said = True
+        return True
+
+
+def _end_unavailable(desk: "DeadLetterService", plan_id: int, why: str) -> NoReturn:
+    """What does not answer may answer again: the plan stays to be done."""
+    print_line(error_console, why, "red")
+    plan = desk.plans.one(plan_id)
+    if plan.state is PlanState.APPLYING:
+        print_line(error_console, f"plan {plan_id} goes on where `bridge deadletters record` runs")
+        print_line(error_console, f"to go on by hand: bridge deadletters plans apply {plan_id}")
+        print_line(error_console, f"to give it up: bridge deadletters plans stop {plan_id}")
+    elif plan.state is PlanState.PLANNED:
+        print_line(error_console, f"nothing was begun; to try again: bridge deadletters plans apply {plan_id}")
+    else:
+        print_line(error_console, f"how it stands: bridge deadletters plans show {plan_id}")
+    raise typer.Exit(AGAIN)
+
+
+def _stop_interrupted(desk: "DeadLetterService", plan_id: int) -> NoReturn:
+    """Stop the plan: nobody else is to go on by themselves with what a person has interrupted."""
+    plan = desk.plans.one(plan_id)
+    if plan.state in (PlanState.PLANNED, PlanState.APPLYING):
+        plan = desk.plans.stop(plan_id, find_person(), "interrupted (Ctrl-C)")
+    sent = plan.count(*_REACHED_STATES) - plan.count(
+        PlanItemState.SKIPPED, PlanItemState.REFUSED, PlanItemState.CLAIMED
+    )
+    print_line(
+        error_console,
+        f"interrupted: {sent:,} of {plan.counts.letters:,} were sent, and go their way; {_get_left(plan):,} were not.",
+    )
+    _print_claimed(error_console, plan)
+    if plan.count(PlanItemState.WAITING, PlanItemState.CLAIMED):
+        print_line(error_console, f"go on: bridge deadletters plans apply {plan.id}")
+    print_line(error_console, f"how they end: bridge deadletters plans show {plan.id}")
+    raise typer.Exit(INTERRUPTED)

@@ -1,0 +1,180 @@
+"""The commands record, serve and migrate of `bridge deadletters`, and the recorder beside a bridge."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from celery import Celery
+
+from bridge.bridge_process import CompanionThread, log_misspelt_variables
+from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, console, fail, load_app, print_result
+from bridge.cli.command_options import FormatOption, LevelOption, LogFormat, LogLevel
+from bridge.cli.deadletters.desk_access import open_desk, require_console, require_extra
+from bridge.deadletters.inspection.recorder_presence import expect_no_recorder
+from bridge.errors import (
+    ConsumerFailed,
+    DeskDatabaseNewer,
+    DeskOfAnotherKafka,
+    DeskUnavailable,
+    KafkaUnavailable,
+    NoSuchStep,
+    RecordedElsewhere,
+)
+from bridge.formats import log_format as logs
+from bridge.handler_routes import Routes
+from bridge.inspection.terminal_output import print_line
+from bridge.inspection.topic_halt import find_person
+from bridge.kafka.topic_names import topic_fault
+from bridge.settings import Settings
+
+if TYPE_CHECKING:
+    from bridge.deadletters.recorder.recorder import Recorder
+
+
+def record(
+    context: typer.Context,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topics",
+            help="Dead-letter topics besides those of the handlers, several with commas; all their records are "
+            "recorded, of every group.",
+            show_default=False,
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when what lies there now is recorded.")] = False,
+    no_more: Annotated[
+        bool,
+        typer.Option("--no-more", help="Record nothing; say that none is to run any more, so that none is missed."),
+    ] = False,
+    level: LevelOption = LogLevel.INFO,
+    form: FormatOption = LogFormat.TEXT,
+) -> None:
+    """Record dead letters in the desk's database, until SIGTERM or Ctrl-C.
+
+    With --no-more, once it was stopped, `bridge status` does not miss it until one is started again.
+
+    Exits 0 after a clean shutdown, or with --once when all is recorded; 1 if settings are wrong; 75 if it must be
+    started again, or with --once if Kafka or the database did not answer.
+
+    Example: bridge deadletters record --topics payments.DLT,connect-errors
+    """
+    if no_more:
+        _end_recording(context)
+        return
+    logs.begin_log(level.value, form.value)
+    recorder, settings = _build_recorder(
+        *load_app(context.obj, desk=True), _read_topic_names(topics or ()), stays=not once
+    )
+    from bridge.deadletters.recorder.recorder_process import record_once, serve_recorder
+
+    log_misspelt_variables(settings)
+    try:
+        (record_once if once else serve_recorder)(recorder, settings)
+    except (DeskOfAnotherKafka, DeskDatabaseNewer, RecordedElsewhere) as error:
+        fail(str(error), FAULTS)
+    except (ConsumerFailed, DeskUnavailable, KafkaUnavailable) as error:
+        fail(str(error), AGAIN)
+
+
+def _end_recording(context: typer.Context) -> None:
+    with open_desk(context, makes=True) as desk:
+        expect_no_recorder(desk.settings)
+        desk.trail.add(find_person(), "note", "no recorder is to run any more")
+    print_line(console, "no recorder is missed from now on, until one is started again")
+
+
+def build_recorder_beside(app: Celery, settings: Settings, routes: Routes) -> CompanionThread:
+    """The recorder, for a thread beside a bridge."""
+    return CompanionThread("the recorder", _build_recorder(app, settings, routes, (), stays=True)[0])
+
+
+def _build_recorder(
+    app: Celery, settings: Settings, routes: Routes, topics: Sequence[str], *, stays: bool
+) -> "tuple[Recorder, Settings]":
+    """Connects to nothing yet: what does not answer is waited for."""
+    require_extra()
+    from bridge.deadletters.db.database import Database
+    from bridge.deadletters.dead_letter_service import DeadLetterService
+    from bridge.deadletters.recorder.recorder import Recorder
+
+    try:
+        database = Database(settings.environment.DEADLETTERS_DATABASE_URL)
+    except DeskUnavailable as error:
+        fail(str(error), FAULTS)
+    return Recorder(DeadLetterService(app, settings, routes, database), topics, stays=stays), settings
+
+
+def _read_topic_names(topics: Sequence[str]) -> list[str]:
+    named = [name.strip() for each in topics for name in each.split(",") if name.strip()]
+    for name in named:
+        if (fault := topic_fault(name)) is not None:
+            fail(f"--topics: {fault}", FAULTS)
+    return named
+
+
+#: This machine alone.
+LOCAL_ADDRESS: Final = "127.0.0.1"
+
+
+def serve(
+    context: typer.Context,
+    host: Annotated[
+        str, typer.Option(help="The address on which it listens; another than this needs users.")
+    ] = LOCAL_ADDRESS,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port on which it listens.")] = 8093,
+    level: LevelOption = LogLevel.INFO,
+    form: FormatOption = LogFormat.TEXT,
+) -> None:
+    """The desk in a browser: groups, letters, and each letter with all that is known of it.
+
+    Without users (bridge deadletters users) it listens on this machine alone, and prints a link that opens it once.
+    With users, or a proxy that signs people in, it may listen elsewhere too: behind something that speaks TLS.
+
+    Example: bridge deadletters serve --host 0.0.0.0 --port 8093
+    """
+    logs.begin_log(level.value, form.value)
+    require_console()
+    from bridge.console.console import Console
+    from bridge.console.console_server import serve_console
+
+    with open_desk(context, makes=True) as desk:
+        log_misspelt_variables(desk.settings)
+        serve_console(Console(desk, f"{desk.settings.group} @ {desk.settings.kafka['bootstrap.servers']}"), host, port)
+
+
+def migrate(
+    context: typer.Context,
+    to: Annotated[str, typer.Option("--to", help="A step of this version, where it is not the newest.")] = "head",
+    as_json: Annotated[bool, typer.Option("--json", help="Print {database, before, now}.")] = False,
+) -> None:
+    """Make the desk's tables, or bring them to what this version needs.
+
+    Every command does that by itself, where its user of the database may. Run this as the owner of the tables where it
+    may not; and with --to before an older version of the bridge is deployed again, once nothing of this version runs,
+    as that would bring it back. Of a step that is taken back the letters stay, and what it brought goes: of 0004 the
+    webhooks.
+
+    Example: DEADLETTERS_DATABASE_URL=postgresql://owner@db/desk bridge deadletters migrate
+    """
+    _, settings, _ = load_app(context.obj, desk=True)
+    require_extra()
+    from bridge.deadletters.dead_letter_service import DeadLetterService
+
+    try:
+        database, before, now = DeadLetterService.migrated(settings, to)
+    except NoSuchStep as error:
+        fail(str(error), FAULTS)
+    except DeskUnavailable as error:
+        fail(str(error), NOT_FOUND)
+    found = {"database": database, "before": before, "now": now}
+    print_result(found, as_json, lambda: print_line(console, _describe_migration(database, before, now)))
+
+
+def _describe_migration(database: str, before: str | None, now: str) -> str:
+    if before == now:
+        return f"{database} is at step {now} already: nothing to do"
+    brought = f"{database} was brought from {f'step {before}' if before else 'no tables'} to step {now}"
+    if before and before > now:
+        return f"{brought}; each command of this version would bring it to its newest again: let none run"
+    return brought

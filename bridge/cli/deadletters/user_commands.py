@@ -1,0 +1,250 @@
+"""The commands `bridge deadletters users` and `users tokens`: accounts and API tokens."""
+
+import sys
+from typing import Annotated, ClassVar
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from bridge.cli.command_io import FAULTS, NOT_FOUND, console, fail, print_result
+from bridge.cli.command_options import ByOption, DefaultCommandGroup, RoleChoice
+from bridge.cli.deadletters.confirmation import has_terminal
+from bridge.cli.deadletters.desk_access import open_desk, require_console
+from bridge.formats.text_forms import format_time
+from bridge.inspection.terminal_output import make_cell, print_line
+from bridge.inspection.topic_halt import find_person
+
+
+class _TokensGroup(DefaultCommandGroup):
+    """`bridge deadletters users tokens` alone lists them."""
+
+    default: ClassVar = "list"
+
+
+tokens = typer.Typer(cls=_TokensGroup, no_args_is_help=False)
+
+
+@tokens.callback()
+def tokens_group() -> None:
+    """List the tokens with which programs use the console's API, make one, and revoke one.
+
+    A token has a role, as users have, and ends by itself. The audit log names its actions `token NAME`, and
+    keeps every change made here.
+
+    Example: bridge deadletters users tokens make deploy --role operator
+    """
+
+
+@tokens.command("list")
+def tokens_list(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a token.")] = False,
+) -> None:
+    """List them by name, without their secrets, which are kept nowhere. `list` may be left out.
+
+    Example: bridge deadletters users tokens --json
+    """
+    from bridge.cli.deadletters.letter_printout import format_minute
+
+    with open_desk(context) as desk:
+        found = desk.tokens.all()
+
+    def show() -> None:
+        if not found:
+            print_line(console, "no tokens: bridge deadletters users tokens make NAME --role viewer")
+            return
+        table = Table("id", "name", "role", "made (UTC)", "by", "ends (UTC)", "used (UTC)", box=SIMPLE_HEAD)
+        for each in found:
+            used = "never" if each.used_at is None else format_minute(each.used_at)
+            row = (
+                str(each.id),
+                make_cell(each.name),
+                each.role,
+                format_minute(each.at),
+                make_cell(each.by),
+                format_minute(each.until),
+                used,
+            )
+            table.add_row(*row)
+        console.print(table)
+
+    times = ("at", "until", "used_at")
+    moments = [{name: getattr(each, name) for name in times} for each in found]
+    print_result(
+        [
+            {"id": each.id, "name": each.name, "role": each.role, "by": each.by}
+            | {name: None if at is None else format_time(at / 1000) for name, at in moment.items()}
+            for each, moment in zip(found, moments, strict=True)
+        ],
+        as_json,
+        show,
+    )
+
+
+@tokens.command("make")
+def tokens_make(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Its purpose: the audit log names it.")],
+    role: Annotated[RoleChoice, typer.Option("--role", help="Its permissions.")],
+    days: Annotated[int, typer.Option("--days", help="For how long, 366 at most.")] = 90,
+    by: ByOption = "",
+) -> None:
+    """Make one, and print its secret, alone, on standard output: it is shown this once.
+
+    Example: bridge deadletters users tokens make deploy --role operator --days 30
+    """
+    with open_desk(context, makes=True) as desk:
+        from bridge.deadletters.accounts.user_account import Role
+
+        made, secret = desk.tokens.make(name, Role[role.name], by or find_person(), days)
+    typer.echo(
+        f"token {made.id}, {made.name}, as {made.role} until {format_time(made.until / 1000)}: shown this once",
+        err=True,
+    )
+    typer.echo(secret)
+
+
+@tokens.command("revoke")
+def tokens_revoke(
+    context: typer.Context,
+    id: Annotated[int, typer.Argument(help="Its number, as `list` has it.")],
+    by: ByOption = "",
+) -> None:
+    """Revoke one: it opens nothing from now on. The audit log keeps its actions.
+
+    Example: bridge deadletters users tokens revoke 3
+    """
+    with open_desk(context) as desk:
+        token = desk.tokens.revoke(id, by or find_person())
+    print_line(console, f"token {token.id}, {token.name}, was revoked")
+
+
+class _UsersGroup(DefaultCommandGroup):
+    """`bridge deadletters users` alone lists them."""
+
+    default: ClassVar = "list"
+
+
+users = typer.Typer(cls=_UsersGroup, no_args_is_help=False)
+users.add_typer(tokens, name="tokens")
+UserNameArgument = Annotated[str, typer.Argument(help="The name that they sign in with.")]
+StdinOption = Annotated[
+    bool, typer.Option("--password-stdin", help="Read the password from standard input, its first line.")
+]
+
+
+@users.callback()
+def users_group() -> None:
+    """List who may sign in to the console, add somebody, change what they may or their password, and remove them.
+
+    A viewer sees; an operator replays, edits, halts and resumes too; an admin all. The audit log keeps every change.
+
+    Example: bridge deadletters users add ann --role operator
+    """
+
+
+@users.command("list")
+def users_list(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a user.")] = False,
+) -> None:
+    """List who may sign in, by name. `list` may be left out.
+
+    Example: bridge deadletters users --json
+    """
+    from bridge.cli.deadletters.letter_printout import format_minute
+
+    with open_desk(context) as desk:
+        found = desk.users.all()
+
+    def show() -> None:
+        if not found:
+            print_line(
+                console, "no users: the console listens on its own machine alone, and is opened by a one-time link"
+            )
+            return
+        table = Table("name", "role", "added (UTC)", "by", box=SIMPLE_HEAD)
+        for each in found:
+            table.add_row(make_cell(each.name), each.role, format_minute(each.at), make_cell(each.by))
+        console.print(table)
+
+    data = [{"name": each.name, "role": each.role, "at": format_time(each.at / 1000), "by": each.by} for each in found]
+    print_result(data, as_json, show)
+
+
+@users.command("add")
+def users_add(
+    context: typer.Context,
+    name: UserNameArgument,
+    role: Annotated[RoleChoice, typer.Option("--role", help="Their permissions.")],
+    from_stdin: StdinOption = False,
+    by: ByOption = "",
+) -> None:
+    """Add somebody. Their password is asked for, or read from standard input; it is never an argument.
+
+    Example: bridge deadletters users add ann --role operator
+    """
+    require_console()
+    from bridge.console.auth.passwords import hash_password
+    from bridge.deadletters.accounts.user_account import Role
+
+    with open_desk(context, makes=True) as desk:
+        desk.users.add(name, Role[role.name], hash_password(name, _read_password(from_stdin)), by or find_person())
+    print_line(console, f"{name.strip().lower()} was added, as {role.value}")
+
+
+@users.command("role")
+def users_role(
+    context: typer.Context,
+    name: UserNameArgument,
+    role: Annotated[RoleChoice, typer.Argument(help="Their permissions from now on.")],
+    by: ByOption = "",
+) -> None:
+    """Change what somebody may; they are signed out, and sign in again.
+
+    Example: bridge deadletters users role ann admin
+    """
+    with open_desk(context) as desk:
+        from bridge.deadletters.accounts.user_account import Role
+
+        desk.users.give_role(name, Role[role.name], by or find_person())
+    print_line(console, f"{name.strip().lower()} is {role.value} from now on, and was signed out")
+
+
+@users.command("password")
+def users_password(
+    context: typer.Context, name: UserNameArgument, from_stdin: StdinOption = False, by: ByOption = ""
+) -> None:
+    """Change somebody's password; they are signed out everywhere.
+
+    Example: bridge deadletters users password ann
+    """
+    require_console()
+    from bridge.console.auth.passwords import hash_password
+
+    with open_desk(context) as desk:
+        desk.users.give_password(name, hash_password(name, _read_password(from_stdin)), by or find_person())
+    print_line(console, f"{name.strip().lower()} has another password, and was signed out")
+
+
+@users.command("remove")
+def users_remove(context: typer.Context, name: UserNameArgument, by: ByOption = "") -> None:
+    """Remove somebody; they are signed out at once. The audit log keeps their actions.
+
+    Example: bridge deadletters users remove ann
+    """
+    with open_desk(context) as desk:
+        desk.users.remove(name, by or find_person())
+    print_line(console, f"{name.strip().lower()} was removed, and was signed out")
+
+
+def _read_password(from_stdin: bool) -> str:
+    """A new password, from standard input or from who sits there."""
+    if from_stdin:
+        read = sys.stdin.readline().rstrip("\r\n")
+        return read or fail("standard input has no password in its first line: nothing was changed.", FAULTS)
+    if not has_terminal():
+        fail("nobody can be asked here, there is no terminal: pass the password with --password-stdin.", NOT_FOUND)
+    asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    return asked

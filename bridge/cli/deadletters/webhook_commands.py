@@ -1,0 +1,197 @@
+"""The commands `bridge deadletters webhooks`: list, add, test, switch and remove them."""
+
+import sys
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from bridge.cli.command_io import FAULTS, NOT_FOUND, console, fail, print_result
+from bridge.cli.command_options import ByOption, DefaultCommandGroup
+from bridge.cli.deadletters.confirmation import has_terminal
+from bridge.cli.deadletters.desk_access import open_desk
+from bridge.inspection.terminal_output import make_cell, print_line
+from bridge.inspection.topic_halt import find_person
+
+if TYPE_CHECKING:
+    from bridge.deadletters.alarms.webhook_service import ShownWebhook
+
+#: Seconds for which a test is waited for, and between two looks.
+TEST_SECONDS: Final = 30.0
+TEST_POLL_PERIOD: Final = 0.5
+
+
+class WebhookFormatOption(StrEnum):
+    """For whom a webhook is written."""
+
+    STANDARD = "standard"
+    SLACK = "slack"
+    PAGERDUTY = "pagerduty"
+
+
+class WebhookSubject(StrEnum):
+    """What a webhook tells of."""
+
+    NEW = "new"
+    REGRESSION = "regression"
+    GROWTH = "growth"
+    HALT = "halt"
+    BREAKER = "breaker"
+
+
+class _WebhooksGroup(DefaultCommandGroup):
+    """`bridge deadletters webhooks` alone lists them."""
+
+    default: ClassVar = "list"
+
+
+webhooks = typer.Typer(cls=_WebhooksGroup, no_args_is_help=False)
+WebhookNameArgument = Annotated[str, typer.Argument(help="The webhook's name.")]
+
+
+@webhooks.callback()
+def webhooks_group() -> None:
+    """List, add, try, switch and remove webhooks: who is told of new groups, regressions, growth, halts and breakers.
+
+    A recorder (bridge deadletters record) notices and sends; no console need be open.
+
+    Example: bridge deadletters webhooks add payments-chat --format slack
+    """
+
+
+@webhooks.command("list")
+def webhooks_list(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a webhook.")] = False,
+) -> None:
+    """List them by name, each with what it was told last. `list` may be left out.
+
+    Example: bridge deadletters webhooks --json
+    """
+    with open_desk(context) as desk:
+        found = desk.webhooks.all()
+
+    def show() -> None:
+        if not found:
+            print_line(console, "no webhooks: bridge deadletters webhooks add NAME")
+            return
+        table = Table("name", "address", "format", "of", "state", "last told", box=SIMPLE_HEAD)
+        for each in found:
+            state = "on" if each.off_at is None else f"off: {each.off_why}"
+            table.add_row(
+                each.name,
+                make_cell(each.address),
+                each.format,
+                ", ".join(each.about),
+                make_cell(state),
+                _describe_last(each),
+            )
+        console.print(table)
+
+    print_result([each.to_data() for each in found], as_json, show)
+
+
+@webhooks.command("add")
+def webhooks_add(
+    context: typer.Context,
+    name: WebhookNameArgument,
+    form: Annotated[
+        WebhookFormatOption, typer.Option("--format", help="The format that its receiver takes.")
+    ] = WebhookFormatOption.STANDARD,
+    about: Annotated[
+        list[WebhookSubject] | None, typer.Option("--of", help="Tell of this alone; may be repeated.")
+    ] = None,
+    from_stdin: Annotated[
+        bool,
+        typer.Option("--stdin", help="Read the address (of PagerDuty: its integration key) from standard input."),
+    ] = False,
+    by: ByOption = "",
+) -> None:
+    """Add one, and print the secret by which its receiver knows what comes from here, alone, on standard output.
+
+    The address, or PagerDuty's integration key, is asked for, or read from standard input: it is never an argument,
+    since it may be a password.
+
+    Example: bridge deadletters webhooks add payments-chat --format slack --of halt --of breaker
+    """
+    given = _read_secret("Integration key" if form is WebhookFormatOption.PAGERDUTY else "Address", from_stdin)
+    address, key = ("", given) if form is WebhookFormatOption.PAGERDUTY else (given, "")
+    with open_desk(context, makes=True) as desk:
+        from bridge.deadletters.alarms.alarm_event import AlarmKind
+        from bridge.deadletters.alarms.webhook_format import WebhookFormat
+
+        meant = [AlarmKind(each) for each in about or ()]
+        added = desk.webhooks.add(name, WebhookFormat(form.value), meant, address, key, by or find_person())
+    once = "; the secret that it is signed with, shown this once:" if added.secret else ""
+    typer.echo(f"{added.name} was added; try it with `bridge deadletters webhooks test {added.name}`{once}", err=True)
+    if added.secret:
+        typer.echo(added.secret)
+
+
+@webhooks.command("test")
+def webhooks_test(context: typer.Context, name: WebhookNameArgument, by: ByOption = "") -> None:
+    """Have a recorder send a test, and wait for what comes of it.
+
+    Example: bridge deadletters webhooks test payments-chat
+    """
+    with open_desk(context) as desk:
+        message, until = desk.webhooks.test(name, by or find_person()), time.monotonic() + TEST_SECONDS
+        while (told := desk.webhooks.told(message)) is not None and told.state == "waiting" and not told.said:
+            if time.monotonic() > until:
+                fail(f"nobody has sent it in {TEST_SECONDS:g} s: start `bridge deadletters record`.", NOT_FOUND)
+            time.sleep(TEST_POLL_PERIOD)
+    if told is None or told.state != "sent":
+        fail(f"it was not taken: {told.said if told else 'the webhook was removed'}", FAULTS)
+    print_line(console, f"it was taken: {told.said}")
+
+
+@webhooks.command("off")
+def webhooks_off(context: typer.Context, name: WebhookNameArgument, by: ByOption = "") -> None:
+    """Tell one nothing from now on; what waits for it is given up.
+
+    Example: bridge deadletters webhooks off payments-chat
+    """
+    with open_desk(context) as desk:
+        desk.webhooks.switch_off(name, by or find_person())
+    print_line(console, f"{name.strip().lower()} is off")
+
+
+@webhooks.command("on")
+def webhooks_on(context: typer.Context, name: WebhookNameArgument, by: ByOption = "") -> None:
+    """Tell one what happens from now on.
+
+    Example: bridge deadletters webhooks on payments-chat
+    """
+    with open_desk(context) as desk:
+        desk.webhooks.switch_on(name, by or find_person())
+    print_line(console, f"{name.strip().lower()} is on")
+
+
+@webhooks.command("remove")
+def webhooks_remove(context: typer.Context, name: WebhookNameArgument, by: ByOption = "") -> None:
+    """Remove one, with what it was told.
+
+    Example: bridge deadletters webhooks remove payments-chat
+    """
+    with open_desk(context) as desk:
+        desk.webhooks.remove(name, by or find_person())
+    print_line(console, f"{name.strip().lower()} was removed")
+
+
+def _describe_last(found: "ShownWebhook") -> str:
+    if not found.latest:
+        return "nothing yet"
+    last = found.latest[0]
+    return make_cell(f"{last.type}: {last.state}{f', {last.said}' if last.said else ''}")
+
+
+def _read_secret(what: str, from_stdin: bool) -> str:
+    if from_stdin:
+        read = sys.stdin.readline().strip()
+        return read or fail(f"standard input has no {what.lower()} in its first line: nothing was changed.", FAULTS)
+    if not has_terminal():
+        fail(f"nobody can be asked here, there is no terminal: pass the {what.lower()} with --stdin.", NOT_FOUND)
+    return str(typer.prompt(what, hide_input=True, err=True))

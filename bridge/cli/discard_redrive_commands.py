@@ -1,0 +1,158 @@
+"""The commands discard (of queued deliveries) and redrive (of a range of a source topic)."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from bridge.cli.command_io import FAULTS, NOT_FOUND, console, error_console, fail, load_app, print_result
+from bridge.cli.command_options import ByOption, CanaryOption, PlanJsonOption, PlanOnlyOption, TrailOption, WaitOption
+from bridge.cli.deadletters.confirmation import YesOption, confirm_plan, require_terminal
+from bridge.cli.deadletters.desk_access import open_desk, require_extra
+from bridge.cli.deadletters.plan_run import report_interruption, run_plan
+from bridge.cli.deadletters.replay_commands import print_planned
+from bridge.errors import KafkaUnavailable, LedgerUnavailable, NoMoment, NotDecided, UnknownHandler, UnknownTopic
+from bridge.inspection.queue_discard import count_queued, discard_queued, find_order_risk
+from bridge.inspection.terminal_output import print_line
+from bridge.inspection.topic_halt import find_person
+
+
+def discard(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="A source topic.")],
+    handler: Annotated[list[str] | None, typer.Option(help="Of this handler alone.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking: for scripts.")] = False,
+    anyway: Annotated[
+        bool,
+        typer.Option(
+            "--anyway",
+            help="Of an ordered topic that is not halted too: the next of a key or partition may begin beside a "
+            "delivery that runs, so their order may be lost.",
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the number of each handler, as JSON.")] = False,
+) -> None:
+    """Give up the deliveries of a topic that are queued: no worker runs them, and no bridge hands them off again.
+
+    `celery purge` only empties the queue: what it took comes back after `kafka_stuck_after`, an hour. Run this before
+    or after it. The audit counts what was given up as discarded; `bridge redrive --again` brings it back. Deliveries
+    that wait for a retry in Kafka, or came from one, are left alone. One that is running goes on: it is done if it
+    succeeds, and not retried if it fails. Halt the topic first if nothing more of it is to be queued.
+
+    An ordered topic must be halted, or it is refused: the next of a key or partition does not wait for a delivery that
+    was discarded while it ran. Resume it once nothing of it runs. --anyway takes that risk.
+
+    Example: bridge discard orders --handler orders.handlers.charge
+    """
+    _, chosen, routes = load_app(context.obj)
+    names = handler or []
+    if chosen.ledger_url is None:
+        fail("the ledger has which deliveries are queued, and there is none: set LEDGER_URL.", FAULTS)
+    try:
+        queued = count_queued(chosen, routes, topic, names)
+        _print_queued(queued)
+        if not any(queued.values()):
+            print_result(queued, as_json, lambda: None)
+            return
+        if risk := find_order_risk(chosen, topic):
+            if not anyway:
+                fail(
+                    f"{risk} Nothing was discarded. Halt the topic first (bridge halt {topic} --why …), and resume it "
+                    "once nothing of it runs; or say --anyway.",
+                    FAULTS,
+                )
+            print(risk, file=sys.stderr)
+        if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
+            fail("nobody can be asked here, there is no terminal: say --yes to discard without a question.", NOT_FOUND)
+        if not yes and not typer.confirm(f"discard {sum(queued.values()):,} deliveries?", err=True):
+            fail("nothing was discarded.", FAULTS)
+        found = discard_queued(chosen, routes, topic, names)
+    except (UnknownTopic, UnknownHandler) as error:
+        fail(str(error), FAULTS)
+    except (KafkaUnavailable, LedgerUnavailable, NotDecided) as error:
+        fail(str(error), NOT_FOUND)
+    print_result(found, as_json, lambda: console.print(f"discarded {sum(found.values()):,} deliveries"))
+
+
+def _print_queued(queued: Mapping[str, int]) -> None:
+    for name, count in queued.items():
+        print(f"  {name}: {count:,} queued", file=sys.stderr)
+
+
+_MOMENT_HELP = "earliest, latest, an offset, 2026-11-20T08:00 (UTC), 2h, today."
+
+
+def redrive(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="A source topic.")],
+    since: Annotated[str, typer.Option("--from", help=f"From here on: {_MOMENT_HELP}")],
+    until: Annotated[str, typer.Option("--to", help="Until before this.")] = "latest",
+    partition: Annotated[list[int] | None, typer.Option(help="Of this partition alone.")] = None,
+    handler: Annotated[list[str] | None, typer.Option(help="For this handler alone.")] = None,
+    key: Annotated[str | None, typer.Option(help="Of this key alone: text, 0x… or base64:….")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also what is done or discarded, or may be.")] = False,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="Records a second at most.")] = None,
+    canary: CanaryOption = False,
+    wait: WaitOption = False,
+    plan_only: PlanOnlyOption = False,
+    yes: YesOption = False,
+    why: TrailOption = "",
+    by: ByOption = "",
+    as_json: PlanJsonOption = False,
+) -> None:
+    """Send a range of a source topic again, through its replay topic. The group's offsets stay as they are.
+
+    It is planned first: which records, and how their deliveries stand. Dead and lost deliveries are sent; those in
+    flight are left alone; done and discarded ones, and those that the ledger no longer knows, only with --again.
+    With --canary, records of all waves but the last have one attempt: what fails is dead again at once.
+
+    Exits 1 if it cannot be done so, 2 if nobody can be asked and --yes is not said, or a server does not answer, 3 if
+    the canary stopped, or with --wait if any died again, 75 if Kafka or Redis stopped answering or another process
+    carries the plan, 130 after Ctrl-C.
+
+    Example: bridge redrive orders --from 2026-11-20T08:00 --to 2026-11-20T09:30 --handler orders.handlers.charge
+    """
+    require_extra()
+    from bridge.deadletters.model import filter_syntax
+    from bridge.deadletters.model.bulk_plan import PlanOptions
+    from bridge.deadletters.replay.redrive_plan import RedriveRequest
+
+    who_by = by or find_person()
+    if not plan_only:
+        require_terminal(yes)
+    with open_desk(context, makes=True) as desk:
+        key_of = None if key is None else filter_syntax.parse_key(key)
+        limits = (tuple(partition or ()), tuple(handler or ()), key_of)
+        asked = RedriveRequest(topic, _read_moment(since), _read_moment(until), *limits)
+        with report_interruption(), _show_range_progress() as looked:
+            plan = desk.redrive.plan(asked, PlanOptions(rate, canary, again=again), who_by, why, looked)
+        if plan_only:
+            print_planned(plan, as_json)
+            return
+        if not confirm_plan(yes, plan.what, plan.counts):
+            print_line(error_console, f"nothing was sent. The plan is kept: bridge deadletters plans apply {plan.id}")
+            raise typer.Exit(FAULTS)
+        run_plan(desk, plan, who_by, wait, as_json)
+
+
+def _read_moment(text: str) -> str:
+    """As Kafka is asked for it: a time with its zone."""
+    from bridge.deadletters.model.filter_syntax import parse_range_end
+
+    try:
+        return parse_range_end(text, time.time())
+    except NoMoment as error:
+        fail(str(error), FAULTS)
+
+
+@contextmanager
+def _show_range_progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, while the range is looked through."""
+    columns = (TextColumn("records looked at"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=error_console, disable=not error_console.is_terminal, transient=True) as progress:
+        task = progress.add_task("")
+        yield lambda seen, of: progress.update(task, completed=seen, total=of)

@@ -1,0 +1,162 @@
+"""The commands that inspect: check, audit, status, topics (with --create it makes own topics) and find."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from bridge.cli.command_io import FAULTS, NOT_FOUND, OK, USAGE, console, fail, load_app, print_result
+from bridge.cli.deadletters.desk_access import DESK_LIBRARIES
+from bridge.errors import AppNotFound, KafkaUnavailable, LedgerUnavailable, NothingAnswers, UnknownTopic, how_to_install
+from bridge.handler_routes import Routes
+from bridge.inspection import report_tables
+from bridge.inspection.record_search import find_record, find_records_by_key, format_result, parse_coordinates
+from bridge.inspection.setup_check import CheckFinding
+from bridge.inspection.setup_check import check_setup as findings
+from bridge.inspection.status import read_status as status_of
+from bridge.inspection.status_report import add_problems
+from bridge.inspection.topic_audit import audit_topic as audit_of
+from bridge.inspection.topic_list import list_topics as topics_of
+from bridge.jobs.problem import Problem
+from bridge.settings import Settings
+from bridge.settings.app_discovery import find_celery_app
+
+
+def list_desk_problems(settings: Settings, routes: Routes) -> list[Problem]:
+    """What of the desk needs a person, which is nothing where its libraries are not installed."""
+    try:
+        from bridge.deadletters.alarms.dead_letter_problems import find_dead_letter_problems
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in DESK_LIBRARIES:
+            raise
+        return []
+    return find_dead_letter_problems(settings, routes)
+
+
+def check_desk_database(environ: Mapping[str, str] = os.environ) -> list[CheckFinding]:
+    """Whether the desk's database answers; nothing where none is named."""
+    if not (url := environ.get("DEADLETTERS_DATABASE_URL", "")):
+        return []
+    try:
+        from bridge.deadletters.alarms.dead_letter_problems import check_database
+    except ModuleNotFoundError as error:
+        if (library := (error.name or "").partition(".")[0]) not in DESK_LIBRARIES:
+            raise
+        needs = f"DEADLETTERS_DATABASE_URL is set, and the desk needs {library}"
+        return [CheckFinding("warning", f"{needs}; {how_to_install('deadletters')}.")]
+    found = check_database(url)
+    return [CheckFinding(found.level, found.text)]
+
+
+def check(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of {level, text}.")] = False,
+) -> None:
+    """Check settings, handlers and connections, and list everything that is wrong.
+
+    Example: bridge check --json
+    """
+    try:
+        found = findings(find_celery_app(context.obj), name=context.obj)
+    except AppNotFound as error:
+        found = [CheckFinding("fault", str(error))]
+    found += check_desk_database()
+    print_result(
+        [finding.to_data() for finding in found], as_json, lambda: report_tables.print_findings(console, found)
+    )
+    raise typer.Exit(FAULTS if any(finding.level == "fault" for finding in found) else OK)
+
+
+def audit(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="A source topic.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Count the fates of every offset of a topic: what is unaccounted for or forgotten is a fault.
+
+    Example: bridge audit orders --json
+    """
+    app, chosen, routes = load_app(context.obj, wrong=USAGE)
+    if chosen.ledger_url is None:
+        fail("an audit reads the ledger, and the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
+    try:
+        report = audit_of(app, chosen, routes, topic)
+    except UnknownTopic as error:
+        fail(str(error), USAGE)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        fail(str(error), NOT_FOUND)
+    print_result(report.to_data(), as_json, lambda: report_tables.print_audit(console, report))
+    raise typer.Exit(OK if report.clean else FAULTS)
+
+
+def status(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
+) -> None:
+    """Say what needs a person, what the group consumes and how far, and what bridges and workers say of themselves.
+
+    Example: bridge status --json
+    """
+    app, chosen, routes = load_app(context.obj)
+    try:
+        found = status_of(app, chosen, routes)
+    except NothingAnswers as error:
+        fail(str(error), NOT_FOUND)
+    found = add_problems(found, list_desk_problems(chosen, routes))
+    print_result(found, as_json, lambda: report_tables.print_status(console, found))
+
+
+def topics(
+    context: typer.Context,
+    create: Annotated[bool, typer.Option("--create", help="Make what is missing, sources apart.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a topic.")] = False,
+) -> None:
+    """List the topics that the handlers need and those of ours that are there: what for, how cut, how long kept.
+
+    Example: bridge topics --create
+    """
+    app, chosen, routes = load_app(context.obj, wrong=USAGE)
+    try:
+        found = topics_of(app, chosen, routes, create=create)
+    except KafkaUnavailable as error:
+        fail(str(error), NOT_FOUND)
+    print_result(found.to_data(), as_json, lambda: report_tables.print_topics(console, found))
+    raise typer.Exit(FAULTS if found.problems else OK)
+
+
+def find(
+    context: typer.Context,
+    record: Annotated[str | None, typer.Argument(help="Coordinates: orders-3-1234.")] = None,
+    topic: Annotated[str | None, typer.Option(help="With --key: a source topic.")] = None,
+    key: Annotated[str | None, typer.Option(help="Every record with this key, as text.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON; by key: a list.")] = False,
+) -> None:
+    """Say where one record stands for each handler: its fate, where it lies now, its attempts, its last failure.
+
+    Example: bridge find orders-3-1234 --json
+    """
+    app, chosen, routes = load_app(context.obj, wrong=USAGE)
+    if chosen.ledger_url is None:
+        fail("fates are in the ledger, and the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
+    where = parse_coordinates(record) if record is not None and not (topic or key) else None
+    try:
+        if record is None and topic is not None and key is not None:
+            found = find_records_by_key(app, chosen, routes, topic, key)
+        elif where is not None:
+            found = find_record(app, chosen, routes, *where)
+        else:
+            fail("name a record by its coordinates (orders-3-1234), or by --topic and --key.", USAGE)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        fail(str(error), NOT_FOUND)
+    for partition, first in found.looked_from.items():
+        print(f"{topic}-{partition} was looked through from offset {first} on.", file=sys.stderr)
+    if not found.data:
+        fail(f"Kafka has no such record: {record or f'{topic}, key {key}'}.", FAULTS)
+    print_result(found.data[0] if where else found.data, as_json, lambda: _print_record_lines(found.data))
+
+
+def _print_record_lines(found: list[dict[str, Any]]) -> None:
+    for line in format_result(found):
+        console.print(line, markup=False, soft_wrap=True)

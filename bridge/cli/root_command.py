@@ -1,0 +1,84 @@
+"""The script `bridge`: its commands in the order of `--help`, and the bridge itself without a command."""
+
+import inspect
+import os
+import sys
+from typing import Annotated, Any, ClassVar, Final
+
+import typer
+
+from bridge.cli.command_io import OK, USAGE
+from bridge.cli.command_options import AppOption, FormatOption, LevelOption, LogFormat, LogLevel, SignpostGroup
+from bridge.cli.deadletters.deadletters_command import DEADLETTERS_COMMANDS as OF_DESK
+from bridge.cli.deadletters.deadletters_command import deadletters, deadletters_group
+from bridge.cli.discard_redrive_commands import discard, redrive
+from bridge.cli.exit_codes import EXIT_CODES, build_help
+from bridge.cli.halt_policy_commands import halt, policy, resume
+from bridge.cli.inspection_commands import audit, check, find, status, topics
+from bridge.cli.run_commands import demo, reset, run, run_bridge
+from bridge.settings.code_versions import read_versions
+
+#: In the order in which `--help` lists them.
+COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, discard, reset, redrive, demo)
+#: What click raises for every option and argument that is wrong; Typer names only its subclass.
+_WrongUse: Final[Any] = typer.BadParameter.__base__
+
+
+class _RootGroup(SignpostGroup):
+    elsewhere: ClassVar = {name: f"bridge deadletters {name}" for name in (*OF_DESK, "plans", "users", "webhooks")}
+
+    def invoke(self, ctx: Any) -> Any:
+        """Click's; a command whose 2 says something else ends with `USAGE` where it is used wrongly."""
+        try:
+            return super().invoke(ctx)
+        except _WrongUse as error:
+            of = error.ctx
+            if of is not None and of.parent is ctx and USAGE in EXIT_CODES.get(of.info_name or "", {}):
+                error.exit_code = USAGE
+            raise
+
+
+cli = typer.Typer(
+    cls=_RootGroup,
+    name="bridge",
+    help="Hands Kafka records to Celery tasks. Without a command it runs the bridge.",
+    invoke_without_command=True,
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """The script `bridge` and `python -m bridge`."""
+    # `python -m` has the working directory on the import path, a script has not.
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    cli(prog_name="bridge")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(", ".join(f"{name} {number}" for name, number in read_versions().items()))
+        raise typer.Exit(OK)
+
+
+@cli.callback()
+def run_default(
+    context: typer.Context,
+    app: AppOption = "tasks",
+    level: LevelOption = LogLevel.INFO,
+    form: FormatOption = LogFormat.TEXT,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print versions, and exit.")
+    ] = False,
+) -> None:
+    """Hands Kafka records to Celery tasks. Without a command it runs the bridge."""
+    context.obj = app
+    if context.invoked_subcommand is None:
+        run_bridge(app, level, form)
+
+
+for command in COMMANDS:
+    cli.command(help=build_help(command.__name__, inspect.getdoc(command) or ""))(command)
+cli.add_typer(policy, name="policy")
+cli.add_typer(deadletters, name="deadletters", help=build_help("deadletters", inspect.getdoc(deadletters_group) or ""))

@@ -1,1 +1,0 @@
-"""The commands that ask and mend, a file each, and the tables that they print."""

@@ -1,0 +1,175 @@
+"""The endpoint of an API operation: token and role, body, answer, and a problem for each error."""
+
+import json
+import logging
+import math
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from bridge.console import console, thread_pools
+from bridge.console.api import api_request, openapi
+from bridge.console.api.api_request import ApiAnswer, ApiRequest
+from bridge.console.api.api_routes import OPERATIONS, Operation
+from bridge.console.api.idempotency import answer_once
+from bridge.console.api.problem_details import (
+    API_ROOT,
+    PROBLEM_KINDS,
+    build_problem_response,
+    build_problem_type,
+    convert_error,
+    convert_status,
+)
+from bridge.console.api.schemas.common_schema import ResponseModel
+from bridge.console.auth import authentication
+from bridge.console.auth.http_security import find_form_fault
+from bridge.console.auth.role_permissions import ANONYMOUS, Principal
+from bridge.errors import BridgeError, RequestRefused
+
+logger = logging.getLogger("bridge")
+
+
+def build_api_routes() -> list[Route]:
+    """Every address of the API."""
+    return [
+        Route(f"{API_ROOT}/openapi.json", _serve_description, methods=["GET"]),
+        Route(f"{API_ROOT}/problems/{{name}}", _serve_problem_kind, methods=["GET"]),
+        *(Route(API_ROOT + each.path, _guard_operation(each), methods=[each.method]) for each in OPERATIONS),
+    ]
+
+
+def refuse_request(request: Request, status: int, detail: str) -> Response:
+    """What the router refuses."""
+    path = request.url.path.removeprefix(API_ROOT)
+    allow = sorted({each.method for each, fits in _PATH_MATCHERS if fits(path)}) or ["GET"]
+    return build_problem_response(convert_status(status, detail, allow))
+
+
+def answer_failure(request: Request, error: Exception) -> Response:
+    """What is answered to an error that nobody expected: a number that is in the log."""
+    number = secrets.token_hex(4)
+    operation = getattr(request.state, "operation", None)
+    # Neither the query nor the path: filters hold keys.
+    logger.error("console fault %s at %s", number, operation.path if operation else "the API", exc_info=error)
+    words = f"The console has a fault, which is in its log as {number}. Whether something was done is not known."
+    return build_problem_response(RequestRefused("fault", words, instance=number))
+
+
+def _guard_operation(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        request.state.operation, who = operation, ANONYMOUS
+        try:
+            who = await run_in_threadpool(_admit_request, request, operation)
+            raw = await _read_raw_body(request) if operation.method == "POST" else b""
+            return await thread_pools.run_in_pool(operation.waits, _answer_request, request, operation, who, raw)
+        except BridgeError as error:
+            return build_problem_response(convert_error(authentication.redact_error(error, who)))
+        except Exception as error:
+            return answer_failure(request, error)
+
+    return answer
+
+
+def _admit_request(request: Request, operation: Operation) -> Principal:
+    """Who asks, if they may."""
+    asked = console.get_console(request)
+    if fault := find_form_fault(request.headers, asked.hosts):
+        raise RequestRefused("forbidden", fault.replace("form", "request"))
+    address = asked.proxy.sender(authentication.get_peer_address(request), request.headers)
+    who = asked.bearers.who(request.headers.get("authorization"), address)
+    if who.role < operation.role:
+        raise RequestRefused("forbidden", f"This needs the role {operation.role}; {who.name} has the role {who.role}.")
+    return who
+
+
+async def _read_raw_body(request: Request) -> bytes:
+    body = b""
+    async for some in request.stream():
+        body += some
+        if len(body) > api_request.MAX_BODY_BYTES:
+            raise RequestRefused(
+                "too-large", f"The body is larger than {api_request.MAX_BODY_BYTES:,} bytes. Nothing was done."
+            )
+    return body
+
+
+def _answer_request(request: Request, operation: Operation, who: Principal, raw: bytes) -> Response:
+    asked = ApiRequest(
+        console=console.get_console(request),
+        desk=console.get_console(request).desk,
+        who=who,
+        path=request.path_params,
+        query=api_request.read_query(operation.query, request.query_params),
+        body=None if operation.takes is None else api_request.read_body(operation.takes, request.headers, raw),
+        seen=api_request.read_if_match(request.headers),
+    )
+
+    def written(answer: ApiAnswer) -> Response:
+        return _write_answer(operation, answer)
+
+    if operation.act is None:
+        return written(operation.answer(asked))
+    wish = "\n".join((operation.name, request.url.path, asked.seen or "")).encode() + b"\n" + raw
+    return answer_once(operation, asked, request.headers.get("idempotency-key"), wish, written)
+
+
+def _write_answer(operation: Operation, answer: ApiAnswer) -> Response:
+    status, headers = answer.status or operation.status, dict(answer.headers)
+    if isinstance(answer.body, bytes):
+        return Response(answer.body, status, headers, operation.media)
+    if isinstance(answer.body, Iterator):
+        return StreamingResponse(answer.body, status, headers, operation.media)
+    assert isinstance(answer.body, ResponseModel)
+    return Response(_encode_json(answer.body.model_dump(mode="json")), status, headers, "application/json")
+
+
+def _encode_json(data: Any) -> bytes:
+    return json.dumps(_make_sayable(data), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _make_sayable(data: Any) -> Any:
+    """What JSON can say of it: others write names that are no text, and numbers that are none."""
+    if isinstance(data, str):
+        return (
+            data.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            if _has_surrogate(data)
+            else data
+        )
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, dict):
+        return {_make_sayable(name): _make_sayable(value) for name, value in data.items()}
+    return [_make_sayable(each) for each in data] if isinstance(data, list) else data
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= each <= "\udfff" for each in text)
+
+
+async def _serve_description(request: Request) -> Response:
+    return Response(_encode_description(), media_type="application/json")
+
+
+@cache
+def _encode_description() -> bytes:
+    return _encode_json(openapi.describe_api())
+
+
+async def _serve_problem_kind(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in PROBLEM_KINDS:
+        return refuse_request(request, 404, "")
+    kind = PROBLEM_KINDS[name]
+    return Response(
+        _encode_json({"type": build_problem_type(name), "title": kind.title, "status": kind.status}),
+        media_type="application/json",
+    )
+
+
+_PATH_MATCHERS = [(each, openapi.build_path_matcher(each.path)) for each in OPERATIONS]

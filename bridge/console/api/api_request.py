@@ -1,0 +1,204 @@
+"""One request to the API: its validated parameters, body, If-Match and page cursor; and its answer."""
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, get_args, get_origin
+
+from pydantic import ValidationError
+from starlette.datastructures import Headers, QueryParams
+
+from bridge.console.api.schemas.common_schema import RequestModel
+from bridge.console.auth.role_permissions import Principal
+from bridge.console.console import Console
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.masking.letter_mask import LetterMasks
+from bridge.deadletters.masking.masked_lists import MaskedLists
+from bridge.errors import FilterFault, RequestRefused
+
+
+@dataclass(frozen=True)
+class ApiRequest:
+    """A request.
+
+    Attributes:
+        desk: the console's, which notes what it does as this request's.
+        path: the parts of the address.
+        query, body: of the shapes that the operation names.
+        seen: what `If-Match` says, without its quotes; `None`: nothing, "*": however it stands.
+    """
+
+    console: Console
+    desk: DeadLetterService
+    who: Principal
+    path: Mapping[str, Any]
+    query: Any
+    body: Any
+    seen: str | None
+
+    @property
+    def masks(self) -> LetterMasks:
+        """What who asks does not see: a program unmasks nothing."""
+        return self.console.masking.of_role(self.who.role)
+
+    @property
+    def lists(self) -> MaskedLists:
+        """Lists as who asks sees them."""
+        return self.desk.lists(self.masks)
+
+    def must_have_seen(self, etag: str, by: str = "", at: str | None = None, did: str = "") -> None:
+        """Refuse, unless what is decided on is as it was seen.
+
+        Parameters:
+            etag: as it stands now.
+            by, at, did: who changed it last.
+
+        Raises:
+            RequestRefused: nothing was seen, or something else.
+        """
+        if self.seen is None:
+            raise RequestRefused(
+                "not-seen", f"Send If-Match with the ETag that you have decided on (now: {quote_etag(etag)})."
+            )
+        if self.seen not in ("*", etag):
+            last = f"{by} did the last thing with it: {did}." if by else "It is not as you have seen it."
+            raise RequestRefused(
+                "changed",
+                f"{last} Look at it again, and decide anew, under another Idempotency-Key. Nothing was changed.",
+                etag=quote_etag(etag),
+                by=by or None,
+                at=at,
+                did=did or None,
+            )
+
+
+class ApiAnswer(NamedTuple):
+    """What is answered.
+
+    Attributes:
+        body: a shape, bytes, or a file's parts, which are read while they are sent.
+        status: `None`: the operation's own.
+    """
+
+    body: Any
+    status: int | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+def quote_etag(etag: str) -> str:
+    """As a header has it."""
+    return f'"{etag}"'
+
+
+#: Bytes of a body; a value that is edited is the largest thing in one.
+MAX_BODY_BYTES: Final = 2_000_000
+#: Faults of one request that are said.
+MAX_FAULTS: Final = 20
+
+
+def read_query(shape: type[RequestModel], params: QueryParams) -> RequestModel:
+    """The parameters of an address.
+
+    Raises:
+        RequestRefused: they are none.
+    """
+    counted = Counter(name for name, _ in params.multi_items())
+    said: dict[str, Any] = {}
+    for name, times in counted.items():
+        field = shape.model_fields.get(name)
+        if field is not None and is_list_field(field.annotation):
+            said[name] = params.getlist(name)
+        elif times > 1:
+            raise _build_invalid_request([{"where": f"query.{name[:100]}", "what": "is said more than once"}])
+        else:
+            said[name] = params[name]
+    try:
+        return shape.model_validate(said)
+    except ValidationError as error:
+        raise _build_invalid_request(_list_faults("query", error)) from None
+
+
+def read_body(shape: type[RequestModel], headers: Headers, raw: bytes) -> RequestModel:
+    """A body.
+
+    Raises:
+        RequestRefused: it is none of this shape.
+    """
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise RequestRefused("media-type", "Send JSON, with Content-Type: application/json. Nothing was done.")
+    try:
+        return shape.model_validate_json(raw)
+    except ValidationError as error:
+        faults = _list_faults("body", error)
+        if error.errors(include_input=False, include_url=False)[0]["type"] == "json_invalid":
+            raise RequestRefused("malformed", f"The body is no JSON: {faults[0]['what']}. Nothing was done.") from None
+        raise _build_invalid_request(faults) from None
+
+
+def read_if_match(headers: Headers) -> str | None:
+    """What `If-Match` says, without its quotes.
+
+    Raises:
+        RequestRefused: it says several, or a weak one.
+    """
+    said = headers.get("if-match")
+    if said is None or said == "*":
+        return said
+    if len(said) < 2 or not said.startswith('"') or not said.endswith('"') or '"' in said[1:-1]:
+        raise RequestRefused("malformed", "If-Match is one ETag, in quotes, as it was given; or *. Nothing was done.")
+    return said[1:-1]
+
+
+def is_list_field(annotation: object) -> bool:
+    """Whether a field may be said several times."""
+    if get_origin(annotation) is list:
+        return True
+    return any(is_list_field(each) for each in get_args(annotation))
+
+
+def _list_faults(of: str, error: ValidationError) -> list[dict[str, str]]:
+    # Without what was sent: it may be a payload.
+    found = error.errors(include_input=False, include_url=False, include_context=False)[:MAX_FAULTS]
+    return [{"where": ".".join([of, *map(str, each["loc"])])[:200], "what": each["msg"]} for each in found]
+
+
+def _build_invalid_request(faults: list[dict[str, str]]) -> RequestRefused:
+    first = faults[0]
+    return RequestRefused("invalid", f"{first['where']}: {first['what']}. Nothing was done.", errors=faults)
+
+
+def write_cursor(list_: str, end: object) -> str:
+    """A cursor of a list."""
+    return urlsafe_b64encode(f"{list_}:{end}".encode()).decode().rstrip("=")
+
+
+def read_cursor(list_: str, cursor: str) -> str:
+    """The end of a page that a cursor of this list says.
+
+    Raises:
+        FilterFault: it is none of this list.
+    """
+    try:
+        of, _, end = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii").partition(":")
+    except (ValueError, binascii.Error):
+        of, end = "", ""
+    if of != list_ or not end:
+        raise FilterFault("This cursor is none of this list: give `next` of the page before, as it is.")
+    return end
+
+
+def read_number_cursor(list_: str, cursor: str | None) -> int | None:
+    """The number at which a page ends; `None`: it is the first.
+
+    Raises:
+        FilterFault: as `read`.
+    """
+    if cursor is None:
+        return None
+    end = read_cursor(list_, cursor)
+    if not (end.isdecimal() and len(end) < 19):
+        raise FilterFault("This cursor is none of this list: give `next` of the page before, as it is.")
+    return int(end)

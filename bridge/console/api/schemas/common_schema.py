@@ -1,0 +1,95 @@
+"""The shapes that subjects share: base models, ids, moments, cursors, octets and problems."""
+
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+#: What JavaScript, and many a reader of JSON, keeps of a number: what may be larger is text.
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+#: Rows of a page, unless others are asked for; and the most.
+DEFAULT_ROWS: Final = 50
+MAX_ROWS: Final = 200
+#: Characters of a reason, and of a note.
+MAX_WHY: Final = 500
+MAX_NOTE: Final = 4_000
+
+Id = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
+Count = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
+Offset = Annotated[str, Field(pattern="^[0-9]{1,19}$", description="64 bits, so it is text.", examples=["1234"])]
+Moment = Annotated[datetime, Field(description="ISO 8601.", examples=["2026-11-22T18:50:00.000+00:00"])]
+Why = Annotated[str, Field(max_length=MAX_WHY, description="It stays in the audit log.")]
+Cursor = Annotated[str, Field(max_length=200, pattern="^[A-Za-z0-9_-]+$", description="`next` of the page before.")]
+Limit = Annotated[int, Field(ge=1, le=MAX_ROWS)]
+
+
+class RequestModel(BaseModel):
+    """What is asked: no field that is not known, so that a misspelt one is not passed over."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ResponseModel(BaseModel):
+    """What is answered: more fields may come, none goes."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class NoParameters(RequestModel):
+    """No parameters."""
+
+
+class PageQuery(RequestModel):
+    """Which page of a list."""
+
+    cursor: Cursor | None = None
+    limit: Limit = DEFAULT_ROWS
+
+
+class Octets(ResponseModel):
+    """Bytes as they lie in Kafka: text where they are UTF-8, else base64."""
+
+    encoding: Literal["utf-8", "base64"]
+    data: str
+    size: Count = Field(description="Bytes.")
+
+
+class Fault(ResponseModel):
+    """One thing that is wrong with a request."""
+
+    where: str = Field(description="`body.letters.since`, `query.limit`, …")
+    what: str
+
+
+class Problem(ResponseModel):
+    """Why something was not done (RFC 9457). Members that do not apply are left out."""
+
+    type: str = Field(description="A reference to what this kind of problem is; it stays the same.")
+    title: str
+    status: int
+    detail: str = Field(description="What happened, and what to do.")
+    instance: str | None = Field(None, description="Of a fault of the console: its number in the log.")
+    errors: list[Fault] | None = None
+    allow: list[str] | None = Field(None, description="The methods that an address has.")
+    etag: str | None = Field(None, description="Of a change: as it stands now.")
+    by: str | None = Field(None, description="Of a change: who was quicker.")
+    at: str | None = Field(None, description="Of a change: when.")
+    did: str | None = Field(None, description="Of a change: what they did.")
+
+
+class Act(ResponseModel):
+    """What was done: a line of the audit log, a plan, or another value that was sent."""
+
+    at: Moment | None
+    by: str
+    what: str
+    said: str
+    plan: Id | None
+    state: str
+
+
+class SearchReport(ResponseModel):
+    """What was looked for, and what does not answer, a sentence each."""
+
+    looked: list[str]
+    silent: list[str] = Field(description="Not looked for there: what does not answer.")

@@ -1,0 +1,161 @@
+"""The shapes of status, find, audit counts, the audit log, halts, policies and simulations."""
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from bridge.console.api.schemas.common_schema import (
+    MAX_WHY,
+    Count,
+    Id,
+    Moment,
+    PageQuery,
+    RequestModel,
+    ResponseModel,
+    SearchReport,
+)
+from bridge.console.api.schemas.letters_schema import Filter, Line, Word
+
+Reason = Annotated[str, Field(min_length=1, max_length=MAX_WHY, description="It stays in the audit log.")]
+
+
+class CommandOutput(ResponseModel):
+    """What the command of the same name gives as JSON, field by field."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class Status(CommandOutput):
+    """As `bridge status --json`."""
+
+    problems: list[str]
+    asked_at: Moment
+
+
+class Stats(CommandOutput):
+    """As `bridge deadletters stats --json`."""
+
+    statuses: dict[str, int]
+    groups: Count
+
+
+class FindQuery(RequestModel):
+    """What is looked for."""
+
+    q: Annotated[
+        str, Field(min_length=1, max_length=1_000, description="`orders-3-1234`, a task's id, a key, `topic key`.")
+    ]
+
+
+class Found(SearchReport):
+    """Where it is now."""
+
+    records: list[dict[str, Any]] = Field(description="As `bridge find --json`.")
+    letters: list[Line]
+    plan: Id | None = Field(None, description="Where a plan was named.")
+
+
+class Audit(CommandOutput):
+    """As `bridge audit TOPIC --json`."""
+
+    topic: str
+    clean: bool
+    counted_at: Moment
+
+
+class Audits(ResponseModel):
+    """The last count of each topic, since this console began."""
+
+    items: list[Audit]
+
+
+class TrailQuery(PageQuery):
+    """Which lines of the audit log."""
+
+    by: Word = ""
+    what: Annotated[list[Word], Field(max_length=100, description="`replay`, `note`, `halt`, …")] = []
+
+
+class TrailExport(RequestModel):
+    """The same of all of it."""
+
+    by: Word = ""
+    what: Annotated[list[Word], Field(max_length=100)] = []
+
+
+class Entry(ResponseModel):
+    """A line of the audit log."""
+
+    id: Id
+    at: Moment | None
+    by: str
+    what: str
+    said: str
+    letter_id: Id | None
+    letter: str
+    group_id: Id | None
+    plan_id: Id | None
+
+
+class Trail(ResponseModel):
+    """A page of the audit log, newest first."""
+
+    items: list[Entry]
+    next: str | None
+
+
+class Deciding(RequestModel):
+    """Why it is decided."""
+
+    why: Reason
+
+
+class Halted(CommandOutput):
+    """How a topic stands."""
+
+    halted: bool
+    warnings: list[str] = Field([], description="Where not both Kafka and Redis have it yet.")
+
+
+class Halts(ResponseModel):
+    """The topics that are halted."""
+
+    topics: dict[str, dict[str, Any]]
+
+
+class Changing(RequestModel):
+    """What of a policy is to change; one of both."""
+
+    set: Annotated[
+        dict[str, Word], Field(max_length=50, description="By option its value, as the command takes it.")
+    ] = {}
+    unset: Annotated[list[Word], Field(max_length=50, description="Options that are the code's again.")] = []
+    why: Reason
+
+
+class Policy(CommandOutput):
+    """As `bridge policy show HANDLER --json`."""
+
+    policy: dict[str, Any]
+    changed: dict[str, Any]
+    fault: str | None
+    warnings: list[str] = []
+
+
+class Policies(ResponseModel):
+    """By handler."""
+
+    handlers: dict[str, Policy]
+
+
+class Trying(RequestModel):
+    """A policy to be tried on dead letters."""
+
+    options: Annotated[list[Word], Field(max_length=50, description="`option=value` each.")] = []
+    letters: Filter = Filter()
+
+
+class Simulation(CommandOutput):
+    """As `bridge deadletters simulate --json`."""
+
+    policy: dict[str, Any]

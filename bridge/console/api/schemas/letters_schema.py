@@ -1,0 +1,207 @@
+"""The shapes of letters: the filter, a line of a list, a whole letter, edits and notes."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from bridge.console.api.schemas.common_schema import (
+    MAX_NOTE,
+    Act,
+    Count,
+    Cursor,
+    Id,
+    Limit,
+    Moment,
+    Octets,
+    Offset,
+    RequestModel,
+    ResponseModel,
+    Why,
+)
+
+Word = Annotated[str, Field(max_length=1_000)]
+Words = Annotated[list[Word], Field(max_length=100)]
+Status = Literal["open", "replaying", "resolved", "discarded", "archived"]
+
+
+class Filter(RequestModel):
+    """Letters that have all of this: of what has several values, one of them.
+
+    Its fields are the options of `bridge deadletters list`.
+    """
+
+    id: Annotated[list[Id], Field(max_length=10_000)] = []
+    handler: Words = []
+    topic: Words = []
+    exception: Annotated[Words, Field(description="Classes, whole or by their last part.")] = []
+    reason: Words = []
+    text: Annotated[Word, Field(description="Whole words, in any order.")] = ""
+    key: Annotated[Word | None, Field(description="Text; `0x…` in hexadecimal, `base64:…`.")] = None
+    header: Annotated[Words, Field(description="`name=value`; the value as a key is: `name=0x00ff`.")] = []
+    since: Annotated[Word | None, Field(description="ISO 8601, `2h`, `3d`, `today`, `yesterday`.")] = None
+    until: Word | None = None
+    status: list[Status] = []
+    version: Words = []
+    group: Annotated[list[Id], Field(max_length=1_000)] = []
+    cause: Annotated[Words, Field(description="Ids of causes within a group.")] = []
+    origin: Words = []
+    plan: Annotated[list[Id], Field(max_length=1_000, description="Plans that they are or were in.")] = []
+    attempts: Annotated[int | None, Field(ge=1, le=2**31 - 1, description="So many at least.")] = None
+    died_again: Annotated[bool, Field(description="Those of which a replay has failed.")] = False
+
+
+class LettersQuery(Filter):
+    """A page of the letters of a filter, newest first; without a status all of them."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class Line(ResponseModel):
+    """A letter as it stands in a list."""
+
+    id: Id
+    handler: str
+    topic: str
+    partition: Count
+    offset: Offset
+    key: Octets | None
+    reason: str
+    error_class: str
+    error_message: str
+    status: Status
+    attempts: Count
+    failed_at: Moment | None
+    group: Id
+    version: str
+    origin: str
+    consumer_group: str
+    where: str
+    failures: Count
+    occurrences: Count
+    value_size: int = Field(description="Bytes; -1: a tombstone.")
+    plan: Id | None
+
+
+class Page(ResponseModel):
+    """A page of letters. It may be short, or empty, and yet have a next one."""
+
+    items: list[Line]
+    next: str | None = Field(description="The cursor of the next page; null: there is none.")
+
+
+class Header(ResponseModel):
+    """A producer's header."""
+
+    name: str
+    value: Octets | None
+
+
+class Failure(ResponseModel):
+    """How a letter failed before it failed as it did last."""
+
+    number: Count
+    failed_at: Moment | None
+    reason: str
+    error_class: str
+    error_message: str
+    error_traceback: str
+    version: str
+    attempts: Count
+    where: str
+    plan: Id | None
+    mended: bool
+    value: Octets | None
+
+
+class Edit(Act):
+    """A value that was sent in the place of a letter's own."""
+
+    value: Octets | None
+
+
+class Letter(Line):
+    """A letter with all that is known of it."""
+
+    status_at: Moment | None
+    timestamp: Moment | None
+    value: Octets | None = Field(description="Null where it is a tombstone, or not `kept`.")
+    kept: bool = Field(description="Whether the database has the value: a large one is read from Kafka.")
+    headers: list[Header]
+    number: Count
+    attempts_by_end: dict[str, int]
+    error_traceback: str
+    first_failed_at: Moment | None
+    recorded_at: Moment | None
+    dead_letter: str
+    history: list[Failure]
+    plans: list[Act]
+    edits: list[Edit]
+    trail: list[Act]
+
+
+class Counted(ResponseModel):
+    """How many letters a filter means."""
+
+    count: Count
+    exact: bool = Field(description="Otherwise there are at least so many.")
+    among: Count | None = Field(
+        description="Counted among so many of the newest letters alone; `null`: among all of them."
+    )
+
+
+class ValueQuery(RequestModel):
+    """Where a value is read."""
+
+    kafka: bool = Field(False, description="From Kafka, where it is too large for the database.")
+    tokens: bool = Field(False, description="With a token in the place of each part that this role does not see.")
+
+
+class Elsewhere(ResponseModel):
+    """What became of the same message for each handler."""
+
+    deliveries: list[dict[str, Any]]
+    unknown: str | None = Field(description="Why that is not known.")
+
+
+class NewValue(RequestModel):
+    """A value to be sent."""
+
+    encoding: Literal["utf-8", "base64"] = "utf-8"
+    data: Annotated[str, Field(max_length=1_900_000)]
+
+
+class Check(RequestModel):
+    """A value to be looked at."""
+
+    value: NewValue | None = Field(
+        description="Null: a tombstone. Of what this role does not see, its tokens stay where they stand."
+    )
+
+
+class Editing(Check):
+    """A value that a letter is to be sent back with."""
+
+    why: Why = ""
+    force: bool = Field(False, description="Also where its handler does not take it; then it needs a reason.")
+
+
+class Verdict(ResponseModel):
+    """What a handler says of a value; nothing is sent."""
+
+    ok: bool | None = Field(description="Null: that cannot be told here.")
+    why: str
+    upgraded: bool
+    difference: str = Field(description="From the letter's own, as a unified diff.")
+
+
+class Noting(RequestModel):
+    """A note."""
+
+    said: Annotated[str, Field(min_length=1, max_length=MAX_NOTE)]
+
+
+class Notes(ResponseModel):
+    """What people did, oldest first."""
+
+    items: list[Act]

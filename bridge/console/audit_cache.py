@@ -1,0 +1,107 @@
+"""A cache of the last `bridge audit` count of each topic, since a count may take seconds."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.inspection.topic_audit import TopicAudit, audit_topic
+from bridge.ledger.audit_line import AuditLine
+
+_FINAL_FATES = ("done", "handed", "parked", "dead", "discarded")
+
+
+class HandlerCount(NamedTuple):
+    """The deliveries of one handler, over all partitions of a topic.
+
+    Attributes:
+        ahead: not committed yet, so nobody's to account for.
+        lines: of partitions where something is unaccounted for, or a dead letter is missing.
+    """
+
+    handler: str
+    deliveries: int
+    done: int
+    handed: int
+    parked: int
+    dead: int
+    discarded: int
+    ahead: int
+    unaccounted: int
+    lines: Sequence[AuditLine]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCount:
+    """One count of a topic.
+
+    Attributes:
+        at: when it ended, ms since the epoch; `took`: seconds.
+    """
+
+    audit: TopicAudit
+    at: int
+    took: float
+
+    @property
+    def handlers(self) -> list[HandlerCount]:
+        """By handler; what is unaccounted for comes first."""
+        names = {line.handler: None for line in self.audit.lines}
+        found = [_count_handler(name, [line for line in self.audit.lines if line.handler == name]) for name in names]
+        return sorted(found, key=lambda each: (-each.unaccounted, each.handler))
+
+    @property
+    def deliveries(self) -> int:
+        """How many must have a fate."""
+        return sum(each.deliveries for each in self.handlers)
+
+    @property
+    def unaccounted(self) -> int:
+        """How many have none: must be 0."""
+        return sum(each.unaccounted for each in self.handlers)
+
+
+@dataclass
+class AuditCache:
+    """Counts a topic when it is asked to, one at a time."""
+
+    desk: DeadLetterService
+    clock: Callable[[], float] = time.time
+    _last: dict[str, AuditCount] = field(default_factory=dict, init=False)
+    _counting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def count(self, topic: str) -> AuditCount:
+        """Count the fates of every offset of a topic.
+
+        Raises:
+            UnknownTopic: the ledger has nothing of it, and no handler names it.
+            KafkaUnavailable, LedgerUnavailable: one of them does not answer; nothing is said.
+        """
+        with self._counting:
+            began = time.monotonic()
+            found = audit_topic(self.desk.app, self.desk.settings, self.desk.routes, topic)
+            self._last[topic] = proof = AuditCount(found, int(self.clock() * 1000), time.monotonic() - began)
+        return proof
+
+    def all(self) -> list[AuditCount]:
+        """The last count of each topic that was counted since this console began."""
+        return [proof for _, proof in sorted(self._last.copy().items())]
+
+
+def _count_handler(handler: str, lines: Sequence[AuditLine]) -> HandlerCount:
+    ended = {name: sum(getattr(line, name) for line in lines) for name in _FINAL_FATES}
+    missing, open_ = sum(line.missing for line in lines), sum(line.open for line in lines)
+    # What is parked in no topic is unaccounted for, too, and was not open.
+    nowhere = sum(line.unaccounted for line in lines if line.parked_nowhere)
+    unaccounted_open = sum(line.unaccounted for line in lines) - nowhere
+    bad = [line for line in lines if line.missing or line.letters_missing]
+    return HandlerCount(
+        handler,
+        sum(ended.values()) + missing,
+        **ended,
+        ahead=max(0, open_ - unaccounted_open),
+        unaccounted=missing,
+        lines=bad,
+    )

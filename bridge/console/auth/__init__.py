@@ -1,0 +1,1 @@
+"""Authentication and authorization: sessions, passwords, tokens, OpenID Connect, roles, request checks."""

@@ -1,0 +1,53 @@
+"""Authentication of a request: by the session of its cookie, or by the header of a trusted proxy."""
+
+import hmac
+import logging
+import secrets
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from bridge.console.auth import browser_session
+from bridge.console.auth.role_permissions import ANONYMOUS, Principal
+from bridge.console.console import Console
+from bridge.errors import BridgeError, DeskUnavailable, ProxyRefused
+
+logger = logging.getLogger(__name__)
+
+#: With which forms of people without a session are marked: those from before a restart must be loaded again.
+_FORM_KEY: Final = secrets.token_bytes(32)
+
+
+def authenticate(asked: Console, request: Request) -> Principal:
+    """Who sends it; it waits for the database where there is a cookie.
+
+    Raises:
+        HTTPException: it says what is not believed of it.
+    """
+    try:
+        proxied = asked.proxy.signed_in(get_peer_address(request), request.headers)
+    except ProxyRefused as error:
+        raise HTTPException(403, str(error)) from None
+    if proxied is None:
+        found = asked.sessions.who(browser_session.read_session_cookie(request))
+        return ANONYMOUS if found is None else found._replace(mark=asked.keeping.mark(found.name))
+    name, role = proxied
+    token = hmac.digest(_FORM_KEY, name.encode(), "sha256").hex()
+    return Principal(name, role, token, signs_out=False, mark=asked.keeping.mark(name))
+
+
+def redact_error(error: BridgeError, to: Principal) -> BridgeError:
+    """What is said of an error to who asked: whom nobody knows is not told where the database is."""
+    if to is not ANONYMOUS or not isinstance(error, DeskUnavailable):
+        return error
+    logger.warning("%s", error)
+    return DeskUnavailable(
+        "The dead letters' database does not answer, so it is not known who asks: the log of bridge deadletters serve "
+        "says which database it is, and why."
+    )
+
+
+def get_peer_address(request: Request) -> str:
+    """The address that it came from."""
+    return request.client.host if request.client else ""

@@ -1,0 +1,189 @@
+"""Browser sessions: their cookies, known devices, and the one-time link of a console without users."""
+
+import hashlib
+import hmac
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bridge.console.auth.http_security import is_loopback_host
+from bridge.console.auth.role_permissions import Principal
+from bridge.deadletters.accounts.account_session import SESSION_LASTS, IssuedPerson
+from bridge.deadletters.db.account_table import UserSecret
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.errors import DeskUnavailable
+
+#: `__Host-`: over HTTPS alone, for this host alone, for all its paths (RFC 6265bis).
+SESSION_COOKIE: Final = "__Host-bridge"
+#: On this machine, without TLS: Chrome takes no `__Host-` there, Safari nothing that is Secure.
+LOCAL_SESSION_COOKIE: Final = "bridge"
+#: While somebody signs in by an issuer (bridge.console.auth).
+OIDC_COOKIE: Final = "__Host-bridge-begun"
+LOCAL_OIDC_COOKIE: Final = "bridge-begun"
+#: By which a browser proves that a user has signed in with it before.
+DEVICE_COOKIE: Final = "__Host-bridge-device"
+LOCAL_DEVICE_COOKIE: Final = "bridge-device"
+#: Seconds for which a device is known.
+DEVICE_SECONDS: Final = 90 * 86_400
+
+
+def read_session_cookie(request: Request) -> str | None:
+    """The cookie of a request, under the name that it must have."""
+    return request.cookies.get(SESSION_COOKIE if _is_secure(request) else LOCAL_SESSION_COOKIE)
+
+
+def set_session_cookie(request: Request, answer: Response, cookie: str) -> None:
+    """Have a browser keep it."""
+    secure = _is_secure(request)
+    name, seconds = SESSION_COOKIE if secure else LOCAL_SESSION_COOKIE, SESSION_LASTS // 1_000
+    answer.set_cookie(name, cookie, max_age=seconds, path="/", secure=secure, httponly=True, samesite="lax")
+
+
+def clear_session_cookie(request: Request, answer: Response) -> None:
+    """Have a browser forget it."""
+    secure = _is_secure(request)
+    answer.delete_cookie(
+        SESSION_COOKIE if secure else LOCAL_SESSION_COOKIE, path="/", secure=secure, httponly=True, samesite="lax"
+    )
+
+
+def read_device_cookie(request: Request, name: str, password: str | None) -> str:
+    """The proof that the user of this name and hash has signed in with this browser before; "": it has none."""
+    known = request.cookies.get(DEVICE_COOKIE if _is_secure(request) else LOCAL_DEVICE_COOKIE, "")
+    return known if password and hmac.compare_digest(known.encode(), _sign_device(name, password).encode()) else ""
+
+
+def set_device_cookie(request: Request, answer: Response, user: str, password: str) -> None:
+    """Have a browser keep that; another password makes it worth nothing."""
+    secure = _is_secure(request)
+    name = DEVICE_COOKIE if secure else LOCAL_DEVICE_COOKIE
+    answer.set_cookie(
+        name,
+        _sign_device(user, password),
+        max_age=DEVICE_SECONDS,
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def read_oidc_cookie(request: Request) -> str:
+    """What a browser keeps of a sign-in by an issuer that it has begun; "": nothing."""
+    return request.cookies.get(OIDC_COOKIE if _is_secure(request) else LOCAL_OIDC_COOKIE, "")
+
+
+def set_oidc_cookie(request: Request, answer: Response, sealed: str, seconds: int) -> None:
+    """Have a browser keep that."""
+    secure = _is_secure(request)
+    name = OIDC_COOKIE if secure else LOCAL_OIDC_COOKIE
+    answer.set_cookie(name, sealed, max_age=seconds, path="/", secure=secure, httponly=True, samesite="lax")
+
+
+def clear_oidc_cookie(request: Request, answer: Response) -> None:
+    """Have a browser forget that."""
+    secure = _is_secure(request)
+    answer.delete_cookie(
+        OIDC_COOKIE if secure else LOCAL_OIDC_COOKIE, path="/", secure=secure, httponly=True, samesite="lax"
+    )
+
+
+def digest_cookie(cookie: str) -> bytes:
+    """By what it is found in the database."""
+    return hashlib.sha256(cookie.encode()).digest()
+
+
+def derive_form_token(cookie: str) -> str:
+    """What a form of this session must bring along; the cookie does not follow from it."""
+    return hmac.digest(cookie.encode(), b"form", "sha256").hex()
+
+
+def _sign_device(name: str, password: str) -> str:
+    # The hash of a password follows from nothing that a browser has.
+    return hmac.digest(password.encode(), f"device of {name}".encode(), "sha256").hex()
+
+
+def _is_secure(request: Request) -> bool:
+    """Whether the browser speaks TLS, for all that can be known behind a proxy."""
+    over_tls = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", "").lower())
+    return over_tls or not is_loopback_host(request.headers.get("host", ""))
+
+
+@dataclass
+class BrowserSessions:
+    """Sessions are the desk's, in its database; the link is this process's, and ends with it.
+
+    Parameters:
+        clock: ms since the epoch.
+    """
+
+    desk: DeadLetterService = field(repr=False)
+    clock: Callable[[], int] = field(repr=False)
+    _link: bytes | None = field(default=None, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def begin(self, secret: UserSecret) -> str | None:
+        """Sign in a user: the value of a new cookie; `None`: their password was changed this moment."""
+        cookie = secrets.token_urlsafe(32)
+        return cookie if self.desk.sessions.begin(digest_cookie(cookie), secret, self.clock()) else None
+
+    def begin_by_link(self, token: str) -> str | None:
+        """Sign in who has the link: the value of a new cookie; `None`: it is not that, or there are users by now.
+
+        Raises:
+            DeskUnavailable: the database did not answer; the link is as good as before.
+        """
+        if not self.use_link(token):
+            return None
+        cookie = secrets.token_urlsafe(32)
+        try:
+            return cookie if self.desk.sessions.begin_by_link(digest_cookie(cookie), self.clock()) else None
+        except DeskUnavailable:
+            with self._lock:
+                # Unless there is a newer one.
+                self._link = self._link or digest_cookie(token)
+            raise
+
+    def begin_issued(self, person: IssuedPerson) -> str:
+        """Sign in whom an issuer has named: the value of a new cookie."""
+        cookie = secrets.token_urlsafe(32)
+        self.desk.issued.begin(digest_cookie(cookie), person, self.clock())
+        return cookie
+
+    def who(self, cookie: str | None) -> Principal | None:
+        """Whose a cookie is; `None`: nobody's (any more)."""
+        if not cookie:
+            return None
+        found = self.desk.sessions.who(digest_cookie(cookie), self.clock())
+        return Principal(*found, derive_form_token(cookie)) if found else self._issued(cookie)
+
+    def _issued(self, cookie: str) -> Principal | None:
+        issuer = self.desk.settings.environment.DEADLETTERS_OIDC_ISSUER
+        found = self.desk.issued.who(digest_cookie(cookie), issuer, self.clock()) if issuer else None
+        return Principal(*found, derive_form_token(cookie), issuer=issuer) if found else None
+
+    def end(self, cookie: str | None) -> None:
+        """Sign out."""
+        if cookie:
+            self.desk.sessions.end(digest_cookie(cookie))
+            self.desk.issued.end(digest_cookie(cookie))
+
+    def new_link(self) -> str:
+        """The token of a link that signs in once; an earlier one is worth nothing from then on."""
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._link = digest_cookie(token)
+        return token
+
+    def use_link(self, token: str) -> bool:
+        """Whether a token is that of the link, which is used up by this."""
+        with self._lock:
+            fits = self._link is not None and hmac.compare_digest(self._link, digest_cookie(token))
+            if fits:
+                self._link = None
+            return fits

@@ -1,0 +1,322 @@
+"""The OpenID Connect client: the issuer, its endpoints, the exchange of a code, and the sign-in."""
+
+import json
+import re
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from time import monotonic
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+import httpx2
+
+from bridge.console.auth import oidc_token
+from bridge.console.auth.oidc_token import SignInState, SignInStates
+from bridge.deadletters.accounts.account_session import IssuedPerson
+from bridge.deadletters.accounts.user_account import Role
+from bridge.errors import IssuerUnavailable, SignInRefused, TooManySignIn
+from bridge.settings.address_values import may_be_asked, read_claimed_roles
+from bridge.settings.setting_defaults import EnvironmentSettings
+
+#: Seconds for a connection and for each part of an answer, and for all of it.
+PART_SECONDS: Final = 5.0
+REQUEST_SECONDS: Final = 10.0
+#: Bytes of an answer.
+MAX_ISSUER_BYTES: Final = 1_000_000
+
+
+def get_json(address: str) -> dict[str, Any]:
+    """The object at an address.
+
+    Raises:
+        IssuerUnavailable: it did not answer so.
+    """
+    status, found = _send_request("GET", address)
+    if status != 200:
+        raise IssuerUnavailable(f"it answers {status}")
+    return found
+
+
+def post_form(address: str, form: Mapping[str, str], basic: tuple[str, str] | None) -> tuple[int, dict[str, Any]]:
+    """Send a form: the status, and the object that is answered.
+
+    Parameters:
+        basic: name and password, for the header.
+
+    Raises:
+        IssuerUnavailable: it did not answer, or no object.
+    """
+    return _send_request("POST", address, data=form, auth=basic)
+
+
+def _send_request(method: str, address: str, **sent: Any) -> tuple[int, dict[str, Any]]:
+    until, body = monotonic() + REQUEST_SECONDS, b""
+    headers = {"accept": "application/json", "accept-encoding": "identity"}
+    try:
+        # One client each: an issuer's cookies are nobody's here.
+        with (
+            httpx2.Client(verify=_build_tls_context(), timeout=PART_SECONDS, follow_redirects=False) as client,
+            client.stream(method, address, headers=headers, **sent) as answer,
+        ):
+            for part in answer.iter_bytes():
+                body += part
+                if len(body) > MAX_ISSUER_BYTES or monotonic() > until:
+                    raise IssuerUnavailable("its answer is too long, or takes too long")
+            return answer.status_code, _parse_object(body, answer.status_code)
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        # Not in its words, which may have the address with all that was sent.
+        raise IssuerUnavailable(f"no answer of HTTP: {type(error).__name__}") from None
+
+
+def _parse_object(body: bytes, status: int) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise IssuerUnavailable(f"it answers {status}, and no JSON")
+    return found
+
+
+@cache
+def _build_tls_context() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+_Answer = TypeVar("_Answer")
+#: Where an issuer says of itself what it has (OpenID Connect Discovery 4).
+DISCOVERY: Final = "/.well-known/openid-configuration"
+#: Ms for which that is taken for true; and for which one that did not answer is not asked again.
+DISCOVERY_MS: Final = 3_600_000
+FAILURE_MS: Final = 5_000
+#: At a time: more would keep the threads that answer people who are signed in.
+_AT_ONCE: Final = threading.BoundedSemaphore(5)
+
+
+class OidcClient(NamedTuple):
+    """What the console is to the issuer; its repr does not show the secret.
+
+    Attributes:
+        back: the address to which people are sent back.
+    """
+
+    issuer: str
+    id: str
+    secret: str
+    scopes: str
+    back: str
+
+    def __repr__(self) -> str:
+        """Without the secret."""
+        return f"Client(issuer={self.issuer!r}, id={self.id!r})"
+
+
+class IssuerEndpoints(NamedTuple):
+    """Addresses of an issuer.
+
+    Attributes:
+        basic: whether the client says its secret in a header, and not in the form.
+    """
+
+    authorization: str
+    token: str
+    keys: str
+    basic: bool
+
+
+def read_endpoints(said: Mapping[str, Any], issuer: str) -> IssuerEndpoints:
+    """Read an issuer's document.
+
+    Raises:
+        IssuerUnavailable: it is another's, or lacks an address, or has one that is not safe.
+    """
+    if said.get("issuer") != issuer:
+        raise IssuerUnavailable(
+            f"its document is not of this issuer: DEADLETTERS_OIDC_ISSUER must be what {DISCOVERY} says, to the letter"
+        )
+    names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+    authorization, token, keys = (str(said.get(name)) for name in names)
+    if not all(may_be_asked(each.partition("?")[0]) for each in (authorization, token, keys)):
+        raise IssuerUnavailable("its document lacks an address, or has one without https://")
+    methods = said.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+    return IssuerEndpoints(authorization, token, keys, "client_secret_basic" in methods)
+
+
+@dataclass
+class OidcIssuer:
+    """One issuer, asked when somebody signs in and never before: a console starts without it.
+
+    Parameters:
+        clock: ms since the epoch.
+    """
+
+    client: OidcClient
+    clock: Callable[[], int] = field(repr=False)
+    _doors: IssuerEndpoints | None = field(default=None, init=False, repr=False)
+    _until: int = field(default=0, init=False, repr=False)
+    _silent: str = field(default="", init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def way(self, begun: SignInState) -> str:
+        """The address to which a browser goes to sign in.
+
+        Raises:
+            IssuerUnavailable, TooManySignIn: it could not be asked where that is.
+        """
+        door = self._asked(self._known).authorization
+        asked = {
+            "response_type": "code",
+            "client_id": self.client.id,
+            "redirect_uri": self.client.back,
+            "scope": self.client.scopes,
+            "state": begun.state,
+            "nonce": begun.nonce,
+            "code_challenge": begun.challenge,
+            "code_challenge_method": "S256",
+        }
+        return f"{door}{'&' if '?' in door else '?'}{urlencode(asked)}"
+
+    def claims(self, begun: SignInState, code: str) -> dict[str, Any]:
+        """What it says of who has signed in there; the keys are asked for each time, so that none is out of date.
+
+        Raises:
+            IssuerUnavailable, TooManySignIn: it could not be asked.
+            SignInRefused: it does not take the code, or its token is not taken.
+        """
+        token, keys = self._asked(lambda: self._exchanged(begun, code))
+        return oidc_token.verify_id_token(token, keys, self.client.issuer, self.client.id, begun.nonce)
+
+    def _exchanged(self, begun: SignInState, code: str) -> tuple[str, dict[str, Any]]:
+        door = self._known()
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self.client.back,
+            "code_verifier": begun.verifier,
+        }
+        named = {"client_id": self.client.id, "client_secret": self.client.secret}
+        # RFC 6749, 2.3.1: encoded before it goes into the header.
+        basic = (quote_plus(self.client.id), quote_plus(self.client.secret)) if door.basic else None
+        status, said = post_form(door.token, form if basic else form | named, basic)
+        if status >= 500:
+            raise IssuerUnavailable(f"it answers {status}")
+        token = said.get("id_token")
+        if status != 200 or not isinstance(token, str):
+            raise SignInRefused(
+                f"The issuer does not take the code that your browser brought (it answers {status}): it works once, "
+                "and for a short time. Sign in anew; if that does not help, the client's settings there are not these."
+            )
+        return token, get_json(door.keys)
+
+    def _known(self) -> IssuerEndpoints:
+        with self._lock:
+            if self.clock() < self._until:
+                if self._doors is None:
+                    raise IssuerUnavailable(self._silent)
+                return self._doors
+        try:
+            found = read_endpoints(get_json(self.client.issuer.rstrip("/") + DISCOVERY), self.client.issuer)
+        except IssuerUnavailable as error:
+            self._know(None, FAILURE_MS, str(error))
+            raise
+        self._know(found, DISCOVERY_MS)
+        return found
+
+    def _know(self, found: IssuerEndpoints | None, ms: int, silent: str = "") -> None:
+        with self._lock:
+            self._doors, self._until, self._silent = found, self.clock() + ms, silent
+
+    def _asked(self, what: Callable[[], _Answer]) -> _Answer:
+        if not _AT_ONCE.acquire(blocking=False):
+            raise TooManySignIn("Too many sign in at this moment: try again in some seconds.")
+        try:
+            return what()
+        except IssuerUnavailable as error:
+            raise IssuerUnavailable(
+                f"The issuer {self.client.issuer} could not be asked: {error}. Nobody signs in by it until it can; who "
+                "is signed in stays so, and who has a password here signs in by name."
+            ) from None
+        finally:
+            _AT_ONCE.release()
+
+
+#: Where the issuer sends people back to: it must know this address.
+CALLBACK_PATH: Final = "/sign-in/oidc/back"
+#: As RFC 6749 writes what is wrong; other words are the address's, which anybody can make.
+_ERROR_CODE: Final = re.compile(r"[a-z_]{1,60}")
+
+
+@dataclass(frozen=True)
+class OidcSignIn:
+    """Parameters:
+    claim, roles, default: which claim says what somebody may, by which values, and what others may.
+    """
+
+    issuer: OidcIssuer
+    beginnings: SignInStates
+    claim: str
+    roles: Mapping[str, str]
+    default: Role
+
+    @classmethod
+    def of(cls, said: EnvironmentSettings, clock: Callable[[], int]) -> "OidcSignIn":
+        """By the issuer that is set."""
+        client = OidcClient(
+            said.DEADLETTERS_OIDC_ISSUER,
+            said.DEADLETTERS_OIDC_CLIENT_ID,
+            said.DEADLETTERS_OIDC_CLIENT_SECRET,
+            said.DEADLETTERS_OIDC_SCOPES,
+            said.DEADLETTERS_CONSOLE_URL.rstrip("/") + CALLBACK_PATH,
+        )
+        return cls(
+            OidcIssuer(client, clock),
+            SignInStates(client.secret, clock),
+            said.DEADLETTERS_OIDC_ROLE_CLAIM,
+            read_claimed_roles(said.DEADLETTERS_OIDC_ROLES),
+            Role.read(said.DEADLETTERS_OIDC_ROLE) or Role.NOBODY,
+        )
+
+    @property
+    def host(self) -> str:
+        """The issuer, for people."""
+        return urlsplit(self.issuer.client.issuer).hostname or ""
+
+    def begin(self, then: str) -> tuple[str, str]:
+        """The issuer's address for this sign-in, and what the browser keeps meanwhile.
+
+        Raises:
+            IssuerUnavailable, TooManySignIn: the issuer could not be asked.
+        """
+        begun = self.beginnings.begin(then)
+        return self.issuer.way(begun), self.beginnings.sealed(begun)
+
+    def end(self, sealed: str, said: Mapping[str, str]) -> tuple[IssuedPerson, str]:
+        """Who has come back, and where they go on.
+
+        Parameters:
+            sealed: what the browser has kept; "": nothing.
+            said: the parameters of the address.
+
+        Raises:
+            IssuerUnavailable, TooManySignIn: the issuer could not be asked.
+            SignInRefused: it is not believed, or they have no role.
+        """
+        begun = self.beginnings.opened(sealed, said.get("state", ""))
+        if begun is None:
+            raise SignInRefused(
+                "This sign-in was not begun in this browser, or was ended already, or took more than ten minutes: sign "
+                f"in anew, at {self.issuer.client.back.removesuffix(CALLBACK_PATH)}."
+            )
+        # RFC 9207: who has come from another issuer brings that one's code.
+        if said.get("iss", self.issuer.client.issuer) != self.issuer.client.issuer:
+            raise SignInRefused("Another issuer has sent you back than the one that you were sent to: sign in anew.")
+        if "code" not in said:
+            word = said.get("error", "")
+            raise SignInRefused(
+                f"The issuer has not signed you in: {word if _ERROR_CODE.fullmatch(word) else 'it sent no code'}."
+            )
+        found = self.issuer.claims(begun, said["code"])
+        return oidc_token.read_person(found, self.claim, self.roles, self.default), begun.then

@@ -1,0 +1,89 @@
+"""A trusted proxy that signs users in by a header, and the sender address behind it (pure)."""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from starlette.datastructures import Headers
+
+from bridge.deadletters.accounts.user_account import Role
+from bridge.errors import ProxyRefused
+from bridge.settings.address_values import read_networks
+from bridge.settings.setting_defaults import EnvironmentSettings
+
+
+@dataclass(frozen=True)
+class TrustedProxy:
+    """What is believed, of whom.
+
+    Attributes:
+        trusted: who may say it.
+        user_header: "": nobody is asked who somebody is.
+        role_header: "": all have `role`.
+    """
+
+    trusted: tuple[IPv4Network | IPv6Network, ...] = ()
+    user_header: str = ""
+    role_header: str = ""
+    role: Role = Role.NOBODY
+
+    @classmethod
+    def of(cls, said: EnvironmentSettings) -> "TrustedProxy":
+        """The one that is set."""
+        return cls(
+            read_networks(said.DEADLETTERS_TRUSTED_PROXY),
+            said.DEADLETTERS_PROXY_USER_HEADER,
+            said.DEADLETTERS_PROXY_ROLE_HEADER,
+            Role.read(said.DEADLETTERS_PROXY_ROLE) or Role.NOBODY,
+        )
+
+    def signed_in(self, peer: str, headers: Headers) -> tuple[str, Role] | None:
+        """Whom the proxy has signed in, and what they may; `None`: it says nothing.
+
+        Parameters:
+            peer: the address that the request came from.
+
+        Raises:
+            ProxyRefused: the peer is not one that may say it, or says it twice, or names a role that there is not.
+        """
+        names = [name for name in (self.user_header, self.role_header) if name]
+        said = {name: headers.getlist(name) for name in names}
+        if not any(said.values()):
+            return None
+        if not self.trusts(peer):
+            raise ProxyRefused(
+                f"The header {' or '.join(names)} is believed of the proxy alone (DEADLETTERS_TRUSTED_PROXY), and this "
+                "did not come from it."
+            )
+        if any(len(values) > 1 for values in said.values()):
+            raise ProxyRefused("The proxy says twice who you are: it must take off what a browser sends.")
+        user = "".join(said[self.user_header]).strip()
+        return (user, self._role("".join(said.get(self.role_header, [])).strip())) if user else None
+
+    def _role(self, word: str) -> Role:
+        role = Role.read(word) if self.role_header else self.role
+        if role is None:
+            raise ProxyRefused(
+                f"The proxy gives you no role here: its header {self.role_header} must say viewer, operator or admin."
+            )
+        return role
+
+    def trusts(self, peer: str) -> bool:
+        """Whether a request comes from the proxy."""
+        address = _read_address(peer)
+        return address is not None and any(address in network for network in self.trusted)
+
+    def sender(self, peer: str, headers: Headers) -> str:
+        """The address by which wrong passwords are counted: behind a proxy what that has seen, of IPv6 the network."""
+        passed = [each.strip() for value in headers.getlist("x-forwarded-for") for each in value.split(",")]
+        way = [*passed, peer]
+        seen = next((each for each in reversed(way) if not self.trusts(each)), peer)
+        address = _read_address(seen)
+        return str(ip_network((address, 64), strict=False) if isinstance(address, IPv6Address) else address or peer)
+
+
+def _read_address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

@@ -1,0 +1,239 @@
+"""The `Console` that pages and the API share: store, sign-in, caches, and the Jinja environment."""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode
+
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from bridge.console import template_filters
+from bridge.console.audit_cache import AuditCache
+from bridge.console.auth.bearer_tokens import BearerTokens
+from bridge.console.auth.browser_session import BrowserSessions
+from bridge.console.auth.http_security import list_host_names
+from bridge.console.auth.login_throttle import LoginThrottle
+from bridge.console.auth.role_permissions import ANONYMOUS, MaskAccess, Principal, Role
+from bridge.console.auth.trusted_proxy import TrustedProxy
+from bridge.console.form_drafts import FormDrafts
+from bridge.console.live_snapshot import LiveSnapshots
+from bridge.console.status_cache import BackgroundAnswer, SharedAnswer, StatusCache
+from bridge.console.status_cache import read_group_status as asked_status
+from bridge.console.template_filters import format_duration
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
+from bridge.deadletters.masking.letter_mask import LetterMasks
+from bridge.errors import ConsoleRefused, how_to_install
+from bridge.kafka.dead_letter_reader import RecentDeadLetters
+from bridge.settings.setting_defaults import EnvironmentSettings
+
+if TYPE_CHECKING:
+    # An extra of its own: imported where an issuer is set.
+    from bridge.console.auth.oidc_client import OidcSignIn
+
+CONSOLE_FOLDER: Final = Path(__file__).parent
+STATIC_FOLDER: Final = CONSOLE_FOLDER / "static"
+
+
+class CompiledTemplates(BytecodeCache):
+    """The compiled templates of this process: each console has its own environment and compiles none of them again."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Give the bucket the code that was compiled from the same source."""
+        bucket.code = self._codes.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep the code of the bucket."""
+        if bucket.code is not None:
+            self._codes[bucket.key, bucket.checksum] = bucket.code
+
+
+_COMPILED: Final = CompiledTemplates()
+
+
+def _build_environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(CONSOLE_FOLDER / "templates"),
+        bytecode_cache=_COMPILED,
+        # Whatever its name ends in: all that pages show is from outside.
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters = (
+        template_filters.number,
+        template_filters.large,
+        template_filters.a_second,
+        template_filters.foreign,
+        template_filters.ending,
+        template_filters.attribute,
+        template_filters.octets,
+        template_filters.commands,
+        template_filters.terminal,
+    )
+    made.filters |= {each.__name__: each for each in filters}
+    made.globals |= {
+        "clock": template_filters.format_time,
+        "written": template_filters.format_iso_time,
+        "ago": template_filters.format_age,
+    }
+    made.globals |= {"error": template_filters.describe_error, "static": build_static_address}
+    made.globals |= {"once": lambda: secrets.token_urlsafe(16), "token": lambda: secrets.token_urlsafe(32)}
+    made.globals |= {"lasting": format_duration, "release": compute_release, "OPERATOR": Role.OPERATOR}
+    return made
+
+
+@cache
+def build_static_address(name: str) -> str:
+    """The address of a file, which changes with what is in it: it may be kept for ever."""
+    digest = hashlib.sha256((STATIC_FOLDER / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{digest}/{name}"
+
+
+@cache
+def compute_release() -> str:
+    """What is sent to browsers, in a word: parts of another release do not fit a page."""
+    files = sorted((*STATIC_FOLDER.iterdir(), *(CONSOLE_FOLDER / "templates").iterdir()))
+    return hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest()[:12]
+
+
+@dataclass
+class Console:
+    """One console.
+
+    Attributes:
+        name: what it is of, for the bar on top: `payments @ kafka-eu-1:9092`.
+        clock: ms since the epoch.
+        shared: how the group stands, for live parts (bridge.console.pages.status_view).
+        hosts: names by which it is called, besides `localhost` and addresses.
+    """
+
+    desk: DeadLetterService
+    name: str
+    clock: Callable[[], int] = lambda: int(time.time() * 1000)
+    templates: Environment = field(default_factory=_build_environment, repr=False)
+    live: LiveSnapshots = field(default_factory=LiveSnapshots, repr=False)
+    shared: SharedAnswer[Any] = field(default_factory=SharedAnswer, repr=False)
+    hearing: BackgroundAnswer[RecorderPresence] = field(init=False, repr=False)
+    sessions: BrowserSessions = field(init=False, repr=False)
+    guesses: LoginThrottle = field(init=False, repr=False)
+    keeping: FormDrafts = field(init=False, repr=False)
+    bearers: BearerTokens = field(init=False, repr=False)
+    proxy: TrustedProxy = field(init=False)
+    issuer: "OidcSignIn | None" = field(init=False, repr=False)
+    masking: MaskAccess = field(init=False, repr=False)
+    hosts: tuple[str, ...] = field(init=False)
+    looking: StatusCache = field(init=False, repr=False)
+    proofs: AuditCache = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Take from the settings who may sign in how.
+
+        Raises:
+            ConsoleRefused: an issuer is set, and what it is asked with is not installed.
+        """
+        said = self.desk.settings.environment
+        self.sessions = BrowserSessions(self.desk, lambda: self.clock())
+        self.guesses = LoginThrottle()
+        self.keeping = FormDrafts()
+        self.bearers = BearerTokens(self.desk, LoginThrottle(), lambda: self.clock())
+        self.proxy = TrustedProxy.of(said)
+        self.issuer = _build_oidc_sign_in(said, lambda: self.clock()) if said.DEADLETTERS_OIDC_ISSUER else None
+        self.masking = MaskAccess.of(said, lambda: self.clock())
+        self.hosts = list_host_names(said.DEADLETTERS_CONSOLE_HOSTS, said.DEADLETTERS_CONSOLE_URL)
+        recent = RecentDeadLetters(self.desk.settings)
+        self.looking = StatusCache(lambda: asked_status(self.desk, recent))
+        self.proofs = AuditCache(self.desk)
+        self.hearing = BackgroundAnswer(lambda: read_recorder_presence(self.desk.settings), RecorderPresence())
+        self.templates.globals["in_flower"] = self.in_flower
+
+    def in_flower(self, task: str | None) -> str | None:
+        """The address of a task's page in Flower; None where none is set up, or there is no task."""
+        flower = self.desk.settings.environment.DEADLETTERS_FLOWER_URL.rstrip("/")
+        return f"{flower}/task/{quote(task, safe='')}" if flower and task else None
+
+    def recorders(self) -> RecorderPresence:
+        """Whether one lives, as Redis knows; where it is silent no page waits for it."""
+        return self.hearing.latest()
+
+    def macros(self, template: str) -> Any:
+        """The macros of a template, for parts of a page by themselves."""
+        return self.templates.get_template(template).module
+
+    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """A page of a template, which has `console`, `now`, who asks and what they typed besides."""
+        made = self.templates.get_template(template)
+        around = {
+            "who": get_principal(request),
+            "path": request.url.path,
+            "kept_form": get_form_draft(request) is not None,
+        }
+        around |= {"at": _get_current_address(request), "typed": get_typed_values(request)}
+        body = made.render(console=self, now=self.clock(), **(around | values))
+        return HTMLResponse(body, status)
+
+    def fault(self, request: Request, status: int, words: str, number: str = "", instead: str = "") -> HTMLResponse:
+        """What is shown instead of a page.
+
+        Parameters:
+            number: by which the log has what happened.
+            instead: what to do without the page.
+        """
+        return self.page(request, "fault.html", status, words=words, number=number, instead=instead)
+
+
+def _build_oidc_sign_in(said: EnvironmentSettings, clock: Callable[[], int]) -> "OidcSignIn":
+    try:
+        from bridge.console.auth.oidc_client import OidcSignIn
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("cryptography", "httpx2", "joserfc"):
+            raise
+        raise ConsoleRefused(f"DEADLETTERS_OIDC_ISSUER needs {error.name}; {how_to_install('oidc')}.") from None
+    return OidcSignIn.of(said, clock)
+
+
+def get_console(request: Request) -> Console:
+    """The console that was asked."""
+    found: Console = request.app.state.console
+    return found
+
+
+def get_principal(request: Request) -> Principal:
+    """Who asks."""
+    return getattr(request.state, "who", ANONYMOUS)
+
+
+def get_masks(request: Request) -> LetterMasks:
+    """What who asks does not see."""
+    return get_console(request).masking.of_who(get_principal(request))
+
+
+def get_form_draft(request: Request) -> QueryParams | None:
+    """What who asks had filled in of the page's form before they had to sign in; `None`: nothing."""
+    found: QueryParams | None = getattr(request.state, "kept", None)
+    return found
+
+
+def get_typed_values(request: Request) -> QueryParams:
+    """What stands in the page's form already: as it was sent, or was kept; empty where neither is so."""
+    return getattr(request.state, "form", None) or get_form_draft(request) or QueryParams()
+
+
+def _get_current_address(request: Request) -> str:
+    """The address that was asked, without what was kept for it."""
+    query = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "kept"])
+    return request.url.path + (f"?{query}" if query else "")

@@ -1,0 +1,148 @@
+"""The pages of the own account: password, sessions, invitation by a link, and unmasked values."""
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.console import console
+from bridge.console.auth import authentication, browser_session, passwords
+from bridge.console.auth.http_security import choose_redirect_path, is_without_tls
+from bridge.console.auth.role_permissions import Principal
+from bridge.console.pages.form_submission import require_why
+from bridge.errors import UserRefused
+
+
+def show_account(request: Request) -> Response:
+    """Who one is, and what one may."""
+    return _render_account(request)
+
+
+def change_password(request: Request) -> Response:
+    """Another password, for who knows the one before; they are signed out everywhere, and sign in by it."""
+    asked, who, form = console.get_console(request), _require_user(request), request.state.form
+    address = asked.proxy.sender(authentication.get_peer_address(request), request.headers)
+    # Who has found an open browser guesses no faster here than on the sign-in page.
+    guess = asked.guesses.guess(who.name, address)
+    if guess.waits:
+        return _render_account(
+            request, 429, f"Too many wrong ones: this {guess.waits} waits, and no password was tried."
+        )
+    secret = asked.desk.users.secret(who.name)
+    if not passwords.verify_password(secret and secret.password, form.get("password", "")):
+        return _render_account(request, 403, f"The password until now is wrong. {guess.warning} Nothing was changed.")
+    asked.guesses.right(who.name, address)
+    if form.get("new", "") != form.get("again", ""):
+        return _render_account(request, 400, "The new password is not the same twice. Nothing was changed.")
+    try:
+        asked.desk.users.give_password(who.name, passwords.hash_password(who.name, form.get("new", "")), who.name)
+    except UserRefused as error:
+        return _render_account(request, 400, str(error))
+    return _answer_signed_out(request)
+
+
+def sign_out_everywhere(request: Request) -> Response:
+    """End all of one's sessions, in every browser."""
+    who = _require_user(request)
+    console.get_console(request).desk.users.sign_out_everywhere(who.name, who.name)
+    return _answer_signed_out(request)
+
+
+def _require_user(request: Request) -> Principal:
+    who = console.get_principal(request)
+    if not who.is_user:
+        raise HTTPException(400, "You have no password here that could be changed. Nothing was changed.")
+    return who
+
+
+def _render_account(request: Request, status: int = 200, words: str = "") -> Response:
+    return console.get_console(request).page(request, "account.html", status, words=words)
+
+
+def _answer_signed_out(request: Request) -> Response:
+    answer = RedirectResponse("/sign-in", 303)
+    browser_session.clear_session_cookie(request, answer)
+    return answer
+
+
+_USED_LINK = "This link was used already, is over, or is none: an admin makes another, under Users."
+
+
+def show_invitation(request: Request) -> Response:
+    """The form: the link is used up by its button alone, since chats and mail programs open links."""
+    return _render_invitation(request, _require_invited(request))
+
+
+def choose_password(request: Request) -> Response:
+    """Take the password, and have them sign in by it."""
+    name, given = _require_invited(request), request.state.form
+    if is_without_tls(request.headers):
+        return _render_invitation(
+            request, name, 400, "Passwords travel over HTTPS alone: put a proxy with TLS before this."
+        )
+    if given.get("new", "") != given.get("again", ""):
+        return _render_invitation(request, name, 400, "The password is not the same twice. Nothing was changed.")
+    try:
+        kept = passwords.hash_password(name, given.get("new", ""))
+    except UserRefused as error:
+        return _render_invitation(request, name, 400, str(error))
+    if not console.get_console(request).desk.admins.choose(*_read_link(request), kept):
+        raise HTTPException(403, _USED_LINK)
+    return RedirectResponse("/sign-in", 303)
+
+
+def _require_invited(request: Request) -> str:
+    name = console.get_console(request).desk.admins.invited(*_read_link(request))
+    if name is None:
+        raise HTTPException(403, _USED_LINK)
+    return name
+
+
+def _read_link(request: Request) -> tuple[int, str]:
+    return request.path_params["id"], request.path_params["token"]
+
+
+def _render_invitation(request: Request, name: str, status: int = 200, words: str = "") -> Response:
+    return console.get_console(request).page(
+        request,
+        "welcome.html",
+        status,
+        name=name,
+        words=words,
+        action=request.url.path,
+        shortest=passwords.MIN_PASSWORD_LENGTH,
+    )
+
+
+#: In the trail.
+UNMASK_ACTION = "unmask"
+
+
+def show_unmask_form(request: Request) -> Response:
+    """What it means, and the reason that it takes."""
+    _check_unmask(request)
+    return console.get_console(request).page(
+        request, "unmask.html", then=choose_redirect_path(request.query_params.get("then", ""))
+    )
+
+
+def lift_masks(request: Request) -> Response:
+    """See it for 15 minutes. The trail has it first: without that nothing is shown."""
+    _check_unmask(request)
+    here, who = console.get_console(request), console.get_principal(request)
+    here.desk.trail.add(who.name, UNMASK_ACTION, f"sees for 15 minutes what is masked: {require_why(request)}")
+    here.masking.lift(who)
+    return RedirectResponse(choose_redirect_path(request.state.form.get("then", "")), 303)
+
+
+def restore_masks(request: Request) -> Response:
+    """Mask it again."""
+    console.get_console(request).masking.put_back(console.get_principal(request))
+    return RedirectResponse(choose_redirect_path(request.state.form.get("then", "")), 303)
+
+
+def _check_unmask(request: Request) -> None:
+    masking, who = console.get_console(request).masking, console.get_principal(request)
+    if masking.masks and not masking.may_be_lifted:
+        raise HTTPException(403, "Nothing is unmasked here: DEADLETTERS_UNMASK is no.")
+    if not masking.of_role(who.role):
+        raise HTTPException(409, "Nothing is masked for you.")

@@ -1,0 +1,259 @@
+"""Charts as SVG: strips of the last hour and day, bars of counts, and a bar of shares (pure)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+#: Of a picture of hours: a slot an hour, with a gap between two bars.
+BARS_HEIGHT: Final = 24.0
+_BARS_WIDTH: Final = 104.0
+_GAP: Final = 0.8
+#: What is not zero is seen, however small it is beside the most.
+_LEAST_BAR: Final = 1.0
+
+
+class CountBar(NamedTuple):
+    """A bar of a picture that is 104 wide and 24 high."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class BarShare(NamedTuple):
+    """A part of a bar, in per cent."""
+
+    look: str
+    x: float
+    width: float
+
+
+def build_bars(counts: Sequence[int]) -> list[CountBar]:
+    """A bar for each count that is not 0, the highest as high as the picture."""
+    most = max(counts, default=0)
+    slot = _BARS_WIDTH / max(1, len(counts))
+    found = []
+    for at, count in enumerate(counts):
+        if count:
+            height = max(_LEAST_BAR, count / most * (BARS_HEIGHT - 1))
+            found.append(
+                CountBar(round(at * slot, 1), round(BARS_HEIGHT - height, 1), round(slot - _GAP, 1), round(height, 1))
+            )
+    return found
+
+
+def describe_hours(counts: Sequence[int]) -> str:
+    """The same for who does not see it: the last six hours by number, those before by their most."""
+    before, last = counts[:-6], counts[-6:]
+    said = f"at most {max(before):,} an hour before, then " if any(before) else "none before, then "
+    return f"Failures an hour: {said}{', '.join(f'{count:,}' for count in last)}"
+
+
+def build_shares(counts: Mapping[str, int]) -> list[BarShare]:
+    """Parts of a bar, one after another, by what they look like; without those of nothing."""
+    total = sum(counts.values())
+    found, at = [], 0.0
+    for look, count in counts.items():
+        if count and total:
+            width = count / total * 100
+            found.append(BarShare(look, round(at, 2), round(width, 2)))
+            at += width
+    return found
+
+
+#: What `bridge status --json` answers.
+Status = Mapping[str, Any]
+
+#: What is counted, what it is called, and its look.
+_STRIPS: Final = (
+    ("handled", "Handled", "plain"),
+    ("failed", "Attempts failed", "warn"),
+    ("dead", "Dead letters", "bad"),
+    ("replayed", "Replayed", "run"),
+)
+#: A strip is as high, and a slot as wide, of which a gap is left between two bars.
+STRIP_HEIGHT: Final = 100
+SLOT_WIDTH: Final = 4
+_BAR: Final = 3
+#: What is not zero is seen, however small it is beside the most.
+_LEAST: Final = 3
+_MINUTE: Final = 60_000
+_HOUR: Final = 3_600_000
+
+
+class Strip(NamedTuple):
+    """One thing that is counted.
+
+    Attributes:
+        said: the same for who does not see it.
+        path: its bars, as SVG draws them.
+        last: of the last minute or hour that is over.
+    """
+
+    name: str
+    look: str
+    said: str
+    path: str
+    last: int
+    total: int
+    most: int
+
+
+class StripMark(NamedTuple):
+    """Something that happened meanwhile: where, in the picture's units, what, and when (ms since the epoch)."""
+
+    x: float
+    what: str
+    at: int
+
+
+class StripChart(NamedTuple):
+    """Strips on one time axis.
+
+    Attributes:
+        wide: in units.
+        ticks: in per cent from the left, what time it is there.
+    """
+
+    wide: int
+    strips: Sequence[Strip]
+    marks: Sequence[StripMark]
+    ticks: Sequence[tuple[int, str]]
+
+
+def build_hour_chart(status: Status, now: int) -> StripChart | None:
+    """The last hour by the minute; `None`: nothing is known of it.
+
+    Parameters:
+        now: ms since the epoch.
+    """
+    if (counts := status.get("counts")) is None:
+        return None
+    first = _find_start(counts, "minutes", (now // _MINUTE - 59) * _MINUTE)
+    ticks = [
+        (at, _format_clock(first + minute * _MINUTE)) for at, minute in ((0, 0), (25, 15), (50, 30), (75, 45), (99, 59))
+    ]
+    return StripChart(
+        60 * SLOT_WIDTH,
+        _build_strips(_sum_counts(counts, "minutes"), "minute"),
+        _list_marks(status, first, _MINUTE, 60),
+        ticks,
+    )
+
+
+def build_day_chart(status: Status, letters: Sequence[int] | None, now: int) -> StripChart | None:
+    """The last day by the hour; `None`: nothing is known of it.
+
+    Parameters:
+        letters: recorded in each of the 24 hours; `None`: the database does not answer.
+    """
+    counts = status.get("counts")
+    sums = {} if counts is None else _sum_counts(counts, "hours")
+    if letters is not None:
+        sums["dead"] = list(letters)
+    if not sums:
+        return None
+    first = _find_start(counts or (), "hours", (now // _HOUR - 23) * _HOUR)
+    ticks = [
+        (at, _format_clock(first + hours * _HOUR)) for at, hours in ((0, 0), (25, 6), (50, 12), (75, 18), (99, 23))
+    ]
+    return StripChart(24 * SLOT_WIDTH, _build_strips(sums, "hour"), _list_marks(status, first, _HOUR, 24), ticks)
+
+
+def build_handler_strip(status: Status, topic: str, handler: str) -> Strip | None:
+    """What a handler has handled of a topic, by the minute; `None`: not known."""
+    for each in status.get("counts") or ():
+        if (each["topic"], each["handler"]) == (topic, handler):
+            return _build_strip("Handled", "plain", each["minutes"]["handled"], "minute")
+    return None
+
+
+def narrow_status(status: Status, topic: str | None = None, handler: str | None = None) -> Status:
+    """The status with the counts and halts of one topic, or the counts and versions of one handler, alone."""
+    counts, workers = status.get("counts"), status.get("workers") or {}
+    kept = [each for each in counts or () if topic in (None, each["topic"]) and handler in (None, each["handler"])]
+    halted = {name: halt for name, halt in status.get("halted", {}).items() if topic in (None, name)}
+    return {
+        **status,
+        "counts": None if counts is None else kept,
+        "halted": {} if handler else halted,
+        "workers": {name: _narrow_worker(each, handler) for name, each in workers.items()},
+    }
+
+
+def _narrow_worker(worker: Status, handler: str | None) -> Status:
+    """A worker with the version of one handler alone."""
+    versions = worker.get("handler_versions", {}).items()
+    return {**worker, "handler_versions": {name: each for name, each in versions if handler in (None, name)}}
+
+
+def draw_bars(counts: Sequence[int]) -> str:
+    """A path with a bar for each count that is not 0, the highest as high as the picture."""
+    most = max(counts, default=0)
+    return "".join(
+        f"M{at * SLOT_WIDTH} {STRIP_HEIGHT}v-{max(_LEAST, round(count / most * STRIP_HEIGHT))}h{_BAR}V{STRIP_HEIGHT}z"
+        for at, count in enumerate(counts)
+        if count
+    )
+
+
+def _find_start(counts: Sequence[Mapping[str, Any]], unit: str, otherwise: int) -> int:
+    """When the first minute, or hour, began, by the clock of who counted them."""
+    return _parse_ms(counts[0][unit]["from"]) if counts else otherwise
+
+
+def _build_strips(sums: Mapping[str, Sequence[int]], unit: str) -> list[Strip]:
+    return [_build_strip(name, look, sums[what], unit) for what, name, look in _STRIPS if what in sums]
+
+
+def _build_strip(name: str, look: str, counts: Sequence[int], unit: str) -> Strip:
+    total, most = sum(counts), max(counts, default=0)
+    said = (
+        f"{name} by the {unit}: {total:,} in {len(counts)} {unit}s, at most {most:,} in one, {counts[-1]:,} in this one"
+    )
+    return Strip(name, look, said, draw_bars(counts), counts[-2], total, most)
+
+
+def _sum_counts(counts: Iterable[Mapping[str, Any]], unit: str) -> dict[str, list[int]]:
+    """What all handlers did of all topics."""
+    there = list(counts)
+    size = 60 if unit == "minutes" else 24
+    return {
+        what: [sum(each) for each in zip([0] * size, *(found[unit][what] for found in there), strict=True)]
+        for what, _, _ in _STRIPS
+    }
+
+
+def _list_marks(status: Status, first: int, unit: int, count: int) -> list[StripMark]:
+    """What happened within the picture, the first first."""
+    happened = [*_list_halts(status), *_list_versions(status)]
+    return sorted(
+        StripMark(round((at - first) / unit * SLOT_WIDTH, 1), what, at)
+        for at, what in happened
+        if 0 <= at - first < unit * count
+    )
+
+
+def _list_halts(status: Status) -> Iterator[tuple[int, str]]:
+    for topic, halt in status.get("halted", {}).items():
+        yield _parse_ms(halt["since"]), f"{topic} halted"
+
+
+def _list_versions(status: Status) -> Iterator[tuple[int, str]]:
+    """When the first living worker of each version of handlers came up."""
+    began: dict[str, int] = {}
+    for worker in (status.get("workers") or {}).values():
+        if "started" in worker:
+            at = _parse_ms(worker["started"])
+            for version in {*worker.get("handler_versions", {}).values()} - {""}:
+                began[version] = min(at, began.get(version, at))
+    yield from ((at, f"{version} came up") for version, at in began.items())
+
+
+def _parse_ms(iso: str) -> int:
+    return int(datetime.fromisoformat(iso).timestamp() * 1000)
+
+
+def _format_clock(at: int) -> str:
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%H:%M}"

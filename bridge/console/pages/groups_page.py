@@ -1,0 +1,223 @@
+"""The pages of failure groups: the list, one group, common properties, fixed version, notes."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.console import console, filter_address
+from bridge.console.decision_audit import build_group_version
+from bridge.console.pages import charts
+from bridge.console.pages.form_submission import MAX_NOTE, check_length, submit_once
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.inspection.failure_groups import (
+    CauseFix,
+    GroupOrder,
+    GroupState,
+    RankedGroup,
+    explain_group_change,
+)
+from bridge.deadletters.inspection.group_details import replace_newest_letters
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.errors import FilterFault, GroupChanged
+
+#: Groups of a page.
+LIST_ROWS: Final = 50
+#: Where a group stands in the list.
+_LIST_PLACE: Final = re.compile("([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})")
+#: What of all groups is shown.
+GROUP_FILTERS: Final = ("with open letters", "all", "marked as fixed", "come back")
+
+
+def list_groups(request: Request) -> Response:
+    """Groups that have letters of a filter; without one, those with open letters. Most open letters first."""
+    here, query = console.get_console(request), request.query_params
+    show = query.get("show", GROUP_FILTERS[0])
+    given = console.get_masks(request).check(filter_address.read_filter(query))
+    wanted = replace(given, statuses=(LetterStatus.OPEN,)) if show == GROUP_FILTERS[0] and not given.statuses else given
+    place = query.get("place", "")
+    found = [each for each in here.desk.groups.ranked(wanted, GroupOrder.OPEN) if _is_shown(each, show, place)]
+    first, some = _select_page(found, query.get("before"))
+    stand = here.desk.standings.of(here.desk.groups.of([each.id for each in some]))
+    return here.page(
+        request,
+        "groups.html",
+        not_recorded=here.recorders().said(),
+        stand=stand.groups,
+        count=len(found),
+        first=first,
+        before=_build_page_address(query, found, first - LIST_ROWS) if first else None,
+        after=_build_page_address(query, found, first + LIST_ROWS) if first + LIST_ROWS < len(found) else None,
+        trouble=stand.trouble,
+        show=show,
+        shows=GROUP_FILTERS,
+        query=query,
+        pictures=charts,
+        command=filter_address.build_command("groups", query),
+    )
+
+
+def _select_page(found: Sequence[RankedGroup], before: str | None) -> tuple[int, Sequence[RankedGroup]]:
+    """How many groups stand before a page, and those of the page.
+
+    Parameters:
+        before: where the page before it ended: it goes on there, also where that group has moved, or is gone.
+    """
+    ends = _LIST_PLACE.fullmatch(before or "")
+    at = tuple(map(int, ends.groups())) if ends else None
+    first = 0 if at is None else sum(each.by(GroupOrder.OPEN) >= at for each in found)
+    return first, found[first : first + LIST_ROWS]
+
+
+def _build_page_address(query: QueryParams, found: Sequence[RankedGroup], first: int) -> str:
+    """Of the page that begins behind so many groups."""
+    place = "-".join(map(str, found[first - 1].by(GroupOrder.OPEN))) if first > 0 else ""
+    return filter_address.build_address("/groups", query, before=place)
+
+
+def _is_shown(group: RankedGroup, show: str, place: str) -> bool:
+    if show == "marked as fixed" and not group.is_fixed:
+        return False
+    if show == "come back" and not group.came_back:
+        return False
+    return place.lower() in f"{group.error_class} {group.place}".lower()
+
+
+def show_group(request: Request) -> Response:
+    """A group, and its newest letters."""
+    here = console.get_console(request)
+    group = here.desk.groups.one(request.path_params["id"])
+    newest = here.desk.letters.page(LetterFilter(groups=(group.id,)), 10).letters
+    stand = here.desk.standings.of([group])
+    lists, causes = here.desk.lists(console.get_masks(request)), here.desk.causes.of([group.id])[group.id]
+    return here.page(
+        request,
+        "group.html",
+        not_recorded=here.recorders().said(),
+        group=group,
+        around=stand.groups[0].around,
+        next=stand.groups[0].next,
+        trouble=stand.trouble,
+        versions=here.desk.versions.of(group),
+        again=here.desk.standings.died_again(group),
+        letters=lists.lines(newest),
+        act=build_group_version,
+        causes=replace_newest_letters(causes, lists.lines(each.newest for each in causes)),
+        trail=here.desk.notes.of_group(group.id),
+        pictures=charts,
+    )
+
+
+def show_common(request: Request) -> Response:
+    """What the letters of a group have in common: counted when somebody asks for it."""
+    here = console.get_console(request)
+    group = here.desk.groups.one(request.path_params["id"])
+    masks = console.get_masks(request)
+    return here.page(request, "common.html", group=group, found=here.desk.common(masks).of(group), masked=bool(masks))
+
+
+def show_fixed_form(request: Request) -> Response:
+    """In which version it is fixed, and what that will do."""
+    return _render_fixed_form(
+        request,
+        _read_group(request),
+        _cause(request.query_params),
+        typed=console.get_typed_values(request).get("version", ""),
+    )
+
+
+def mark_fixed(request: Request) -> Response:
+    """Mark it: its letters go back by themselves once all workers have that version."""
+    said, who, group = request.state.form, console.get_principal(request).name, _read_group(request)
+    version, cause = said.get("version", "").strip(), _cause(said)
+    now = _marked(group, cause)
+    there = RedirectResponse(f"/groups/{group.id}", 303)
+    if version and (now.fixed_in, now.fixed_by) == (version, who):
+        return there
+    if said.get("act", "") != build_group_version(now):
+        return _render_fixed_form(request, group, cause, 409, str(explain_group_change(now)), version)
+    try:
+        console.get_console(request).desk.groups.fixed(group.id, version, who, group, cause=cause)
+    except GroupChanged as error:
+        return _render_fixed_form(request, _read_group(request), cause, 409, str(error), version)
+    except FilterFault as error:
+        return _render_fixed_form(request, group, cause, 400, str(error), version)
+    return there
+
+
+def unmark_fixed(request: Request) -> Response:
+    """Take that back, where it is still the same; a conflict asks for the same again, never for the opposite."""
+    group, cause = _read_group(request), _cause(request.state.form)
+    now = _marked(group, cause)
+    if now.fixed_in is not None:
+        if request.state.form.get("act", "") != build_group_version(now):
+            return _render_fixed_form(request, group, cause, 409, str(explain_group_change(now)), undoes=True)
+        try:
+            console.get_console(request).desk.groups.not_fixed(
+                group.id, console.get_principal(request).name, group, cause=cause
+            )
+        except GroupChanged as error:
+            if _marked(group := _read_group(request), cause).fixed_in is not None:
+                return _render_fixed_form(request, group, cause, 409, str(error), undoes=True)
+    return RedirectResponse(f"/groups/{group.id}", 303)
+
+
+def note_on_group(request: Request) -> Response:
+    """Note something on it: it stands with each of its letters."""
+    group, said = _read_group(request), check_length(request.state.form.get("said", ""), MAX_NOTE)
+    if not said:
+        raise FilterFault("There is nothing to note.")
+    who = console.get_principal(request).name
+    submit_once(request, lambda desk: _add_note(desk, group.id, said, who))
+    return RedirectResponse(f"/groups/{group.id}#h-trail", 303)
+
+
+def _add_note(desk: DeadLetterService, group: int, said: str, who: str) -> int:
+    desk.notes.on_group(group, said, who)
+    return group
+
+
+def _read_group(request: Request) -> GroupState:
+    return console.get_console(request).desk.groups.one(request.path_params["id"])
+
+
+def _cause(said: Mapping[str, str]) -> str | None:
+    """Return the id of the cause that is meant, or `None` for the whole group."""
+    return said.get("cause", "")[:12] or None
+
+
+def _marked(group: GroupState, cause: str | None) -> GroupState | CauseFix:
+    return group if cause is None else group.fix_of(cause)
+
+
+def _render_fixed_form(
+    request: Request,
+    group: GroupState,
+    cause: str | None,
+    status: int = 200,
+    trouble: str = "",
+    typed: str = "",
+    *,
+    undoes: bool = False,
+) -> Response:
+    here = console.get_console(request)
+    now = _marked(group, cause)
+    return here.page(
+        request,
+        "fixed.html",
+        status,
+        group=group,
+        cause=cause,
+        marked=now,
+        act=build_group_version(now),
+        trouble=trouble,
+        changed=status == 409,
+        typed=typed,
+        undoes=undoes,
+        versions=here.desk.versions.of(group),
+    )

@@ -1,0 +1,123 @@
+"""The page that halts and resumes a topic."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.console import console
+from bridge.console.decision_audit import list_durability_warnings
+from bridge.console.pages import status_rows
+from bridge.console.pages.form_submission import note_decided, require_why
+from bridge.deadletters.db.audit_table import AuditEntry
+from bridge.errors import UnknownTopic
+from bridge.inspection import topic_halt as commands
+from bridge.inspection.redacted_status import redact_halt
+
+#: Seconds to wait for how the topic stands: the form does not depend on it.
+STATUS_WITHIN = 0.5
+
+
+def show_halt_form(request: Request) -> Response:
+    """How the topic stands, and the form that does what the address says: it never turns into the other one."""
+    halt = commands.read_halts(console.get_console(request).desk.settings).get(request.path_params["topic"])
+    return _render_halt_form(request, 200, halt, typed=console.get_typed_values(request).get("why", ""))
+
+
+def halt_topic(request: Request) -> Response:
+    """Halt it: nothing of it is read or run from now on."""
+    said, desk = require_why(request), console.get_console(request).desk
+    return _decide_halt(
+        request,
+        f"halted {request.path_params['topic']}: {said}",
+        lambda topic, by: commands.halt_topics(desk.app, desk.settings, desk.routes, [topic], said, by),
+    )
+
+
+def resume_topic(request: Request) -> Response:
+    """Let it go on, from exactly where it stood."""
+    said, desk = require_why(request), console.get_console(request).desk
+    return _decide_halt(
+        request,
+        f"resumed {request.path_params['topic']}: {said}",
+        lambda topic, by: commands.resume_topics(desk.app, desk.settings, desk.routes, [topic], said, by),
+    )
+
+
+def _decide_halt(request: Request, said: str, act: Callable[[str, str], dict[str, Any]]) -> Response:
+    """Do it, unless the topic does not stand any more as who decided has seen it."""
+    topic, form = request.path_params["topic"], request.state.form
+    stands = commands.read_halts(console.get_console(request).desk.settings).get(topic)
+    if form.get("seen", "") != _build_halt_version(stands):
+        if _is_own_decision(request, stands):
+            return _redirect_to_form(topic, stands is not None)
+        # The reason is asked again: what was typed is no answer to what somebody else has decided.
+        return _render_halt_form(request, 409, stands, unsent=form.get("why", ""))
+    found = act(topic, console.get_principal(request).name)["topics"][topic]
+    if found.get("changed", True):
+        note_decided(request, "halt" if found["halted"] else "resume", said)
+    if told := list_durability_warnings(found):
+        return _render_halt_form(request, 200, found if found["halted"] else None, typed=form.get("why", ""), told=told)
+    return _redirect_to_form(topic, found["halted"])
+
+
+def _is_own_decision(request: Request, stands: Mapping[str, Any] | None) -> bool:
+    """Whether the topic stands as this form wants it, by who has sent it: it was sent twice."""
+    topic, who, said = request.path_params["topic"], console.get_principal(request).name, require_why(request)
+    if _is_halt_form(request):
+        return stands is not None and (stands["by"], stands["why"]) == (who, said)
+    last = _find_resumption(request, topic)
+    return stands is None and last is not None and (last.by, last.said) == (who, f"resumed {topic}: {said}")
+
+
+def _find_resumption(request: Request, topic: str) -> AuditEntry | None:
+    """Who has resumed it last in a console, of the latest of such entries."""
+    found = console.get_console(request).desk.trail.page(what=("resume",)).entries
+    return next((each for each in found if each.said.startswith(f"resumed {topic}:")), None)
+
+
+def _redirect_to_form(topic: str, halted: bool) -> Response:
+    return RedirectResponse(f"/topics/{quote(topic, safe='')}/{'resume' if halted else 'halt'}", 303)
+
+
+def _is_halt_form(request: Request) -> bool:
+    """Whether this address halts the topic; else it resumes it."""
+    return request.url.path.endswith("/halt")
+
+
+def _render_halt_form(
+    request: Request,
+    status: int,
+    halt: Mapping[str, Any] | None,
+    typed: str = "",
+    told: Sequence[str] = (),
+    unsent: str = "",
+) -> Response:
+    asked, topic = console.get_console(request), request.path_params["topic"]
+    if halt is None and topic not in asked.desk.routes.topics:
+        raise UnknownTopic(f"No handler here names the topic {topic!r}, and it is not halted.")
+    standing = asked.looking.latest(STATUS_WITHIN)
+    listed = [] if standing is None else status_rows.build_topic_rows(asked.desk.routes, standing.status, None)
+    return asked.page(
+        request,
+        "halt.html",
+        status,
+        topic=topic,
+        halt=redact_halt(halt) if halt is not None and console.get_masks(request).of(topic) else halt,
+        halts=_is_halt_form(request),
+        seen=_build_halt_version(halt),
+        unsent=unsent,
+        typed=typed,
+        quicker=status == 409,
+        resumed=_find_resumption(request, topic) if status == 409 and halt is None else None,
+        told=told,
+        silent={} if standing is None else standing.silent,
+        row=next((row for row in listed if row.name == topic), None),
+    )
+
+
+def _build_halt_version(halt: Mapping[str, Any] | None) -> str:
+    """A halt as a form tells it from another of the same topic; what a handler has said is not in it."""
+    return "" if halt is None else f"{halt['since']} {halt['by']} {redact_halt(halt)['why']}"

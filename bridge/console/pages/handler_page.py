@@ -1,0 +1,134 @@
+"""The page of a handler: throughput, queue and workers, circuit breakers, and its failure groups."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bridge.console import console
+from bridge.console.console import Console
+from bridge.console.live_snapshot import LiveSnapshot
+from bridge.console.pages import charts, status_rows
+from bridge.console.pages.status_rows import HandlerRow
+from bridge.console.pages.status_view import (
+    StatusView,
+    build_place_id,
+    build_snapshot,
+    build_status_view,
+    digest_text,
+    get_live_view,
+)
+from bridge.deadletters.inspection.failure_groups import GroupState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.errors import DeskUnavailable, UnknownHandler
+from bridge.handler_routes import Handler
+
+#: Groups that are listed; of more, how many there are.
+MAX_LISTED_GROUPS: Final = 50
+#: Of a number in its page.
+PLACE: Final = partial(build_place_id, "h")
+
+
+def show_handler(request: Request) -> Response:
+    """How the handler stands."""
+    asked, name = console.get_console(request), request.path_params["name"]
+    handler, found = _require_handler(asked, name), build_status_view(asked)
+    status = charts.narrow_status(found.status, handler=name)
+    listed = _select_rows(found, name)
+    return asked.page(
+        request,
+        "handler.html",
+        look=found,
+        handler=handler,
+        rows=listed,
+        heading=_build_heading(name, listed),
+        act=_build_version(found, name),
+        name=f"handler-{name}",
+        problems=[each for each in found.problems if each.handler == name],
+        queue=next((each for each in status_rows.build_queue_rows(found.status) if each.name == handler.queue), None),
+        batches=_list_batches(found.status, name),
+        breakers=_list_breakers(found.status, name),
+        groups=_list_groups(asked, name),
+        hour=charts.build_hour_chart(status, asked.clock()),
+        day=charts.build_day_chart(status, None, asked.clock()),
+        place=PLACE,
+    )
+
+
+def watch_handler(here: Console, name: str) -> Callable[[], LiveSnapshot]:
+    """Makes what of a handler's page changes.
+
+    Raises:
+        UnknownHandler: there is none of that name.
+    """
+    _require_handler(here, name)
+    return lambda: _take_snapshot(here, name)
+
+
+def _take_snapshot(here: Console, name: str) -> LiveSnapshot:
+    found, made = get_live_view(here), here.macros("overview-live.html")
+    listed, status = _select_rows(found, name), charts.narrow_status(found.status, handler=name)
+    parts = {"h-heading": _build_heading(name, listed)}
+    for topic, row in listed.items():
+        parts[PLACE(topic, "rate")] = made.rate(row.handled)
+        parts[PLACE(topic, "oldest")] = made.oldest(row)
+    return build_snapshot(here, found, "h", _build_version(found, name), status, parts)
+
+
+def _require_handler(asked: Console, name: str) -> Handler:
+    handler = asked.desk.routes.handlers.get(name)
+    if handler is None:
+        raise UnknownHandler(f"No handler here is called {name!r}.")
+    return handler
+
+
+def _select_rows(found: StatusView, name: str) -> dict[str, HandlerRow]:
+    """The handler in each of its topics."""
+    return {topic.name: row for topic in found.topics for row in topic.handlers if row.name == name}
+
+
+def _build_heading(name: str, listed: Mapping[str, HandlerRow]) -> str:
+    """The answer: how it is, and what of it is dead."""
+    row = next(iter(listed.values()), None)
+    if row is None:
+        return name
+    dead = "" if row.dead is None else f", {row.dead or 'no'} open letter{'' if row.dead == 1 else 's'}"
+    return f"{name}: {row.state.words}{dead}"
+
+
+def _build_version(found: StatusView, name: str) -> str:
+    """What the page lists, and offers."""
+    problems = [each.about for each in found.problems if each.handler == name]
+    breakers = sorted(each["dependency"] for each in _list_breakers(found.status, name))
+    return digest_text(
+        repr((problems, breakers, [*_select_rows(found, name)], found.status.get("policies", {}).get(name)))
+    )
+
+
+def _list_batches(status: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    """How many deliveries a message carries, as each bridge says it, and why."""
+    bridges = status.get("bridges") or {}
+    return [
+        {"bridge": bridge, **each["batches"][name]}
+        for bridge, each in sorted(bridges.items())
+        if name in each.get("batches", {})
+    ]
+
+
+def _list_breakers(status: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    """What it needs and is held to be down, or is tried again."""
+    found = status.get("breakers", {})
+    return [{"dependency": key, **each} for key, each in sorted(found.items()) if name in each["handlers"]]
+
+
+def _list_groups(asked: Console, name: str) -> tuple[Sequence[GroupState], int] | None:
+    """Its groups with open letters, and how many more than these there are; `None`: the database does not answer."""
+    groups = asked.desk.groups
+    try:
+        found = [each.id for each in groups.ranked(LetterFilter(handlers=(name,), statuses=(LetterStatus.OPEN,)))]
+        return groups.of(found[:MAX_LISTED_GROUPS]), max(0, len(found) - MAX_LISTED_GROUPS)
+    except DeskUnavailable:
+        return None

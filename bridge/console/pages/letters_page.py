@@ -1,0 +1,387 @@
+"""The pages of letters: the list by a filter, its export, and one letter with all its details."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from bridge.console import bulk_actions, console, filter_address
+from bridge.console.auth.role_permissions import Role
+from bridge.console.console import Console
+from bridge.console.live_snapshot import LiveSnapshot
+from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
+from bridge.console.pages.form_submission import MAX_NOTE, check_length, require_why, submit_once
+from bridge.console.record_lookup import mask_last_errors
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.editing.handler_check import HandlerVerdict
+from bridge.deadletters.editing.value_diff import diff_values
+from bridge.deadletters.inspection.advice import advise_on_letter
+from bridge.deadletters.inspection.topic_letters import fetch_letter_value
+from bridge.deadletters.masking.letter_mask import LetterMasks, MaskedView
+from bridge.deadletters.model.fingerprint import split_traceback
+from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterCursor, LetterFilter
+from bridge.deadletters.model.letter_timeline import build_timeline
+from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, LetterLine, LetterPage, LetterView
+from bridge.deadletters.model.payload_view import PayloadMode, PayloadView, find_quoted_text, view_payload
+from bridge.deadletters.model.stored_letter import REASONS, LetterStatus
+from bridge.errors import FilterFault, KafkaUnavailable
+from bridge.inspection.record_search import find_sibling_deliveries
+
+#: Rows of a page, of which the first is usual.
+LIST_ROWS: Final = (50, 25, 100)
+#: Handlers that are offered to be picked; of more they are typed.
+MAX_OFFERED_HANDLERS: Final = 200
+#: Letters up to which those are counted that have come since.
+MAX_NEW_LETTERS: Final = 100
+#: Parameters of an address that say which page of the list it is.
+_PAGE_PARAMETERS: Final = {"before": "", "after": "", "kept": ""}
+
+
+def list_letters(request: Request) -> Response:
+    """A page of letters, newest first; without a status in the address, those that are open."""
+    here, query = console.get_console(request), request.query_params
+    try:
+        given = console.get_masks(request).check(filter_address.read_filter(filter_address.add_open_status(query)))
+    except FilterFault as error:
+        return here.page(request, "letters-refused.html", 400, words=str(error), **_build_filter_form(here, query))
+    form = _build_filter_form(here, query)
+    rows = form["rows"]
+    before, after = (LetterCursor.read(query[name]) if query.get(name) else None for name in ("before", "after"))
+    page = here.desk.letters.newer(given, rows, after) if after else here.desk.letters.page(given, rows, before)
+    if after and page.next is None and len(page.letters) < rows:
+        # The newest page, whole.
+        return RedirectResponse(filter_address.build_address("/letters", query, **_PAGE_PARAMETERS), 303)
+    newer, older = _build_neighbour_pages(query, page, before, after)
+    return here.page(
+        request,
+        "letters.html",
+        not_recorded=here.recorders().said(),
+        letters=here.desk.lists(console.get_masks(request)).lines(page.letters),
+        count=here.desk.letters.count(given),
+        given=given,
+        fields=filter_address.list_filter_fields(filter_address.add_open_status(query)),
+        newer=newer,
+        older=older,
+        live=None if before or after or not page.letters else _build_stream_name(query, build_cursor(page.letters[0])),
+        kept=filter_address.build_address("", filter_address.add_open_status(query), rows="", **_PAGE_PARAMETERS),
+        sizes=[
+            (each, filter_address.build_address("/letters", query, rows=str(each), **_PAGE_PARAMETERS))
+            for each in sorted(LIST_ROWS)
+        ],
+        same=_list_same_columns(given),
+        absence=None if page.letters else _explain_absence(here.desk, given),
+        acts=console.get_principal(request).role >= Role.OPERATOR,
+        command=filter_address.build_command("list", filter_address.add_open_status(query)),
+        **form,
+    )
+
+
+def _build_filter_form(here: Console, query: QueryParams) -> dict[str, Any]:
+    """What the filter's form has: what was asked, and what is offered."""
+    handlers = here.desk.routes.handlers
+    offered = sorted(handlers) if len(handlers) <= MAX_OFFERED_HANDLERS else ()
+    rows = next((each for each in LIST_ROWS if str(each) == query.get("rows")), LIST_ROWS[0])
+    return {"query": query, "rows": rows, "handlers": offered, "reasons": REASONS, "statuses": tuple(LetterStatus)}
+
+
+def export_letters(request: Request) -> Response:
+    """The letters that a form of the list means, as a file; by a form, since the trail has who took them."""
+    here, masks = console.get_console(request), console.get_masks(request)
+    wanted = masks.check(filter_address.read_chosen_filter(request.state.form))
+    lines = bulk_actions.stream_letters(here.desk, masks, console.get_principal(request).name, wanted)
+    return StreamingResponse(lines, 200, bulk_actions.build_download_headers("letters.jsonl"), bulk_actions.NDJSON)
+
+
+def build_cursor(letter: LetterLine) -> LetterCursor:
+    """Where a letter stands in a list."""
+    return LetterCursor(letter.failed_at, letter.id)
+
+
+def watch_letters(here: Console, rest: str, masks: LetterMasks) -> Callable[[], LiveSnapshot]:
+    """Makes how many letters of a list have come since it was made: a number, and no row.
+
+    Parameters:
+        rest: the list's newest letter, and its filter as an address has it, with a `?` between them.
+
+    Raises:
+        FilterFault: it says what is none, or what somebody may not search by.
+    """
+    newest, _, said = rest.partition("?")
+    query, after = QueryParams(said), LetterCursor.read(newest)
+    given = masks.check(filter_address.read_filter(query))
+    address = filter_address.build_address("/letters", query)
+
+    def made() -> LiveSnapshot:
+        more = len(here.desk.letters.newer(given, MAX_NEW_LETTERS, after).letters)
+        return LiveSnapshot(
+            "", False, {"l-more": str(here.macros("letters-live.html").more(more, MAX_NEW_LETTERS, address)).strip()}
+        )
+
+    return made
+
+
+def _build_stream_name(query: QueryParams, newest: LetterCursor) -> str:
+    kept = filter_address.build_address("", filter_address.add_open_status(query), **_PAGE_PARAMETERS)
+    return f"letters-{newest}{kept}"
+
+
+def _build_neighbour_pages(
+    query: QueryParams, page: LetterPage, before: LetterCursor | None, after: LetterCursor | None
+) -> tuple[str | None, str | None]:
+    """The addresses of the pages with newer and with older letters."""
+
+    def at(name: str, place: LetterCursor | None) -> str | None:
+        return (
+            None
+            if place is None
+            else filter_address.build_address("/letters", query, **_PAGE_PARAMETERS | {name: str(place)})
+        )
+
+    first = build_cursor(page.letters[0]) if page.letters else None
+    last = build_cursor(page.letters[-1]) if page.letters else None
+    if after is not None:
+        return at("after", page.next), at("before", last or after)
+    return at("after", first or before) if before else None, at("before", page.next)
+
+
+def _list_same_columns(given: LetterFilter) -> frozenset[str]:
+    """The columns of which all rows have the same."""
+    named = {"handler": given.handlers, "reason": given.reasons, "version": given.versions}
+    return frozenset(name for name, values in named.items() if len(values) == 1) | (
+        frozenset() if given.key is None else {"key"}
+    )
+
+
+def _explain_absence(desk: DeadLetterService, given: LetterFilter) -> dict[str, object]:
+    """Why there is nothing: what nobody knows of the filter, and how many there are without it."""
+    return {"sentences": desk.absent.of(given), "all": desk.letters.count(ALL_LETTERS)}
+
+
+#: Bytes of two values of which the difference is shown with the page.
+MAX_COMPARED_BYTES: Final = 65_536
+
+#: Of what went back and has not died of it.
+_SENT_STATUSES: Final = (LetterStatus.REPLAYING, LetterStatus.RESOLVED)
+
+
+class EarlierFailure(NamedTuple):
+    """A failure before the last.
+
+    Attributes:
+        rows: how the value that failed then differs from the one that failed next; `None`: it is too large to tell.
+    """
+
+    failed: LetterFailure
+    rows: list[DiffRow] | None
+
+
+class SentValue(NamedTuple):
+    """Another value than that of which a letter died, with which it went back.
+
+    Attributes:
+        rows: how it differs; `None`: it is too large to tell.
+    """
+
+    plan: int | None
+    by: str
+    rows: list[DiffRow] | None
+
+
+def show_letter(request: Request) -> Response:
+    """The letter's page."""
+    here, query = console.get_console(request), request.query_params
+    letter = here.desk.letters.one(request.path_params["id"])
+    whole, away = _read_with_value(here.desk, letter) if query.get("kafka") else (letter, "")
+    view = console.get_masks(request).letter(whole)
+    letter, it = view.letter, view.letter.listed
+    failed, traceback = _select_failure(letter, query.get("failure", ""))
+    newer, older = _find_neighbours(request, letter)
+    return here.page(
+        request,
+        "letter.html",
+        letter=letter,
+        it=it,
+        look=_view_value(view, query),
+        view=view,
+        away=away,
+        read=bool(query.get("kafka")) and letter.kept,
+        marks=find_quoted_text(it.error_message),
+        takes=_check_value(here.desk, whole, view),
+        exceptions=split_traceback(traceback, it.handler),
+        failed=failed,
+        events=build_timeline(letter),
+        earlier=list(_list_earlier(letter)),
+        sent=_compare_sent(letter),
+        # Of its attempts it tells as it died; that it went back since is in no record.
+        tries=letter.attempts._replace(replayed=letter.attempts.replayed + int(_is_sent(letter))),
+        notes=_list_notes(here.desk, letter),
+        next=advise_on_letter(letter),
+        newer=newer,
+        older=older,
+        back=filter_address.build_address("/letters", QueryParams(filter_address.list_filter_fields(query))),
+        kept=filter_address.build_address("", QueryParams(filter_address.list_filter_fields(query))),
+        others=_find_sibling_deliveries(here.desk, view) if query.get("elsewhere") else None,
+        shows=here.masking.may_lift(console.get_principal(request)),
+        acts=console.get_principal(request).role >= Role.OPERATOR,
+    )
+
+
+def show_sibling_deliveries(request: Request) -> Response:
+    """What became of the same message elsewhere: a part of the page, which Kafka and Redis are asked for."""
+    here = console.get_console(request)
+    view = console.get_masks(request).letter(here.desk.letters.one(request.path_params["id"]))
+    return here.page(request, "elsewhere.html", it=view.letter.listed, others=_find_sibling_deliveries(here.desk, view))
+
+
+def download_value(request: Request) -> Response:
+    """Its value, byte for byte, as a file: never as something that a browser would show."""
+    desk = console.get_console(request).desk
+    letter = desk.letters.one(request.path_params["id"])
+    if request.query_params.get("kafka"):
+        letter = fetch_letter_value(desk.settings, letter)
+    if console.get_masks(request).letter(letter).value.is_any:
+        raise HTTPException(403, "This value has fields that your role does not see, so it is no file for you.")
+    if letter.value is None:
+        raise HTTPException(404, "This letter has no value here: it is a tombstone, or too large for the database.")
+    name = f'attachment; filename="letter-{letter.listed.id}.bin"'
+    return Response(letter.value, media_type="application/octet-stream", headers={"content-disposition": name})
+
+
+def note_on_letter(request: Request) -> Response:
+    """Note something on it."""
+    id_, said = request.path_params["id"], check_length(request.state.form.get("note", ""), MAX_NOTE)
+    if not said:
+        raise HTTPException(400, "A note has words: nothing was noted.")
+    who = console.get_principal(request).name
+    submit_once(request, lambda desk: _add_note(desk, id_, said, who))
+    return RedirectResponse(f"/letters/{id_}#notes", 303)
+
+
+def reopen(request: Request) -> Response:
+    """Open it: its replay, of which nobody could tell, did not run."""
+    return _ended(request, lambda desk: desk.unknown_ends.reopen)
+
+
+def resolve(request: Request) -> Response:
+    """Resolve it: its replay, of which nobody could tell, ran."""
+    return _ended(request, lambda desk: desk.unknown_ends.resolve)
+
+
+def _ended(
+    request: Request, end: Callable[[DeadLetterService], Callable[[Sequence[int], int | None, str, str], list[int]]]
+) -> Response:
+    id_: int = request.path_params["id"]
+    said, who = require_why(request), console.get_principal(request).name
+
+    def ended(desk: DeadLetterService) -> int:
+        if not end(desk)([id_], None, said, who):
+            raise HTTPException(409, "How it ended is known by now: look at it again. Nothing was changed.")
+        return id_
+
+    submit_once(request, ended)
+    return RedirectResponse(f"/letters/{id_}", 303)
+
+
+def _add_note(desk: DeadLetterService, letter: int, said: str, who: str) -> int:
+    desk.notes.on_letters([letter], said, who)
+    return letter
+
+
+def _read_view_kind(query: QueryParams) -> PayloadMode | None:
+    said = query.get("value", "")
+    return PayloadMode(said) if said in list(PayloadMode) else None
+
+
+def _read_offset(query: QueryParams) -> int | None:
+    said = query.get("from", "")
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else None
+
+
+def _read_with_value(desk: DeadLetterService, letter: LetterView) -> tuple[LetterView, str]:
+    """The letter with its value out of Kafka; or why it has none."""
+    try:
+        found = fetch_letter_value(desk.settings, letter)
+    except KafkaUnavailable as error:
+        return letter, str(error)
+    return found, "" if found.kept else "Kafka does not have this record any more."
+
+
+def _view_value(view: MaskedView, query: QueryParams) -> PayloadView:
+    """Its value; of one in which something is masked, the bytes are none that were sent."""
+    if not view.value.is_any:
+        return view_payload(view.letter.value, _read_view_kind(query), _read_offset(query))
+    found = view_payload(view.letter.value, PayloadMode.PRETTY, _read_offset(query))
+    return replace(found, ways=(PayloadMode.PRETTY,), way=PayloadMode.PRETTY)
+
+
+def _check_value(desk: DeadLetterService, letter: LetterView, view: MaskedView) -> HandlerVerdict | None:
+    """What its handler says of its value; nothing where there is none here."""
+    if not letter.kept or letter.listed.origin != "bridge":
+        return None
+    said = desk.mending.takes(letter.listed.handler, letter.value)
+    return said._replace(why=view.quotes.masked(said.why))
+
+
+def _select_failure(letter: LetterView, number: str) -> tuple[LetterFailure | None, str]:
+    """Which failure's traceback is shown: one before, or the last."""
+    found = next((each for each in letter.history if str(each.number) == number), None)
+    return found, letter.traceback if found is None else found.traceback
+
+
+def _is_sent(letter: LetterView) -> bool:
+    return letter.listed.status in _SENT_STATUSES and letter.listed.plan is not None
+
+
+def _compare_sent(letter: LetterView) -> SentValue | None:
+    it = letter.listed
+    edit = next((each for each in letter.edits if each.plan == it.plan), None) if _is_sent(letter) else None
+    if edit is None:
+        return None
+    small = letter.kept and max(len(letter.value or b""), len(edit.value or b"")) <= MAX_COMPARED_BYTES
+    return SentValue(it.plan, edit.by, build_diff_rows(diff_values(letter.value, edit.value)) if small else None)
+
+
+def _list_earlier(letter: LetterView) -> Iterator[EarlierFailure]:
+    after: list[LetterFailure | LetterView] = [*letter.history, letter]
+    for failed, following in zip(letter.history, after[1:], strict=True):
+        known = failed.kept and following.kept
+        small = max(len(failed.value or b""), len(following.value or b"")) <= MAX_COMPARED_BYTES
+        compared = (
+            build_diff_rows(diff_values(failed.value, following.value)) if failed.mended and known and small else None
+        )
+        yield EarlierFailure(failed, compared)
+
+
+def _list_notes(desk: DeadLetterService, letter: LetterView) -> list[LetterAct]:
+    """What people did with it, and with its group."""
+    return sorted((*letter.trail, *desk.notes.of_group(letter.listed.group)), key=lambda act: act.at or 0)
+
+
+def _find_neighbours(request: Request, letter: LetterView) -> tuple[str | None, str | None]:
+    """The addresses of the letters next to it in the list that somebody came from."""
+    fields, desk = (
+        QueryParams(filter_address.list_filter_fields(request.query_params)),
+        console.get_console(request).desk,
+    )
+    if not fields:
+        return None, None
+    try:
+        given = console.get_masks(request).check(filter_address.read_filter(fields))
+    except FilterFault:
+        return None, None
+    newer = desk.letters.newer(given, 1, build_cursor(letter.listed)).letters
+    older = desk.letters.page(given, 1, build_cursor(letter.listed)).letters
+    first, second = (
+        filter_address.build_address(f"/letters/{each[0].id}", fields) if each else None for each in (newer, older)
+    )
+    return first, second
+
+
+def _find_sibling_deliveries(desk: DeadLetterService, view: MaskedView) -> object:
+    it = view.letter.listed
+    found = find_sibling_deliveries(desk.app, desk.settings, desk.routes, it.origin, it.topic, it.partition, it.offset)
+    return found if isinstance(found, str) else mask_last_errors(found, view.quotes)

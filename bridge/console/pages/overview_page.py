@@ -1,0 +1,94 @@
+"""The overview: problems, the state of each topic and handler, queues and workers."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bridge.console import console, template_filters
+from bridge.console.console import Console
+from bridge.console.live_snapshot import LiveSnapshot
+from bridge.console.pages import charts, onboarding, plan_view, status_rows
+from bridge.console.pages.status_view import (
+    StatusView,
+    build_place_id,
+    build_snapshot,
+    build_status_view,
+    get_live_view,
+)
+
+#: Topics up to which all are listed; of more, those with a problem.
+MAX_LISTED_TOPICS: Final = 30
+#: Of a topic's number, or a handler's.
+PLACE: Final = partial(build_place_id, "o")
+
+
+def show_overview(request: Request) -> Response:
+    """The overview; what cannot be asked leaves the rest as it is."""
+    asked = console.get_console(request)
+    found = build_status_view(asked, counts=True)
+    listed = found.topics
+    if len(listed) > MAX_LISTED_TOPICS and request.query_params.get("show") != "all":
+        listed = _keep_worse(listed)
+    is_well = found.stats is not None and not found.problems and not found.silent
+    return asked.page(
+        request,
+        "overview.html",
+        look=found,
+        recorders=asked.recorders(),
+        so_far=plan_view.describe_progress,
+        checks=onboarding.list_onboarding_checks(asked.desk, found.status, found.stats)
+        if is_well and found.stats
+        else [],
+        topics=listed,
+        well=len(found.topics) - len(listed),
+        waits=status_rows.list_wait_kinds(found.status),
+        queues=status_rows.build_queue_rows(found.status),
+        others=found.others,
+        proofs=asked.proofs.all(),
+        hour=charts.build_hour_chart(found.status, asked.clock()),
+        day=charts.build_day_chart(found.status, found.hours, asked.clock()),
+        place=PLACE,
+    )
+
+
+def watch_overview(here: Console, rest: str) -> Callable[[], LiveSnapshot]:
+    """Makes what of the overview changes: the heading, and numbers and states of topics and handlers; no row.
+
+    Raises:
+        HTTPException: there is one overview, and it has no other name.
+    """
+    if rest:
+        raise HTTPException(404)
+    return lambda: _take_snapshot(here, get_live_view(here))
+
+
+def _take_snapshot(here: Console, found: StatusView) -> LiveSnapshot:
+    made = here.macros("overview-live.html")
+    parts = {"o-heading": found.heading}
+    if found.standing is not None:
+        parts["o-asked"] = template_filters.format_time(found.standing.at, here.clock())
+    for topic in found.topics:
+        parts[PLACE(topic.name, "", "lag")] = made.known(topic.lag)
+        parts[PLACE(topic.name, "", "state")] = made.state(topic.state, here.clock())
+        for wait in status_rows.list_wait_kinds(found.status):
+            parts[PLACE(topic.name, "", f"parked {wait}")] = made.known(topic.parked.get(wait, 0))
+        for handler in topic.handlers:
+            parts[PLACE(topic.name, handler.name, "spark")] = made.spark(handler.handled)
+            parts[PLACE(topic.name, handler.name, "rate")] = made.rate(handler.handled)
+            parts[PLACE(topic.name, handler.name, "in flight")] = made.known(handler.in_flight)
+            parts[PLACE(topic.name, handler.name, "oldest")] = made.oldest(handler)
+            parts[PLACE(topic.name, handler.name, "dead")] = made.dead(handler)
+            parts[PLACE(topic.name, handler.name, "state")] = made.state(handler.state, here.clock())
+    return build_snapshot(here, found, "o", found.act, found.status, parts, found.hours)
+
+
+def _keep_worse(topics: Sequence[status_rows.TopicRow]) -> list[status_rows.TopicRow]:
+    return [
+        row
+        for row in topics
+        if row.state != status_rows.RUNS or any(each.state != status_rows.RUNS for each in row.handlers)
+    ]

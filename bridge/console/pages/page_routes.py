@@ -1,0 +1,157 @@
+"""Every address of a page, with its role: the console answers no address that is not in this table."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bridge.console.auth.role_permissions import Role
+from bridge.console.pages import (
+    account_page,
+    audit_page,
+    edit_page,
+    event_stream,
+    find_page,
+    groups_page,
+    halt_page,
+    handler_page,
+    letters_page,
+    overview_page,
+    patch_page,
+    plans_page,
+    policy_page,
+    sign_in_page,
+    tokens_page,
+    topic_page,
+    users_page,
+    webhooks_page,
+)
+from bridge.console.thread_pools import WaitKind
+
+
+class PageRoute(NamedTuple):
+    """An address.
+
+    Attributes:
+        method: GET shows, and changes nothing; POST acts, and wants the token of the session.
+        answer: is called in a thread: it may wait for the database, and for what `waits` says.
+        form: the address of the form that is sent here: who had to sign in meanwhile goes back there, with what was
+            filled in. `{from}` is what the form itself says. "": of what is sent here nothing is kept.
+    """
+
+    path: str
+    method: str
+    role: Role
+    answer: Callable[[Request], Response]
+    form: str = ""
+    waits: WaitKind = WaitKind.DATABASE
+
+
+PAGE_ROUTES: Final = (
+    PageRoute("/", "GET", Role.VIEWER, overview_page.show_overview, waits=WaitKind.STANDING),
+    PageRoute("/topics/{topic}", "GET", Role.VIEWER, topic_page.show_topic, waits=WaitKind.STANDING),
+    PageRoute("/topics/{topic}/decisions", "GET", Role.VIEWER, topic_page.show_decisions, waits=WaitKind.SERVERS),
+    PageRoute("/topics/{topic}/halt", "GET", Role.OPERATOR, halt_page.show_halt_form, waits=WaitKind.SERVERS),
+    PageRoute(
+        "/topics/{topic}/halt",
+        "POST",
+        Role.OPERATOR,
+        halt_page.halt_topic,
+        "/topics/{topic}/halt",
+        waits=WaitKind.SERVERS,
+    ),
+    PageRoute("/topics/{topic}/resume", "GET", Role.OPERATOR, halt_page.show_halt_form, waits=WaitKind.SERVERS),
+    PageRoute(
+        "/topics/{topic}/resume",
+        "POST",
+        Role.OPERATOR,
+        halt_page.resume_topic,
+        "/topics/{topic}/resume",
+        waits=WaitKind.SERVERS,
+    ),
+    PageRoute("/handlers/{name}", "GET", Role.VIEWER, handler_page.show_handler, waits=WaitKind.STANDING),
+    PageRoute("/handlers/{name}/policy", "GET", Role.VIEWER, policy_page.show_policy_form, waits=WaitKind.SERVERS),
+    PageRoute(
+        "/handlers/{name}/policy",
+        "POST",
+        Role.OPERATOR,
+        policy_page.change_policy,
+        "/handlers/{name}/policy",
+        waits=WaitKind.SERVERS,
+    ),
+    PageRoute("/find", "GET", Role.VIEWER, find_page.show_find, waits=WaitKind.SERVERS),
+    PageRoute("/audit", "GET", Role.VIEWER, audit_page.show_audit),
+    PageRoute("/audit", "POST", Role.VIEWER, audit_page.count_topics, waits=WaitKind.SERVERS),
+    PageRoute("/audit/{topic}", "POST", Role.VIEWER, audit_page.count_topics, waits=WaitKind.SERVERS),
+    PageRoute("/groups", "GET", Role.VIEWER, groups_page.list_groups, waits=WaitKind.STANDING),
+    PageRoute("/groups/{id:int}", "GET", Role.VIEWER, groups_page.show_group, waits=WaitKind.STANDING),
+    PageRoute("/groups/{id:int}/common", "GET", Role.VIEWER, groups_page.show_common),
+    PageRoute("/groups/{id:int}/fixed", "GET", Role.OPERATOR, groups_page.show_fixed_form, waits=WaitKind.STANDING),
+    PageRoute(
+        "/groups/{id:int}/fixed",
+        "POST",
+        Role.OPERATOR,
+        groups_page.mark_fixed,
+        "/groups/{id}/fixed",
+        waits=WaitKind.STANDING,
+    ),
+    PageRoute("/groups/{id:int}/not-fixed", "POST", Role.OPERATOR, groups_page.unmark_fixed, "/groups/{id}"),
+    PageRoute("/groups/{id:int}/note", "POST", Role.OPERATOR, groups_page.note_on_group, "/groups/{id}#h-trail"),
+    PageRoute("/letters", "GET", Role.VIEWER, letters_page.list_letters),
+    PageRoute("/letters/export", "POST", Role.VIEWER, letters_page.export_letters),
+    PageRoute("/letters/{id:int}", "GET", Role.VIEWER, letters_page.show_letter),
+    PageRoute("/letters/{id:int}/value", "GET", Role.VIEWER, letters_page.download_value, waits=WaitKind.SERVERS),
+    PageRoute(
+        "/letters/{id:int}/elsewhere", "GET", Role.VIEWER, letters_page.show_sibling_deliveries, waits=WaitKind.SERVERS
+    ),
+    PageRoute("/letters/{id:int}/notes", "POST", Role.OPERATOR, letters_page.note_on_letter, "/letters/{id}#note"),
+    PageRoute("/letters/{id:int}/reopen", "POST", Role.OPERATOR, letters_page.reopen, "/letters/{id}#end"),
+    PageRoute("/letters/{id:int}/resolve", "POST", Role.OPERATOR, letters_page.resolve, "/letters/{id}#end"),
+    PageRoute("/letters/{id:int}/edit", "GET", Role.OPERATOR, edit_page.show_edit_form),
+    PageRoute("/letters/{id:int}/edit", "POST", Role.OPERATOR, edit_page.send_edit, "/letters/{id}/edit"),
+    PageRoute("/letters/{id:int}/check", "POST", Role.OPERATOR, edit_page.check_edit),
+    PageRoute("/plans", "GET", Role.VIEWER, plans_page.list_plans),
+    PageRoute("/plans/new", "POST", Role.OPERATOR, plans_page.draft_plan, "{from}", waits=WaitKind.SERVERS),
+    PageRoute("/plans/patch", "GET", Role.OPERATOR, patch_page.show_patch_form),
+    PageRoute("/plans/patch", "POST", Role.OPERATOR, patch_page.make_patch, "{from}"),
+    PageRoute("/plans/patch/check", "POST", Role.OPERATOR, patch_page.check_patch),
+    PageRoute("/plans/{id:int}", "GET", Role.VIEWER, plans_page.show_plan),
+    PageRoute("/plans/{id:int}/differences", "GET", Role.VIEWER, plans_page.show_differences),
+    PageRoute("/plans/{id:int}/apply", "POST", Role.OPERATOR, plans_page.apply_plan, "/plans/{id}"),
+    PageRoute("/plans/{id:int}/stop", "POST", Role.OPERATOR, plans_page.stop_plan, "/plans/{id}"),
+    PageRoute("/events", "GET", Role.VIEWER, event_stream.stream_events),
+    PageRoute("/sign-in", "GET", Role.NOBODY, sign_in_page.show_sign_in),
+    PageRoute("/sign-in", "POST", Role.NOBODY, sign_in_page.sign_in),
+    PageRoute("/sign-in/oidc", "GET", Role.NOBODY, sign_in_page.begin_oidc, waits=WaitKind.ISSUER),
+    PageRoute("/sign-in/oidc/back", "GET", Role.NOBODY, sign_in_page.finish_oidc, waits=WaitKind.ISSUER),
+    PageRoute("/sign-in/{token}", "GET", Role.NOBODY, sign_in_page.show_link),
+    PageRoute("/sign-in/{token}", "POST", Role.NOBODY, sign_in_page.sign_in_by_link),
+    PageRoute("/account", "GET", Role.VIEWER, account_page.show_account),
+    PageRoute("/account/password", "POST", Role.VIEWER, account_page.change_password),
+    PageRoute("/account/sign-out", "POST", Role.VIEWER, account_page.sign_out_everywhere),
+    PageRoute("/admin/users", "GET", Role.ADMIN, users_page.list_users),
+    PageRoute("/admin/users", "POST", Role.ADMIN, users_page.invite_user, "/admin/users"),
+    PageRoute("/admin/users/{id:int}", "GET", Role.ADMIN, users_page.show_user),
+    PageRoute("/admin/users/{id:int}/role", "POST", Role.ADMIN, users_page.change_role, "/admin/users/{id}"),
+    PageRoute("/admin/users/{id:int}/link", "POST", Role.ADMIN, users_page.renew_link, "/admin/users/{id}"),
+    PageRoute("/admin/users/{id:int}/sign-out", "POST", Role.ADMIN, users_page.sign_out_user, "/admin/users/{id}"),
+    PageRoute("/admin/users/{id:int}/remove", "POST", Role.ADMIN, users_page.remove_user, "/admin/users/{id}"),
+    PageRoute("/admin/issued/sign-out", "POST", Role.ADMIN, users_page.sign_out_issued_users),
+    PageRoute("/welcome/{id:int}/{token}", "GET", Role.NOBODY, account_page.show_invitation),
+    PageRoute("/welcome/{id:int}/{token}", "POST", Role.NOBODY, account_page.choose_password),
+    PageRoute("/admin/unmask", "GET", Role.ADMIN, account_page.show_unmask_form),
+    PageRoute("/admin/unmask", "POST", Role.ADMIN, account_page.lift_masks),
+    PageRoute("/admin/mask", "POST", Role.ADMIN, account_page.restore_masks),
+    PageRoute("/admin/webhooks", "GET", Role.ADMIN, webhooks_page.list_webhooks),
+    PageRoute("/admin/webhooks", "POST", Role.ADMIN, webhooks_page.add_webhook),
+    PageRoute("/admin/webhooks/{name}/test", "POST", Role.ADMIN, webhooks_page.try_webhook),
+    PageRoute("/admin/webhooks/{name}/off", "POST", Role.ADMIN, webhooks_page.switch_webhook_off),
+    PageRoute("/admin/webhooks/{name}/on", "POST", Role.ADMIN, webhooks_page.switch_webhook_on),
+    PageRoute("/admin/webhooks/{name}/remove", "POST", Role.ADMIN, webhooks_page.remove_webhook),
+    PageRoute("/admin/tokens", "GET", Role.ADMIN, tokens_page.list_tokens),
+    PageRoute("/admin/tokens", "POST", Role.ADMIN, tokens_page.make_token, "/admin/tokens"),
+    PageRoute("/admin/tokens/{id:int}/revoke", "POST", Role.ADMIN, tokens_page.revoke_token, "/admin/tokens"),
+    PageRoute("/sign-out", "POST", Role.VIEWER, sign_in_page.sign_out),
+    PageRoute("/healthz", "GET", Role.NOBODY, sign_in_page.answer_health),
+)

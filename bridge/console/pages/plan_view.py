@@ -1,0 +1,300 @@
+"""Plans as pages show them: titles, states, figures, bars, and the question of a preview (pure)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from bridge.console.pages import charts
+from bridge.deadletters.model import letter_filter
+from bridge.deadletters.model.bulk_plan import UNDER_WAY, BulkPlan, PlanItemState, PlanKind, PlanState
+from bridge.deadletters.replay.plan_progress import PlanProgress, WaveProgress
+from bridge.deadletters.replay.redrive_selection import find_sent_stands
+from bridge.jobs.group_facts import format_letter_count
+
+#: What is done with letters, as a button says it, and as it was done.
+VERBS: Final = {
+    PlanKind.REPLAY: ("Replay", "replayed"),
+    PlanKind.DISCARD: ("Discard", "discarded"),
+    PlanKind.ARCHIVE: ("Archive", "archived"),
+    PlanKind.COPY: ("Copy", "copied"),
+    PlanKind.REDRIVE: ("Send again", "sent again"),
+}
+
+
+class PlanBadge(NamedTuple):
+    """A state in words, with its shape and colour."""
+
+    look: str
+    icon: str
+    words: str
+
+
+def count_things(plan: BulkPlan, count: int) -> str:
+    """What a plan is about: letters, or deliveries of a range, most of which have none."""
+    return (
+        format_letter_count(count)
+        if plan.what is not PlanKind.REDRIVE
+        else f"{count:,} deliver{'y' if count == 1 else 'ies'}"
+    )
+
+
+def describe_action(plan: BulkPlan, what: str) -> str:
+    """`Replay 2 letters`, `Copy 2 letters to sandbox`, `Send 30 deliveries again`.
+
+    Parameters:
+        what: how many of what, in words.
+    """
+    if plan.what is PlanKind.REDRIVE:
+        return f"Send {what} again"
+    if plan.what is PlanKind.COPY:
+        return f"Copy {what} to {describe_target(plan)}"
+    return f"{VERBS[plan.what][0]} {what}"
+
+
+def describe_target(plan: BulkPlan) -> str:
+    """Where a copy goes: the topic, and which Kafka where that is another."""
+    said = plan.options.target
+    there = "another Kafka" if said.get("file") else said.get("addresses", "")
+    return f"{said.get('topic', '')}{f' of {there}' if there else ''}"
+
+
+def build_title(plan: BulkPlan) -> str:
+    """`replay 21,480 letters`."""
+    words = describe_action(plan, count_things(plan, plan.counts.letters or sum(plan.outcomes.values())))
+    return words[0].lower() + words[1:] + (", each with another value" if plan.counts.edits else "")
+
+
+def describe_state(plan: BulkPlan) -> PlanBadge:
+    """How a plan stands."""
+    if plan.state is PlanState.APPLYING:
+        words = f"wave {plan.wave + 1}" if plan.options.canary else "applying"
+        return PlanBadge("run", "run", words)
+    if plan.state is PlanState.STOPPED:
+        ended = _describe_stop(plan)
+        return ended._replace(words=ended.words + _describe_in_flight(plan))
+    if plan.state is PlanState.DONE:
+        way = _describe_in_flight(plan)
+        return PlanBadge("run", "run", f"all sent{way}") if way else PlanBadge(_judge_end(plan), "ok", "applied")
+    return {
+        PlanState.MAKING: PlanBadge("off", "clock", "being made"),
+        PlanState.PLANNED: PlanBadge("warn", "clock", "not applied"),
+        PlanState.FAILED: PlanBadge("bad", "x", f"failed{_describe_in_flight(plan)}"),
+    }[plan.state]
+
+
+def _describe_stop(plan: BulkPlan) -> PlanBadge:
+    if plan.began_at is None and set(plan.outcomes) <= {PlanItemState.WAITING}:
+        return PlanBadge("off", "box", "thrown away")
+    if plan.stopped.startswith("canary"):
+        return PlanBadge("bad", "halt", "stopped by its canary")
+    return PlanBadge("bad", "halt", "stopped, it came back" if plan.stopped.startswith("regression") else "stopped")
+
+
+def _describe_in_flight(plan: BulkPlan) -> str:
+    """What is in flight of a plan that sends nothing more."""
+    way = plan.count(*UNDER_WAY)
+    return f", {way:,} under way" if way else ""
+
+
+def _judge_end(plan: BulkPlan) -> str:
+    if plan.what not in (PlanKind.REPLAY, PlanKind.REDRIVE):
+        return "off"
+    return "good" if plan.is_good else "warn"
+
+
+def explain_wait(found: PlanProgress) -> str:
+    """Why a plan that is to be done is not under way; "": it is."""
+    plan = found.plan
+    if found.alone_for is not None:
+        return (
+            "No recorder has taken it up: bridge deadletters record does what is applied here. Start it, or see why it "
+            "does not answer."
+        )
+    if plan.state is PlanState.APPLYING and plan.what is PlanKind.DISCARD and plan.began_at is None:
+        return "It begins 10 s after it was applied. Until then everything is as it was."
+    return ""
+
+
+class PlanSums(NamedTuple):
+    """How far a plan is, in the six figures of its page."""
+
+    done: int
+    dead: int
+    under_way: int
+    untouched: int
+    left_out: int
+    unknown: int
+
+
+def sum_outcomes(plan: BulkPlan) -> PlanSums:
+    """Of a plan that is applied or was."""
+    good = (PlanItemState.DONE, PlanItemState.DISCARDED) if plan.what is PlanKind.DISCARD else (PlanItemState.DONE,)
+    out = (PlanItemState.SKIPPED, PlanItemState.REFUSED)
+    return PlanSums(
+        plan.count(*good),
+        plan.count(PlanItemState.DEAD),
+        plan.count(*UNDER_WAY),
+        plan.count(PlanItemState.WAITING),
+        plan.count(*out) if plan.what is PlanKind.DISCARD else plan.count(*out, PlanItemState.DISCARDED),
+        plan.count(PlanItemState.UNKNOWN),
+    )
+
+
+def describe_progress(plan: BulkPlan) -> str:
+    """The same in a line, by the words of its page: `85 done, 3 dead again, 19 under way`."""
+    said = ("done", "dead again", "under way", "not touched", "left out", "outcome unknown")
+    return ", ".join(f"{count:,} {words}" for count, words in zip(sum_outcomes(plan), said, strict=True) if count)
+
+
+def build_plan_bar(plan: BulkPlan) -> list[charts.BarShare]:
+    """The same as a bar."""
+    found = sum_outcomes(plan)
+    good = "good" if plan.what in (PlanKind.REPLAY, PlanKind.REDRIVE) else "plain"
+    return charts.build_shares(
+        {
+            good: found.done,
+            "bad": found.dead,
+            "run": found.under_way,
+            "warn": found.unknown,
+            "rest": found.untouched + found.left_out,
+        }
+    )
+
+
+def build_wave_bar(wave: WaveProgress) -> list[charts.BarShare]:
+    """How far a wave is."""
+    ended = (PlanItemState.DEAD, PlanItemState.UNKNOWN)
+    way, good, bad = wave.count(*UNDER_WAY), wave.count(PlanItemState.DONE), wave.count(*ended)
+    return charts.build_shares({"good": good, "bad": bad, "run": way, "rest": wave.letters - way - good - bad})
+
+
+def describe_wave(wave: WaveProgress) -> PlanBadge:
+    """How a wave has ended, or what would stop the plan at it."""
+    dead, done = wave.count(PlanItemState.DEAD, PlanItemState.UNKNOWN), wave.count(PlanItemState.DONE)
+    pending, way = wave.count(PlanItemState.WAITING, *UNDER_WAY), wave.count(*UNDER_WAY)
+    if wave.is_now:
+        stops = "" if wave.is_last else f"; stops the plan at {wave.stops_at:,} dead"
+        return PlanBadge("run", "run", f"runs{stops}")
+    if pending == wave.letters and not way:
+        return PlanBadge("off", "clock", "not begun")
+    if not wave.is_last and dead >= wave.stops_at:
+        return PlanBadge("bad", "halt", f"stopped the plan: {dead:,} of {wave.letters:,}")
+    if pending:
+        if way:
+            return PlanBadge("run", "run", f"sent, {way:,} under way")
+        return PlanBadge("off", "clock", f"{pending:,} not sent")
+    return PlanBadge("good", "ok", f"passed, {done:,} of {wave.letters:,}" if dead else "passed")
+
+
+def describe_success_rate(plan: BulkPlan) -> str:
+    """`98.0 % of what is known`, where anything is."""
+    found = sum_outcomes(plan)
+    ended = found.done + found.dead + found.unknown
+    return f"{found.done / ended:.1%} of what is known".replace("%", " %") if ended else ""
+
+
+def describe_request(asked: Mapping[str, Any]) -> str:
+    """`handler orders.handlers.charge, reason poison`; "" for all letters that are open."""
+    if "topic" not in asked:
+        return letter_filter.describe_filter(_get_filter(asked))
+    # A range of a source topic; `Redrive.Asked.to_data`.
+    limits = [
+        *(f"partition {each}" for each in asked.get("partitions", ())),
+        *(f"handler {each}" for each in asked.get("handlers", ())),
+        *(["one key"] if "key" in asked else []),
+    ]
+    return ", ".join([f"topic {asked['topic']} from {asked.get('from')} to {asked.get('to')}", *limits])
+
+
+def build_letters_address(asked: Mapping[str, Any]) -> str | None:
+    """Of the letters that it means now; `None`: they were chosen one by one, or are no letters."""
+    if "topic" in asked or _get_filter(asked).get("ids"):
+        return None
+    return f"/letters?{urlencode([*letter_filter.list_filter_pairs(_get_filter(asked))])}"
+
+
+def _get_filter(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a patch, the letters that it is for."""
+    found: Mapping[str, Any] = asked.get("filter", asked)
+    return found
+
+
+def build_question(plan: BulkPlan, matched: int, will: int) -> str:
+    """The question that a preview asks."""
+    if not will:
+        if plan.what is PlanKind.REDRIVE:
+            return "Nothing to send again: no delivery of this range needs it"
+        verb, done = VERBS[plan.what]
+        return f"Nothing to {verb.lower()}: of {format_letter_count(matched)} that matched, none can be {done}"
+    count = count_things(plan, matched)
+    some = count if will == matched else f"{will:,} of {'' if plan.what is PlanKind.REDRIVE else 'the '}{count}"
+    that = "" if will == matched or plan.what is PlanKind.REDRIVE else " that matched"
+    return f"{describe_action(plan, some + that)}{', each with another value' if plan.counts.edits else ''}?"
+
+
+class UnpatchedLetters(NamedTuple):
+    """Letters that a patch leaves as they are.
+
+    Attributes:
+        words: what is the matter with them; `why`: in the words of their values, or of their handler.
+        examples: letters.
+    """
+
+    words: str
+    why: str
+    letters: int
+    examples: Sequence[int]
+
+
+#: What a patch may find, as `Pass.to_data` has it.
+_UNPATCHED: Final = {
+    "unchanged": "The patch changes nothing of them",
+    "no_json": "They cannot be patched",
+    "not_applied": "The patch does not apply",
+    "not_valid": "Their handlers would not take them after it",
+}
+
+
+def list_unpatched(plan: BulkPlan) -> list[UnpatchedLetters]:
+    """Why letters are left out by a patch, the reasons of each kind beside each other."""
+    found, edits = [], plan.counts.edits
+    for name, words in _UNPATCHED.items():
+        reasons = edits.get(f"{name}_reasons") or [{"why": "", "count": edits.get(name, 0), "letters": ()}]
+        found += [
+            UnpatchedLetters(words, each["why"], each["count"], each["letters"]) for each in reasons if each["count"]
+        ]
+    return found
+
+
+#: How deliveries of a range stand (bridge.deadletters.replay.redrive_selection), and what a redrive does with them.
+_DELIVERY_STATES: Final = {
+    "dead": "dead",
+    "unaccounted": "unaccounted for: committed, and nobody will run it",
+    "done": "done",
+    "discarded": "discarded",
+    "unknown": "not known any more: it may be done",
+    "handed": "in flight",
+    "parked": "parked",
+    "open": "not read yet: it goes out by itself",
+    "gap": "no record lies there",
+}
+
+
+class DeliveryCount(NamedTuple):
+    """Deliveries of a range that stand alike."""
+
+    handler: str
+    words: str
+    deliveries: int
+    is_sent: bool
+
+
+def list_delivery_counts(plan: BulkPlan) -> list[DeliveryCount]:
+    """How the deliveries of a range stood when it was looked through."""
+    wanted = find_sent_stands(again=plan.options.again)
+    return [
+        DeliveryCount(handler, words, of[name], name in wanted)
+        for handler, of in plan.counts.stands.items()
+        for name, words in _DELIVERY_STATES.items()
+        if of.get(name)
+    ]

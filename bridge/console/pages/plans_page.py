@@ -1,0 +1,265 @@
+"""The pages of plans: the list, a new plan, its preview, and its decision, progress and stop."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.console import console, filter_address
+from bridge.console.auth.role_permissions import (
+    Role,
+    check_discard,
+    check_resumption,
+    exceeds_discard_limit,
+    was_applied,
+)
+from bridge.console.console import Console
+from bridge.console.live_snapshot import LiveSnapshot
+from bridge.console.pages import plan_view
+from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
+from bridge.console.pages.form_submission import MAX_WHY, check_length, read_number, submit_once
+from bridge.deadletters.masking.letter_mask import LetterMasks
+from bridge.deadletters.masking.masked_edit import DifferencePage
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanState, preview_plan
+from bridge.deadletters.replay.plan_approval import PlanApproval
+from bridge.deadletters.replay.plan_progress import PlanProgress
+from bridge.deadletters.replay.plan_service import SENDS
+from bridge.errors import FilterFault, PlanChanged, PlanRefused
+
+#: Plans of a page.
+LIST_ROWS: Final = 50
+#: What is made of letters alone; other plans have commands of their own.
+DRAFTED_ACTIONS: Final = (PlanKind.REPLAY, PlanKind.DISCARD, PlanKind.ARCHIVE)
+#: What a form says that goes on to a patch, which is written before there is a plan.
+PATCH_ACTION: Final = "patch"
+
+
+def list_plans(request: Request) -> Response:
+    """The latest plans: what applies and what waits for somebody on top, then the newest first."""
+    desk = console.get_console(request).desk
+    found = desk.lists(console.get_masks(request)).plans(desk.plans.latest(LIST_ROWS))
+    applying = sum(plan.state is PlanState.APPLYING for plan in found)
+    waiting = sum(plan.state is PlanState.PLANNED for plan in found)
+    return console.get_console(request).page(
+        request,
+        "plans.html",
+        plans=sorted(found, key=_get_sort_key),
+        heading=_build_heading(applying, waiting, len(found)),
+        words=plan_view,
+        figures=plan_view,
+        meant=plan_view,
+    )
+
+
+def draft_plan(request: Request) -> Response:
+    """Freeze which letters are meant, and go on to where it is decided on: once, however often the form is sent.
+
+    Raises:
+        FilterFault: there is nothing that it could mean.
+    """
+    form = request.state.form
+    what = form.get("what", "")
+    if what == PATCH_ACTION:
+        return RedirectResponse(filter_address.build_address("/plans/patch", _read_selection(form)), 303)
+    if what not in DRAFTED_ACTIONS:
+        raise FilterFault(f"{what!r} is nothing that is done with letters here: {', '.join(DRAFTED_ACTIONS)}.")
+    desk = console.get_console(request).desk
+    wanted = console.get_masks(request).check(filter_address.read_chosen_filter(form))
+    if unknown := desk.absent.of(wanted):
+        raise FilterFault(" ".join(unknown))
+    who = console.get_principal(request).name
+    id_ = submit_once(request, lambda desk: desk.plans.draft(PlanKind(what), wanted, who).id)
+    seen = read_number(form.get("seen", "").replace(",", ""), None)
+    return RedirectResponse(f"/plans/{id_}" + ("" if seen is None else f"?seen={seen}"), 303)
+
+
+def _read_selection(form: QueryParams) -> QueryParams:
+    """The letters that a form of the list means, as an address has them.
+
+    Raises:
+        FilterFault: it says what is none, or nothing is ticked.
+    """
+    meant_ = filter_address.read_chosen_filter(form)
+    ticked = [("id", str(id_)) for id_ in meant_.ids]
+    return QueryParams(filter_address.list_filter_fields(form) if form.get("scope") == "filter" else ticked)
+
+
+def _get_sort_key(plan: BulkPlan) -> tuple[int, int]:
+    return {PlanState.APPLYING: 0, PlanState.PLANNED: 1}.get(plan.state, 2), -plan.id
+
+
+def _build_heading(applying: int, waiting: int, count: int) -> str:
+    if not count:
+        return "No plan was made yet"
+    some = [f"{applying} {'plan is' if applying == 1 else 'plans are'} applying"] if applying else []
+    if waiting:
+        some.append(f"{waiting} {'waits' if waiting == 1 else 'wait'} for somebody")
+    return ", ".join(some) or "No plan is under way"
+
+
+#: Letters of which a plan's page shows how it changes them, and of a page that has nothing else.
+SHOWN_CHANGES: Final = 3
+DIFFERENCE_ROWS: Final = 20
+#: From so many letters on a replay is a canary where nobody says otherwise.
+CANARY_ABOVE: Final = 20
+#: As what no plan was ever looked at.
+_NO_KEY: Final = "-"
+
+
+class ValueChange(NamedTuple):
+    """How a letter's value changes."""
+
+    letter_id: int
+    rows: list[DiffRow]
+
+
+def show_plan(request: Request) -> Response:
+    """The plan: what it would do, or how far it is."""
+    seen = read_number(request.query_params.get("seen", ""), None)
+    return _render_plan(
+        request,
+        _read_progress(request),
+        typed={"seen": "" if seen is None else str(seen), **console.get_typed_values(request)},
+    )
+
+
+def show_differences(request: Request) -> Response:
+    """How it changes the values of its letters, some at a time, by their numbers."""
+    here, after = console.get_console(request), read_number(request.query_params.get("after", ""), 0)
+    plan = here.desk.plans.one(request.path_params["id"])
+    page = here.desk.differing(console.get_masks(request)).page(plan.id, DIFFERENCE_ROWS, after)
+    found = _list_changes(page)
+    return here.page(
+        request, "plan-differences.html", plan=plan, words=plan_view, found=found, after=after, next=page.next
+    )
+
+
+def apply_plan(request: Request) -> Response:
+    """Have it done, or gone on with, as it was looked at: once, however often the form is sent."""
+    form, who, found = request.state.form, console.get_principal(request), _read_progress(request)
+    plan = found.plan
+    # What is asked of who decides is asked of this plan: if it has become another meanwhile, nothing is decided.
+    key = found.key if form.get("act") == found.key else _NO_KEY
+    try:
+        if plan.state is PlanState.PLANNED:
+            check_discard(plan, who, form)
+        elif plan.state is PlanState.STOPPED and key == found.key:
+            check_resumption(found, who)
+        console.get_console(request).desk.plans.decide(plan.id, who.name, _read_decision(plan, form, key))
+    except PlanChanged as error:
+        return _answer_conflict(request, error, "apply")
+    except PlanRefused as error:
+        return _render_plan(request, _read_progress(request), 400, str(error), form)
+    return RedirectResponse(f"/plans/{plan.id}", 303)
+
+
+def stop_plan(request: Request) -> Response:
+    """Stop it, or throw one away that was not begun: what it has not come to stays as it is."""
+    form, who = request.state.form, console.get_principal(request)
+    id_ = request.path_params["id"]
+    try:
+        console.get_console(request).desk.plans.stop(
+            id_, who.name, check_length(form.get("why", ""), MAX_WHY), form.get("act", _NO_KEY)
+        )
+    except PlanRefused as error:
+        return _answer_conflict(request, error, "stop")
+    return RedirectResponse(f"/plans/{id_}", 303)
+
+
+def watch_plan(here: Console, id_: str, masks: LetterMasks) -> Callable[[], LiveSnapshot]:
+    """Makes what of a plan's page changes while it is applied.
+
+    Raises:
+        NoSuchPlan: there is none of that number.
+    """
+    number = int(id_) if id_.isascii() and id_.isdecimal() and len(id_) < 20 else 0
+    here.desk.plans.one(number)
+    return lambda: _take_snapshot(here, here.desk.lists(masks).progress(here.desk.progress.of(number)))
+
+
+def _take_snapshot(here: Console, found: PlanProgress) -> LiveSnapshot:
+    made, now = here.macros("plan-live.html"), here.clock()
+    parts = {
+        "p-state": made.state(found, plan_view),
+        "p-since": made.since(found.plan, now),
+        "p-waits": made.waits(found, plan_view),
+        "p-sums": made.sums(found, plan_view, plan_view),
+        "p-left": made.left(found, plan_view, plan_view),
+        "p-waves": made.waves(found, plan_view, now) if found.waves else "",
+        "p-again-list": made.again(found),
+        "p-out": made.left_out(found),
+        "p-trail": made.trail(found, now),
+    }
+    return LiveSnapshot(found.key, found.plan.is_over, {place: str(html).strip() for place, html in parts.items()})
+
+
+def _read_decision(plan: BulkPlan, form: Mapping[str, str], key: str) -> PlanApproval:
+    """What a form says; of a plan that is gone on with, the way stays the one it has."""
+    return PlanApproval(
+        key=key,
+        left=read_number(form.get("left", ""), -1),
+        rate=_read_rate(form.get("rate", "")),
+        canary=plan.what in SENDS and form.get("pace") == "canary",
+        why=check_length(form.get("why", ""), MAX_WHY),
+    )
+
+
+def _read_rate(text: str) -> float | None:
+    try:
+        return float(text) if text.strip() else None
+    except ValueError:
+        raise PlanRefused(f"{text!r} is no number of letters a second: write 200, or nothing.") from None
+
+
+def _list_first_changes(request: Request, plan: BulkPlan) -> list[ValueChange]:
+    return _list_changes(
+        console.get_console(request).desk.differing(console.get_masks(request)).page(plan.id, SHOWN_CHANGES)
+    )
+
+
+def _list_changes(page: DifferencePage) -> list[ValueChange]:
+    return [ValueChange(each.letter_id, build_diff_rows(each.text)) for each in page.differences]
+
+
+def _answer_conflict(request: Request, error: PlanRefused, wanted: str) -> Response:
+    """Somebody was quicker; where that was the same person with the same wish, it is done already."""
+    found = _read_progress(request)
+    last = found.trail[-1] if found.trail else None
+    # Also where the plan has come to its end meanwhile: a second tab, a double click.
+    if last is not None and (last.by, last.what) == (console.get_principal(request).name, wanted):
+        return RedirectResponse(f"/plans/{found.plan.id}", 303)
+    return _render_plan(request, found, 409, str(error), request.state.form)
+
+
+def _read_progress(request: Request) -> PlanProgress:
+    desk = console.get_console(request).desk
+    return desk.lists(console.get_masks(request)).progress(desk.progress.of(request.path_params["id"]))
+
+
+def _render_plan(
+    request: Request, found: PlanProgress, status: int = 200, trouble: str = "", typed: Mapping[str, str] | None = None
+) -> Response:
+    plan, who = found.plan, console.get_principal(request)
+    undecided = plan.state in (PlanState.PLANNED, PlanState.MAKING)
+    return console.get_console(request).page(
+        request,
+        "plan-preview.html" if undecided else "plan.html",
+        status,
+        found=found,
+        plan=plan,
+        trouble=trouble,
+        changed=status == 409,
+        was_applied=was_applied(found),
+        typed=typed or {},
+        words=plan_view,
+        figures=plan_view,
+        asking=plan_view,
+        meant=plan_view,
+        preview=preview_plan(plan, found.gone),
+        differences=_list_first_changes(request, plan) if plan.counts.edits else (),
+        canary=plan.what in SENDS and plan.counts.letters > CANARY_ABOVE,
+        may=who.role >= Role.OPERATOR and not exceeds_discard_limit(plan, who),
+        needs=Role.ADMIN if exceeds_discard_limit(plan, who) else Role.OPERATOR,
+    )

@@ -1,0 +1,168 @@
+"""The sign-in page: by password, by one-time link, by OpenID Connect; sign-out; and the health check."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from bridge.console import console
+from bridge.console.auth import authentication, browser_session, passwords
+from bridge.console.auth.http_security import choose_redirect_path, is_without_tls
+from bridge.console.auth.login_throttle import ThrottleVerdict
+from bridge.console.console import Console
+from bridge.deadletters.accounts.account_session import BY_LINK
+from bridge.deadletters.accounts.user_account import AUDIT_KIND
+from bridge.deadletters.db.account_table import UserSecret
+from bridge.errors import IssuerUnavailable, SignInRefused, TooManySignIn
+
+if TYPE_CHECKING:
+    from bridge.console.auth.oidc_client import OidcSignIn
+
+logger = logging.getLogger("bridge")
+
+#: One message for both, so that nobody learns which names there are.
+_WRONG_PASSWORD = "Name or password is wrong."
+
+
+def show_sign_in(request: Request) -> Response:
+    """How somebody signs in."""
+    return render_sign_in(request, then=request.query_params.get("then", ""))
+
+
+def sign_in(request: Request) -> Response:
+    """Sign in by name and password, and go on to where one was going."""
+    asked, given = console.get_console(request), request.state.form
+    name, then = given.get("name", "").strip().lower()[:200], given.get("then", "")
+    if is_without_tls(request.headers):
+        return render_sign_in(
+            request, then=then, words="Passwords travel over HTTPS alone: put a proxy with TLS before this."
+        )
+    address = asked.proxy.sender(authentication.get_peer_address(request), request.headers)
+    kept = asked.desk.users.secret(name)
+    device = browser_session.read_device_cookie(request, name, kept and kept.password)
+    guess = asked.guesses.guess(name, address, device)
+    if guess.waits:
+        return render_sign_in(request, 429, then=then, given=name, waiting=guess)
+    secret = _check_password(asked, kept, given.get("password", ""))
+    cookie = asked.sessions.begin(secret) if secret else None
+    if secret is None or cookie is None:
+        # Not the name: people type their password there.
+        logger.warning("somebody at %s gave a wrong name or password to the console", address)
+        return render_sign_in(request, 403, then=then, given=name, words=f"{_WRONG_PASSWORD} {guess.warning}")
+    asked.guesses.right(name, address, device)
+    asked.desk.trail.add(name, AUDIT_KIND, f"{name} signed in at {address}")
+    answer = answer_signed_in(request, cookie, choose_redirect_path(then))
+    browser_session.set_device_cookie(request, answer, name, secret.password)
+    return answer
+
+
+def _check_password(asked: Console, secret: UserSecret | None, password: str) -> UserSecret | None:
+    """The user whose password it is; for a name that there is not it takes as long."""
+    if not passwords.verify_password(secret and secret.password, password) or secret is None:
+        return None
+    better = passwords.renew_hash(secret.password, password)
+    return asked.desk.users.rehashed(secret, better) if better else secret
+
+
+def show_link(request: Request) -> Response:
+    """The page of a one-time link: it is used up by its button alone, since chats and mail programs open links."""
+    return console.get_console(request).page(request, "link.html", token=request.path_params["token"])
+
+
+def sign_in_by_link(request: Request) -> Response:
+    """Sign in by a one-time link, where there are no users."""
+    asked = console.get_console(request)
+    cookie = asked.sessions.begin_by_link(request.path_params["token"])
+    if cookie is None:
+        words = (
+            "This link was used already, or is none, or there are users now: start `bridge deadletters serve` anew for "
+            "another, or sign in by name."
+        )
+        return asked.fault(request, 403, words)
+    asked.desk.trail.add(BY_LINK, AUDIT_KIND, "somebody signed in by the one-time link")
+    return answer_signed_in(request, cookie, "/")
+
+
+def sign_out(request: Request) -> Response:
+    """Sign out."""
+    console.get_console(request).sessions.end(browser_session.read_session_cookie(request))
+    answer = RedirectResponse("/sign-in", 303)
+    browser_session.clear_session_cookie(request, answer)
+    return answer
+
+
+def answer_health(request: Request) -> Response:
+    """For probes."""
+    return PlainTextResponse("ok\n")
+
+
+def render_sign_in(
+    request: Request,
+    status: int = 200,
+    *,
+    then: str,
+    given: str = "",
+    words: str = "",
+    waiting: ThrottleVerdict | None = None,
+) -> Response:
+    """The sign-in page, with what was wrong."""
+    asked = console.get_console(request)
+    way_in = "users" if asked.desk.users.any() else "proxy" if asked.proxy.user_header else "link"
+    around = {"then": choose_redirect_path(then), "given": given, "words": words, "waiting": waiting, "way_in": way_in}
+    return asked.page(request, "sign-in.html", status, issuer=asked.issuer, **around)
+
+
+def answer_signed_in(request: Request, cookie: str, to: str) -> Response:
+    """Give a browser its new cookie, and send it on."""
+    # Whoever was signed in here is not any more: each signing in has a cookie of its own.
+    console.get_console(request).sessions.end(browser_session.read_session_cookie(request))
+    answer = RedirectResponse(to, 303)
+    browser_session.set_session_cookie(request, answer, cookie)
+    return answer
+
+
+#: Seconds in which somebody comes back.
+_OIDC_SECONDS = 600
+
+
+def begin_oidc(request: Request) -> Response:
+    """Send somebody to the issuer, and remember in their browser where they were going."""
+    # A link leads here: a form may be sent to this site alone (`form-action`), also by what it is sent on to.
+    then = choose_redirect_path(request.query_params.get("then", ""))
+    try:
+        there, sealed = _require_issuer(request).begin(then)
+    except (IssuerUnavailable, TooManySignIn) as error:
+        return _answer_unavailable(request, error, then)
+    answer = RedirectResponse(there, 303)
+    browser_session.set_oidc_cookie(request, answer, sealed, _OIDC_SECONDS)
+    return answer
+
+
+def finish_oidc(request: Request) -> Response:
+    """Sign in who comes back, and go on to where they were going."""
+    try:
+        person, then = _require_issuer(request).end(browser_session.read_oidc_cookie(request), request.query_params)
+    except (IssuerUnavailable, TooManySignIn) as error:
+        answer = _answer_unavailable(request, error, "/")
+    except SignInRefused as error:
+        logger.warning("a sign-in by the issuer was refused: %s", error)
+        answer = render_sign_in(request, 403, then="/", words=str(error))
+    else:
+        cookie = console.get_console(request).sessions.begin_issued(person)
+        answer = answer_signed_in(request, cookie, choose_redirect_path(then))
+    browser_session.clear_oidc_cookie(request, answer)
+    return answer
+
+
+def _answer_unavailable(request: Request, error: Exception, then: str) -> Response:
+    logger.warning("nobody was signed in by the issuer: %s", error)
+    return render_sign_in(request, 503, then=then, words=str(error))
+
+
+def _require_issuer(request: Request) -> "OidcSignIn":
+    found = console.get_console(request).issuer
+    if found is None:
+        raise HTTPException(404)
+    return found

@@ -1,0 +1,280 @@
+"""Rows of topics, handlers, queues and partitions, with their states, from `bridge status --json` (pure)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from bridge.console.pages.charts import Strip, build_handler_strip
+from bridge.handler_routes import Handler, Routes
+from bridge.jobs.backlog import add_up_counts
+from bridge.jobs.group_facts import format_span
+
+#: What `bridge status --json` answers.
+Status = Mapping[str, Any]
+
+
+class RowState(NamedTuple):
+    """How something is, in a few words: always with a shape, a colour comes on top.
+
+    Attributes:
+        look: "bad", "warn" or "off", the worst first.
+        more: why.
+        since: ISO 8601; empty: not known, or nothing to tell.
+    """
+
+    look: str
+    icon: str
+    words: str
+    more: str = ""
+    since: str = ""
+
+
+RUNS: Final = RowState("off", "ok", "runs")
+NOT_KNOWN: Final = RowState("off", "info", "not known")
+_WORST: Final = ("bad", "warn", "off")
+
+
+class HandlerRow(NamedTuple):
+    """A handler of a topic.
+
+    Attributes:
+        in_flight: deliveries that workers have; `None`: not known, as everywhere here.
+        oldest: seconds for which its oldest delivery has been under way.
+        dead, replaying: its letters.
+        policy: what was changed of it, by whom and when; empty: nothing.
+        handled: of this topic, in the last hour.
+    """
+
+    name: str
+    queue: str
+    in_flight: int | None
+    oldest: float | None
+    dead: int | None
+    replaying: int
+    policy: str
+    handled: Strip | None
+    state: RowState
+
+
+class TopicRow(NamedTuple):
+    """A topic.
+
+    Attributes:
+        parked: by kind of wait, records of its retry and replay topics that are not settled.
+        halted: whether somebody, or a handler, has halted it.
+    """
+
+    name: str
+    partitions: int | None
+    lag: int | None
+    parked: Mapping[str, int]
+    halted: bool
+    state: RowState
+    handlers: Sequence[HandlerRow]
+
+    @property
+    def worst(self) -> int:
+        """By what topics are listed, the worst first."""
+        looks = [self.state.look, *(handler.state.look for handler in self.handlers)]
+        return min(map(_WORST.index, looks))
+
+
+class QueueRow(NamedTuple):
+    """A queue with its living workers."""
+
+    name: str
+    messages: int | None
+    workers: int | None
+    processes: int
+    versions: tuple[str, ...]
+    started: str
+    state: RowState
+
+
+#: By handler, how many of its letters have each status.
+LetterCounts = Mapping[str, Mapping[str, int]]
+
+
+def build_topic_rows(routes: Routes, status: Status, letters: LetterCounts | None) -> list[TopicRow]:
+    """The topics of the group, those that are worst first.
+
+    Parameters:
+        letters: `None`: the database does not answer.
+    """
+    rows = [
+        _build_topic_row(name, routes.of(name), status, letters) for name in {*routes.topics, *status.get("halted", ())}
+    ]
+    return sorted(rows, key=lambda row: (row.worst, row.name))
+
+
+def list_wait_kinds(status: Status) -> list[str]:
+    """The kinds of wait that topics have, the shortest first: a column each."""
+    found = {(each["delay"] or 0, _format_wait(each["delay"])) for each in status.get("parked") or ()}
+    return [name for _, name in sorted(found)]
+
+
+def build_queue_rows(status: Status) -> list[QueueRow]:
+    """The queues, by their names."""
+    return [_build_queue_row(name, found, status) for name, found in sorted((status.get("queues") or {}).items())]
+
+
+def _build_topic_row(name: str, handlers: Iterable[Handler], status: Status, letters: LetterCounts | None) -> TopicRow:
+    partitions = (status.get("topics") or {}).get(name)
+    parked: dict[str, int] = {}
+    for each in status.get("parked") or ():
+        if each["source"] == name:
+            wait = _format_wait(each["delay"])
+            parked[wait] = parked.get(wait, 0) + each["records"]
+    return TopicRow(
+        name,
+        None if partitions is None else len(partitions),
+        None if partitions is None else sum(at["lag"] for at in partitions.values()),
+        parked,
+        name in status.get("halted", {}),
+        _judge_topic(name, partitions, status),
+        [_build_handler_row(name, handler, status, letters) for handler in handlers],
+    )
+
+
+def _judge_topic(name: str, partitions: Mapping[str, Any] | None, status: Status) -> RowState:
+    if halt := status.get("halted", {}).get(name):
+        return RowState("bad", "halt", "halted", f"by {halt['by']}: {halt['why']}", halt["since"])
+    bridges = status.get("bridges")
+    if bridges is None:
+        return NOT_KNOWN
+    readers = [each for each in bridges.values() if name in each.get("topics", ())]
+    if not readers:
+        return RowState("bad", "off", "no bridge reads it")
+    if all(each.get("obstacles") for each in readers):
+        return RowState("bad", "off", "nothing is read", "; ".join(sorted({*readers[0]["obstacles"]})))
+    if partitions is not None and not partitions:
+        return RowState("warn", "info", "does not exist yet")
+    if paused := _list_pauses(name, bridges):
+        why = "; ".join(sorted({why for why, _ in paused}))
+        since = min((since for _, since in paused if since), default="")
+        return RowState("warn", "clock", f"{len(paused)} partition{'' if len(paused) == 1 else 's'} paused", why, since)
+    return RUNS
+
+
+def _list_pauses(topic: str, bridges: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return why each paused partition of a topic is paused, and since when (ISO 8601)."""
+    paused = {
+        place: (why, each.get("paused_since", {}).get(place, ""))
+        for each in bridges.values()
+        for place, why in each.get("paused", {}).items()
+        if place.rpartition("-")[0] == topic
+    }
+    return [*paused.values()]
+
+
+def _build_handler_row(topic: str, handler: Handler, status: Status, letters: LetterCounts | None) -> HandlerRow:
+    workers, ages = status.get("workers"), status.get("oldest") or ()
+    age = max(
+        (each["seconds"] for each in ages if (each["topic"], each["handler"]) == (topic, handler.name)), default=0
+    )
+    statuses = None if letters is None else letters.get(handler.name, {})
+    return HandlerRow(
+        handler.name,
+        handler.queue,
+        None if workers is None else _count_held(handler, workers),
+        age or None,
+        None if statuses is None else statuses.get("open", 0),
+        0 if statuses is None else statuses.get("replaying", 0),
+        status.get("policies", {}).get(handler.name, ""),
+        build_handler_strip(status, topic, handler.name),
+        _judge_handler(topic, handler, status),
+    )
+
+
+def _count_held(handler: Handler, workers: Mapping[str, Any]) -> int:
+    return round(
+        add_up_counts(each.get("holds") for each in workers.values()).get(handler.queue, {}).get(handler.name, 0)
+    )
+
+
+def _judge_handler(topic: str, handler: Handler, status: Status) -> RowState:
+    if topic in status.get("halted", {}):
+        return RowState("bad", "halt", "halted", f"with {topic}")
+    for name, breaker in sorted(status.get("breakers", {}).items()):
+        if handler.name in breaker["handlers"]:
+            words = f"held by breaker {name}" if breaker["state"] != "ramping" else f"breaker {name} lets it go on"
+            return RowState("warn", "breaker", words, breaker["why"], breaker["since"])
+    if (workers := status.get("workers")) is None:
+        return NOT_KNOWN
+    takers = [each["handlers"] for each in workers.values() if handler.queue in each["queues"]]
+    if not takers:
+        return RowState("bad", "off", "no worker", f"nobody takes queue {handler.queue}")
+    if strangers := sum(handler.name not in known for known in takers):
+        if strangers == len(takers):
+            return RowState("bad", "off", "no worker knows it", f"of those that take queue {handler.queue}")
+        return RowState(
+            "warn", "info", f"{strangers} of {len(takers)} workers do not know it", f"queue {handler.queue}"
+        )
+    return RUNS
+
+
+def _build_queue_row(name: str, found: Mapping[str, Any], status: Status) -> QueueRow:
+    living = [each for each in (status.get("workers") or {}).values() if name in each["queues"]]
+    versions = {version for each in living for version in each.get("handler_versions", {}).values() if version}
+    none = RowState("bad", "off", "no worker", "what comes there waits")
+    known = found["workers"] is not None
+    return QueueRow(
+        name,
+        found["messages"],
+        found["workers"],
+        sum(each["processes"] for each in living),
+        tuple(sorted(versions)),
+        min((each["started"] for each in living if "started" in each), default=""),
+        (RowState("off", "ok", "well") if living else none) if known else NOT_KNOWN,
+    )
+
+
+def _format_wait(delay: float | None) -> str:
+    return format_span(delay) if delay else "replay"
+
+
+#: What `bridge status --json` answers.
+StatusData = Mapping[str, Any]
+
+
+class PartitionRow(NamedTuple):
+    """A partition of a topic.
+
+    Attributes:
+        committed: `None`: nothing is, or it is not known.
+        bridge: who has it; empty: nobody; `None`: not known.
+        paused: why it is; empty: it is not.
+        since: since when, ISO 8601; empty: not known.
+    """
+
+    number: int
+    committed: int | None
+    end: int | None
+    lag: int | None
+    bridge: str | None
+    paused: str
+    since: str
+
+
+def build_partition_rows(topic: str, status: StatusData) -> list[PartitionRow]:
+    """The partitions of a topic, by their numbers; none where Kafka does not answer."""
+    found = (status.get("topics") or {}).get(topic) or {}
+    return [
+        _partition_row(topic, int(number), found[number], status.get("bridges")) for number in sorted(found, key=int)
+    ]
+
+
+def list_own_topics(topic: str, status: StatusData) -> Sequence[Mapping[str, Any]]:
+    """Its retry and replay topics, the shortest wait first."""
+    found = [each for each in status.get("parked") or () if each["source"] == topic]
+    return sorted(found, key=lambda each: (each["delay"] or 0, each["topic"]))
+
+
+def _partition_row(topic: str, number: int, at: Mapping[str, Any], bridges: Mapping[str, Any] | None) -> PartitionRow:
+    if bridges is None:
+        return PartitionRow(number, at["committed"], at["end"], at["lag"], None, "", "")
+    place = f"{topic}-{number}"
+    name = next((name for name, each in sorted(bridges.items()) if place in each["assigned"]), "")
+    bridge = bridges.get(name, {})
+    paused = bridge.get("paused", {}).get(place, "")
+    since = bridge.get("paused_since", {}).get(place, "")
+    return PartitionRow(number, at["committed"], at["end"], at["lag"], name, paused, since)

@@ -1,0 +1,127 @@
+"""The pages of users: add, invite, change the role of, sign out and remove them."""
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.console import console
+from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.db.account_table import User
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.errors import UserChanged, UserRefused
+
+_OWN_ACCOUNT = (
+    "What you may yourself another admin changes; your password is changed under Account. Nothing was changed."
+)
+
+
+def list_users(request: Request) -> Response:
+    """All of them, by name."""
+    return _render_list(request)
+
+
+def invite_user(request: Request) -> Response:
+    """Add somebody, and show the link by which they choose a password: the same form once more shows it again."""
+    form = request.state.form
+    role, token = Role.read(form.get("role", "")), form.get("link", "")
+    try:
+        if role is None:
+            raise UserRefused("A role is viewer, operator or admin: nothing was changed.")
+        user = _get_store(request).admins.invite(form.get("name", ""), role, token, console.get_principal(request).name)
+    except UserRefused as error:
+        return _render_list(request, 400, str(error))
+    return _render_link(request, user, token)
+
+
+def show_user(request: Request) -> Response:
+    """One of them, and what can be changed."""
+    return _render_user(request)
+
+
+def change_role(request: Request) -> Response:
+    """Change what somebody may."""
+    form = request.state.form
+    try:
+        wanted = Role.read(form.get("role", ""))
+        if wanted is None:
+            raise UserRefused("A role is viewer, operator or admin: nothing was changed.")
+        by = _require_other_user(request)
+        _get_store(request).admins.give_role(request.path_params["id"], form.get("was", ""), wanted, by)
+    except UserRefused as error:
+        return _render_user(request, error)
+    return RedirectResponse(f"/admin/users/{request.path_params['id']}", 303)
+
+
+def renew_link(request: Request) -> Response:
+    """Have somebody choose another password, by a link that this shows; the same form once more shows it again."""
+    token = request.state.form.get("link", "")
+    try:
+        user = _get_store(request).admins.new_link(request.path_params["id"], token, _require_other_user(request))
+    except UserRefused as error:
+        return _render_user(request, error)
+    return _render_link(request, user, token)
+
+
+def sign_out_user(request: Request) -> Response:
+    """End all of somebody's sessions."""
+    try:
+        _get_store(request).admins.sign_out(request.path_params["id"], console.get_principal(request).name)
+    except UserRefused as error:
+        return _render_user(request, error)
+    return RedirectResponse(f"/admin/users/{request.path_params['id']}", 303)
+
+
+def sign_out_issued_users(request: Request) -> Response:
+    """End the sessions of all whom an issuer has signed in."""
+    _get_store(request).issued.end_all(console.get_principal(request).name)
+    return RedirectResponse("/admin/users", 303)
+
+
+def remove_user(request: Request) -> Response:
+    """Remove somebody."""
+    try:
+        _get_store(request).admins.remove(request.path_params["id"], _require_other_user(request))
+    except UserRefused as error:
+        return _render_user(request, error)
+    return RedirectResponse("/admin/users", 303)
+
+
+def _require_other_user(request: Request) -> str:
+    """The name of the admin, who is not the user that it is about."""
+    who = console.get_principal(request)
+    user = next((each for each in _get_store(request).users.all() if each.id == request.path_params["id"]), None)
+    if who.is_user and user is not None and user.name == who.name:
+        raise UserRefused(_OWN_ACCOUNT)
+    return who.name
+
+
+def _get_store(request: Request) -> DeadLetterService:
+    return console.get_console(request).desk
+
+
+def _render_list(request: Request, status: int = 200, trouble: str = "") -> Response:
+    asked = console.get_console(request)
+    users = asked.desk.users.all()
+    return asked.page(
+        request, "users.html", status, users=users, proxy=asked.proxy, issuer=asked.issuer, trouble=trouble
+    )
+
+
+def _render_user(request: Request, fault: UserRefused | None = None) -> Response:
+    try:
+        user = _get_store(request).admins.one(request.path_params["id"])
+    except UserChanged as error:
+        return _render_list(request, 404 if fault is None else 409, str(error))
+    status = 200 if fault is None else 409 if isinstance(fault, UserChanged) else 400
+    is_me = console.get_principal(request).is_user and user.name == console.get_principal(request).name
+    return console.get_console(request).page(
+        request, "user.html", status, user=user, is_me=is_me, trouble="" if fault is None else str(fault)
+    )
+
+
+def _render_link(request: Request, user: User, token: str) -> Response:
+    base = str(request.base_url).rstrip("/")
+    if request.headers.get("x-forwarded-proto", "").lower() == "https":
+        base = "https" + base[base.index(":") :]
+    return console.get_console(request).page(
+        request, "user-link.html", user=user, link=f"{base}/welcome/{user.id}/{token}"
+    )

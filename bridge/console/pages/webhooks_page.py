@@ -1,0 +1,101 @@
+"""The page of webhooks: add, try, switch and remove them."""
+
+from collections.abc import Callable
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bridge.console import console
+from bridge.deadletters.alarms.alarm_event import ALL, AlarmKind
+from bridge.deadletters.alarms.webhook_format import WebhookFormat
+from bridge.deadletters.alarms.webhook_service import AddedWebhook
+from bridge.errors import WebhookRefused
+
+WEBHOOKS_PATH: Final = "/admin/webhooks"
+
+
+def list_webhooks(request: Request) -> Response:
+    """All of them, with what each was told last, and a form for another."""
+    return _render_webhooks(request)
+
+
+def add_webhook(request: Request) -> Response:
+    """Add one, and show its secret this once."""
+    here, said = console.get_console(request), request.state.form
+    about = [each for each in ALL if said.get(f"of-{each}")]
+    if not about:
+        return _render_webhooks(request, 400, "Tick what it is to be told of.")
+    try:
+        format_ = WebhookFormat(said.get("format", ""))
+        given = (said.get("name", ""), format_, about, said.get("address", ""), said.get("key", ""))
+        added = here.desk.webhooks.add(*given, console.get_principal(request).name)
+    except WebhookRefused as error:
+        return _render_webhooks(request, 400, str(error))
+    except ValueError:
+        return _render_webhooks(request, 400, "There is no such format.")
+    return _render_webhooks(request, added=added)
+
+
+def try_webhook(request: Request) -> Response:
+    """Have a recorder send a test."""
+    return _change_webhook(request, console.get_console(request).desk.webhooks.test)
+
+
+def switch_webhook_off(request: Request) -> Response:
+    """Switch one off."""
+    return _change_webhook(request, console.get_console(request).desk.webhooks.switch_off)
+
+
+def switch_webhook_on(request: Request) -> Response:
+    """Switch one on."""
+    return _change_webhook(request, console.get_console(request).desk.webhooks.switch_on)
+
+
+def remove_webhook(request: Request) -> Response:
+    """Remove one, whose name was typed."""
+    name = request.path_params["name"]
+    if request.state.form.get("typed", "").strip().lower() != name:
+        return _render_webhooks(request, 400, f"To remove {name}, type its name. Nothing was changed.")
+    return _change_webhook(request, console.get_console(request).desk.webhooks.remove)
+
+
+def _change_webhook(request: Request, act: Callable[[str, str], object]) -> Response:
+    try:
+        act(request.path_params["name"], console.get_principal(request).name)
+    except WebhookRefused as error:
+        return _render_webhooks(request, 409, str(error))
+    return RedirectResponse(WEBHOOKS_PATH, 303)
+
+
+def _render_webhooks(
+    request: Request, status: int = 200, trouble: str = "", added: AddedWebhook | None = None
+) -> Response:
+    here = console.get_console(request)
+    return here.page(
+        request,
+        "webhooks.html",
+        status,
+        webhooks=here.desk.webhooks.all(),
+        abouts=_SUBJECT_LABELS,
+        formats=_FORMAT_LABELS,
+        trouble=trouble,
+        added=added,
+        address=here.desk.settings.environment.DEADLETTERS_CONSOLE_URL,
+        typed=request.state.form if trouble and request.method == "POST" else {},
+    )
+
+
+#: What can be ticked, in words.
+_SUBJECT_LABELS: Final = (
+    (AlarmKind.NEW, "a new group"),
+    (AlarmKind.REGRESSION, "a regression"),
+    (AlarmKind.GROWTH, "a group that grows"),
+    (AlarmKind.HALT, "a topic that is halted"),
+    (AlarmKind.BREAKER, "a dependency that is held to be down"),
+)
+_FORMAT_LABELS: Final = (
+    (WebhookFormat.STANDARD, "Standard Webhooks, signed"),
+    (WebhookFormat.SLACK, "Slack (incoming webhook)"),
+    (WebhookFormat.PAGERDUTY, "PagerDuty (Events API v2)"),
+)

@@ -1,0 +1,214 @@
+"""Find: the query for a record, key, letter or plan, and the lookup in Kafka, ledger and database."""
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.masking.hidden_fields import MASK
+from bridge.deadletters.masking.letter_mask import LetterMasks
+from bridge.deadletters.masking.masked_lists import MaskedLists
+from bridge.deadletters.masking.text_redaction import HiddenQuotes
+from bridge.deadletters.model import filter_syntax
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.letter_view import LetterLine
+from bridge.errors import DeskUnavailable, FilterFault, KafkaUnavailable, LedgerUnavailable
+from bridge.inspection.record_search import SearchResult, find_record, find_records_by_key
+from bridge.inspection.redacted_status import redact_halt
+
+#: `orders-3-1234`, a task of it (`orders-3-1234:orders.handlers.charge#2`), or of a batch (`orders-3-1234..1240:…`).
+_RECORD: Final = re.compile(
+    r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d+)-(?P<offset>\d+)(?:\.\.\d+)?(?::(?P<handler>[\w.]+))?(?:#\d+)?",
+    re.ASCII,
+)
+_PLAN: Final = re.compile(r"plan\s+(\d{1,18})", re.IGNORECASE)
+#: Digits of a number that Kafka or the database has.
+_DIGITS: Final = 18
+
+
+class RecordQuery(NamedTuple):
+    """A record by its place; `handler`: whose delivery, where that was said."""
+
+    topic: str
+    partition: int
+    offset: int
+    handler: str | None
+
+
+class KeyQuery(NamedTuple):
+    """A key; in a topic, where one was named."""
+
+    topic: str | None
+    key: str
+
+
+class LetterQuery(NamedTuple):
+    """A letter by its number."""
+
+    id: int
+
+
+class PlanQuery(NamedTuple):
+    """A plan by its number."""
+
+    id: int
+
+
+LookupQuery = RecordQuery | KeyQuery | LetterQuery | PlanQuery
+
+
+def parse_lookup_query(text: str, topics: Collection[str]) -> LookupQuery:
+    """What is asked for; what is nothing else is a key.
+
+    Parameters:
+        text: without spaces around it.
+        topics: the group's.
+    """
+    if match := _PLAN.fullmatch(text):
+        return PlanQuery(int(match[1]))
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
+        return LetterQuery(int(text))
+    match = _RECORD.fullmatch(text)
+    if match and max(len(match["partition"]), len(match["offset"])) <= _DIGITS:
+        return RecordQuery(match["topic"], int(match["partition"]), int(match["offset"]), match["handler"])
+    first, _, rest = text.partition(" ")
+    if first in topics and rest.strip():
+        return KeyQuery(first, rest.strip())
+    return KeyQuery(None, text)
+
+
+def mask_last_errors(deliveries: Iterable[Mapping[str, Any]], known: HiddenQuotes) -> list[dict[str, Any]]:
+    """Deliveries as `bridge find` has them; their last errors without what somebody does not see."""
+    return [{**each, "last_error": each["last_error"] and known.masked(str(each["last_error"]))} for each in deliveries]
+
+
+def describe_fate(deliveries: Collection[Mapping[str, Any]]) -> str:
+    """What became of a record, in a few words: `is dead for 1 of 3 handlers`."""
+    if not deliveries:
+        return "is in Kafka, and no handler has its topic"
+    fates = [each["fate"] for each in deliveries]
+    for worst, words in (("dead", "is dead"), ("parked", "waits"), ("handed", "is under way"), ("open", "is open")):
+        if count := fates.count(worst):
+            return f"{words} for {count} of {len(fates)} handler{'' if len(fates) == 1 else 's'}"
+    if len(set(fates)) == 1:
+        return f"is {fates[0]} for {'its handler' if len(fates) == 1 else f'all {len(fates)} handlers'}"
+    return "has ended for all handlers"
+
+
+logger = logging.getLogger("bridge")
+
+#: Letters of a key that are listed.
+MAX_FOUND_LETTERS: Final = 25
+
+
+@dataclass
+class LookupAnswer:
+    """What was found, and where it was looked.
+
+    Attributes:
+        records: as `bridge find --json` has them.
+        letters: of the database.
+        looked: where it was looked for, and how far, a sentence each.
+        silent: what does not answer, so that it was not looked for there.
+    """
+
+    records: Sequence[dict[str, Any]] = ()
+    letters: Sequence[LetterLine] = ()
+    looked: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+    @property
+    def found(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.records or self.letters)
+
+
+def look_up(desk: DeadLetterService, wanted: RecordQuery | KeyQuery, answer: LookupAnswer, masks: LetterMasks) -> None:
+    """Look for a record, or a key, in Kafka, the ledger and the database; what does not answer is said."""
+    if isinstance(wanted, RecordQuery):
+        _look_up_record(desk, wanted, answer)
+    else:
+        _look_up_key(desk, wanted, answer, masks)
+
+
+def _look_up_record(desk: DeadLetterService, wanted: RecordQuery, answer: LookupAnswer) -> None:
+    topic, partition, offset, _ = wanted
+    _ask_ledger(
+        desk, answer, lambda: find_record(desk.app, desk.settings, desk.routes, topic, partition, offset), topic
+    )
+    try:
+        answer.letters = desk.letters.at(topic, partition, offset)
+        answer.looked.append("The dead letters' database.")
+    except DeskUnavailable as error:
+        answer.silent.append(describe_missing_database(error))
+
+
+def _look_up_key(desk: DeadLetterService, wanted: KeyQuery, answer: LookupAnswer, masks: LetterMasks) -> None:
+    topic, text = wanted
+    if not masks.searches_keys(() if topic is None else (topic,)):
+        answer.looked.append("Nowhere: your role does not see keys there, so nothing is looked for by one.")
+        return
+    if topic is not None:
+        _ask_ledger(desk, answer, lambda: find_records_by_key(desk.app, desk.settings, desk.routes, topic, text), topic)
+    try:
+        topics = () if topic is None else (topic,)
+        answer.letters = desk.letters.page(
+            LetterFilter(key=filter_syntax.parse_key(text), topics=topics), MAX_FOUND_LETTERS
+        ).letters
+        answer.looked.append("The dead letters' database, for letters with this key.")
+    except FilterFault as error:
+        answer.looked.append(str(error))
+    except DeskUnavailable as error:
+        answer.silent.append(describe_missing_database(error))
+
+
+def describe_missing_database(error: DeskUnavailable) -> str:
+    """A database that does not answer, for whoever looks: where it is stands in the log alone."""
+    logger.warning("%s", error)
+    return "The dead letters' database does not answer: the log of bridge deadletters serve says which one, and why."
+
+
+def mask_lookup_answer(lists: MaskedLists, answer: LookupAnswer) -> None:
+    """Put masks in the places of what who asks does not see."""
+    letters, answer.letters = answer.letters, lists.lines(answer.letters)
+    for found in answer.records:
+        record = found["record"]
+        fields = lists.masks.of(record["topic"])
+        if not fields:
+            continue
+        name = f"{record['topic']}-{record['partition']}-{record['offset']}"
+        mine = [each for each in letters if each.name in (name, f"{name}:{each.handler}")]
+        known = lists.quotes_of(record["topic"], mine)
+        if record["key"] is not None and not known.unknown:
+            record["key"] = known.masked(record["key"])
+        if record["key"] is not None and fields.key:
+            record["key"] = MASK
+        found["deliveries"] = mask_last_errors(found["deliveries"], known)
+        found["halted"] = found["halted"] and redact_halt(found["halted"])
+
+
+def _ask_ledger(
+    desk: DeadLetterService, answer: LookupAnswer, question: Callable[[], SearchResult], topic: str
+) -> None:
+    """Ask ledger and Kafka."""
+    if desk.settings.ledger_url is None:
+        answer.silent.append("Fates are in the ledger, and the broker is no Redis: set LEDGER_URL.")
+        return
+    try:
+        found = question()
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        answer.silent.append(str(error))
+        return
+    answer.records = found.data
+    answer.looked += _describe_searched(found, topic)
+
+
+def _describe_searched(found: SearchResult, topic: str) -> list[str]:
+    if not found.kept:
+        return [f"Kafka: it has no topic {topic}."]
+    return [
+        f"Kafka and the ledger: {topic}-{partition}, offsets {found.looked_from.get(partition, first):,} up to {end:,}."
+        for partition, (first, end) in sorted(found.kept.items())
+    ]

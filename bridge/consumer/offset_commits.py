@@ -1,0 +1,200 @@
+"""The commits to Kafka: for each partition the first offset that must be read again after a crash."""
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Future
+from threading import Thread
+from typing import Final
+
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.errors import KafkaUnavailable, LedgerNotSynced
+from bridge.formats.delivery_identity import Place
+from bridge.kafka.clients import Consumer, KafkaError, KafkaException, TopicPartition
+from bridge.kafka.partition_offsets import commit_note
+from bridge.ledger import Accounts, Ledger, LedgerState
+from bridge.partitions.assignment import Assignment
+from bridge.partitions.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that the broker's append-only file may take to reach the disk.
+FSYNC_WITHIN: Final = 2.5
+#: Seconds that a commit which is waited for may take, in a rebalance and at the end.
+COMMIT_WITHIN: Final = 3.0
+
+
+class OffsetCommits:
+    """Publish, wait for the acknowledgement, mark the ledger, then commit.
+
+    Parameters:
+        fsync: whether a commit waits for the broker's append-only file.
+    """
+
+    def __init__(self, assignment: Assignment, ledger: Ledger | None, fsync: bool, metrics: BridgeMetrics) -> None:
+        self._assignment, self._ledger, self._fsync, self._metrics = assignment, ledger, fsync, metrics
+        self._state: LedgerState | None = None
+        self._slow = False
+        self._late: Future[list[TopicPartition]] | None = None
+
+    def check(self) -> None:
+        """See at the start that this Redis can tell what is on disk, where that is asked for.
+
+        Raises:
+            LedgerCannotFsync: it never can.
+        """
+        if self._ledger is not None and self._fsync:
+            self._ledger.fsync(FSYNC_WITHIN)
+
+    def commit(self, consumer: Consumer, held_back: set[Place], *, wait: bool) -> str | None:
+        """Commit what is safe; the ledger is asked last whether it still has all that this rests on.
+
+        Parameters:
+            held_back: partitions that are about to be read again.
+            wait: until Kafka has answered, or for some seconds.
+
+        Returns:
+            why the ledger may have lost fates, a sentence; then nothing new was committed.
+
+        Raises:
+            LedgerUnavailable: nothing was committed.
+        """
+        self._hear_late_answer()
+        try:
+            doubt = self._doubt()
+        except LedgerNotSynced as error:
+            if not self._slow:
+                logger.warning("nothing is committed until this is mended: %s", error)
+            self._slow = True
+            return None
+        self._slow = False
+        if doubt is not None:
+            return doubt
+        safe = [(p, p.safe()) for p in self._assignment.partitions if p.place not in held_back]
+        doubt = self._reach(safe)
+        if doubt is None:
+            further = {p.place: at for p, at in safe if at > self._assignment.committed.get(p.place, -1)}
+            self._commit(consumer, self._ours(consumer, further), wait=wait)
+        return doubt
+
+    def know(self) -> None:
+        """See which ledger there is, before the first look at what it says: what is lost from then on is noticed.
+
+        Raises:
+            LedgerUnavailable: it is not known.
+        """
+        if self._ledger is not None and self._state is None:
+            self._state = self._ledger.state()
+
+    def move(self, consumer: Consumer, place: Place, offset: int) -> None:
+        """Commit an offset whatever is committed, and wait for Kafka's answer.
+
+        Raises:
+            KafkaUnavailable: it may or may not be committed.
+        """
+        ours = self._ours(consumer, {place: offset})
+        if not ours:
+            raise KafkaUnavailable(f"{place[0]}-{place[1]} is no longer ours.")
+        try:
+            (found,) = _answer_to(consumer, ours).result(COMMIT_WITHIN)
+        except (KafkaException, TimeoutError) as error:
+            raise KafkaUnavailable(
+                f"Kafka does not take back what is committed of {place[0]}-{place[1]}: {error}."
+            ) from None
+        if found.error is not None:
+            raise KafkaUnavailable(
+                f"Kafka does not take back what is committed of {place[0]}-{place[1]}: {found.error.str()}."
+            )
+        self.noted(None, [found])
+
+    def noted(self, error: KafkaError | None, partitions: list[TopicPartition]) -> bool:
+        """Take in Kafka's answer; return whether something was committed."""
+        if error is not None and error.code() != KafkaError._NO_OFFSET:
+            logger.warning("not committed, tried again: %s", error.str())
+            return False
+        committed = False
+        for partition in partitions:
+            place = (partition.topic, partition.partition)
+            if partition.error is None and partition.offset >= 0 and place in self._assignment:
+                committed = True
+                self._assignment.committed[place] = partition.offset
+                self._metrics.committed.labels(*place).set(partition.offset)
+        return committed
+
+    def _doubt(self) -> str | None:
+        if self._ledger is None:
+            return None
+        return self._compare(self._ledger.fsync(FSYNC_WITHIN) if self._fsync else self._ledger.state())
+
+    def _compare(self, now: LedgerState) -> str | None:
+        before, self._state = self._state, now
+        return None if before is None else now.doubt(before)
+
+    def _reach(self, safe: Sequence[tuple[Partition, int]]) -> str | None:
+        """Tell the ledger first how far the commit will go; return why it may have lost what that rests on."""
+        # Also where it is not beyond the commit: a ledger that had lost it is told what was read again.
+        if self._ledger is None:
+            return None
+        further = [(partition, offset) for partition, offset in safe if offset > partition.reached]
+        if not further:
+            return None
+        reached = {account: offset for p, offset in further for account in p.accounts.values()}
+        doubt = self._compare(Accounts(self._ledger).reach(reached, self._state))
+        if doubt is None:
+            for partition, offset in further:
+                partition.reached = offset
+        return doubt
+
+    def _ours(self, consumer: Consumer, offsets: dict[Place, int]) -> list[TopicPartition]:
+        """As they are committed; a commit is not fenced, and would move another bridge's offset: storing is."""
+        epoch = self._state.epoch if self._state is not None else None
+        ours = []
+        for place, safe in offsets.items():
+            noted = commit_note(epoch, self._assignment.logs[place].id)
+            asked = TopicPartition(*place, safe, noted, self._assignment.epoch_below(place, safe))
+            try:
+                consumer.store_offsets(offsets=[asked])
+                ours.append(asked)
+            except KafkaException as error:
+                logger.warning("%s-%d is no longer ours: %s", *place, error.args[0].str())
+        return ours
+
+    def _commit(self, consumer: Consumer, offsets: list[TopicPartition], *, wait: bool) -> None:
+        """Commit these by name: of what is stored, the client leaves out what lies below its last commit."""
+        if not offsets:
+            return
+        try:
+            if wait:
+                self._wait(consumer, offsets)
+            else:
+                consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            logger.warning("not committed, tried again: %s", error.args[0].str())
+
+    def _wait(self, consumer: Consumer, offsets: list[TopicPartition]) -> None:
+        """commit() itself waits for as long as Kafka is away: it does so in a thread, and the loop for seconds only."""
+        answer = _answer_to(consumer, offsets)
+        try:
+            self.noted(None, answer.result(COMMIT_WITHIN))
+        except TimeoutError:
+            logger.warning("Kafka did not answer to a commit within %g s; it may be read again.", COMMIT_WITHIN)
+            self._late = answer
+
+    def _hear_late_answer(self) -> None:
+        if self._late is not None and self._late.done():
+            if self._late.exception() is None:
+                self.noted(None, self._late.result())
+            self._late = None
+
+
+def _answer_to(consumer: Consumer, offsets: list[TopicPartition]) -> Future[list[TopicPartition]]:
+    """Commit in a thread; librdkafka has a reply queue for each such commit alone."""
+    found: Future[list[TopicPartition]] = Future()
+
+    def commit() -> None:
+        try:
+            found.set_result(consumer.commit(offsets=offsets, asynchronous=False) or [])
+        except BaseException as error:
+            found.set_exception(error)
+
+    Thread(target=commit, daemon=True).start()
+    return found

@@ -1,0 +1,1 @@
+"""Users with roles, sessions, API tokens, idempotency keys and the audit log."""

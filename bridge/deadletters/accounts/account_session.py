@@ -1,0 +1,110 @@
+"""Sessions of users and of people whom an OpenID Connect issuer signed in, kept by a hash of the cookie so that a
+restart signs nobody out.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from bridge.deadletters.accounts.user_account import AUDIT_KIND, Role
+from bridge.deadletters.db import account_table, audit_table, sql
+from bridge.deadletters.db.account_table import UserSecret
+from bridge.deadletters.db.database import Database
+
+#: Ms after which somebody signs in again, whatever they did meanwhile.
+SESSION_LASTS: Final = 12 * 3_600_000
+#: For the trail: who was signed in by the one-time link of a console without users.
+BY_LINK: Final = "one-time link"
+
+
+@dataclass(frozen=True)
+class UserSessions:
+    """Every method raises DeskUnavailable where the database does not answer.
+
+    Parameters of the methods: `digest` is of a cookie, `now` in ms since the epoch.
+    """
+
+    database: Database
+
+    def begin(self, digest: bytes, secret: UserSecret, now: int) -> bool:
+        """Sign in a user whose password was right; not, where it was changed or they were removed meanwhile."""
+        with self.database.writing() as connection:
+            still = account_table.hold_unchanged_user(connection, secret)
+            if still:
+                account_table.add_session(connection, digest, secret.id, now, now + SESSION_LASTS)
+            return still
+
+    def begin_by_link(self, digest: bytes, now: int) -> bool:
+        """Sign in who has the one-time link; not where there are users."""
+        with self.database.writing() as connection:
+            alone = not account_table.has_users(connection)
+            if alone:
+                account_table.add_session(connection, digest, None, now, now + SESSION_LASTS)
+            return alone
+
+    def who(self, digest: bytes, now: int) -> tuple[str, Role] | None:
+        """Whose session it is, and what they may now; `None`: nobody's (any more)."""
+        with self.database.reading() as connection:
+            found = account_table.find_session(connection, digest, now)
+            if found is None or found.name is not None:
+                return found and (str(found.name), Role.read(str(found.role)) or Role.NOBODY)
+            return None if account_table.has_users(connection) else (BY_LINK, Role.ADMIN)
+
+    def end(self, digest: bytes) -> None:
+        """Sign out."""
+        with self.database.writing() as connection:
+            account_table.end_session(connection, digest)
+
+
+class IssuedPerson(NamedTuple):
+    """Whom an issuer has signed in.
+
+    Attributes:
+        subject: what the issuer knows them by for good.
+        name: for the trail.
+    """
+
+    issuer: str
+    subject: str
+    name: str
+    role: Role
+
+
+@dataclass(frozen=True)
+class IssuedSessions:
+    """Every method raises DeskUnavailable where the database does not answer.
+
+    Parameters of the methods: `digest` is of a cookie, `now` in ms since the epoch.
+    """
+
+    database: Database
+
+    def begin(self, digest: bytes, person: IssuedPerson, now: int) -> None:
+        """Sign somebody in, with a line in the trail."""
+        with self.database.writing() as connection:
+            account_table.add_issued_session(
+                connection, digest, person.issuer, person.name, str(person.role), now, now + SESSION_LASTS
+            )
+            said = f"signed in by {person.issuer}, as {person.role}; there: {person.subject}"
+            audit_table.write_entry(connection, sql.read_clock(connection), person.name, AUDIT_KIND, said)
+
+    def who(self, digest: bytes, issuer: str, now: int) -> tuple[str, Role] | None:
+        """Whose session it is, and what they may; `None`: nobody's (any more).
+
+        Parameters:
+            issuer: the one that is believed now: sessions of another are over.
+        """
+        with self.database.reading() as connection:
+            found = account_table.find_issued_session(connection, digest, issuer, now)
+        return found and (found.name, Role.read(found.role) or Role.NOBODY)
+
+    def end(self, digest: bytes) -> None:
+        """Sign out."""
+        with self.database.writing() as connection:
+            account_table.end_issued_session(connection, digest)
+
+    def end_all(self, by: str) -> None:
+        """Sign out everybody whom an issuer has signed in: what they may there may have changed."""
+        with self.database.writing() as connection:
+            count = account_table.end_issued_sessions(connection)
+            said = f"all whom an issuer had signed in are signed out: {count} sessions"
+            audit_table.write_entry(connection, sql.read_clock(connection), by, AUDIT_KIND, said)

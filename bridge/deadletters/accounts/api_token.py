@@ -1,0 +1,117 @@
+"""API tokens: made, found and revoked, each with an audit entry."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.db import account_table, audit_table, sql
+from bridge.deadletters.db.account_table import ApiToken
+from bridge.deadletters.db.database import Database
+from bridge.errors import DeskUnavailable, TokenRefused
+from bridge.formats.text_forms import format_time
+
+#: What every token begins with, so that scanners for secrets know it.
+PREFIX: Final = "bdl_"
+#: Days after which a token ends, unless others are asked for; and the most.
+DAYS: Final = 90
+MOST_DAYS: Final = 366
+_DAY: Final = 86_400_000
+#: Ms between two notes of when a token was used.
+NOTED_EVERY: Final = 60_000
+#: Characters of a name.
+LONGEST: Final = 100
+#: In the trail.
+_WHAT: Final = "token"
+
+
+def digest_secret(secret: str) -> bytes:
+    """By what a token is found. It has 256 random bits: no salt, and no slow hash, makes them harder to guess."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
+def name_token_user(token: ApiToken) -> str:
+    """As the trail names who came by it: no user is called so, since their names have no spaces."""
+    return f"token {token.name}"
+
+
+@dataclass(frozen=True)
+class ApiTokens:
+    """What programs sign in with. Every method raises DeskUnavailable where the database does not answer."""
+
+    database: Database
+
+    def make(self, name: str, role: Role, by: str, days: int = DAYS) -> tuple[ApiToken, str]:
+        """Make one.
+
+        Parameters:
+            name: what it is for; it stands in the trail for who came by it.
+
+        Returns:
+            The token, and its secret, which is kept nowhere.
+
+        Raises:
+            TokenRefused: the name is none, or that of a token that has not ended; or it would last too long.
+        """
+        name = _check_token_request(name, days)
+        secret = PREFIX + secrets.token_urlsafe(32)
+        with self.database.writing() as connection:
+            at = sql.read_clock(connection)
+            if account_table.find_living_token(connection, name, at):
+                raise TokenRefused(f"There is a token {name} already: revoke it, or name this one otherwise.")
+            made = account_table.add_token(connection, digest_secret(secret), name, str(role), at, by, at + days * _DAY)
+            audit_table.write_entry(
+                connection, at, by, _WHAT, f"{name} made, as {role}, until {format_time(made.until / 1000)}"
+            )
+        return made, secret
+
+    def all(self) -> list[ApiToken]:
+        """All of them, those that have ended too, by name."""
+        with self.database.reading() as connection:
+            return account_table.list_tokens(connection)
+
+    def who(self, secret: str, now: int) -> ApiToken | None:
+        """The token of a secret; `None`: there is none, or it has ended, or was revoked.
+
+        Parameters:
+            now: ms since the epoch.
+        """
+        with self.database.reading() as connection:
+            found = account_table.find_token(connection, digest_secret(secret), now)
+        if found is not None and now - (found.used_at or 0) >= NOTED_EVERY:
+            self._used(found.id, now)
+        return found
+
+    def revoke(self, id_: int, by: str) -> ApiToken:
+        """Remove one: it opens nothing from now on. What was done by it stays in the trail.
+
+        Raises:
+            TokenRefused: there is none of that number.
+        """
+        with self.database.writing() as connection:
+            token = account_table.hold_token(connection, id_)
+            if token is None:
+                raise TokenRefused(f"There is no token {id_}: `bridge deadletters users tokens` lists them.")
+            account_table.remove_token(connection, id_)
+            audit_table.write_entry(
+                connection, sql.read_clock(connection), by, _WHAT, f"{token.name} revoked, was {token.role}"
+            )
+            return token
+
+    def _used(self, id_: int, now: int) -> None:
+        try:
+            with self.database.writing() as connection:
+                account_table.note_token_use(connection, id_, now)
+        except DeskUnavailable:
+            # Who only reads is not kept from it by a database that cannot be written.
+            return
+
+
+def _check_token_request(name: str, days: int) -> str:
+    made = " ".join(name.split())
+    if not made or len(made) > LONGEST or not made.isprintable():
+        raise TokenRefused(f"A token's name says what it is for, in {LONGEST} characters at most: nothing was made.")
+    if not 1 <= days <= MOST_DAYS:
+        raise TokenRefused(f"A token lasts 1 to {MOST_DAYS} days, and not {days:,}: nothing was made.")
+    return made

@@ -1,0 +1,109 @@
+"""The audit log by pages, and the notes that people write on letters and groups."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from bridge.deadletters.db import audit_table, letter_table, sql
+from bridge.deadletters.db.audit_table import AuditEntry
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.model.letter_view import LetterAct, format_moment
+from bridge.errors import NoSuchGroup, NoSuchLetter
+
+#: Entries of one question, where all are asked for.
+ENTRIES_AT_ONCE: Final = 500
+
+
+class AuditPage(NamedTuple):
+    """A part of the audit log, newest first.
+
+    Attributes:
+        next: behind which entry it goes on; `None`: there is no more.
+    """
+
+    entries: tuple[AuditEntry, ...]
+    next: int | None
+
+
+@dataclass(frozen=True)
+class AuditLog:
+    """What people did, and plans. Every method raises DeskUnavailable where the database does not answer."""
+
+    database: Database
+
+    def page(self, by: str = "", what: Sequence[str] = (), before: int | None = None, limit: int = 50) -> AuditPage:
+        """What was done, newest first.
+
+        Parameters:
+            by: who, as they are named; empty: anybody.
+            what: "replay", "note", …; empty: anything.
+            before: `next` of the page that it follows.
+        """
+        with self.database.reading() as connection:
+            found = audit_table.read_entries(connection, by, what, before, limit + 1)
+        more = len(found) > limit
+        return AuditPage(tuple(found[:limit]), found[limit - 1].id if more else None)
+
+    def lines(self, to: str, by: str = "", what: Sequence[str] = ()) -> Iterator[str]:
+        """All of it as lines of JSON, newest first; what is done meanwhile is not in it.
+
+        Parameters:
+            to: who is given them: it has that itself before a line leaves, with what of it, and how many.
+            by, what: as `page`.
+        """
+        of = "".join([" of the audit log", f", by {by}" if by else "", f", {' or '.join(what)}" if what else ""])
+        with self.database.writing() as connection:
+            count = audit_table.count_entries(connection, by, what)
+            said = f"{count:,} line{'' if count == 1 else 's'}{of}"
+            before = audit_table.write_entry(connection, sql.read_clock(connection), to, "export", said)
+        while True:
+            found = self.page(by, what, before, ENTRIES_AT_ONCE)
+            for each in found.entries:
+                yield json.dumps(each._asdict() | {"at": format_moment(each.at)})
+            if found.next is None:
+                return
+            before = found.next
+
+    def add(self, by: str, what: str, said: str) -> None:
+        """Write down what somebody did that is not the database's: halted a topic, changed a policy."""
+        with self.database.writing() as connection:
+            audit_table.write_entry(connection, sql.read_clock(connection), by, what, said)
+
+
+@dataclass(frozen=True)
+class LetterNotes:
+    """What people say. Every method raises DeskUnavailable where the database does not answer."""
+
+    database: Database
+
+    def on_letters(self, ids: Sequence[int], said: str, by: str) -> None:
+        """Note something on each of these letters, or on none.
+
+        Raises:
+            NoSuchLetter: one is not there.
+        """
+        with self.database.writing() as connection:
+            names = letter_table.name_letters(connection, ids)
+            if missing := [id_ for id_ in ids if id_ not in names]:
+                raise NoSuchLetter(f"There is no dead letter {', '.join(map(str, missing))}: nothing was noted.")
+            at = sql.read_clock(connection)
+            for id_ in dict.fromkeys(ids):
+                audit_table.write_entry(connection, at, by, "note", said, letter_id=id_, letter=names[id_])
+
+    def on_group(self, id_: int, said: str, by: str) -> None:
+        """Note something on a group: it stands with each of its letters.
+
+        Raises:
+            NoSuchGroup: there is none of that number.
+        """
+        with self.database.writing() as connection:
+            if not letter_table.is_group_there(connection, id_):
+                raise NoSuchGroup(f"There is no group {id_}: nothing was noted.")
+            audit_table.write_entry(connection, sql.read_clock(connection), by, "note", said, group_id=id_)
+
+    def of_group(self, id_: int) -> list[LetterAct]:
+        """What was said of a group, and done with it, oldest first."""
+        with self.database.reading() as connection:
+            found = audit_table.read_history(connection, group_id=id_)
+        return [LetterAct(each.at, each.by, each.what, each.said, each.plan_id) for each in found]

@@ -1,0 +1,1 @@
+"""Alarms and problems: noticed, and sent to webhooks until they are taken."""

@@ -1,0 +1,205 @@
+"""The watch for alarms of groups, topics and circuit breakers: what begins and ends is noted and queued for webhooks
+in one transaction, once, whichever recorder looks.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, Final
+
+from bridge.deadletters.alarms import alarm_event
+from bridge.deadletters.alarms.alarm_event import Alarm, AlarmKind, start_alarm_key
+from bridge.deadletters.alarms.webhook_service import write_event
+from bridge.deadletters.db import sql, webhook_table
+from bridge.deadletters.db.database import Connection, Database
+from bridge.deadletters.db.webhook_table import AlarmRow
+from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.formats.group_decision import GroupDecision, halted_topic
+from bridge.handler_routes import Routes
+from bridge.ledger import Ledger
+from bridge.ledger.circuit_breakers import BreakerStatus, CircuitBreakers
+from bridge.ledger.decision_store import DecisionMirror, look_up_decisions, read_standing_decisions
+from bridge.settings import Settings
+from bridge.settings.mask_rules import read_mask_rules
+
+#: In the place of what a handler, or its error, has said where fields are masked.
+NOT_TOLD: Final = "what its handler said may quote what is masked, and is not told"
+
+
+def find_topic_alarms(settings: Settings, routes: Routes) -> tuple[list[Alarm], set[str]]:
+    """Topics that are halted, and dependencies that are held to be down.
+
+    Returns:
+        Those, and the keys of what may neither begin nor end by this look: a dependency that is being tried again.
+
+    Raises:
+        LedgerUnavailable, KafkaUnavailable, NotDecided: what may know of one did not answer.
+    """
+    ledger = Ledger.of(settings)
+    if ledger is None:
+        return _find_halts(settings, None), set()
+    with closing(ledger):
+        breakers, unsure = _find_open_breakers(settings, routes, ledger)
+        return [*_find_halts(settings, DecisionMirror(ledger)), *breakers], unsure
+
+
+def find_group_alarms(database: Database) -> list[Alarm]:
+    """Groups that grow, or failed again though they were fixed, of which letters are open.
+
+    Raises:
+        DeskUnavailable: the database did not answer.
+    """
+    return [alarm for group in FailureGroups(database).urgent() for alarm in _list_group_alarms(group)]
+
+
+def _list_group_alarms(group: GroupState) -> list[Alarm]:
+    grows = [] if group.growth is None else [alarm_event.describe_growth(group, group.growth)]
+    causes = [
+        alarm_event.regression_of_cause(group, each) for each in group.cause_fixes if each.regressed_at is not None
+    ]
+    return [*grows, *([] if group.regressed_at is None else [alarm_event.describe_regression(group)]), *causes]
+
+
+def _find_halts(settings: Settings, mirror: DecisionMirror | None) -> list[Alarm]:
+    decided = read_standing_decisions(settings, None) if mirror is None else look_up_decisions(settings, mirror)
+    halts = {topic: each for key, each in decided.items() if each.data is not None and (topic := halted_topic(key))}
+    told = {topic: _build_halt_alarm(settings, topic, each) for topic, each in sorted(halts.items())}
+    return [alarm_event.describe_halt(settings.group, topic, each) for topic, each in told.items()]
+
+
+def _build_halt_alarm(settings: Settings, topic: str, halt: GroupDecision) -> GroupDecision:
+    """A halt as it is told; what a person says stays."""
+    masks = read_mask_rules(settings.environment.DEADLETTERS_MASK)
+    if "handler" not in (halt.data or {}) or not masks.of(topic):
+        return halt
+    return replace(halt, change=halt.change._replace(why=NOT_TOLD))
+
+
+def _build_breaker_alarm(settings: Settings, known: BreakerStatus) -> BreakerStatus:
+    """A dependency as it is told: its error was of a record of any topic."""
+    return known._replace(why=NOT_TOLD) if read_mask_rules(settings.environment.DEADLETTERS_MASK) else known
+
+
+def _find_open_breakers(settings: Settings, routes: Routes, ledger: Ledger) -> tuple[list[Alarm], set[str]]:
+    found, unsure = [], set()
+    for name, known in sorted(CircuitBreakers(ledger).open_ones(sorted(routes.terms)).items()):
+        handlers = [each.name for each in routes if name in each.needs]
+        alarm = alarm_event.describe_open_breaker(settings.group, name, _build_breaker_alarm(settings, known), handlers)
+        if known.state == "ramping":
+            unsure.add(alarm.key)
+        else:
+            found.append(alarm)
+    return found, unsure
+
+
+#: Seconds after which what was looked at is not so any more: the process was frozen, or a server slow.
+GOOD_FOR: Final = 10.0
+#: New groups of one look that are told one by one; the last says how many more there are.
+NEW_AT_ONCE: Final = 5
+#: New groups that one look takes on.
+LOOKED_AT: Final = 500
+#: Ms for which what was sent, or given up, is kept to be looked at.
+KEPT_FOR: Final = 7 * 86_400_000
+
+
+def notice_topics(
+    settings: Settings, routes: Routes, database: Database, seconds: Callable[[], float] = time.monotonic
+) -> None:
+    """Notice halts and breakers, and their ends.
+
+    Raises:
+        LedgerUnavailable, KafkaUnavailable, NotDecided, DeskUnavailable: something did not answer; nothing was noticed.
+    """
+    group = settings.group
+    scope = tuple(start_alarm_key(about, group) for about in (AlarmKind.HALT, AlarmKind.BREAKER))
+
+    def look() -> tuple[list[Alarm], set[str]]:
+        return find_topic_alarms(settings, routes)
+
+    _notice_alarms(database, (AlarmKind.HALT, AlarmKind.BREAKER), scope, look, seconds)
+
+
+def notice_groups(database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
+    """Notice growth and regressions, and their ends; forget what was sent long ago.
+
+    Raises:
+        DeskUnavailable: the database did not answer.
+    """
+    scope = tuple(start_alarm_key(about, "") for about in (AlarmKind.GROWTH, AlarmKind.REGRESSION))
+
+    def look() -> tuple[list[Alarm], set[str]]:
+        return find_group_alarms(database), set()
+
+    _notice_alarms(database, (AlarmKind.GROWTH, AlarmKind.REGRESSION), scope, look, seconds)
+    _delete_old_deliveries(database)
+
+
+def notice_new(database: Database) -> None:
+    """Notice groups that there were not before.
+
+    Raises:
+        DeskUnavailable: the database did not answer.
+    """
+    with database.reading() as connection:
+        if not webhook_table.has_webhooks(connection):
+            return
+        seen, ids = webhook_table.read_look_number(connection), webhook_table.find_untold_groups(connection, LOOKED_AT)
+    if not ids:
+        return
+    # Of what was cleaned up, or imported, since there may be nothing to tell.
+    found = sorted(FailureGroups(database).all(LetterFilter(groups=tuple(ids))), key=lambda group: -group.open)
+    told, more = found[:NEW_AT_ONCE], max(0, len(found) - NEW_AT_ONCE)
+    with database.writing() as connection:
+        if webhook_table.begin_alarm_changes(connection, seen):
+            webhook_table.note_told_groups(connection, ids, sql.read_clock(connection))
+            for group in told:
+                alarm = alarm_event.describe_new_group(group, more if group is told[-1] else 0)
+                write_event(connection, alarm_event.begin_event(alarm))
+
+
+def _notice_alarms(
+    database: Database,
+    about: tuple[AlarmKind, ...],
+    scope: tuple[str, ...],
+    look: Callable[[], tuple[list[Alarm], set[str]]],
+    seconds: Callable[[], float],
+) -> None:
+    """Compare what stands with what was noted."""
+    with database.reading() as connection:
+        if not webhook_table.has_webhooks(connection):
+            return
+        seen, known = webhook_table.read_look_number(connection), webhook_table.read_standing_alarms(connection, about)
+    began = seconds()
+    found, unsure = look()
+    stands = {alarm.key: alarm for alarm in found}
+    begun = [alarm for key, alarm in stands.items() if key not in known]
+    ended = [key for key in known if key.startswith(scope) and key not in stands and key not in unsure]
+    if not begun and not ended:
+        return
+    with database.writing() as connection:
+        if seconds() - began < GOOD_FOR and webhook_table.begin_alarm_changes(connection, seen):
+            _write_events(connection, begun, {key: known[key] for key in ended})
+
+
+def _write_events(connection: Connection, begun: Iterable[Alarm], ended: dict[str, AlarmRow]) -> None:
+    at = sql.read_clock(connection)
+    for key, row in ended.items():
+        webhook_table.end_alarm(connection, key)
+        write_event(connection, alarm_event.end_event(_read_alarm(key, row), at))
+    for alarm in begun:
+        webhook_table.begin_alarm(connection, alarm.key, AlarmRow(alarm.about, alarm.name, alarm.at, alarm.data))
+        write_event(connection, alarm_event.begin_event(alarm))
+
+
+def _read_alarm(key: str, row: AlarmRow) -> Alarm:
+    about = AlarmKind(row.about)
+    whose = key.removeprefix(f"{about}:").removesuffix(f":{row.name}")
+    data: dict[str, Any] = dict(row.data)
+    return Alarm(about, row.name, row.at, data, whose)
+
+
+def _delete_old_deliveries(database: Database) -> None:
+    with database.writing() as connection:
+        webhook_table.delete_ended_deliveries(connection, sql.read_clock(connection) - KEPT_FOR)

@@ -1,0 +1,383 @@
+"""The problems of the dead-letter store that need a person: letters missed, a recorder behind or gone, growing groups,
+webhooks that fail, a database that does not answer.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+from bridge.deadletters.db import letter_table, position_table, schema_migration, webhook_table
+from bridge.deadletters.db import webhook_table as addresses
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.position_table import PositionState
+from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupState
+from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
+from bridge.errors import DeskUnavailable, KafkaUnavailable
+from bridge.formats.delivery_identity import Place
+from bridge.formats.text_forms import make_printable
+from bridge.handler_routes import Routes
+from bridge.jobs.group_facts import format_letter_count, format_record_count, format_since, format_utc
+from bridge.jobs.problem import Problem
+from bridge.kafka.partition_offsets import read_extents
+from bridge.kafka.topic_names import TopicNames
+from bridge.settings import Settings
+
+#: Groups that grow of which a sentence is said; of more there is one for all the others.
+SAID: Final = 5
+#: Seconds that a recorder has to take in what is there before it is behind; it is asked again so often.
+TAKES: Final = 3.0
+ASK_EVERY: Final = 0.5
+#: Seconds for which it is told that letters were missed.
+TOLD_FOR: Final = 86_400.0
+#: Tries after which a webhook's receiver is held to be away, about four minutes; and seconds in which what nobody has
+#: tried would have been.
+TRIED: Final = 5
+UNSENT_FOR: Final = 60.0
+_SEE: Final = "`bridge deadletters webhooks` shows what was said"
+
+
+def find_dead_letter_problems(
+    settings: Settings, routes: Routes, now: Callable[[], float] = time.time, database: Database | None = None
+) -> list[Problem]:
+    """Everything of the desk that needs a person; nothing where no recorder was ever here.
+
+    Raises nothing: a database that does not answer is a sentence. None is made, and none brought to another step.
+
+    Parameters:
+        database: the desk's, where somebody has it open; it stays so.
+    """
+    try:
+        if database is not None:
+            return _find_problems(settings, routes, now, database)
+        opened = Database(settings.environment.DEADLETTERS_DATABASE_URL)
+        try:
+            return _find_problems(settings, routes, now, opened)
+        finally:
+            opened.close()
+    except DeskUnavailable as error:
+        return [_describe_database_fault(str(error))]
+
+
+def _find_problems(settings: Settings, routes: Routes, now: Callable[[], float], database: Database) -> list[Problem]:
+    if not database.is_there or (step := database.step) is None:
+        return []
+    if said := explain_other_step(database.name, step):
+        return [_describe_database_fault(said)]
+    of = read_recorder_presence(settings)
+    lost = [
+        *find_missed_letters(_read_positions(settings, database), now()),
+        *_find_unrecorded(settings, routes, database, of, now),
+    ]
+    grow = find_growing_groups(FailureGroups(database, now).urgent(), now())
+    with database.reading() as connection:
+        number, since = letter_table.count_unknown_letters(connection)
+    return [
+        *lost,
+        *find_unknown_outcomes(number, since, now()),
+        *grow,
+        *_read_failing_webhooks(database, now(), of.missed),
+    ]
+
+
+def explain_other_step(name: str, step: str) -> str:
+    """What is to be done where a database's tables are not those of this version; empty: nothing."""
+    if step == schema_migration.find_newest_step():
+        return ""
+    if not schema_migration.is_known_step(step):
+        return (
+            f"The dead letters' database ({name}) is at step {step}, which this version does not know: a newer version "
+            "of celery-kafka-bridge has been here. Nothing is known of it here; use that version."
+        )
+    return (
+        f"The dead letters' database ({name}) is at step {step}, and this version needs "
+        f"{schema_migration.find_newest_step()}: start "
+        "`bridge deadletters record`, or bring it there (`bridge deadletters migrate`). Nothing is known of it before."
+    )
+
+
+def find_missed_letters(stood: Iterable[PositionState], now: float) -> Iterator[Problem]:
+    """Records of dead-letter topics that Kafka dropped before they were recorded, in the last day."""
+    for each in stood:
+        if each.missed_at is not None and now - each.missed_at / 1000 < TOLD_FOR:
+            yield Problem(
+                f"{format_record_count(each.missed)} of {each.topic}-{each.partition} were dropped by Kafka before "
+                f"they were "
+                f"recorded, found {format_utc(each.missed_at / 1000)}. Raise the topic's retention (retention.ms), "
+                "and keep `bridge deadletters record` running; `bridge audit` counts what is dead by the ledger.",
+                "missed",
+                f"Dead letters of {each.topic} were dropped before they were recorded",
+                since=each.missed_at / 1000,
+                many=each.missed,
+                of="records",
+                lost=each.missed,
+                do="raise the topic's retention (retention.ms)",
+            )
+
+
+def count_left_letters(stood: Iterable[PositionState], ends: Mapping[Place, int]) -> dict[str, int]:
+    """What Kafka has of dead letters and the database has not, by topic; nothing of topics that are recorded.
+
+    Parameters:
+        ends: of partitions that have records, the offset behind the last.
+    """
+    known = {(each.topic, each.partition): each.next for each in stood}
+    lag: dict[str, int] = {}
+    for place, end in ends.items():
+        if (left := end - known.get(place, 0)) > 0:
+            lag[place[0]] = lag.get(place[0], 0) + left
+    return dict(sorted(lag.items()))
+
+
+def describe_gone_recorder(since: float, left: Mapping[str, int], now: float) -> Problem:
+    """No recorder lives where one did, and so `left` is not recorded: one cause, one sentence.
+
+    Parameters:
+        since: when one said last that it lives (Unix time).
+    """
+    what = "what dies stays in Kafka"
+    if left:
+        of = ", ".join(f"{format_record_count(count)} of {topic}" for topic, count in left.items())
+        what = f"{of} are not in the dead letters' database yet"
+    return Problem(
+        f"No recorder of dead letters runs, {format_since(since, now)}: {what}, webhooks tell nothing, and no plan is "
+        f"gone on "
+        "with. Start `bridge deadletters record`, or see its log; if none is to run any more, say so: `bridge "
+        "deadletters record --no-more`.",
+        "recorder",
+        "No recorder of dead letters runs",
+        since=since,
+        many=sum(left.values()) or None,
+        of="records",
+        do="start `bridge deadletters record`",
+    )
+
+
+def find_recording_lag(stood: Iterable[PositionState], ends: Mapping[Place, int], now: float) -> Iterator[Problem]:
+    """What Kafka has of dead letters and the database has not, by topic.
+
+    Parameters:
+        ends: of partitions that have records, the offset behind the last.
+    """
+    known = list(stood)
+    for topic, left in count_left_letters(known, ends).items():
+        last = max((each.at for each in known if each.topic == topic), default=None)
+        since = "and none ever was" if last is None else f"none {format_since(last / 1000, now)}"
+        yield Problem(
+            f"{format_record_count(left)} of {topic} are not in the dead letters' database yet, {since}: start "
+            f"`bridge deadletters "
+            "record`, or see its log and its /readyz.",
+            "recorder",
+            f"Dead letters of {topic} are not in the desk's database yet",
+            since=None if last is None else last / 1000,
+            many=left,
+            of="records",
+            do="start `bridge deadletters record`",
+        )
+
+
+def find_unknown_outcomes(number: int, since: int | None, now: float) -> Iterator[Problem]:
+    """Letters that were sent back and of which nobody can tell whether they ran.
+
+    Parameters:
+        since: ms since the epoch, when the oldest was sent back.
+    """
+    if number and since is not None:
+        was, them = ("was", "it") if number == 1 else ("were", "them")
+        yield Problem(
+            f"{format_letter_count(number)} {was} sent back, and whether the handler ran is not known, "
+            f"{format_since(since / 1000, now)}. "
+            "Find out where it writes; `bridge deadletters list --status replaying` lists "
+            f"{them}, `bridge deadletters resolve ID --why …` resolves what ran, `reopen` opens what did not run.",
+            "unknown ends",
+            "Nobody can tell whether replayed letters ran",
+            since=since / 1000,
+            many=number,
+            of="letters",
+            do="find out whether they ran, then resolve those that did and open those that did not",
+        )
+
+
+def find_growing_groups(groups: Sequence[GroupState], now: float) -> Iterator[Problem]:
+    """Groups with open letters of which there are more and more; those that grow most first."""
+    grow = [group for group in groups if group.growth and group.open]
+    for group in grow[:SAID]:
+        assert group.growth
+        yield Problem(
+            f"{group.growth.failures:,} dead letters of {_name_group(group)}, "
+            f"{format_since(group.growth.since / 1000, now)}; "
+            f"{group.growth.usual:g} an hour were usual, {group.open:,} are open. "
+            f"`bridge deadletters list --group {group.id}` shows them; mend what fails, then "
+            f"`bridge deadletters replay --group {group.id}`.",
+            "grows",
+            f"Group {group.id} grows: {_name_group(group)}",
+            handler=group.handler or None,
+            group=group.id,
+            since=group.growth.since / 1000,
+            many=group.open,
+            of="open letters",
+            do="mend what fails, then replay them",
+        )
+    if len(grow) > SAID:
+        yield Problem(
+            f"{len(grow) - SAID:,} more groups of dead letters grow: `bridge deadletters groups` lists them.",
+            "grows",
+            "More groups of dead letters grow",
+            many=len(grow) - SAID,
+            of="groups",
+            do="look at the groups",
+        )
+
+
+def _describe_database_fault(sentence: str) -> Problem:
+    """What keeps the desk from saying anything."""
+    return Problem(sentence, "desk", "The dead letters' database cannot be asked", lost=None, do="as it says")
+
+
+def find_failing_webhooks(
+    hooks: Iterable[addresses.Webhook],
+    stood: Mapping[str, webhook_table.WebhookBacklog],
+    now: float,
+    missed: bool = False,
+) -> Iterator[Problem]:
+    """Webhooks that do not take what they are told, or of late have not.
+
+    Parameters:
+        missed: that no recorder lives is said: with that, nobody sends.
+    """
+    for each in hooks:
+        found = stood[each.name]
+        if each.off_at is not None:
+            if each.off_why.startswith("HTTP"):
+                yield _describe_webhook_fault(
+                    f"The webhook {each.name} was switched off, {format_since(each.off_at / 1000, now)}: "
+                    f"{each.off_why}. Mend "
+                    "its receiver and switch it on, or remove it.",
+                    f"The webhook {each.name} was switched off",
+                    each.off_at,
+                    do="mend its receiver and switch it on, or remove it",
+                )
+        elif found.oldest is not None and found.tries >= TRIED:
+            yield _describe_webhook_fault(
+                f"The webhook {each.name} does not take what it is told, {format_since(found.oldest / 1000, now)}: "
+                f"{found.waiting:,} wait. {_SEE}; mend its receiver, or switch it off.",
+                f"The webhook {each.name} does not take what it is told",
+                found.oldest,
+                found.waiting,
+                do="mend its receiver, or switch it off",
+            )
+        elif found.oldest is not None and not found.tries and now - found.oldest / 1000 > UNSENT_FOR:
+            if missed:
+                continue
+            yield _describe_webhook_fault(
+                f"Nothing is sent to the webhook {each.name}, {format_since(found.oldest / 1000, now)}: "
+                f"{found.waiting:,} "
+                "wait. Start `bridge deadletters record`, which sends them.",
+                f"Nothing is sent to the webhook {each.name}",
+                found.oldest,
+                found.waiting,
+                do="start `bridge deadletters record`",
+            )
+        elif found.given_up_at is not None and now - found.given_up_at / 1000 < TOLD_FOR:
+            yield _describe_webhook_fault(
+                f"The webhook {each.name} has not taken {found.given_up:,} of what it was told, the last was given up "
+                f"{format_utc(found.given_up_at / 1000)}. {_SEE}.",
+                f"The webhook {each.name} has not taken all that it was told",
+                found.given_up_at,
+                found.given_up,
+                found.given_up,
+                "see what was said: `bridge deadletters webhooks`",
+            )
+
+
+def _describe_webhook_fault(
+    sentence: str, what: str, since: int, many: int = 0, lost: int = 0, do: str = ""
+) -> Problem:
+    return Problem(sentence, "webhook", what, since=since / 1000, many=many, of="messages", lost=lost, do=do)
+
+
+def _read_failing_webhooks(database: Database, now: float, missed: bool = False) -> Iterator[Problem]:
+    with database.reading() as connection:
+        hooks = addresses.list_webhooks(connection)
+        stood = {each.name: each for each in webhook_table.read_webhook_backlogs(connection)} if hooks else {}
+    return find_failing_webhooks(hooks, stood, now, missed)
+
+
+def _name_group(group: GroupState) -> str:
+    names = (group.handler or "others", group.error_class or "no class of error", group.place)
+    return make_printable(", ".join(filter(None, names)))
+
+
+def _read_positions(settings: Settings, database: Database) -> list[PositionState]:
+    with database.reading() as connection:
+        return position_table.read_position_states(connection, settings.group)
+
+
+def _find_unrecorded(
+    settings: Settings, routes: Routes, database: Database, of: RecorderPresence, now: Callable[[], float]
+) -> list[Problem]:
+    """That no recorder lives, or that one is behind; nothing where none is to run any more."""
+    if not of.wanted:
+        return []
+    ends = _read_topic_ends(settings, routes, database)
+    if of.gone_since is not None:
+        return [
+            describe_gone_recorder(of.gone_since, count_left_letters(_read_positions(settings, database), ends), now())
+        ]
+    return _wait_for_lag(settings, database, ends, now)
+
+
+def _read_topic_ends(settings: Settings, routes: Routes, database: Database) -> dict[Place, int]:
+    """Where the records of dead-letter topics end; nothing where Kafka does not answer, which the status says."""
+    names = TopicNames.of(settings)
+    topics = {*map(names.dead_letters, routes.topics), *(each.topic for each in _read_positions(settings, database))}
+    try:
+        there = read_extents(settings, topics)
+    except KafkaUnavailable:
+        return {}
+    return {each.place: each.end for each in there if each.first < each.end}
+
+
+def _wait_for_lag(
+    settings: Settings, database: Database, ends: Mapping[Place, int], now: Callable[[], float]
+) -> list[Problem]:
+    """Asked until it is not so, for some seconds: what has just come is taken in within one."""
+    give_up = time.monotonic() + TAKES
+    while (
+        found := [*find_recording_lag(_read_positions(settings, database), ends, now())]
+    ) and time.monotonic() < give_up:
+        time.sleep(ASK_EVERY)
+    return found
+
+
+class DatabaseCheck(NamedTuple):
+    """What was found, as a sentence; with a `fault` no recorder starts, with a `warning` one does."""
+
+    level: Literal["ok", "warning", "fault"]
+    text: str
+
+
+def check_database(url: str) -> DatabaseCheck:
+    """Ask the database at an address; none is made, and nothing of it is changed.
+
+    Raises nothing: what does not answer is a fault.
+    """
+    try:
+        database = Database(url)
+        try:
+            if not database.is_there and not database.may_be_made:
+                return DatabaseCheck(
+                    "fault",
+                    f"the dead letters' database ({database.name}) cannot be made: its folder must exist, and be "
+                    "writable by this user.",
+                )
+            if not database.is_there or (step := database.step) is None:
+                return DatabaseCheck(
+                    "ok", f"the dead letters' database ({database.name}) is made by who opens it first."
+                )
+            if said := explain_other_step(database.name, step):
+                return DatabaseCheck("warning" if schema_migration.is_known_step(step) else "fault", said)
+            return DatabaseCheck("ok", f"the dead letters' database ({database.name}) answers.")
+        finally:
+            database.close()
+    except DeskUnavailable as error:
+        return DatabaseCheck("fault", str(error))

@@ -1,0 +1,133 @@
+"""The formats of an event: Standard Webhooks, Slack and PagerDuty (pure)."""
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from bridge.deadletters.alarms.alarm_event import AlarmEvent, AlarmKind
+from bridge.deadletters.model.letter_view import format_moment
+
+#: Where PagerDuty takes events, in its service region of the United States.
+PAGERDUTY: Final = "https://events.pagerduty.com/v2/enqueue"
+#: Characters that PagerDuty takes of a summary and of a key.
+LONGEST_SUMMARY: Final = 1024
+LONGEST_KEY: Final = 255
+#: How a secret of the specification begins, and bytes of a new one.
+PREFIX: Final = "whsec_"
+SECRET_BYTES: Final = 32
+
+_SEVERITY: Final[Mapping[AlarmKind, str]] = {
+    AlarmKind.NEW: "warning",
+    AlarmKind.REGRESSION: "error",
+    AlarmKind.GROWTH: "error",
+    AlarmKind.HALT: "critical",
+    AlarmKind.BREAKER: "error",
+    AlarmKind.TEST: "info",
+}
+
+
+class WebhookFormat(StrEnum):
+    """For whom."""
+
+    STANDARD = "standard"
+    SLACK = "slack"
+    PAGERDUTY = "pagerduty"
+
+
+class EventSender(NamedTuple):
+    """Who tells.
+
+    Attributes:
+        group: the consumer group of the process that sends.
+        webhook: what tells this webhook from all others, of other databases too.
+        console: the address at which people find the console; empty: it is not known.
+    """
+
+    group: str
+    webhook: str
+    console: str = ""
+
+    def link(self, event: AlarmEvent) -> str | None:
+        """Where people see what an event is about."""
+        return f"{self.console.rstrip('/')}{event.page}" if self.console else None
+
+
+def write_body(format_: WebhookFormat, event: AlarmEvent, sender: EventSender, secret: str) -> bytes:
+    """What is sent.
+
+    Parameters:
+        secret: of the webhook: PagerDuty has its integration key in what is sent.
+    """
+    if format_ is WebhookFormat.STANDARD:
+        return _to_bytes(_write_standard(event, sender))
+    return _to_bytes(
+        _write_slack(event, sender) if format_ is WebhookFormat.SLACK else _write_pagerduty(event, sender, secret)
+    )
+
+
+def write_headers(format_: WebhookFormat, message: str, at: int, sent: bytes, secret: str) -> dict[str, str]:
+    """What is sent with it.
+
+    Parameters:
+        message: the id of what is told, the same each time that it is tried.
+        at: when it is sent, seconds since the epoch.
+    """
+    found = {"content-type": "application/json", "user-agent": "celery-kafka-bridge"}
+    if format_ is not WebhookFormat.STANDARD:
+        return found
+    signed = {"webhook-signature": sign_message(message, at, sent, secret)}
+    return {**found, "webhook-id": message, "webhook-timestamp": str(at), **signed}
+
+
+def sign_message(message: str, at: int, sent: bytes, secret: str) -> str:
+    """By which a receiver knows that it comes from here, as the specification has it."""
+    key = base64.b64decode(secret.removeprefix(PREFIX))
+    made = hmac.new(key, b".".join((message.encode(), str(at).encode(), sent)), hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(made).decode()}"
+
+
+def make_secret() -> str:
+    """One to sign with."""
+    return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def _write_standard(event: AlarmEvent, sender: EventSender) -> dict[str, Any]:
+    told = {"type": event.type, "timestamp": format_moment(event.at), "text": event.text, "link": sender.link(event)}
+    return {**told, "alarm": event.key, "data": dict(event.data)}
+
+
+def _write_slack(event: AlarmEvent, sender: EventSender) -> dict[str, Any]:
+    # These three are markup there: `<!channel>` would wake everybody.
+    text = event.text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    link = sender.link(event)
+    return {"text": f"{text} <{link}|Open>" if link else text, "unfurl_links": False}
+
+
+def _write_pagerduty(event: AlarmEvent, sender: EventSender, key: str) -> dict[str, Any]:
+    whose = {"routing_key": key, "dedup_key": _make_dedup_key(f"{sender.webhook}:{event.key}")}
+    if event.is_end:
+        return {**whose, "event_action": "resolve"}
+    payload = {
+        "summary": event.text[:LONGEST_SUMMARY],
+        "source": sender.group,
+        "severity": _SEVERITY[event.about],
+        "timestamp": format_moment(event.at),
+        "class": event.type,
+        "custom_details": dict(event.data),
+    }
+    made = {**whose, "event_action": "trigger", "payload": payload, "client": "celery-kafka-bridge"}
+    link = sender.link(event)
+    return made if link is None else {**made, "client_url": link, "links": [{"href": link, "text": "Console"}]}
+
+
+def _make_dedup_key(key: str) -> str:
+    return key if len(key) <= LONGEST_KEY else hashlib.sha256(key.encode()).hexdigest()
+
+
+def _to_bytes(told: Mapping[str, Any]) -> bytes:
+    return json.dumps(told, ensure_ascii=True, separators=(",", ":")).encode()

@@ -1,0 +1,191 @@
+"""One POST and its status: no redirect is followed, no body is read, and it ends within a set time.
+
+Python's own client connects to the checked address, asks TLS for the host's name, and uses no proxy.
+"""
+
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from functools import cache
+from time import monotonic, time
+from typing import Final, NamedTuple
+
+from bridge.deadletters.alarms.webhook_address import Network, WebhookTarget, Where, resolve_target
+from bridge.errors import WebhookRefused
+
+#: Seconds for a connection, and for all of it: a receiver that answers a byte at a time has no longer.
+CONNECT_WITHIN: Final = 5.0
+WITHIN: Final = 15.0
+
+
+class PostAnswer(NamedTuple):
+    """What a receiver said.
+
+    Attributes:
+        status: of HTTP; `None`: there was no answer.
+        why: why there was none, without the address's path.
+        again_after: the seconds after which it wants it again, if it says so.
+    """
+
+    status: int | None
+    why: str = ""
+    again_after: float | None = None
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether it has it."""
+        return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it wants nothing any more."""
+        return self.status == 410
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return self.why if self.status is None else f"HTTP {self.status}"
+
+
+def post_event(
+    target: WebhookTarget, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network]
+) -> PostAnswer:
+    """Send this. Raises nothing: that it could not be sent is an answer too.
+
+    Parameters:
+        allowed: the networks that are not public, and may be sent to.
+    """
+    limited = _LimitedSocket()
+    try:
+        with limited:
+            return _send_request(limited, target, body, headers, _look_up_addresses(limited, target, allowed))
+    except WebhookRefused as error:
+        return PostAnswer(None, str(error))
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return PostAnswer(None, "it did not answer in time" if limited.is_over else _explain_failure(error))
+
+
+def _explain_failure(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {error.reason or type(error).__name__}"
+    said = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+    return f"no answer of HTTP: {said}"
+
+
+def _look_up_addresses(limited: "_LimitedSocket", target: WebhookTarget, allowed: Sequence[Network]) -> Sequence[Where]:
+    """The addresses of the host. A resolver cannot be broken off: where it takes too long, it is left to itself."""
+    found: Future[Sequence[Where]] = Future()
+
+    def look() -> None:
+        try:
+            found.set_result(resolve_target(target, allowed))
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=look, name=f"looks up {target.host}", daemon=True).start()
+    return found.result(limited.left)
+
+
+class _LimitedSocket:
+    """A socket that is shut once the time is over, whatever waits for it."""
+
+    def __init__(self) -> None:
+        self._until = monotonic() + WITHIN
+        self._socket: socket.socket | None = None
+        self._watch = threading.Timer(WITHIN, self._shut)
+        self._watch.daemon = True
+
+    def __enter__(self) -> "_LimitedSocket":
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watch.cancel()
+        if self._socket is not None:
+            self._socket.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left."""
+        return monotonic() >= self._until
+
+    @property
+    def left(self) -> float:
+        """Seconds.
+
+        Raises:
+            TimeoutError: none are.
+        """
+        if self.is_over:
+            raise TimeoutError
+        return max(0.01, self._until - monotonic())
+
+    def hold(self, made: socket.socket) -> None:
+        """This is the socket now."""
+        made.settimeout(self.left)
+        self._socket = made
+
+    def _shut(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                # Not SSLSocket's own: that would have another thread read without TLS.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+def _send_request(
+    limited: _LimitedSocket,
+    target: WebhookTarget,
+    body: bytes,
+    headers: Mapping[str, str],
+    addresses: Sequence[Where],
+) -> PostAnswer:
+    limited.hold(_connect_first(limited, addresses))
+    made = limited._socket
+    assert made is not None
+    if target.scheme == "https":
+        made = _make_tls_context().wrap_socket(made, server_hostname=target.host, do_handshake_on_connect=False)
+        limited.hold(made)
+        made.do_handshake()
+    connection = http.client.HTTPConnection(target.host, target.port)
+    connection.sock = made
+    # As it stands in the address: with the port, where that is not the usual one.
+    connection.request("POST", target.path, body, {"host": target.shown.partition("://")[2], **headers})
+    response = connection.getresponse()
+    limited.left  # noqa: B018 (what was shut may look like an end)
+    return PostAnswer(response.status, again_after=_parse_retry_after(response.headers.get("retry-after", "")))
+
+
+def _connect_first(limited: _LimitedSocket, addresses: Sequence[Where]) -> socket.socket:
+    """By the first address that answers."""
+    error: OSError = OSError("no address")
+    for family, where in addresses:
+        made = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            made.settimeout(min(CONNECT_WITHIN, limited.left))
+            made.connect(where)
+            return made
+        except OSError as raised:
+            made.close()
+            error = raised
+    raise error
+
+
+@cache
+def _make_tls_context() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _parse_retry_after(said: str) -> float | None:
+    """Of `Retry-After`: seconds, or a date."""
+    if said.strip().isdecimal():
+        return float(said.strip()[:9])
+    with suppress(ValueError, TypeError, OverflowError):
+        return max(0.0, parsedate_to_datetime(said).timestamp() - time())
+    return None

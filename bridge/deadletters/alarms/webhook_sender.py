@@ -1,0 +1,213 @@
+"""The sender of webhook events, with its retry times.
+
+A process leases a webhook, counts the try, sends, and notes the answer. After a crash the event may be sent twice, by
+the same id, and never not at all.
+"""
+
+import json
+import logging
+import random
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from bridge.deadletters.alarms import webhook_address, webhook_format, webhook_post
+from bridge.deadletters.alarms.alarm_event import AlarmEvent, AlarmKind
+from bridge.deadletters.alarms.webhook_address import Network
+from bridge.deadletters.alarms.webhook_format import EventSender, WebhookFormat
+from bridge.deadletters.alarms.webhook_post import PostAnswer
+from bridge.deadletters.db import sql, webhook_table
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.webhook_table import Webhook, WebhookDelivery, WebhookDeliveryState
+from bridge.errors import DeskUnavailable, WebhookRefused
+from bridge.settings import Settings
+from bridge.settings.address_values import read_networks
+
+#: Ms to the second try; each further pause is so many times as long, up to the longest.
+FIRST: Final = 5_000
+TIMES: Final = 3
+LONGEST: Final = 3_600_000
+#: Ms after what is told for which it is tried.
+GIVE_UP_AFTER: Final = 86_400_000
+#: The part of a pause that is left to chance: all that a receiver has missed does not come at one time.
+JITTER: Final = 0.3
+
+
+def decide_next_try(
+    tries: int, made_at: int, now: int, wanted: float | None, chance: Callable[[], float]
+) -> int | None:
+    """When it is tried again, ms since the epoch; `None`: it is given up.
+
+    Parameters:
+        tries: how often it was, 1 or more.
+        wanted: the seconds after which the receiver wants it again (`Retry-After`); never more than the longest pause.
+        chance: gives a number from 0 to 1.
+    """
+    pause = min(LONGEST, FIRST * TIMES ** min(tries - 1, 20)) * (1 - JITTER * chance())
+    at = now + int(max(pause, min(LONGEST, (wanted or 0) * 1000)))
+    return at if at <= made_at + GIVE_UP_AFTER else None
+
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks for what is due, while something is sent.
+LOOK_EVERY: Final = 0.5
+#: Webhooks that one process sends for at a time.
+AT_ONCE: Final = 8
+GONE: Final = "HTTP 410: the receiver wants nothing any more"
+
+
+class Letterhead(NamedTuple):
+    """What all that a process sends has in common.
+
+    Attributes:
+        allowed: networks that are not public, and may be sent to.
+    """
+
+    group: str
+    console: str
+    allowed: tuple[Network, ...]
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Letterhead":
+        """As the settings say."""
+        said = settings.environment
+        return cls(settings.group, said.DEADLETTERS_CONSOLE_URL, read_networks(said.DEADLETTERS_WEBHOOK_NETWORKS))
+
+
+def send_due_events(settings: Settings, database: Database, stopping: threading.Event) -> None:
+    """Send what is due, for each webhook in a thread of its own, until nothing is due.
+
+    A receiver that does not take what it is sent gives its place to the next after each try.
+
+    Raises:
+        DeskUnavailable: the database did not answer; what was sent and not noted is sent again.
+    """
+    sending: dict[int, WebhookSender] = {}
+    failed: list[DeskUnavailable] = []
+    while not stopping.is_set() and not failed:
+        sending = {id_: each for id_, each in sending.items() if each.is_alive}
+        for id_ in take_due_webhooks(database, AT_ONCE - len(sending), set(sending)):
+            sending[id_] = WebhookSender(database, Letterhead.of(settings), id_, stopping, failed)
+            sending[id_].start()
+        if not sending:
+            return
+        stopping.wait(LOOK_EVERY)
+    if failed:
+        raise failed[0]
+
+
+def take_due_webhooks(database: Database, count: int, but: set[int]) -> list[int]:
+    """So many webhooks for which something is due, and that no process has, in turn (deliveries.due)."""
+    with database.reading() as connection:
+        waiting = [
+            id_ for id_ in webhook_table.find_due_webhooks(connection, sql.read_clock(connection)) if id_ not in but
+        ]
+        free = set(webhook_table.find_free_webhooks(connection, waiting)) if waiting and count > 0 else set()
+        return [id_ for id_ in waiting if id_ in free][:count]
+
+
+@dataclass
+class WebhookSender:
+    """One webhook, while something is due for it.
+
+    Attributes:
+        failed: takes what the database did not do.
+        chance: gives a number from 0 to 1.
+    """
+
+    database: Database
+    head: Letterhead
+    id: int
+    stopping: threading.Event
+    failed: list[DeskUnavailable]
+    chance: Callable[[], float] = random.random
+    _who: str = field(default_factory=lambda: secrets.token_hex(8))
+    _thread: threading.Thread | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it goes on."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Do it in a thread, which ends with the process."""
+        self._thread = threading.Thread(target=self._run, name=f"webhook {self.id}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.run()
+        except DeskUnavailable as error:
+            self.failed.append(error)
+        except Exception:
+            logger.exception("webhook %d: it is tried again.", self.id)
+
+    def run(self) -> None:
+        """Send what is due for it, until something is not taken; nothing where another process has it.
+
+        Raises:
+            DeskUnavailable: the database did not do it.
+        """
+        with self.database.writing() as connection:
+            if not webhook_table.lease_webhook(connection, self.id, self._who):
+                return
+        while not self.stopping.is_set() and (taken := self._take()) is not None:
+            self._note(*taken, answer := self._post(*taken))
+            if not answer.is_taken:
+                break
+        with self.database.writing() as connection:
+            webhook_table.release_webhook(connection, self.id, self._who)
+
+    def _take(self) -> tuple[Webhook, WebhookDelivery] | None:
+        with self.database.writing() as connection:
+            webhook = webhook_table.renew_webhook_lease(connection, self.id, self._who)
+            if webhook is None:
+                return None
+            taken = webhook_table.take_due_delivery(connection, self.id, sql.read_clock(connection))
+            return None if taken is None else (webhook, taken)
+
+    def _post(self, webhook: Webhook, delivery: WebhookDelivery) -> PostAnswer:
+        sent, headers = write_request(webhook, delivery, self.head)
+        try:
+            target = webhook_address.parse_target(webhook.address, self.head.allowed)
+        except WebhookRefused as error:
+            return PostAnswer(None, str(error))
+        return webhook_post.post_event(target, sent, headers, self.head.allowed)
+
+    def _note(self, webhook: Webhook, delivery: WebhookDelivery, answer: PostAnswer) -> None:
+        with self.database.writing() as connection:
+            now = sql.read_clock(connection)
+            if answer.is_taken:
+                webhook_table.end_delivery(connection, delivery.id, WebhookDeliveryState.SENT, answer.words, now)
+            elif answer.is_gone:
+                webhook_table.switch_webhook(connection, self.id, now, GONE)
+                webhook_table.give_up_deliveries(connection, self.id, GONE, now)
+            elif at := decide_next_try(delivery.tries, delivery.made_at, now, answer.again_after, self.chance):
+                webhook_table.retry_delivery_at(connection, delivery.id, answer.words, at)
+            else:
+                webhook_table.end_delivery(connection, delivery.id, WebhookDeliveryState.GIVEN_UP, answer.words, now)
+                logger.error(
+                    "webhook %s: %s was not taken, and is given up: %s", webhook.name, delivery.message, answer
+                )
+
+
+def write_request(webhook: Webhook, delivery: WebhookDelivery, head: Letterhead) -> tuple[bytes, dict[str, str]]:
+    """What is sent, and its headers; signed as of now, which is when it is tried."""
+    event = AlarmEvent(
+        AlarmKind(delivery.about),
+        delivery.type,
+        delivery.alarm,
+        delivery.at,
+        delivery.text,
+        delivery.page,
+        json.loads(delivery.data),
+    )
+    format_ = WebhookFormat(webhook.format)
+    sent = webhook_format.write_body(
+        format_, event, EventSender(head.group, f"{webhook.name}-{webhook.at}", head.console), webhook.secret
+    )
+    at = (delivery.tried_at or delivery.made_at) // 1000
+    return sent, webhook_format.write_headers(format_, delivery.message, at, sent, webhook.secret)

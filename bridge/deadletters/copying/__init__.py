@@ -1,1 +1,0 @@
-"""Letters copied to other topics and other Kafkas."""

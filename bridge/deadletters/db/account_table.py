@@ -1,0 +1,252 @@
+"""Users, their sessions, the sessions of an OpenID Connect issuer, and API tokens."""
+
+from typing import NamedTuple
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from bridge.deadletters.db.schema import issued, sessions, tokens, users
+
+
+class User(NamedTuple):
+    """Somebody who may sign in, without their password.
+
+    Attributes:
+        role: "viewer", "operator" or "admin".
+        at: when they were added, ms since the epoch.
+        by: who added them.
+        chooses: whether they have no password yet, and choose one by a link (bridge.deadletters.accounts.user_account).
+    """
+
+    id: int
+    name: str
+    role: str
+    at: int
+    by: str
+    chooses: bool
+
+
+class UserSecret(NamedTuple):
+    """By what a user is known; its repr does not show it.
+
+    Attributes:
+        password: its hash, or that of the link by which one is chosen.
+    """
+
+    id: int
+    name: str
+    password: str
+
+    def __repr__(self) -> str:
+        """Without the hash."""
+        return f"Secret(id={self.id}, name={self.name!r})"
+
+
+_SELECT_USER = select(
+    users.c.id, users.c.name, users.c.role, users.c.at, users.c.by, users.c.password.startswith("link$")
+)
+
+
+def add_user(connection: Connection, name: str, role: str, password: str, at: int, by: str) -> None:
+    """Add one; whoever came by the one-time link is out, also if nobody is left some day."""
+    connection.execute(delete(sessions).where(sessions.c.user_id.is_(None)))
+    connection.execute(insert(users).values(name=name, role=role, password=password, at=at, by=by))
+
+
+def hold_user_of_name(connection: Connection, name: str) -> User | None:
+    """The one of this name, held until the transaction ends."""
+    row = connection.execute(_SELECT_USER.where(users.c.name == name).with_for_update()).first()
+    return None if row is None else User(*row)
+
+
+def read_user(connection: Connection, id_: int) -> User | None:
+    """The one of this number."""
+    row = connection.execute(_SELECT_USER.where(users.c.id == id_)).first()
+    return None if row is None else User(*row)
+
+
+def hold_user(connection: Connection, id_: int) -> User | None:
+    """The one of this number, held until the transaction ends."""
+    row = connection.execute(_SELECT_USER.where(users.c.id == id_).with_for_update()).first()
+    return None if row is None else User(*row)
+
+
+def hold_admins(connection: Connection) -> set[int]:
+    """Those who may all, and have a password; held until the transaction ends."""
+    found = select(users.c.id).where(users.c.role == "admin", ~users.c.password.startswith("link$"))
+    return set(connection.execute(found.order_by(users.c.id).with_for_update()).scalars())
+
+
+def list_users(connection: Connection) -> list[User]:
+    """All of them, by name."""
+    return [User(*row) for row in connection.execute(_SELECT_USER.order_by(users.c.name))]
+
+
+def has_users(connection: Connection) -> bool:
+    """Whether there is one."""
+    return connection.execute(select(users.c.id).limit(1)).first() is not None
+
+
+def read_user_secret(connection: Connection, name: str) -> UserSecret | None:
+    """By what the one of this name is known."""
+    row = connection.execute(select(users.c.id, users.c.name, users.c.password).where(users.c.name == name)).first()
+    return None if row is None else UserSecret(*row)
+
+
+def hold_unchanged_user(connection: Connection, known: UserSecret) -> bool:
+    """Whether a user is there, with the same password; if so, both stay until the transaction ends."""
+    same = (users.c.id == known.id) & (users.c.password == known.password)
+    return connection.execute(select(users.c.id).where(same).with_for_update()).first() is not None
+
+
+def set_user_role(connection: Connection, id_: int, role: str) -> None:
+    """Change what a user may."""
+    connection.execute(update(users).where(users.c.id == id_).values(role=role))
+
+
+def set_user_password(connection: Connection, id_: int, password: str) -> None:
+    """Change a user's password, to one of this hash."""
+    connection.execute(update(users).where(users.c.id == id_).values(password=password))
+
+
+def remove_user(connection: Connection, id_: int) -> None:
+    """Remove a user, and with them their sessions; and those of the one-time link, if one began beside the first."""
+    connection.execute(delete(sessions).where(sessions.c.user_id.is_(None)))
+    connection.execute(delete(users).where(users.c.id == id_))
+
+
+class SessionRow(NamedTuple):
+    """Whose session it is; without a name, that of the one-time link."""
+
+    name: str | None
+    role: str | None
+
+
+def add_session(connection: Connection, digest: bytes, user_id: int | None, at: int, until: int) -> None:
+    """Begin one; those that are over go.
+
+    Parameters:
+        user_id: `None`: of the one-time link.
+        at, until: ms since the epoch.
+    """
+    connection.execute(delete(sessions).where(sessions.c.until <= at))
+    connection.execute(insert(sessions).values(digest=digest, user_id=user_id, at=at, until=until))
+
+
+def find_session(connection: Connection, digest: bytes, now: int) -> SessionRow | None:
+    """Whose session this is; `None`: there is none, or it is over."""
+    whose = sessions.outerjoin(users, users.c.id == sessions.c.user_id)
+    found = select(users.c.name, users.c.role).select_from(whose)
+    row = connection.execute(found.where(sessions.c.digest == digest, sessions.c.until > now)).first()
+    return None if row is None else SessionRow(*row)
+
+
+def end_session(connection: Connection, digest: bytes) -> None:
+    """End one."""
+    connection.execute(delete(sessions).where(sessions.c.digest == digest))
+
+
+def end_sessions_of_user(connection: Connection, user_id: int) -> int:
+    """End all of a user's; how many there were."""
+    return int(connection.execute(delete(sessions).where(sessions.c.user_id == user_id)).rowcount)
+
+
+class IssuedSessionRow(NamedTuple):
+    """Whose session it is."""
+
+    name: str
+    role: str
+
+
+def add_issued_session(
+    connection: Connection, digest: bytes, issuer: str, name: str, role: str, at: int, until: int
+) -> None:
+    """Begin one; those that are over go.
+
+    Parameters:
+        at, until: ms since the epoch.
+    """
+    connection.execute(delete(issued).where(issued.c.until <= at))
+    row = {"digest": digest, "issuer": issuer, "name": name, "role": role, "at": at, "until": until}
+    connection.execute(insert(issued).values(row))
+
+
+def find_issued_session(connection: Connection, digest: bytes, issuer: str, now: int) -> IssuedSessionRow | None:
+    """Whose session this is; `None`: there is none of this issuer, or it is over."""
+    found = select(issued.c.name, issued.c.role).where(issued.c.digest == digest, issued.c.issuer == issuer)
+    row = connection.execute(found.where(issued.c.until > now)).first()
+    return None if row is None else IssuedSessionRow(*row)
+
+
+def end_issued_session(connection: Connection, digest: bytes) -> None:
+    """End one."""
+    connection.execute(delete(issued).where(issued.c.digest == digest))
+
+
+def end_issued_sessions(connection: Connection) -> int:
+    """End all of them; how many there were."""
+    return int(connection.execute(delete(issued)).rowcount)
+
+
+class ApiToken(NamedTuple):
+    """What a program signs in with, without its secret.
+
+    Attributes:
+        name: what it is for.
+        role: "viewer", "operator" or "admin".
+        at, until: when it was made, and when it ends, ms since the epoch.
+        by: who made it.
+        used_at: when it was last used, to a minute; `None`: never.
+    """
+
+    id: int
+    name: str
+    role: str
+    at: int
+    by: str
+    until: int
+    used_at: int | None
+
+
+_SELECT_TOKEN = select(
+    tokens.c.id, tokens.c.name, tokens.c.role, tokens.c.at, tokens.c.by, tokens.c.until, tokens.c.used_at
+)
+
+
+def add_token(connection: Connection, digest: bytes, name: str, role: str, at: int, by: str, until: int) -> ApiToken:
+    """Add one."""
+    row = {"digest": digest, "name": name, "role": role, "at": at, "by": by, "until": until}
+    id_ = connection.execute(insert(tokens).values(row).returning(tokens.c.id)).scalar_one()
+    return ApiToken(int(id_), name, role, at, by, until, None)
+
+
+def list_tokens(connection: Connection) -> list[ApiToken]:
+    """All of them, those that have ended too, by name."""
+    return [ApiToken(*row) for row in connection.execute(_SELECT_TOKEN.order_by(tokens.c.name, tokens.c.id))]
+
+
+def hold_token(connection: Connection, id_: int) -> ApiToken | None:
+    """The one of this number, held until the transaction ends."""
+    row = connection.execute(_SELECT_TOKEN.where(tokens.c.id == id_).with_for_update()).first()
+    return None if row is None else ApiToken(*row)
+
+
+def find_living_token(connection: Connection, name: str, now: int) -> ApiToken | None:
+    """The one of this name that has not ended."""
+    row = connection.execute(_SELECT_TOKEN.where(tokens.c.name == name, tokens.c.until > now)).first()
+    return None if row is None else ApiToken(*row)
+
+
+def find_token(connection: Connection, digest: bytes, now: int) -> ApiToken | None:
+    """The one of this secret's hash; `None`: there is none, or it has ended."""
+    row = connection.execute(_SELECT_TOKEN.where(tokens.c.digest == digest, tokens.c.until > now)).first()
+    return None if row is None else ApiToken(*row)
+
+
+def note_token_use(connection: Connection, id_: int, at: int) -> None:
+    """Note that it was used."""
+    connection.execute(update(tokens).where(tokens.c.id == id_).values(used_at=at))
+
+
+def remove_token(connection: Connection, id_: int) -> None:
+    """Remove one."""
+    connection.execute(delete(tokens).where(tokens.c.id == id_))

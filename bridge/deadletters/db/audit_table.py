@@ -1,0 +1,197 @@
+"""The audit log, written in the transaction of the act and never deleted; and the requests of programs, whose
+idempotency key an entry completes.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Update, delete, func, insert, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from bridge.deadletters.db.schema import items, requests, trail
+from bridge.errors import RequestTakenOver
+
+
+class RequestClaim(NamedTuple):
+    """A request that this process does.
+
+    Attributes:
+        by: tells it from others that did, or will do, the same one.
+    """
+
+    digest: bytes
+    by: bytes
+
+
+class StoredRequest(NamedTuple):
+    """A request as it stands.
+
+    Attributes:
+        claimed_until: until when nobody else may do it, ms since the epoch.
+        trail_id: of the entry that says that it was done; `None`: it was not, or it is nothing of the database.
+        status, answer: what was answered; `None`: nothing yet.
+    """
+
+    asked: bytes
+    claimed_until: int
+    trail_id: int | None
+    status: int | None
+    answer: str | None
+
+
+def begin_request(
+    connection: Connection, claim: RequestClaim, asked: bytes, now: int, until: int, claimed_until: int
+) -> bool:
+    """Claim a request that nobody has made yet; whether it was so. Those that are kept no longer go."""
+    connection.execute(delete(requests).where(requests.c.until <= now))
+    insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(requests)
+    row = {"digest": claim.digest, "asked": asked, "until": until}
+    row |= {"claimed_by": claim.by, "claimed_until": claimed_until}
+    made = insert.values(row).on_conflict_do_nothing().returning(requests.c.digest)
+    return connection.execute(made).first() is not None
+
+
+def hold_request(connection: Connection, digest: bytes) -> StoredRequest:
+    """A request that is there, held until the transaction ends."""
+    held = [requests.c[name] for name in StoredRequest._fields]
+    return StoredRequest(*connection.execute(select(*held).where(requests.c.digest == digest).with_for_update()).one())
+
+
+def take_over_request(connection: Connection, claim: RequestClaim, claimed_until: int) -> None:
+    """Claim a request whose process has died."""
+    taken = {"claimed_by": claim.by, "claimed_until": claimed_until}
+    connection.execute(update(requests).where(requests.c.digest == claim.digest).values(taken))
+
+
+def finish_request(connection: Connection, claim: RequestClaim, trail_id: int) -> None:
+    """It is done, in this transaction.
+
+    Raises:
+        RequestTakenOver: another process has claimed it meanwhile.
+    """
+    if connection.execute(_is_claimed_by(claim).values(trail_id=trail_id)).rowcount != 1:
+        raise RequestTakenOver("This request was taken over: this process was away for too long. It did nothing.")
+
+
+def keep_answer(connection: Connection, claim: RequestClaim, status: int, answer: str) -> None:
+    """Keep what was answered, for when it is asked again."""
+    connection.execute(_is_claimed_by(claim).values(status=status, answer=answer))
+
+
+def release_request(connection: Connection, claim: RequestClaim) -> None:
+    """Give up one that could not be done, or answered: who asks again goes on with it at once."""
+    mine = (requests.c.digest == claim.digest, requests.c.claimed_by == claim.by)
+    connection.execute(delete(requests).where(*mine, requests.c.trail_id.is_(None)))
+    connection.execute(_is_claimed_by(claim).values(claimed_until=0))
+
+
+def _is_claimed_by(claim: RequestClaim) -> Update:
+    return update(requests).where(requests.c.digest == claim.digest, requests.c.claimed_by == claim.by)
+
+
+class AuditEntry(NamedTuple):
+    """What somebody did.
+
+    Attributes:
+        at: ms since the epoch.
+        what: "note", "replay", "discard", …
+        said: in words: the note, the reason, what was asked for.
+        letter: the delivery in words, for when its row is gone; empty where it was not about a single one.
+    """
+
+    id: int
+    at: int
+    by: str
+    what: str
+    said: str
+    letter_id: int | None
+    letter: str
+    group_id: int | None
+    plan_id: int | None
+
+
+def write_entry(
+    connection: Connection,
+    at: int,
+    by: str,
+    what: str,
+    said: str,
+    *,
+    letter_id: int | None = None,
+    letter: str = "",
+    group_id: int | None = None,
+    plan_id: int | None = None,
+) -> int:
+    """Add what somebody does in this transaction: it stands in the trail if, and only if, it was done.
+
+    Returns: its number.
+
+    Raises:
+        RequestTakenOver: it is a request's (`Database.doing`) that another process does by now.
+    """
+    whom = {"letter_id": letter_id, "letter": letter, "group_id": group_id, "plan_id": plan_id}
+    written = insert(trail).values(at=at, by=by, what=what, said=said, **whom).returning(trail.c.id)
+    id_ = int(connection.execute(written).scalar_one())
+    if claim := connection.get_execution_options().get("desk_claim"):
+        finish_request(connection, claim, id_)
+    return id_
+
+
+def read_entry(connection: Connection, id_: int) -> AuditEntry | None:
+    """An entry."""
+    row = connection.execute(select(trail).where(trail.c.id == id_)).first()
+    return None if row is None else AuditEntry(*row)
+
+
+def read_history(
+    connection: Connection,
+    *,
+    letter_id: int | None = None,
+    group_id: int | None = None,
+    plan_id: int | None = None,
+    last: int = 200,
+) -> list[AuditEntry]:
+    """What was done, oldest first: with a letter (also by plans in which it was), a group or a plan; or all.
+
+    Parameters:
+        last: how many entries at most, the latest.
+    """
+    asked = select(trail)
+    if letter_id is not None:
+        plans = select(items.c.plan_id).where(items.c.letter_id == letter_id)
+        asked = asked.where(or_(trail.c.letter_id == letter_id, trail.c.plan_id.in_(plans)))
+    if group_id is not None:
+        asked = asked.where(trail.c.group_id == group_id)
+    if plan_id is not None:
+        asked = asked.where(trail.c.plan_id == plan_id)
+    rows = connection.execute(asked.order_by(trail.c.id.desc()).limit(last)).all()
+    return [AuditEntry(*row) for row in reversed(rows)]
+
+
+def read_entries(
+    connection: Connection, by: str, what: Sequence[str], before: int | None, limit: int
+) -> list[AuditEntry]:
+    """What was done, newest first.
+
+    Parameters:
+        by: who; empty: anybody.
+        what: as it is written; empty: anything.
+        before: the entry behind which it goes on.
+    """
+    asked = select(trail).where(*_build_entry_conditions(by, what)).order_by(trail.c.id.desc()).limit(limit)
+    if before is not None:
+        asked = asked.where(trail.c.id < before)
+    return [AuditEntry(*row) for row in connection.execute(asked)]
+
+
+def count_entries(connection: Connection, by: str, what: Sequence[str]) -> int:
+    """How much of it there is; by whom and what as `page`."""
+    return int(
+        connection.execute(
+            select(func.count()).select_from(trail).where(*_build_entry_conditions(by, what))
+        ).scalar_one()
+    )
+
+
+def _build_entry_conditions(by: str, what: Sequence[str]) -> list[ColumnElement[bool]]:
+    return [*([trail.c.by == by] if by else []), *([trail.c.what.in_(what)] if what else [])]

@@ -1,0 +1,278 @@
+"""The database of the dead-letter store: connections, transactions, migration, the Kafka cluster that it belongs to,
+and advice for each of its errors.
+"""
+
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from pathlib import Path
+from typing import Final, Self
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError, StatementError
+
+from bridge.deadletters.db import database_engine, schema_migration
+from bridge.deadletters.db.audit_table import RequestClaim
+from bridge.deadletters.db.database_engine import describe_lock_holder
+from bridge.errors import (
+    DeskDatabaseNewer,
+    DeskOfAnotherKafka,
+    DeskRefused,
+    DeskUnavailable,
+    NoDatabase,
+    NoSuchStep,
+    how_to_install,
+)
+
+__all__ = ["Connection", "Database", "explain_error", "remember_fact"]
+
+#: Classes of SQLSTATE that are about the values: data, constraints, more than the database's limits take.
+_REFUSALS: Final = ("22", "23", "54")
+
+_ADVICE: Final = (
+    ("database or disk is full", "its disk is full: make room; nothing is recorded until then"),
+    ("no space left", "its disk is full: make room; nothing is recorded until then"),
+    ("disk i/o error", "its disk is full, or fails: look at it; nothing is recorded until then"),
+    ("file is not a database", "the file is something else: name another"),
+    ("failed to resolve host", "mend the host's name"),
+    ("database is locked", "another process writes for long: see which (a backup, a cleanup), and try again"),
+    ("readonly database", "the file, or its folder, may not be written by this user"),
+    ("unable to open database file", "its folder must exist, and be writable by this user"),
+    (
+        "lock timeout",
+        "another process has locked it for long: pg_blocking_pids() tells which, pg_terminate_backend() ends it",
+    ),
+    (
+        "idle-in-transaction timeout",
+        "this process was away in the midst of it (frozen?), and nothing of it was written",
+    ),
+    ("password authentication failed", "check user and password"),
+    ('role "', "create it (createuser), or mend the user's name"),
+    ("does not exist", "create it (createdb), or mend the name"),
+    ("permission denied for schema", "have its owner make the tables: bridge deadletters migrate"),
+    ("too many clients", "raise max_connections, or let fewer processes connect"),
+    ("canceling statement due to statement timeout", "see what keeps it busy (pg_stat_activity), and try again"),
+    ("connection", "start it or mend the network, and try again"),
+)
+
+
+class Database:
+    """One database with the desk's tables, in SQLite or PostgreSQL.
+
+    Parameters:
+        url: SQLAlchemy's form; `postgresql://` goes by psycopg.
+
+    Attributes:
+        name: the database, without a password.
+        dialect: "sqlite" or "postgresql".
+
+    Raises:
+        DeskUnavailable: the address is none, or names a database that the desk does not work with.
+    """
+
+    def __init__(self, url: str) -> None:
+        made = database_engine.parse_database_url(url)
+        self.name = database_engine.redact_database_url(made)
+        self.dialect = made.get_backend_name()
+        self._engine = _create_engine(made)
+        self._claim: RequestClaim | None = None
+
+    def doing(self, claim: RequestClaim) -> Self:
+        """The same one, in which a request is done: what the trail says of it is noted with the request (`trail`)."""
+        made = copy(self)
+        made._claim = claim
+        return made
+
+    def apart(self) -> Self:
+        """The same one, by connections of its own: whatever holds the others, nobody here waits for one of them."""
+        made = copy(self)
+        made._engine = _create_engine(self._engine.url)
+        return made
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it can have anything: a SQLite file that is not there would be made by opening it."""
+        file = self._engine.url.database
+        return self.dialect != "sqlite" or file is None or Path(file).exists()
+
+    def need(self) -> None:
+        """Raises NoDatabase where a SQLite file is not there; without its folder, opening it says what is wrong."""
+        if not self.is_there and Path(str(self._engine.url.database)).absolute().parent.is_dir():
+            file = Path(str(self._engine.url.database)).absolute()
+            raise NoDatabase(
+                f"There is no dead letters' database {file}, and none was made. In another folder, or by another "
+                "DEADLETTERS_DATABASE_URL, there may be one: that of the recorder is meant. Where nothing was recorded "
+                "yet, start `bridge deadletters record`; without a database there is `bridge deadletters list "
+                "--from-topic`."
+            )
+
+    @property
+    def may_be_made(self) -> bool:
+        """Whether a file that is not there can be made: its folder is, and this user may write there."""
+        file = self._engine.url.database
+        return self.dialect != "sqlite" or file is None or os.access(Path(file).absolute().parent, os.W_OK)
+
+    @property
+    def step(self) -> str | None:
+        """The step that its tables are at; `None`: there are none, and none are made.
+
+        Raises:
+            DeskUnavailable: the database did not answer.
+        """
+        with self.reading() as connection:
+            return schema_migration.read_step(connection)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+    def migrate(self, to: str = "head") -> tuple[str | None, str]:
+        """Make the tables, or bring them to a step (what this version needs); one process at a time.
+
+        Parameters:
+            to: one of `migrating.steps`, or "head".
+
+        Returns:
+            The step before (`None`: there were no tables) and now.
+
+        Raises:
+            DeskDatabaseNewer: a newer version of the desk has been here.
+            DeskUnavailable: the database did not do it.
+            NoSuchStep: `to` is no step of this version.
+        """
+        if to != "head" and to not in schema_migration.list_steps():
+            raise NoSuchStep(f"no step {to}: this version has {', '.join(schema_migration.list_steps())}.")
+        with self.reading() as connection:
+            if schema_migration.is_at_step(connection, to):
+                return (now := schema_migration.read_step(connection)), str(now)
+        with self.writing() as connection:
+            before = schema_migration.read_step(connection)
+            if before is not None and not schema_migration.is_known_step(before):
+                raise DeskDatabaseNewer(
+                    f"The dead letters' database ({self.name}) is at step {before}, which this version does not know: "
+                    "a newer version of celery-kafka-bridge has been here. Use that one; or have that one take its "
+                    f"steps back: bridge deadletters migrate --to {schema_migration.find_newest_step()}."
+                )
+            schema_migration.migrate_tables(connection, to)
+            return before, str(schema_migration.read_step(connection))
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads.
+
+        Raises:
+            DeskUnavailable: the database did not answer.
+        """
+        with self._explained("read"), self._engine.connect() as connection:
+            connection = connection.execution_options(desk_writes=False)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that writes, committed at its end; on SQLite the only one at a time.
+
+        Raises:
+            DeskUnavailable: the database did not do it; whether a commit that was under way happened is not known.
+            DeskRefused: it does not take what it was given.
+        """
+        with self._explained("written"), self._engine.connect() as connection:
+            connection = connection.execution_options(desk_writes=True, desk_claim=self._claim)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def _explained(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, OSError, sqlite3.Error, OverflowError, UnicodeError) as error:
+            held = describe_lock_holder(self._engine.url.database) if _is_locked(error) else ""
+            raise (DeskRefused if _is_refusal(error) else DeskUnavailable)(
+                f"The dead letters' database ({self.name}, DEADLETTERS_DATABASE_URL) could not be {doing}: "
+                f"{explain_error(error, held)}."
+            ) from error
+
+
+def explain_error(error: BaseException, advice: str = "") -> str:
+    """What went wrong in a line, and what to do; without the statement and its values, which may be payloads.
+
+    Parameters:
+        advice: what to do, where more is known than the error tells.
+    """
+    original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    # Of PostgreSQL the message alone: behind it stand rows that it was given.
+    primary = getattr(getattr(original, "diag", None), "message_primary", None)
+    line = " ".join(str(primary or original).split())[:300].rstrip(". ") or type(original).__name__
+    usual = next((advice for words, advice in _ADVICE if words in line.lower()), "see the database's own log")
+    return f"{line}; {advice or usual}"
+
+
+def _is_locked(error: Exception) -> bool:
+    """Whether another process has written to a SQLite file for as long as was waited."""
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlite_errorname", "") == "SQLITE_BUSY"
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether it is what was written that the database does not take, and not the database that does not work."""
+    if not isinstance(error, DBAPIError):
+        # What the driver cannot pass on: the database has not seen it.
+        return isinstance(error, (OverflowError, UnicodeError, StatementError, sqlite3.DataError))
+    return str(getattr(error.orig, "sqlstate", None))[:2] in _REFUSALS or isinstance(error, (DataError, IntegrityError))
+
+
+def _create_engine(url: URL) -> Engine:
+    try:
+        if url.get_backend_name() == "sqlite":
+            return database_engine.create_sqlite_engine(url)
+        # psycopg is an extra: who works with a file does without.
+        from bridge.deadletters.db import postgresql_engine
+
+        return postgresql_engine.create_postgresql_engine(url)
+    except (NoSuchModuleError, ImportError) as error:
+        raise DeskUnavailable(
+            f"DEADLETTERS_DATABASE_URL needs a library that is not installed ({error}); "
+            f"{how_to_install('deadletters', 'postgresql')}."
+        ) from None
+
+
+def remember_fact(connection: Connection, name: str, value: str) -> str:
+    """What the database has noted under a name; `value` is noted where there is nothing yet."""
+    row = {"name": name, "value": value}
+    connection.execute(
+        text("INSERT INTO facts (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING"), row
+    )
+    return str(connection.execute(text("SELECT value FROM facts WHERE name = :name"), {"name": name}).scalar_one())
+
+
+def require_same_cluster(database: Database, cluster: str) -> None:
+    """Hold a database to one Kafka: that of who asks first.
+
+    Parameters:
+        cluster: the id of the Kafka that is asked about.
+
+    Raises:
+        DeskOfAnotherKafka: the letters are of another.
+        DeskUnavailable: the database did not answer.
+    """
+    with database.writing() as connection:
+        found = remember_fact(connection, "cluster", cluster)
+    if found != cluster:
+        raise DeskOfAnotherKafka(
+            f"The dead letters' database ({database.name}) holds those of the Kafka cluster {found!r}, and this is "
+            f"{cluster!r}: offsets of the one mean nothing in the other. Name another database in "
+            "DEADLETTERS_DATABASE_URL, or the Kafka that it is of."
+        )
+
+
+def read_database_identity(database: Database) -> str:
+    """Return the id that a database has for good, by whichever address it is reached.
+
+    Raises:
+        DeskUnavailable: the database did not answer.
+    """
+    with database.writing() as connection:
+        return remember_fact(connection, "database", uuid.uuid4().hex)

@@ -1,0 +1,175 @@
+"""A filter of dead letters as conditions of SQL."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    LargeBinary,
+    Select,
+    and_,
+    bindparam,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from bridge.deadletters.db import search_index
+from bridge.deadletters.db.schema import failures, items, kinds, letters
+from bridge.deadletters.model.letter_filter import LetterCursor, LetterFilter
+from bridge.deadletters.model.stored_letter import key_digest, pack_headers
+
+Condition = ColumnElement[bool]
+
+
+def select_matching_letters(asked: LetterFilter) -> Select[tuple[int, int]]:
+    """Every letter that is meant: its id, and how often it has died; in no order, and however many they are."""
+    return select(letters.c.id, letters.c.failures).where(*build_letter_conditions(asked))
+
+
+def build_letter_conditions(asked: LetterFilter, *, few: bool = False) -> list[Condition]:
+    """What a row of `letters` must fulfil.
+
+    Parameters:
+        few: by its ids or words few letters are left.
+    """
+    found = [
+        *build_standing_conditions(asked, few=few),
+        *build_time_conditions(asked, None, few=few),
+        *build_content_conditions(asked),
+    ]
+    if asked.key is not None:
+        found.append(letters.c.key_digest == key_digest(asked.key))
+    if asked.words:
+        found.append(letters.c.id.in_(search_index.select_letters_with_words(asked.words)))
+    # Of few; `standing` asks the same of each letter.
+    if asked.plans:
+        found.append(letters.c.id.in_(select(items.c.letter_id).where(items.c.plan_id.in_(asked.plans))))
+    if asked.died_again:
+        found.append(letters.c.id.in_(select(failures.c.letter_id)))
+    return found
+
+
+def build_standing_conditions(asked: LetterFilter, *, few: bool = False) -> Iterator[Condition]:
+    """Of what it is, and where it stands.
+
+    Parameters:
+        few: of letters that are found otherwise: no index has to say which ones stand alike.
+    """
+    kind_id, status = (UnindexedColumn(each) if few else each for each in (letters.c.kind_id, letters.c.status))
+    if asked.ids:
+        yield is_one_of(letters.c.id, asked.ids)
+    if of_kinds := [*build_kind_conditions(asked)]:
+        yield kind_id.in_(select(kinds.c.id).where(*of_kinds))
+    if asked.statuses:
+        yield status.in_(asked.statuses)
+    if asked.attempts:
+        yield letters.c.runs >= asked.attempts
+    if asked.plans:
+        yield exists().where(items.c.letter_id == letters.c.id, items.c.plan_id.in_(asked.plans))
+    if asked.died_again:
+        yield exists().where(failures.c.letter_id == letters.c.id)
+
+
+def build_content_conditions(asked: LetterFilter) -> Iterator[Condition]:
+    """Of its key and its headers, byte for byte; a word of the index stands for a header and might for another."""
+    if asked.key is not None:
+        yield letters.c.key == asked.key
+    for name, value in asked.headers:
+        pair = pack_headers([(name, value.encode("utf-8", "surrogateescape"))])
+        yield BytesContain(letters.c.headers, literal(pair, LargeBinary))
+
+
+def build_kind_conditions(asked: LetterFilter) -> Iterator[Condition]:
+    """What a row of `kinds` must fulfil."""
+    texts: tuple[tuple[Column[Any], Sequence[str]], ...] = (
+        (kinds.c.handler, asked.handlers),
+        (kinds.c.topic, asked.topics),
+        (kinds.c.reason, asked.reasons),
+        (kinds.c.version, asked.versions),
+        (kinds.c.origin, asked.origins),
+        (kinds.c.cause, asked.causes),
+    )
+    yield from (column.in_(values) for column, values in texts if values)
+    if asked.groups:
+        yield is_one_of(kinds.c.group_id, asked.groups)
+    if asked.exceptions:
+        yield or_(*map(_has_class_name, asked.exceptions))
+
+
+def build_time_conditions(
+    asked: LetterFilter, before: LetterCursor | None, *, few: bool = False
+) -> Iterator[Condition]:
+    """Of the time at which it failed last, and of what comes behind a letter in the list.
+
+    Parameters:
+        few: of letters that are found otherwise.
+    """
+    failed_at = UnindexedColumn(letters.c.failed_at) if few else letters.c.failed_at
+    if asked.since is not None:
+        yield failed_at >= asked.since
+    if asked.until is not None:
+        yield failed_at < asked.until
+    if before is not None:
+        # The first is what SQLite looks up in an index.
+        yield failed_at <= before.failed_at
+        yield tuple_(failed_at, letters.c.id) < tuple_(before.failed_at, before.id)
+
+
+def is_one_of(column: Column[Any], ids: Sequence[int]) -> Condition:
+    """Written into the statement: there may be more than a database takes as parameters."""
+    return column.in_(bindparam(None, list(ids), expanding=True, literal_execute=True))
+
+
+def _has_class_name(exception: str) -> Condition:
+    """A class by its full name, or its last part; LIKE would not tell a from A in SQLite."""
+    name = kinds.c.error_class
+    end = func.substr(name, func.length(name) - len(exception))
+    return or_(name == exception, and_(func.length(name) > len(exception), end == f".{exception}"))
+
+
+class UnindexedColumn(FunctionElement[Any]):
+    """A column as it stands in a row that is found otherwise.
+
+    SQLite, which does not know how many letters stand alike, would rather ask an index for all of these: of a million
+    letters, for half a million that are open.
+    """
+
+    inherit_cache = True
+
+    def __init__(self, column: Column[Any]) -> None:
+        super().__init__(column)
+        self.type = column.type
+
+
+@compiles(UnindexedColumn)
+def _render_unindexed(element: UnindexedColumn, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(element.clauses, **options))
+
+
+@compiles(UnindexedColumn, "sqlite")
+def _render_unindexed_in_sqlite(element: UnindexedColumn, compiler: Any, **options: Any) -> str:
+    return f"+{compiler.process(element.clauses, **options)}"
+
+
+class BytesContain(FunctionElement[bool]):
+    """Whether some bytes have others in them."""
+
+    inherit_cache = True
+
+
+@compiles(BytesContain, "sqlite")
+def _contain_in_sqlite(element: BytesContain, compiler: Any, **options: Any) -> str:
+    return f"instr({compiler.process(element.clauses, **options)}) > 0"
+
+
+@compiles(BytesContain, "postgresql")
+def _contain_in_postgresql(element: BytesContain, compiler: Any, **options: Any) -> str:
+    whole, part = (compiler.process(each, **options) for each in element.clauses)
+    return f"position(CAST({part} AS bytea) IN {whole}) > 0"

@@ -1,0 +1,391 @@
+"""Failure groups: found, ranked, counted by cause and version, and marked as fixed.
+
+They are read from kinds and tallies, and never from a scan of the letters.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    ScalarSelect,
+    Select,
+    Table,
+    UnaryExpression,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    null,
+    or_,
+    select,
+    union_all,
+    update,
+)
+
+from bridge.deadletters.db.filter_sql import Condition, build_kind_conditions, is_one_of
+from bridge.deadletters.db.kind_table import HOUR_MS
+from bridge.deadletters.db.schema import cause_fixes, groups, hours, items, kinds, letters, tallies
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
+
+
+class GroupRows(NamedTuple):
+    """What there is of some groups.
+
+    Attributes:
+        rows: of `groups`.
+        statuses: by group, how many letters have each status.
+        kinds: by group, what its letters have of versions, reasons, topics and origins.
+        hours: by group, failures by hour.
+        fixes: by group, of `cause_fixes`.
+    """
+
+    rows: Sequence[Row[Any]]
+    statuses: dict[int, dict[str, int]]
+    kinds: dict[int, list[Row[Any]]]
+    hours: dict[int, dict[int, int]]
+    fixes: dict[int, list[Row[Any]]]
+
+
+def find_groups(connection: Connection, asked: LetterFilter, since_hour: int) -> GroupRows:
+    """The groups that have letters of a filter, with the hours of late."""
+    rows = connection.execute(select(groups).where(*build_group_conditions(asked))).all()
+    its = is_one_of(kinds.c.group_id, [row.id for row in rows])
+    hours, fixes = _count_hours(connection, its, since_hour), _fixes(connection, [row.id for row in rows])
+    return GroupRows(rows, _count_statuses(connection, its), _read_kinds(connection, its), hours, fixes)
+
+
+def build_group_conditions(asked: LetterFilter) -> Iterator[Condition]:
+    """What a group must fulfil that has letters of a filter."""
+    yield groups.c.id.in_(_select_group_ids(asked))
+    if asked.since is not None:
+        yield groups.c.last_at >= asked.since
+
+
+class GroupMarks(NamedTuple):
+    """The marks of a group or cause that somebody saw who decides whether it is fixed."""
+
+    fixed_in: str | None
+    fixed_at: int | None
+    regressed_at: int | None
+
+
+def mark_fixed(
+    connection: Connection, id_: int, version: str, at: int, by: str, seen: GroupMarks | None = None
+) -> bool:
+    """Note that a group is mended in a version, anew; whether there is such a group, and it is as it was seen."""
+    return _change_marks(connection, id_, seen, fixed_in=version, fixed_at=at, fixed_by=by)
+
+
+def unmark_fixed(connection: Connection, id_: int, seen: GroupMarks | None = None) -> bool:
+    """Take that back; whether there is such a group, and it is as it was seen."""
+    return _change_marks(connection, id_, seen, fixed_in=None, fixed_at=None, fixed_by=None)
+
+
+def has_cause(connection: Connection, id_: int, cause: str) -> bool:
+    """Whether a group has letters of a cause, or had."""
+    asked = select(kinds.c.id).where(kinds.c.group_id == id_, kinds.c.cause == cause).limit(1)
+    return connection.execute(asked).first() is not None
+
+
+def mark_cause(
+    connection: Connection, id_: int, cause: str, fixed: tuple[str, int, str] | None, seen: GroupMarks | None = None
+) -> bool:
+    """Note that a cause is fixed, anew, or take that back; whether it is as it was seen.
+
+    Parameters:
+        fixed: in which version, when and who says so; `None`: it is not.
+    """
+    # Two who mark it first, and a recorder, wait for each other.
+    connection.execute(select(groups.c.id).where(groups.c.id == id_).with_for_update())
+    its = (cause_fixes.c.group_id == id_, cause_fixes.c.cause == cause)
+    columns = (cause_fixes.c[name] for name in GroupMarks._fields)
+    row = connection.execute(select(*columns).where(*its)).first()
+    if seen is not None and seen != (GroupMarks(*row) if row else GroupMarks(None, None, None)):
+        return False
+    connection.execute(delete(cause_fixes).where(*its))
+    if fixed is not None:
+        values = dict(zip(("fixed_in", "fixed_at", "fixed_by"), fixed, strict=True))
+        connection.execute(insert(cause_fixes).values(group_id=id_, cause=cause, **values))
+    return True
+
+
+def _change_marks(connection: Connection, id_: int, seen: GroupMarks | None, **values: Any) -> bool:
+    changed = update(groups).where(groups.c.id == id_).values(**values, fixed_plan=None, regressed_at=None)
+    if seen is not None:
+        changed = changed.where(*(groups.c[name].is_not_distinct_from(each) for name, each in seen._asdict().items()))
+    return connection.execute(changed).rowcount == 1
+
+
+def _select_group_ids(asked: LetterFilter) -> Select[tuple[int]]:
+    found = select(kinds.c.group_id).join(tallies, tallies.c.kind_id == kinds.c.id)
+    found = found.where(tallies.c.count > 0, *build_kind_conditions(asked))
+    return found.where(tallies.c.status.in_(asked.statuses)) if asked.statuses else found
+
+
+def _count_statuses(connection: Connection, its: Condition) -> dict[int, dict[str, int]]:
+    counted = select(kinds.c.group_id, tallies.c.status, func.sum(tallies.c.count))
+    counted = counted.join(tallies, tallies.c.kind_id == kinds.c.id).where(its, tallies.c.count > 0)
+    found: dict[int, dict[str, int]] = defaultdict(dict)
+    for group, status, count in connection.execute(counted.group_by(kinds.c.group_id, tallies.c.status)):
+        found[group][status] = int(count)
+    return found
+
+
+def _read_kinds(connection: Connection, its: Condition) -> dict[int, list[Row[Any]]]:
+    found: dict[int, list[Row[Any]]] = defaultdict(list)
+    columns = (kinds.c[name] for name in ("group_id", "version", "reason", "topic", "origin"))
+    for row in connection.execute(select(*columns).where(its)):
+        found[row.group_id].append(row)
+    return found
+
+
+def _fixes(connection: Connection, ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
+    found: dict[int, list[Row[Any]]] = defaultdict(list)
+    asked = select(cause_fixes).where(is_one_of(cause_fixes.c.group_id, ids)).order_by(cause_fixes.c.cause)
+    for row in connection.execute(asked):
+        found[row.group_id].append(row)
+    return found
+
+
+def _count_hours(connection: Connection, its: Condition, since: int) -> dict[int, dict[int, int]]:
+    counted = select(kinds.c.group_id, hours.c.hour, func.sum(hours.c.count))
+    counted = counted.join(hours, hours.c.kind_id == kinds.c.id).where(its, hours.c.hour >= since)
+    found: dict[int, dict[int, int]] = defaultdict(dict)
+    for group, hour, count in connection.execute(counted.group_by(kinds.c.group_id, hours.c.hour)):
+        found[group][hour] = int(count)
+    return found
+
+
+def read_ranking_rows(connection: Connection, asked: LetterFilter) -> Sequence[Row[Any]]:
+    """Of each group that has letters of a filter, how many of all its letters are open, and what it is called."""
+    opened = func.sum(case((tallies.c.status == LetterStatus.OPEN, tallies.c.count), else_=0)).label("open")
+    counted = select(kinds.c.group_id, opened).join(tallies, tallies.c.kind_id == kinds.c.id)
+    counts = counted.group_by(kinds.c.group_id).subquery()
+    columns: list[ColumnElement[Any]] = [*(groups.c[name] for name in ("id", "error_class", "place", "last_at"))]
+    marked = (_marked("fixed_in").label("is_fixed"), _marked("regressed_at").label("came_back"))
+    columns += [*marked, counts.c.open]
+    found = select(*columns)
+    found = found.join(counts, counts.c.group_id == groups.c.id).where(*build_group_conditions(asked))
+    return connection.execute(found).all()
+
+
+def find_failing_groups(connection: Connection, since_hour: int, least: int) -> list[int]:
+    """The groups that failed so often in one hour, from an hour on: by the index of hours."""
+    failed = func.sum(hours.c.count)
+    found = select(kinds.c.group_id).join(hours, hours.c.kind_id == kinds.c.id).where(hours.c.hour >= since_hour)
+    found = found.group_by(kinds.c.group_id, hours.c.hour).having(failed >= least).distinct()
+    return [*connection.execute(found).scalars()]
+
+
+def find_regressed_groups(connection: Connection) -> list[int]:
+    """Return the groups that failed again in the version in which they, or a cause of theirs, were fixed."""
+    return [*connection.execute(select(groups.c.id).where(_marked("regressed_at"))).scalars()]
+
+
+def _marked(name: str) -> ColumnElement[bool]:
+    """Whether a group, or a cause of it, has a mark."""
+    of_a_cause = exists().where(cause_fixes.c.group_id == groups.c.id, cause_fixes.c[name].is_not(None))
+    return or_(groups.c[name].is_not(None), of_a_cause)
+
+
+#: Most groups that another is compared with.
+_MOST_BESIDE: Final = 200
+
+
+def find_plans_of_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, int]:
+    """By group, a plan that has letters of it under way."""
+    asked = select(groups.c.id, _select_replaying_plan().label("plan")).where(is_one_of(groups.c.id, group_ids))
+    return {group: plan for group, plan in connection.execute(asked) if plan is not None}
+
+
+def count_died_again(connection: Connection, group_ids: Sequence[int]) -> dict[int, int]:
+    """By group, how many of its open letters have died more than once: by an index that has these alone."""
+    asked = select(groups.c.id, _count_letters_died_again().label("letters")).where(is_one_of(groups.c.id, group_ids))
+    return {group: int(count) for group, count in connection.execute(asked) if count}
+
+
+def count_by_version(connection: Connection, group_id: int) -> dict[str, tuple[int, int]]:
+    """By version, how many letters of a group failed last in it, and how many of these are open."""
+    is_open = case((tallies.c.status == LetterStatus.OPEN, tallies.c.count), else_=0)
+    counted = (
+        select(kinds.c.version, func.sum(tallies.c.count), func.sum(is_open))
+        .join(tallies, tallies.c.kind_id == kinds.c.id)
+        .where(kinds.c.group_id == group_id, tallies.c.count > 0)
+        .group_by(kinds.c.version)
+    )
+    return {version: (int(count), int(still)) for version, count, still in connection.execute(counted)}
+
+
+def read_hours_by_version(connection: Connection, group_id: int) -> dict[str, tuple[int, int]]:
+    """By version, the first and the last hour in which a group failed, each by its beginning, ms since the epoch."""
+    ends = select(kinds.c.version, func.min(hours.c.hour), func.max(hours.c.hour)).join(
+        hours, hours.c.kind_id == kinds.c.id
+    )
+    rows = connection.execute(ends.where(kinds.c.group_id == group_id).group_by(kinds.c.version))
+    return {version: (int(first) * HOUR_MS, int(last) * HOUR_MS) for version, first, last in rows}
+
+
+def find_groups_beside(connection: Connection, group_id: int) -> list[int]:
+    """The other groups that have letters of a group's topics, those that were made last; not all, if there are many."""
+    topics = select(kinds.c.topic).where(kinds.c.group_id == group_id)
+    found = select(kinds.c.group_id).where(kinds.c.topic.in_(topics), kinds.c.group_id != group_id).distinct()
+    return [*connection.execute(found.order_by(kinds.c.group_id.desc()).limit(_MOST_BESIDE)).scalars()]
+
+
+def _select_replaying_plan() -> ScalarSelect[Any]:
+    """The plan of one letter of the group that is asked for."""
+    found = select(letters.c.plan_id).where(_is_of_group(), letters.c.status == LetterStatus.REPLAYING)
+    return found.limit(1).correlate(groups).scalar_subquery()
+
+
+def _count_letters_died_again() -> ScalarSelect[Any]:
+    """How many letters of the group that is asked for have died more than once, and are open."""
+    # Not as a parameter: so the index of these is used.
+    again = (letters.c.failures > literal_column("1"), letters.c.status == LetterStatus.OPEN)
+    return select(func.count(letters.c.id)).where(_is_of_group(), *again).correlate(groups).scalar_subquery()
+
+
+def _is_of_group() -> ColumnElement[bool]:
+    """Whether a letter is of the group that is asked for: of one of its kinds, which are few."""
+    its = select(kinds.c.id).where(kinds.c.group_id == groups.c.id).correlate(groups)
+    return letters.c.kind_id.in_(its)
+
+
+def count_causes(connection: Connection, group_ids: Sequence[int]) -> list[Any]:
+    """Return a row for each kind and status of these groups that has letters.
+
+    Returns:
+        `group_id`, `cause`, `status`, `count`, `first_at`, `last_at`, and `newest`, the id of the newest letter.
+    """
+    newest, oldest = letters.c.failed_at.desc(), letters.c.failed_at.asc()
+    asked = (
+        select(
+            *(kinds.c.group_id, kinds.c.cause, tallies.c.status, tallies.c.count),
+            _select_index_end(letters.c.failed_at, oldest).label("first_at"),
+            _select_index_end(letters.c.failed_at, newest).label("last_at"),
+            _select_index_end(letters.c.id, newest, letters.c.id.desc()).label("newest"),
+        )
+        .join(tallies, tallies.c.kind_id == kinds.c.id)
+        .where(is_one_of(kinds.c.group_id, group_ids), tallies.c.count > 0)
+    )
+    return [row for row in connection.execute(asked) if row.newest is not None]
+
+
+def _select_index_end(column: Column[Any], *order: UnaryExpression[Any]) -> ScalarSelect[Any]:
+    """A column of the letter at one end of the index of a kind and status."""
+    its = letters.c.kind_id == tallies.c.kind_id, letters.c.status == tallies.c.status
+    return select(column).where(*its).order_by(*order).limit(1).scalar_subquery()
+
+
+class GroupFix(NamedTuple):
+    """A group, or a cause of it, that was marked.
+
+    Attributes:
+        cause: its id; `None`: the whole group.
+        fixed_at: ms since the epoch.
+        plan_id: the last plan by which its letters went back.
+    """
+
+    group_id: int
+    cause: str | None
+    handler: str
+    fixed_in: str
+    fixed_at: int
+    plan_id: int | None
+
+    @property
+    def name(self) -> str:
+        """`group 7`, or `cause 1f0c9a… of group 7`."""
+        return f"group {self.group_id}" if self.cause is None else f"cause {self.cause} of group {self.group_id}"
+
+
+def read_fixes(connection: Connection) -> list[GroupFix]:
+    """Return the groups and causes that are marked, and of which nothing has failed again."""
+    names = ("fixed_in", "fixed_at", "fixed_plan")
+    whole = select(groups.c.id, null().label("cause"), groups.c.handler, *(groups.c[name] for name in names))
+    parts = select(groups.c.id, cause_fixes.c.cause, groups.c.handler, *(cause_fixes.c[name] for name in names))
+    parts = parts.join(groups, groups.c.id == cause_fixes.c.group_id)
+    both = union_all(
+        whole.where(groups.c.fixed_in.is_not(None)), parts.where(cause_fixes.c.fixed_in.is_not(None))
+    ).subquery()
+    return [GroupFix(*row) for row in connection.execute(select(both).order_by(both.c.id, both.c.cause))]
+
+
+def count_open_by_version(connection: Connection, fix: GroupFix) -> dict[str, int]:
+    """Return how many open letters a group or cause has, by the version in which they failed."""
+    asked = (
+        select(kinds.c.version, func.sum(tallies.c.count))
+        .join(tallies, tallies.c.kind_id == kinds.c.id)
+        .where(*_of(fix), tallies.c.status == LetterStatus.OPEN, tallies.c.count > 0)
+        .group_by(kinds.c.version)
+    )
+    return {version: int(count) for version, count in connection.execute(asked)}
+
+
+def find_versions_failed_since(connection: Connection, fix: GroupFix) -> list[str]:
+    """Return the versions in which letters of a group or cause failed since it was marked."""
+    # Every status is named: so the index of kind, status and time answers it.
+    later = exists().where(
+        letters.c.kind_id == kinds.c.id, letters.c.status.in_(list(LetterStatus)), letters.c.failed_at >= fix.fixed_at
+    )
+    return list(connection.execute(select(kinds.c.version).where(*_of(fix), later)).scalars())
+
+
+def find_versions_dead_again(connection: Connection, plan_id: int) -> list[str]:
+    """The versions in which letters of a plan died again, in whatever group."""
+    asked = (
+        select(kinds.c.version)
+        .join(letters, letters.c.kind_id == kinds.c.id)
+        .join(items, items.c.letter_id == letters.c.id)
+        .where(items.c.plan_id == plan_id, items.c.state == "dead")
+        .distinct()
+    )
+    return list(connection.execute(asked).scalars())
+
+
+def hold_fix(connection: Connection, fix: GroupFix) -> bool:
+    """Whether a mark is as it was read; then it is nobody else's to change until the transaction ends."""
+    # Who marks a cause locks its group, so that there is something to lock before the first mark.
+    connection.execute(select(groups.c.id).where(groups.c.id == fix.group_id).with_for_update())
+    table = _table(fix)
+    unchanged = (
+        table.c.fixed_in == fix.fixed_in,
+        table.c.fixed_at == fix.fixed_at,
+        table.c.fixed_plan.is_not_distinct_from(fix.plan_id),
+    )
+    return connection.execute(select(table.c.fixed_at).where(*_its(fix), *unchanged)).first() is not None
+
+
+def note_fix_plan(connection: Connection, fix: GroupFix, plan_id: int) -> None:
+    """Note the plan by which the letters go back."""
+    connection.execute(update(_table(fix)).where(*_its(fix)).values(fixed_plan=plan_id))
+
+
+def note_regression(connection: Connection, fix: GroupFix, at: int) -> None:
+    """A letter has failed in that version again: nothing is marked any more, and when that was seen is noted."""
+    connection.execute(update(_table(fix)).where(*_its(fix)).values(fixed_in=None, regressed_at=at))
+
+
+def _table(fix: GroupFix) -> Table:
+    return groups if fix.cause is None else cause_fixes
+
+
+def _its(fix: GroupFix) -> list[ColumnElement[bool]]:
+    """The condition for the row that has the mark."""
+    if fix.cause is None:
+        return [groups.c.id == fix.group_id]
+    return [cause_fixes.c.group_id == fix.group_id, cause_fixes.c.cause == fix.cause]
+
+
+def _of(fix: GroupFix) -> list[ColumnElement[bool]]:
+    """The condition for the kinds of its letters."""
+    whole = [kinds.c.group_id == fix.group_id]
+    return whole if fix.cause is None else [*whole, kinds.c.cause == fix.cause]

@@ -1,0 +1,336 @@
+"""The payloads of letters: what a plan sends for a letter, the values that handlers are asked about, and the edits
+that replace them.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from sqlalchemy import Connection, Select, and_, case, insert, literal_column, null, select
+
+from bridge.deadletters.db import letter_table
+from bridge.deadletters.db.filter_sql import build_letter_conditions, is_one_of
+from bridge.deadletters.db.letter_table import split_into_batches
+from bridge.deadletters.db.letter_transfer import fit_in_memory
+from bridge.deadletters.db.plan_item_table import LogPosition
+from bridge.deadletters.db.schema import edits, items, kinds, letters, plans
+from bridge.deadletters.db.sql import is_among
+from bridge.deadletters.model.bulk_plan import PlanItemState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus, unpack_headers
+from bridge.formats.delivery import Attempts, Headers
+from bridge.formats.delivery_identity import Origin
+
+#: Of letters that bridges have written.
+BRIDGE_PROGRAM: Final = "bridge"
+#: Not as a parameter: a partial index is taken only where the statement itself says what it has.
+_IS_REPLAYING: Final = letters.c.status == literal_column(f"'{LetterStatus.REPLAYING}'")
+_STATUSES: Final = {str(status): status for status in LetterStatus}
+
+
+class LetterStanding(NamedTuple):
+    """A letter, as far as it is asked whether it may be sent, and to where.
+
+    Attributes:
+        program: that wrote it: "bridge", or another's name.
+        delivery: whose it is.
+        value_size: of its own value, in bytes; -1: a tombstone.
+        plan_id: the plan that has it, or had it last.
+        number: of the delivery that died; what is sent back has the next.
+        spot: where the letter lies.
+        key: the digest of its key; `None`: it has none.
+        again: by what it had been asked to run though it was done; empty: it was not.
+    """
+
+    id: int
+    status: LetterStatus
+    failures: int
+    plan_id: int | None
+    program: str
+    delivery: Origin
+    value_size: int
+    number: int
+    spot: LogPosition
+    key: int | None
+    again: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether its delivery has a fate in the ledger, and goes to the replay topic."""
+        return self.program == BRIDGE_PROGRAM
+
+
+class ReplayingLetter(NamedTuple):
+    """A letter that was sent back, and of which it is not known how it ends.
+
+    Attributes:
+        again: whether it runs though its delivery was done.
+        unknown: whether its plan has given up waiting: the end is `unknown` there, and no proof has come since.
+    """
+
+    id: int
+    delivery: Origin
+    again: bool
+    unknown: bool = False
+
+
+class LetterContent(NamedTuple):
+    """What is sent for a letter.
+
+    Attributes:
+        value: that of the letter, or the one that a plan has for it; `None` is a tombstone, unless `away`.
+        away: whether the value lies in Kafka alone, as it is too large for the database.
+    """
+
+    id: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int | None
+    runs: int
+    attempts: Attempts
+    away: bool
+
+
+def read_letter_standings(
+    connection: Connection, ids: Iterable[int], *, lock: bool = False
+) -> dict[int, LetterStanding]:
+    """How letters stand; those that are no more are left out.
+
+    Parameters:
+        lock: they are nobody else's to change until the transaction ends.
+    """
+    found: dict[int, LetterStanding] = {}
+    for some in split_into_batches(sorted(set(ids))):
+        asked = _select_standings().where(is_among(letters.c.id, some)).order_by(letters.c.id)
+        rows = connection.execute(asked.with_for_update(of=letters) if lock else asked).all()
+        found |= {row.id: _build_standing(row) for row in rows}
+    return found
+
+
+def find_replaying_plans(connection: Connection) -> list[int]:
+    """The plans that have letters on their way back."""
+    # Plan by plan: asked for all at once, SQLite would look through the letters on their way, and sort them.
+    under_way = select(letters.c.id).where(_IS_REPLAYING, letters.c.plan_id == plans.c.id).exists()
+    return list(connection.execute(select(plans.c.id).where(under_way).order_by(plans.c.id)).scalars())
+
+
+def read_replaying_letters(connection: Connection, plan_id: int, after: int, limit: int) -> list[ReplayingLetter]:
+    """The next letters of a plan that are on their way back, behind an id."""
+    # Nothing else of them: they are looked at again and again.
+    whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.handler)
+    columns = (letters.c.id, letters.c.again, letter_table.IS_UNKNOWN, *whose, kinds.c.consumer_group)
+    asked = select(*columns).join(kinds, kinds.c.id == letters.c.kind_id)
+    asked = asked.where(_IS_REPLAYING, letters.c.plan_id == plan_id, letters.c.id > after)
+    rows = connection.execute(asked.order_by(letters.c.id).limit(limit)).all()
+    return [
+        ReplayingLetter(id_, Origin(*whose), again is not None, bool(unknown)) for id_, again, unknown, *whose in rows
+    ]
+
+
+def read_letter_contents(connection: Connection, plan_id: int, ids: Sequence[int]) -> Iterator[LetterContent]:
+    """What a plan sends for these letters."""
+    mended = and_(edits.c.letter_id == letters.c.id, edits.c.plan_id == plan_id)
+    value = case((edits.c.id.is_not(None), edits.c.value), else_=letters.c.value)
+    columns = [letters.c[name] for name in ("id", "key", "headers", "timestamp", "runs", "value_size")]
+    counts = [letters.c[name] for name in Attempts._fields]
+    asked = select(*columns, value.label("sent"), edits.c.id.label("edit"), *counts)
+    asked = asked.select_from(letters.outerjoin(edits, mended))
+    for some in split_into_batches(ids):
+        yield from map(_build_content, connection.execute(asked.where(is_among(letters.c.id, some))).all())
+
+
+def _select_standings() -> Select[Any]:
+    own = ("id", "status", "failures", "plan_id", "value_size", "number", "key_digest", "again")
+    spot = ("letter_topic", "letter_partition", "letter_offset")
+    whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.handler)
+    columns = (*(letters.c[name] for name in (*own, *spot)), kinds.c.origin, *whose, kinds.c.consumer_group)
+    return select(*columns).join(kinds, kinds.c.id == letters.c.kind_id)
+
+
+def _build_standing(row: Any) -> LetterStanding:
+    # By their places, not their names: of each letter of a plan this is asked.
+    id_, status, failures, plan_id, size, number, key, again, topic, partition, offset, program, *whose = row
+    spot, rest = LogPosition(topic, partition, offset), (key, again or "")
+    return LetterStanding(id_, _STATUSES[status], failures, plan_id, program, Origin(*whose), size, number, spot, *rest)
+
+
+def _build_content(row: Any) -> LetterContent:
+    # By their places, as above.
+    id_, key, headers, timestamp, runs, size, value, edit, *counts = row
+    away = edit is None and value is None and size >= 0
+    return LetterContent(id_, key, value, unpack_headers(headers), timestamp, runs, Attempts(*counts), away)
+
+
+class LetterValue(NamedTuple):
+    """A letter's value, and where the record lies that has it.
+
+    Attributes:
+        size: in bytes; -1: a tombstone.
+        value: `None` for a tombstone, and for what is too large for the database.
+    """
+
+    id: int
+    handler: str
+    size: int
+    value: bytes | None
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the database has it."""
+        return self.value is not None or self.size < 0
+
+
+_VALUE_COLUMNS = (
+    letters.c.id,
+    kinds.c.handler,
+    letters.c.value_size,
+    letters.c.value,
+    letters.c.letter_topic,
+    letters.c.letter_partition,
+    letters.c.letter_offset,
+)
+
+
+def read_letter_value(connection: Connection, id_: int) -> LetterValue | None:
+    """A letter's; `None`: there is none of that number."""
+    found = select(*_VALUE_COLUMNS).join(kinds, kinds.c.id == letters.c.kind_id).where(letters.c.id == id_)
+    row = connection.execute(found).one_or_none()
+    return None if row is None else _build_value(*row)
+
+
+def read_matching_values(connection: Connection, asked: LetterFilter, after: int, limit: int) -> list[LetterValue]:
+    """The next letters that a filter means, by their ids."""
+    # Not by the ids of all that are meant: those would be found anew each time.
+    next_ = select(letters.c.id).join(kinds, kinds.c.id == letters.c.kind_id)
+    next_ = next_.where(letters.c.id > after, *build_letter_conditions(asked)).order_by(letters.c.id).limit(limit)
+    ids = fit_in_memory(connection, [*connection.execute(next_).scalars()])
+    return [*_read_values(connection, ids).values()]
+
+
+def read_plan_values(connection: Connection, plan_id: int, after: int, limit: int) -> list[tuple[int, LetterValue]]:
+    """The next letters of a plan, each with its position."""
+    next_ = (
+        select(letters.c.id, items.c.position)
+        .join(letters, letters.c.id == items.c.letter_id)
+        .where(items.c.plan_id == plan_id, items.c.position > after, items.c.state == "waiting")
+        .order_by(items.c.position)
+        .limit(limit)
+    )
+    positions = {row.id: row.position for row in connection.execute(next_)}
+    ids = fit_in_memory(connection, [*positions])
+    found = _read_values(connection, ids)
+    return [(positions[id_], found[id_]) for id_ in ids if id_ in found]
+
+
+def read_edited_values(
+    connection: Connection, plan_id: int, limit: int, after: int = 0
+) -> list[tuple[LetterValue, bytes | None]]:
+    """The next letters of a plan, by their ids, that go back with another value, each with that."""
+    next_ = select(letters.c.id).join(edits, edits.c.letter_id == letters.c.id).order_by(letters.c.id).limit(limit)
+    next_ = next_.where(edits.c.plan_id == plan_id, letters.c.id > after)
+    ids = fit_in_memory(connection, [*connection.execute(next_).scalars()])
+    new = select(edits.c.letter_id, edits.c.value).where(edits.c.plan_id == plan_id, edits.c.letter_id.in_(ids))
+    made = {id_: None if value is None else bytes(value) for id_, value in connection.execute(new)}
+    return [(letter, made[id_]) for id_, letter in _read_values(connection, ids).items()]
+
+
+def has_edits_after(connection: Connection, plan_id: int, after: int) -> bool:
+    """Whether a plan has more of these behind a letter."""
+    asked = select(edits.c.letter_id).join(letters, letters.c.id == edits.c.letter_id).limit(1)
+    asked = asked.where(edits.c.plan_id == plan_id, edits.c.letter_id > after)
+    return connection.execute(asked).first() is not None
+
+
+def _read_values(connection: Connection, ids: Sequence[int]) -> dict[int, LetterValue]:
+    asked = select(*_VALUE_COLUMNS).join(kinds, kinds.c.id == letters.c.kind_id).where(letters.c.id.in_(ids))
+    return {row.id: _build_value(*row) for row in connection.execute(asked.order_by(letters.c.id))}
+
+
+def _build_value(id_: int, handler: str, size: int, value: bytes | None, *place: Any) -> LetterValue:
+    # Drivers of PostgreSQL may give a view of memory.
+    return LetterValue(id_, handler, size, None if value is None else bytes(value), *place)
+
+
+EditMethod = Literal["edit", "patch", "upgrade"]
+
+#: Another plan was faster, Kafka did not take it, or nobody has applied it.
+_NEVER_SENT: Final = (PlanItemState.WAITING, PlanItemState.SKIPPED, PlanItemState.REFUSED)
+
+
+class PlanEdit(NamedTuple):
+    """A value for a letter.
+
+    Attributes:
+        at: ms since the epoch.
+        value: `None` is a tombstone.
+    """
+
+    letter_id: int
+    plan_id: int
+    at: int
+    by: str
+    how: EditMethod
+    value: bytes | None
+
+
+_EDIT_COLUMNS = [edits.c[name] for name in PlanEdit._fields]
+
+
+def add_edits(connection: Connection, made: Iterable[PlanEdit]) -> None:
+    """Keep what plans are to send; each plan has one for a letter at most."""
+    if rows := [edit._asdict() for edit in made]:
+        connection.execute(insert(edits), rows)
+
+
+def read_plan_edits(connection: Connection, plan_id: int, letter_ids: Sequence[int]) -> dict[int, PlanEdit]:
+    """By letter, what a plan sends in its place; those that it sends as they are have none."""
+    found: dict[int, PlanEdit] = {}
+    for some in split_into_batches(letter_ids):
+        asked = select(*_EDIT_COLUMNS).where(edits.c.plan_id == plan_id, edits.c.letter_id.in_(some))
+        found |= {row.letter_id: PlanEdit(*row) for row in connection.execute(asked)}
+    return found
+
+
+def read_letter_edits(connection: Connection, letter_id: int) -> list[PlanEdit]:
+    """What was sent in a letter's place, oldest first; also by plans of the database that it came from."""
+    of_plan = (items.c.plan_id == edits.c.plan_id, items.c.letter_id == edits.c.letter_id, items.c.place.is_(None))
+    never = select(items.c.position).where(*of_plan, items.c.state.in_(_NEVER_SENT)).exists()
+    asked = select(*_EDIT_COLUMNS).where(edits.c.letter_id == letter_id, ~never).order_by(edits.c.id)
+    return [PlanEdit(*row) for row in connection.execute(asked)]
+
+
+class QuotableContent(NamedTuple):
+    """Of a letter.
+
+    Attributes:
+        topic: the source.
+        is_whole: whether `value` is what failed: not, where it is too large.
+    """
+
+    topic: str
+    key: bytes | None
+    headers: Headers
+    value: bytes | None
+    is_whole: bool
+
+
+def read_quotable_contents(connection: Connection, ids: Collection[int], largest: int) -> dict[int, QuotableContent]:
+    """Of these letters.
+
+    Parameters:
+        largest: bytes; what is larger is not read.
+    """
+    value = case((letters.c.value_size <= largest, letters.c.value), else_=null()).label("value")
+    found = select(letters.c.id, kinds.c.topic, letters.c.key, letters.c.headers, value, letters.c.value_size)
+    found = found.join(kinds, kinds.c.id == letters.c.kind_id).where(is_one_of(letters.c.id, list(ids)))
+    return {row.id: _build_quotable_content(row) for row in connection.execute(found)}
+
+
+def _build_quotable_content(row: Any) -> QuotableContent:
+    key, value = (None if each is None else bytes(each) for each in (row.key, row.value))
+    return QuotableContent(
+        row.topic, key, unpack_headers(bytes(row.headers)), value, value is not None or row.value_size < 0
+    )

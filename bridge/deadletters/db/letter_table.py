@@ -1,0 +1,288 @@
+"""The letters: read for lists and pages, their status changed with its tallies, and purged when they ended long ago. A
+status changes only from the expected status.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Column, Connection, Row, Select, delete, exists, func, literal_column, select, update
+
+from bridge.deadletters.db import kind_table
+from bridge.deadletters.db.filter_sql import is_one_of, select_matching_letters
+from bridge.deadletters.db.schema import failures, groups, items, kinds, letters, plans, positions, tracebacks
+from bridge.deadletters.db.sql import is_among
+from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.policy_simulation import FailingLetter
+from bridge.deadletters.model.stored_letter import ENDED, LetterStatus
+
+Value = TypeVar("Value")
+
+#: Ids in one statement: SQLite takes 32,766 values, PostgreSQL 65,535.
+IDS_AT_ONCE: Final = 5_000
+
+
+def change_letter_status(
+    connection: Connection,
+    ids: Iterable[int],
+    from_: LetterStatus,
+    to: LetterStatus,
+    at: int,
+    plan_id: int | None = None,
+) -> list[int]:
+    """Change the status of those letters that have the expected one, and return their ids, ascending.
+
+    Of two who move the same letter at once, one does; the other finds it in another status.
+
+    Parameters:
+        connection: a transaction that writes.
+        at: ms since the epoch.
+        plan_id: the plan that sends them back from now on; `None`: what is noted stays.
+    """
+    changed: dict[str, Any] = {"status": to, "status_at": at} | ({} if plan_id is None else {"plan_id": plan_id})
+    moved: list[int] = []
+    for some in split_into_batches(sorted(set(ids))):
+        found = _lock_with_status(connection, some, from_)
+        if not found:
+            continue
+        mine = [id_ for id_, _ in found]
+        connection.execute(update(letters).where(is_among(letters.c.id, mine)).values(changed))
+        changes: Counter[tuple[int, str]] = Counter()
+        for _, kind in found:
+            changes[kind, str(from_)] -= 1
+            changes[kind, str(to)] += 1
+        kind_table.add_to_tallies(connection, changes)
+        moved += mine
+    return moved
+
+
+def lock_letters(connection: Connection, ids: Iterable[int], status: LetterStatus) -> list[int]:
+    """Return those letters that have a status, ascending, which nobody else changes until the transaction ends."""
+    return [
+        id_ for some in split_into_batches(sorted(set(ids))) for id_, _ in _lock_with_status(connection, some, status)
+    ]
+
+
+def _lock_with_status(connection: Connection, ids: Sequence[int], status: LetterStatus) -> list[tuple[int, int]]:
+    """Id and kind of those that have the status, nobody else's to change until the transaction ends.
+
+    In the order of their ids: two transactions that wait for each other's row would both be undone.
+    """
+    # Which have the status is seen here: by its index SQLite would look through all letters that have it.
+    asked = select(letters.c.id, letters.c.kind_id, letters.c.status).where(is_among(letters.c.id, ids))
+    rows = connection.execute(asked.order_by(letters.c.id).with_for_update()).all()
+    return [(id_, kind_id) for id_, kind_id, its in rows if its == status]
+
+
+def split_into_batches(ids: Sequence[Value]) -> Iterator[Sequence[Value]]:
+    """As many at once as a statement takes."""
+    return (ids[at : at + IDS_AT_ONCE] for at in range(0, len(ids), IDS_AT_ONCE))
+
+
+#: Not as a parameter: so the index of the letters that are on their way is used.
+_REPLAYING: Final = letters.c.status == literal_column(f"'{LetterStatus.REPLAYING}'")
+#: Whether the plan that sent a letter back has its end as unknown.
+IS_UNKNOWN: Final = (
+    select(items.c.position)
+    .where(
+        # The sum keeps a database without statistics from going through all items of the plan for each letter.
+        *(items.c.letter_id == letters.c.id, items.c.plan_id + 0 == letters.c.plan_id, items.c.place.is_(None)),
+        func.coalesce(items.c.state, literal_column("''")) == PlanItemState.UNKNOWN,
+    )
+    .correlate(letters)
+    .exists()
+)
+
+
+def find_unknown_letters(
+    connection: Connection, plan_id: int | None, ids: Sequence[int] | None, limit: int
+) -> list[int]:
+    """Return the ids of the first such letters, of a plan or of these letters alone where that is asked for."""
+    asked = select(letters.c.id).where(_REPLAYING, IS_UNKNOWN)
+    if plan_id is not None:
+        asked = asked.where(letters.c.plan_id == plan_id)
+    if ids is not None:
+        asked = asked.where(is_among(letters.c.id, ids))
+    return list(connection.execute(asked.order_by(letters.c.id).limit(limit)).scalars())
+
+
+def count_unknown_letters(connection: Connection) -> tuple[int, int | None]:
+    """Return how many such letters there are, and since when (ms since the epoch) the oldest was sent back."""
+    asked = select(func.count(), func.min(letters.c.status_at)).where(_REPLAYING, IS_UNKNOWN)
+    number, since = connection.execute(asked).one()
+    return int(number), since
+
+
+#: Nothing of a plan that is on its way needs them: another handler's delivery has its record from the letter.
+_NOT_NEEDED: Final = ~exists().where(items.c.letter_id == letters.c.id, items.c.state.in_(UNDER_WAY))
+
+
+def find_letters_ended_before(connection: Connection, moment: int, most: int) -> list[int]:
+    """The ids of letters that were resolved, discarded or archived before then (ms since the epoch)."""
+    found: list[int] = []
+    for status in ENDED:
+        statement = (
+            select(letters.c.id)
+            .where(letters.c.status == status, letters.c.status_at < moment, _NOT_NEEDED)
+            .order_by(letters.c.status_at)
+            .limit(most - len(found))
+        )
+        found += connection.execute(statement).scalars()
+    return sorted(found)
+
+
+def purge_letters(connection: Connection, ids: Sequence[int], moment: int) -> int:
+    """Delete those that have ended before then: one that died again meanwhile is open, and stays.
+
+    What was done with a letter is kept in the trail, which names it in words; what it has in common with others is
+    theirs as well.
+    """
+    statement = (
+        select(letters.c.id, letters.c.kind_id, letters.c.status)
+        .where(letters.c.id.in_(ids), letters.c.status.in_(ENDED), letters.c.status_at < moment, _NOT_NEEDED)
+        .order_by(letters.c.id)
+        .with_for_update()
+    )
+    found = connection.execute(statement).all()
+    if found:
+        connection.execute(delete(letters).where(letters.c.id.in_([row.id for row in found])))
+        kind_table.add_to_tallies(
+            connection, {pair: -count for pair, count in Counter((r.kind_id, r.status) for r in found).items()}
+        )
+    return len(found)
+
+
+_LETTER_COLUMNS = (
+    *(letters.c.id, letters.c.partition, letters.c.offset, letters.c.key, letters.c.error_message, letters.c.status),
+    *(letters.c.runs, letters.c.failed_at, letters.c.failures, letters.c.occurrences, letters.c.value_size),
+    *(letters.c.plan_id, letters.c.lost),
+)
+_KIND_COLUMNS = (
+    *(kinds.c.handler, kinds.c.topic, kinds.c.reason, kinds.c.error_class, kinds.c.version, kinds.c.origin),
+    *(kinds.c.consumer_group, kinds.c.group_id, groups.c.place),
+)
+
+
+def read_letter_lines(connection: Connection, ids: Sequence[int]) -> list[Row[Any]]:
+    """What a list shows of these letters, in their order; without those that are gone."""
+    found = {row.id: row for row in connection.execute(_select_letter_lines().where(is_one_of(letters.c.id, ids)))}
+    return [found[each] for each in ids if each in found]
+
+
+def read_letters_of_record(connection: Connection, topic: str, partition: int, offset: int) -> list[Row[Any]]:
+    """What a list shows of the letters of a source record, by handler."""
+    found = _select_letter_lines().where(
+        letters.c.partition == partition, letters.c.offset == offset, kinds.c.topic == topic
+    )
+    return list(connection.execute(found.order_by(kinds.c.handler, letters.c.id)))
+
+
+def read_letter(connection: Connection, id_: int) -> Row[Any] | None:
+    """All columns of a letter, those of its kind and the text of its traceback."""
+    found = select(letters, *_KIND_COLUMNS, tracebacks.c.text.label("traceback")).select_from(
+        letters.join(kinds, kinds.c.id == letters.c.kind_id)
+        .join(groups, groups.c.id == kinds.c.group_id)
+        .outerjoin(tracebacks, tracebacks.c.id == letters.c.traceback_id)
+    )
+    return connection.execute(found.where(letters.c.id == id_)).one_or_none()
+
+
+def read_letter_history(connection: Connection, id_: int) -> list[Row[Any]]:
+    """How a letter failed before, oldest first."""
+    found = select(failures, *_KIND_COLUMNS, tracebacks.c.text.label("traceback")).select_from(
+        failures.join(kinds, kinds.c.id == failures.c.kind_id)
+        .join(groups, groups.c.id == kinds.c.group_id)
+        .outerjoin(tracebacks, tracebacks.c.id == failures.c.traceback_id)
+    )
+    return list(connection.execute(found.where(failures.c.letter_id == id_).order_by(failures.c.number)))
+
+
+def read_plans_of_letter(connection: Connection, id_: int) -> list[Row[Any]]:
+    """The plans that a letter is in, oldest first, and how far each is with it; `reason` is the plan's."""
+    reason = plans.c.why.label("reason")
+    found = select(plans.c.id, plans.c.what, plans.c.by, plans.c.at, reason, items.c.state, items.c.why)
+    found = found.add_columns(func.coalesce(items.c.ended_at, items.c.sent_at).label("state_at"))
+    found = found.join_from(items, plans, plans.c.id == items.c.plan_id).where(items.c.letter_id == id_)
+    return list(connection.execute(found.order_by(plans.c.id)))
+
+
+def _select_letter_lines() -> Select[Any]:
+    return select(*_LETTER_COLUMNS, *_KIND_COLUMNS).select_from(
+        letters.join(kinds, kinds.c.id == letters.c.kind_id).join(groups, groups.c.id == kinds.c.group_id)
+    )
+
+
+def name_letters(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
+    """Letters by their ids, in words; without those that are not there."""
+    found = (
+        select(letters.c.id, kinds.c.topic, letters.c.partition, letters.c.offset, kinds.c.handler)
+        .join(kinds, kinds.c.id == letters.c.kind_id)
+        .where(letters.c.id.in_(ids))
+    )
+    return {
+        row.id: f"{row.topic}-{row.partition}-{row.offset}" + (f":{row.handler}" if row.handler else "")
+        for row in connection.execute(found)
+    }
+
+
+def is_group_there(connection: Connection, id_: int) -> bool:
+    """Whether there is a group of that number."""
+    return connection.execute(select(groups.c.id).where(groups.c.id == id_)).first() is not None
+
+
+#: Of a filter's fields, where what they name is kept.
+_NAME_COLUMNS: dict[str, Column[str]] = {
+    "handlers": kinds.c.handler,
+    "topics": kinds.c.topic,
+    "reasons": kinds.c.reason,
+    "origins": kinds.c.origin,
+    "causes": kinds.c.cause,
+}
+
+
+def is_anything_recorded(connection: Connection) -> bool:
+    """Whether anything was ever recorded here, or brought by an import."""
+    return any(connection.execute(select(table.c[0]).limit(1)).first() for table in (positions, kinds))
+
+
+def read_known_names(connection: Connection, field: str) -> list[str]:
+    """What letters have had in the place of a field of a filter."""
+    return sorted(connection.execute(select(_NAME_COLUMNS[field]).distinct()).scalars())
+
+
+def find_missing_ids(connection: Connection, asked: LetterFilter) -> tuple[Sequence[int], Sequence[int]]:
+    """The letters, and the groups, that a filter names and that are not there."""
+    found: set[int] = set()
+    for some in split_into_batches(asked.ids):
+        found |= set(connection.execute(select(letters.c.id).where(letters.c.id.in_(some))).scalars())
+    there = set(connection.execute(select(groups.c.id).where(groups.c.id.in_(asked.groups))).scalars())
+    return [id_ for id_ in asked.ids if id_ not in found], [id_ for id_ in asked.groups if id_ not in there]
+
+
+#: Rows that are fetched at once.
+ROWS_AT_ONCE = 5_000
+
+
+def stream_failures(connection: Connection, asked: LetterFilter) -> Iterator[FailingLetter]:
+    """The letters of a filter, in no order."""
+    columns = (kinds.c.group_id, kinds.c.error_class, kinds.c.reason)
+    times = (letters.c.runs, letters.c.first_failed_at, letters.c.failed_at)
+    found = (
+        select_matching_letters(asked).with_only_columns(*columns, *times).join(kinds, kinds.c.id == letters.c.kind_id)
+    )
+    return (FailingLetter(*row) for row in _stream_rows(connection, found))
+
+
+def stream_resolutions(connection: Connection, handler: str) -> Iterator[tuple[int, int]]:
+    """Groups of a handler, and when a letter of each was replayed with success (ms since the epoch)."""
+    found = (
+        select(kinds.c.group_id, letters.c.status_at)
+        .join(kinds, kinds.c.id == letters.c.kind_id)
+        .where(kinds.c.handler == handler, letters.c.status == LetterStatus.RESOLVED)
+    )
+    return ((row.group_id, row.status_at) for row in _stream_rows(connection, found))
+
+
+def _stream_rows(connection: Connection, statement: Select[Any]) -> Any:
+    return connection.execute(statement.execution_options(yield_per=ROWS_AT_ONCE))

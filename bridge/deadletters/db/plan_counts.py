@@ -1,0 +1,196 @@
+"""What a plan is about and how far it is, in figures: by handler and reason before its approval, by wave and outcome
+after it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, Select, func, select
+
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.letter_payload import BRIDGE_PROGRAM
+from bridge.deadletters.db.letter_table import split_into_batches
+from bridge.deadletters.db.plan_item_table import LogPosition
+from bridge.deadletters.db.schema import edits, items, kinds, letters
+from bridge.deadletters.model.bulk_plan import PlanItemState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import ENDED, LetterStatus
+
+
+class DeadDelivery(NamedTuple):
+    """The letter that a delivery has.
+
+    Attributes:
+        failures: how often it has died.
+        number: under which it died last.
+        again: whether it ran, then, though it was done.
+    """
+
+    id: int
+    status: LetterStatus
+    failures: int
+    number: int
+    again: bool
+
+
+class LetterHeap(NamedTuple):
+    """Letters of a plan that have this in common.
+
+    Attributes:
+        program: that wrote them: "bridge", or another's name.
+        failures: how often each has died.
+        letters: how many they are.
+        largest: bytes of the largest value.
+    """
+
+    topic: str
+    handler: str
+    reason: str
+    program: str
+    group: str
+    failures: int
+    letters: int
+    largest: int
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether bridges have written them."""
+        return self.program == BRIDGE_PROGRAM
+
+
+def count_letter_heaps(connection: Connection, plan_id: int) -> list[LetterHeap]:
+    """All letters of a plan."""
+    common = [kinds.c[name] for name in ("topic", "handler", "reason", "origin", "consumer_group")]
+    counted = (func.count(), func.max(letters.c.value_size))
+    asked = _select_of_plan(plan_id, *common, letters.c.failures, *counted).group_by(*common, letters.c.failures)
+    return [LetterHeap(*row) for row in connection.execute(asked.order_by(*common, letters.c.failures))]
+
+
+def count_letters_by_handler(connection: Connection, plan_id: int) -> dict[str, dict[str, int]]:
+    """How many letters a plan has, by handler and reason."""
+    found: dict[str, dict[str, int]] = {}
+    for heap in count_letter_heaps(connection, plan_id):
+        reasons = found.setdefault(heap.handler, {})
+        reasons[heap.reason] = reasons.get(heap.reason, 0) + heap.letters
+    return found
+
+
+def count_larger_letters(connection: Connection, plan_id: int, topic: str, size: int) -> int:
+    """How many letters of a source topic have a value of more bytes."""
+    asked = _select_of_plan(plan_id, func.count()).where(kinds.c.topic == topic, letters.c.value_size > size)
+    return int(connection.execute(asked).scalar_one())
+
+
+def find_values_away(connection: Connection, plan_id: int) -> list[LogPosition]:
+    """Where those letters lie whose value is in Kafka alone, and for which the plan has no other."""
+    where = [letters.c[name] for name in ("letter_topic", "letter_partition", "letter_offset")]
+    mended = select(edits.c.letter_id).where(edits.c.plan_id == plan_id)
+    asked = _select_of_plan(plan_id, *where).where(letters.c.value.is_(None), letters.c.value_size >= 0)
+    return [LogPosition(*row) for row in connection.execute(asked.where(letters.c.id.not_in(mended)))]
+
+
+def count_letters_of_nowhere(connection: Connection, plan_id: int) -> dict[str, int]:
+    """By dead-letter topic, how many letters of other programs do not say of which record they are."""
+    asked = _select_of_plan(plan_id, kinds.c.topic, func.count()).group_by(kinds.c.topic)
+    rows = connection.execute(asked.where(kinds.c.origin != BRIDGE_PROGRAM, kinds.c.topic == letters.c.letter_topic))
+    return {row[0]: row[1] for row in rows}
+
+
+def count_replaying_letters(connection: Connection, asked: LetterFilter) -> int:
+    """How many of the letters that were asked for are on their way already."""
+    these = select_matching_letters(asked).where(letters.c.status == LetterStatus.REPLAYING).subquery()
+    return int(connection.execute(select(func.count()).select_from(these)).scalar_one())
+
+
+def find_ended_letters(connection: Connection, ids: Sequence[int]) -> list[tuple[int, LetterStatus]]:
+    """Those of these letters that have ended, with how they stand."""
+    asked = select(letters.c.id, letters.c.status).where(letters.c.status.in_(ENDED)).order_by(letters.c.id)
+    found = (connection.execute(asked.where(letters.c.id.in_(some))) for some in split_into_batches(ids))
+    return [(row.id, LetterStatus(row.status)) for rows in found for row in rows]
+
+
+def find_letters_by_digest(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, DeadDelivery]:
+    """The letters of these deliveries."""
+    columns = (letters.c.id, letters.c.status, letters.c.failures, letters.c.number, letters.c.again)
+    rows = connection.execute(select(letters.c.digest, *columns).where(letters.c.digest.in_([*digests])))
+    return {
+        bytes(row.digest): DeadDelivery(
+            row.id, LetterStatus(row.status), row.failures, row.number, row.again is not None
+        )
+        for row in rows
+    }
+
+
+def _select_of_plan(plan_id: int, *columns: Any) -> Select[Any]:
+    joined = items.join(letters, letters.c.id == items.c.letter_id).join(kinds, kinds.c.id == letters.c.kind_id)
+    return select(*columns).select_from(joined).where(items.c.plan_id == plan_id, items.c.place.is_(None))
+
+
+class WaveState(NamedTuple):
+    """How far a plan is with a wave.
+
+    Attributes:
+        outcomes: how many of its deliveries are how far.
+        sent_at: when the first of it was sent, ms since the epoch, as all times here.
+        ended_at: when it was known of the last one so far how it ended.
+    """
+
+    wave: int
+    outcomes: dict[str, int]
+    sent_at: int | None
+    ended_at: int | None
+
+
+def read_wave_states(connection: Connection, plan_id: int) -> list[WaveState]:
+    """Return a plan's waves, in their order."""
+    times = (func.min(items.c.sent_at), func.max(items.c.ended_at))
+    asked = select(items.c.wave, items.c.state, func.count(), *times).where(items.c.plan_id == plan_id)
+    found: dict[int, list[Any]] = defaultdict(list)
+    for row in connection.execute(asked.group_by(items.c.wave, items.c.state).order_by(items.c.wave)):
+        found[row[0]].append(row)
+    return [
+        WaveState(
+            wave,
+            {row[1]: row[2] for row in rows},
+            min((row[3] for row in rows if row[3] is not None), default=None),
+            max((row[4] for row in rows if row[4] is not None), default=None),
+        )
+        for wave, rows in found.items()
+    ]
+
+
+def read_dead_letters(connection: Connection, plan_id: int, limit: int) -> Sequence[Row[Any]]:
+    """Letters of a plan that died again: its latest."""
+    its = [kinds.c[name] for name in ("topic", "handler", "error_class", "version")]
+    has = [letters.c[name] for name in ("id", "partition", "offset", "key", "error_message")]
+    how = [items.c[name] for name in ("wave", "sent_at", "ended_at")]
+    asked = select(*has, *its, *how).join(letters, letters.c.id == items.c.letter_id)
+    asked = asked.join(kinds, kinds.c.id == letters.c.kind_id)
+    where = (items.c.plan_id == plan_id, items.c.state == PlanItemState.DEAD)
+    return connection.execute(asked.where(*where).order_by(items.c.position.desc()).limit(limit)).all()
+
+
+def count_ends(
+    connection: Connection, plan_id: int, states: Sequence[PlanItemState], limit: int
+) -> list[tuple[str, str, int]]:
+    """Of what a plan came to and ended so: how, why, and of how many that is so; the most first."""
+    count = func.count()
+    asked = select(items.c.state, items.c.why, count).where(items.c.plan_id == plan_id, items.c.state.in_(states))
+    asked = asked.group_by(items.c.state, items.c.why).order_by(count.desc(), items.c.why).limit(limit)
+    return [(state, why, number) for state, why, number in connection.execute(asked)]
+
+
+def read_item_states(
+    connection: Connection, plan_id: int, states: Sequence[PlanItemState], after: int, limit: int
+) -> Sequence[Row[Any]]:
+    """The deliveries of a plan behind a position, in their order: how far it is with each.
+
+    Parameters:
+        states: empty: all.
+    """
+    names = ("position", "letter_id", "place", "wave", "state", "why", "sent_at", "ended_at")
+    asked = select(*(items.c[name] for name in names)).where(items.c.plan_id == plan_id, items.c.position > after)
+    if states:
+        asked = asked.where(items.c.state.in_(states))
+    return connection.execute(asked.order_by(items.c.position).limit(limit)).all()

@@ -1,0 +1,413 @@
+"""The items of a plan, one a delivery, with their states: waiting, claimed, sent, and an outcome; or skipped, refused.
+Only the process that holds the plan's lease claims and notes what was sent. Anybody may note an outcome, and an
+outcome stays.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    TextClause,
+    bindparam,
+    case,
+    false,
+    func,
+    insert,
+    literal,
+    literal_column,
+    select,
+    text,
+    update,
+)
+
+from bridge.deadletters.db.letter_table import split_into_batches
+from bridge.deadletters.db.schema import items, kinds, letters
+from bridge.deadletters.db.sql import is_among
+from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState
+from bridge.deadletters.model.plan_order import WAVES, find_wave
+from bridge.deadletters.model.stored_letter import LetterIdentity
+from bridge.formats.delivery_identity import Origin
+
+
+class LogPosition(NamedTuple):
+    """An offset of a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class SentRecord(NamedTuple):
+    """What was published for a delivery, under which number, and where it lies."""
+
+    position: int
+    number: int
+    spot: LogPosition
+
+
+def note_claims(connection: Connection, plan_id: int, found: Mapping[int, LogPosition], at: int) -> None:
+    """Note of deliveries that wait that they are about to be sent: each will lie where this says, or behind.
+
+    Parameters:
+        found: by position.
+    """
+    if connection.dialect.name == "postgresql":
+        _write_together(
+            connection, _NOTE_CLAIMS_TOGETHER, plan_id, [SentRecord(each, 0, spot) for each, spot in found.items()], at
+        )
+    elif found:
+        rows = [(*spot, at, plan_id, position) for position, spot in found.items()]
+        connection.exec_driver_sql(_NOTE_CLAIM, rows)
+
+
+def note_sent_records(connection: Connection, plan_id: int, found: Sequence[SentRecord], at: int) -> None:
+    """Note what Kafka has; of what has ended meanwhile, only where it lies."""
+    if connection.dialect.name == "postgresql":
+        _write_together(connection, _NOTE_SENT_TOGETHER, plan_id, found, at)
+    elif found:
+        rows = [(each.number, *each.spot, at, plan_id, each.position) for each in found]
+        connection.exec_driver_sql(_NOTE_SENT, rows)
+
+
+def _write_together(
+    connection: Connection, what: TextClause, plan_id: int, found: Iterable[SentRecord], at: int
+) -> None:
+    """All that go into one topic in one statement."""
+    for topic, some in _group_by_topic(found):
+        positions, numbers, spots = zip(*some, strict=True)
+        _, partitions, offsets = zip(*spots, strict=True)
+        lists = {"positions": positions, "numbers": numbers, "partitions": partitions, "offsets": offsets}
+        given = {name: ",".join(map(str, each)) for name, each in lists.items() if f":{name}" in what.text}
+        common = {"plan": plan_id, "at": at, "topic": topic, "first": positions[0], "last": positions[-1]}
+        connection.execute(what, common | given)
+
+
+def _group_by_topic(found: Iterable[SentRecord]) -> Iterator[tuple[str, list[SentRecord]]]:
+    """In the order of their positions, by which their places in the lists are found."""
+    by_topic: dict[str, list[SentRecord]] = defaultdict(list)
+    for each in sorted(found):
+        by_topic[each.spot.topic].append(each)
+    yield from by_topic.items()
+
+
+def _write_list(name: str, type_: str) -> str:
+    """A list that is given as text. In a SELECT of its own: else it would be taken apart for each row."""
+    return f"CAST((SELECT CAST(string_to_array(:{name}, ',') AS {type_}[])) AS {type_}[])"
+
+
+def _write_list_item(name: str, type_: str) -> str:
+    """What a list has for a row: `width_bucket` finds its place by halving."""
+    return f"({_write_list(name, type_)})[width_bucket(position, {_write_list('positions', 'int')})]"
+
+
+_NOTE_CLAIM: Final = (
+    "UPDATE items SET state = 'claimed', sent_topic = ?, sent_partition = ?, sent_offset = ?, sent_at = ? "
+    "WHERE plan_id = ? AND position = ? AND COALESCE(state, '') = 'waiting'"
+)
+_NOTE_SENT: Final = (
+    "UPDATE items SET state = CASE state WHEN 'claimed' THEN 'sent' ELSE state END, number = ?, sent_topic = ?, "
+    "sent_partition = ?, sent_offset = ?, sent_at = ? WHERE plan_id = ? AND position = ?"
+)
+#: Not by a join with their values: of a plan that was just made no database has statistics, and all of it would be
+#: looked through for each.
+_SENT_COLUMNS: Final = (
+    f"sent_topic = :topic, sent_partition = {_write_list_item('partitions', 'int')}, sent_offset = "
+    f"{_write_list_item('offsets', 'bigint')}, "
+    "sent_at = :at WHERE plan_id = :plan AND position BETWEEN :first AND :last "
+    f"AND position = ANY({_write_list('positions', 'int')})"
+)
+_NOTE_CLAIMS_TOGETHER: Final = text(
+    f"UPDATE items SET state = 'claimed', {_SENT_COLUMNS} AND COALESCE(state, '') = 'waiting'"
+)
+_NOTE_SENT_TOGETHER: Final = text(
+    f"UPDATE items SET state = CASE state WHEN 'claimed' THEN 'sent' ELSE state END, "
+    f"number = {_write_list_item('numbers', 'int')}, {_SENT_COLUMNS}"
+)
+
+
+class PlanItem(NamedTuple):
+    """A delivery of a plan.
+
+    Attributes:
+        position: in the plan, from 1 on.
+        letter_id: whose record is sent; `None`: that of no letter.
+        place: the delivery, where it is another one than the letter's.
+        failures: how often the letter had died when the plan was made.
+        lane: that it has; `None`: none, or that of the letter, which is known once the plan is begun.
+        wave: of a canary, from 0 on.
+    """
+
+    position: int
+    letter_id: int | None
+    place: str | None
+    failures: int
+    lane: int | None = None
+    wave: int = 0
+
+
+class SentPosition(NamedTuple):
+    """Where the record of a letter that was sent back lies, and since when (ms)."""
+
+    spot: LogPosition
+    at: int
+
+
+class OtherDelivery(NamedTuple):
+    """A delivery that was sent and is no letter's own.
+
+    Attributes:
+        number: under which it was sent.
+    """
+
+    plan_id: int
+    position: int
+    delivery: Origin
+    number: int
+    where: SentPosition
+
+
+_ITEM_COLUMNS = [items.c[name] for name in PlanItem._fields]
+#: A delivery's state, for who knows its position: by the index of states a database would look, for each batch, through
+#: all of the plan that has the same state.
+ITEM_STATE: Final = func.coalesce(items.c.state, literal_column("''"))
+
+_NOTE_OWN_LETTER: Final = (
+    update(items)
+    .where(items.c.plan_id == bindparam("of_plan"), items.c.position == bindparam("its_position"))
+    .where(ITEM_STATE == PlanItemState.WAITING)
+    .values(letter_id=bindparam("its_letter"), place=None, failures=bindparam("its_failures"))
+)
+
+
+def freeze_letters(connection: Connection, plan_id: int, chosen: Select[Any], *, canary: bool) -> int:
+    """Take these letters into a plan, in the order in which they were produced; how many they are.
+
+    Parameters:
+        chosen: ids of letters, and how often each has died.
+    """
+    these = chosen.subquery()
+    ordered = func.row_number().over(order_by=(letters.c.offset, letters.c.partition, letters.c.id))
+    found = select(letters.c.id, letters.c.failures, ordered.label("position")).join(these, these.c.id == letters.c.id)
+    rows = found.subquery()
+    wave = _write_wave(rows.c.position) if canary else literal(0, Integer)
+    made = select(
+        literal(plan_id), rows.c.position, rows.c.id, rows.c.failures, wave, literal(str(PlanItemState.WAITING))
+    )
+    names = ["plan_id", "position", "letter_id", "failures", "wave", "state"]
+    connection.execute(insert(items).from_select(names, made))
+    # Not every driver says how many rows a statement of this kind has written.
+    last = select(func.max(items.c.position)).where(items.c.plan_id == plan_id)
+    return connection.execute(last).scalar_one() or 0
+
+
+def add_items(connection: Connection, plan_id: int, others: Sequence[PlanItem], *, canary: bool) -> None:
+    """Take further deliveries into a plan."""
+    rows = [
+        {
+            **each._asdict(),
+            "plan_id": plan_id,
+            "state": PlanItemState.WAITING,
+            "wave": find_wave(each.position) if canary else 0,
+        }
+        for each in others
+    ]
+    if rows:
+        connection.execute(insert(items), rows)
+
+
+def read_items(connection: Connection, plan_id: int, after: int, limit: int) -> list[PlanItem]:
+    """Of a plan, the next behind a position."""
+    asked = select(*_ITEM_COLUMNS).where(items.c.plan_id == plan_id, items.c.position > after)
+    return [PlanItem(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit)).all()]
+
+
+def find_last_wave(connection: Connection, plan_id: int) -> int:
+    """The last wave of a plan; 0 where it has but one, or is no canary."""
+    asked = select(func.max(items.c.wave)).where(items.c.plan_id == plan_id)
+    return connection.execute(asked).scalar() or 0
+
+
+def read_waiting_items(
+    connection: Connection, plan_id: int, wave: int, limit: int, *, in_lanes: bool = False
+) -> list[PlanItem]:
+    """The next that may go, of a wave and those before it.
+
+    Parameters:
+        in_lanes: whether the plan has lanes; then none of a lane of which another plan has something under way.
+    """
+    asked = select(*_ITEM_COLUMNS).where(
+        items.c.plan_id == plan_id,
+        items.c.state == PlanItemState.WAITING,
+        items.c.held == false(),
+        items.c.wave <= wave,
+    )
+    if in_lanes:
+        ahead = items.alias()
+        # Not as a parameter: so the index of what is under way is used.
+        under_way = ahead.c.state.in_([literal_column(f"'{state}'") for state in UNDER_WAY])
+        asked = asked.where(~select(ahead.c.position).where(ahead.c.lane == items.c.lane, under_way).exists())
+    return [PlanItem(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit)).all()]
+
+
+def has_waiting_items(connection: Connection, plan_id: int) -> bool:
+    """Whether anything of a plan waits, of whichever wave, and also what may not go yet."""
+    asked = select(items.c.position).where(items.c.plan_id == plan_id, items.c.state == PlanItemState.WAITING)
+    return connection.execute(asked.limit(1)).first() is not None
+
+
+def read_claimed_items(connection: Connection, plan_id: int, limit: int) -> list[tuple[PlanItem, LogPosition | None]]:
+    """What a process left behind that died: each, and from where on its record lies if it was sent."""
+    columns = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset)
+    asked = select(*_ITEM_COLUMNS, *columns).where(items.c.plan_id == plan_id, items.c.state == PlanItemState.CLAIMED)
+    found = []
+    for row in connection.execute(asked.order_by(items.c.position).limit(limit)):
+        spot = None if row.sent_topic is None else LogPosition(row.sent_topic, row.sent_partition, row.sent_offset)
+        found.append((PlanItem(row.position, row.letter_id, row.place, row.failures, wave=row.wave), spot))
+    return found
+
+
+def claim_items(connection: Connection, plan_id: int, found: Mapping[int, LogPosition | None], at: int) -> None:
+    """Note that deliveries are about to be sent.
+
+    Parameters:
+        found: by position, the end of the partition into which each goes: its record will lie there or behind.
+    """
+    nowhere = [position for position, spot in found.items() if spot is None]
+    _move_items(connection, plan_id, nowhere, [PlanItemState.WAITING], state=PlanItemState.CLAIMED, sent_at=at)
+    note_claims(connection, plan_id, {position: spot for position, spot in found.items() if spot is not None}, at)
+
+
+def note_own_letters(connection: Connection, plan_id: int, found: Sequence[PlanItem]) -> None:
+    """Deliveries that have letters by now are their letters' own from now on."""
+    rows = [
+        {"of_plan": plan_id, "its_position": each.position, "its_letter": each.letter_id, "its_failures": each.failures}
+        for each in found
+    ]
+    if rows:
+        connection.execute(_NOTE_OWN_LETTER, rows)
+
+
+def return_claimed_items(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:
+    """Deliveries that were claimed, and of which nothing was done, wait again."""
+    _move_items(connection, plan_id, positions, [PlanItemState.CLAIMED], state=PlanItemState.WAITING)
+
+
+def end_items(connection: Connection, plan_id: int, whys: Mapping[int, str], to: PlanItemState, at: int) -> None:
+    """Note, by position, how deliveries end that were not sent, and why."""
+    by_why: dict[str, list[int]] = defaultdict(list)
+    for position, why in whys.items():
+        by_why[why].append(position)
+    for why, positions in by_why.items():
+        begun = [PlanItemState.WAITING, PlanItemState.CLAIMED]
+        _move_items(connection, plan_id, positions, begun, state=to, why=why, ended_at=at)
+
+
+def end_items_of_letters(
+    connection: Connection, letter_ids: Iterable[int], to: PlanItemState, at: int, why: str = ""
+) -> None:
+    """Note how letters ended that plans have sent back; in the transaction that gives them their new status.
+
+    An end that was not known may be known later: the ledger or a new dead letter proves it then.
+    """
+    # Another plan may have the same letter for something else: a copy.
+    its = select(letters.c.plan_id).where(letters.c.id == items.c.letter_id).scalar_subquery()
+    own = (items.c.plan_id == its, items.c.place.is_(None), ITEM_STATE.in_((*UNDER_WAY, PlanItemState.UNKNOWN)))
+    for some in split_into_batches(sorted(set(letter_ids))):
+        connection.execute(
+            update(items).where(is_among(items.c.letter_id, some), *own).values(state=to, ended_at=at, why=why)
+        )
+
+
+def read_sent_positions(connection: Connection, letter_ids: Sequence[int]) -> dict[int, SentPosition]:
+    """Where the records of letters lie that are under way."""
+    columns = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset)
+    own = (items.c.place.is_(None), ITEM_STATE == PlanItemState.SENT)
+    found: dict[int, SentPosition] = {}
+    for some in split_into_batches(letter_ids):
+        asked = select(items.c.letter_id, items.c.sent_at, *columns).where(is_among(items.c.letter_id, some), *own)
+        found |= {
+            row.letter_id: SentPosition(LogPosition(*row[2:]), row.sent_at) for row in connection.execute(asked).all()
+        }
+    return found
+
+
+def read_other_deliveries(connection: Connection, plan_id: int, after: int, limit: int) -> list[OtherDelivery]:
+    """The next deliveries of a plan that were sent, are under way, and no letters' own, behind a position."""
+    whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.consumer_group)
+    where = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset, items.c.sent_at)
+    asked = select(items.c.plan_id, items.c.position, items.c.place, items.c.number, *whose, *where)
+    asked = asked.join(letters, letters.c.id == items.c.letter_id).join(kinds, kinds.c.id == letters.c.kind_id)
+    under_way = (items.c.state == PlanItemState.SENT, items.c.place.is_not(None), items.c.position > after)
+    asked = asked.where(items.c.plan_id == plan_id, *under_way)
+    return [_build_other_delivery(row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
+
+
+def find_dead_deliveries(connection: Connection, found: Sequence[OtherDelivery]) -> list[OtherDelivery]:
+    """Those of these that have a letter of their own by now."""
+    digests = {LetterIdentity(each.delivery.group, *each.delivery[:5]).digest: each for each in found}
+    dead: list[OtherDelivery] = []
+    for some in split_into_batches(list(digests)):
+        asked = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(some))
+        rows = ((digests[bytes(row.digest)], row.number) for row in connection.execute(asked))
+        dead += [each for each, number in rows if number >= each.number]
+    return dead
+
+
+def end_other_deliveries(
+    connection: Connection, found: Sequence[OtherDelivery], to: PlanItemState, at: int, why: str = ""
+) -> None:
+    """Note how deliveries ended that were no letters' own."""
+    by_plan: dict[int, list[int]] = defaultdict(list)
+    for each in found:
+        by_plan[each.plan_id].append(each.position)
+    for plan_id, some in by_plan.items():
+        _move_items(connection, plan_id, some, UNDER_WAY, state=to, ended_at=at, why=why)
+
+
+def count_item_states(
+    connection: Connection, plan_ids: Sequence[int], wave: int | None = None
+) -> dict[int, dict[str, int]]:
+    """By plan, how many of its deliveries have which state; of a wave alone, if it is given."""
+    asked = select(items.c.plan_id, items.c.state, func.count()).where(items.c.plan_id.in_(plan_ids))
+    if wave is not None:
+        asked = asked.where(items.c.wave == wave)
+    found: dict[int, dict[str, int]] = defaultdict(dict)
+    for plan_id, state, count in connection.execute(asked.group_by(items.c.plan_id, items.c.state)):
+        found[plan_id][state] = count
+    return dict(found)
+
+
+def build_position_conditions(plan_id: int, positions: Sequence[int]) -> tuple[ColumnElement[bool], ...]:
+    """Those of a plan that are at these positions, at least one: by their key, however large the plan is.
+
+    A database that has no statistics of a plan that was just made would look through all of it, did it not know where
+    the positions begin and end.
+    """
+    among_them = items.c.position.between(min(positions), max(positions))
+    return items.c.plan_id == plan_id, among_them, is_among(items.c.position, positions)
+
+
+def _move_items(
+    connection: Connection, plan_id: int, positions: Sequence[int], from_: Sequence[PlanItemState], **values: Any
+) -> None:
+    for some in split_into_batches(positions):
+        connection.execute(
+            update(items).where(*build_position_conditions(plan_id, some), ITEM_STATE.in_(from_)).values(values)
+        )
+
+
+def _build_other_delivery(row: Any) -> OtherDelivery:
+    handler = row.place.partition(":")[2]
+    delivery = Origin(row.topic, row.topic_id, row.partition, row.offset, handler, row.consumer_group)
+    spot = LogPosition(row.sent_topic, row.sent_partition, row.sent_offset)
+    return OtherDelivery(row.plan_id, row.position, delivery, row.number, SentPosition(spot, row.sent_at))
+
+
+def _write_wave(position: Any) -> Any:
+    ends = [sum(WAVES[: at + 1]) for at in range(len(WAVES))]
+    return case(*((position <= end, wave) for wave, end in enumerate(ends)), else_=len(WAVES))

@@ -1,0 +1,189 @@
+"""The lanes and waves of a plan's items.
+
+Each item of a lane knows the next one, which is held until the plan's runner releases it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, and_, bindparam, case, false, func, literal, null, select, update
+
+from bridge.deadletters.db.letter_payload import BRIDGE_PROGRAM
+from bridge.deadletters.db.letter_table import IDS_AT_ONCE, split_into_batches
+from bridge.deadletters.db.plan_item_table import build_position_conditions
+from bridge.deadletters.db.schema import items, kinds, letters
+from bridge.deadletters.model.bulk_plan import UNENDED, PlanItemState
+from bridge.deadletters.model.plan_order import WAVES, OrderedCourse, find_wave
+from bridge.formats.delivery_identity import Origin
+
+_ENDED: Final = tuple(state for state in PlanItemState if state not in UNENDED)
+
+
+class _LaidItem(NamedTuple):
+    position: int
+    lane: int | None
+    held: bool | None
+    next: int | None
+
+
+_SET_LANE: Final = (
+    update(items)
+    .where(items.c.plan_id == bindparam("of_plan"), items.c.position == bindparam("its_position"))
+    .values(lane=bindparam("its_lane"), held=bindparam("its_held"), next=bindparam("its_next"))
+)
+
+
+class EndedItem(NamedTuple):
+    """What has ended.
+
+    Attributes:
+        place: the delivery, where it is no letter's own; else `delivery` says it.
+        at: ms since the epoch.
+    """
+
+    position: int
+    place: str | None
+    state: str
+    at: int
+    delivery: Origin | None
+
+
+def find_ordered_kinds(connection: Connection, topics: Sequence[str]) -> list[tuple[int, str, str, str]]:
+    """Of our letters of some topics each kind, with its group, topic and handler."""
+    asked = select(kinds.c.id, kinds.c.consumer_group, kinds.c.topic, kinds.c.handler)
+    rows = connection.execute(
+        asked.where(kinds.c.topic.in_(topics), kinds.c.origin == BRIDGE_PROGRAM).order_by(kinds.c.id)
+    )
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+
+def lay_lanes(connection: Connection, plan_id: int, found: Mapping[OrderedCourse, Sequence[int]]) -> None:
+    """Give what of a plan has not ended its lanes, in the order of the positions; also if it had them before.
+
+    Parameters:
+        found: by course the kinds of its letters.
+    """
+    ends, after = dict[int, tuple[_LaidItem, _LaidItem]](), 0
+    while page := _read_unended_items(connection, plan_id, after, found):
+        after = page[-1].position
+        passed: list[tuple[_LaidItem, _LaidItem]] = []
+        for was in page:
+            if was.lane is None:
+                continue
+            ahead = ends.get(was.lane)
+            if ahead is not None:
+                passed.append((ahead[0]._replace(next=was.position), ahead[1]))
+            ends[was.lane] = (was._replace(held=ahead is not None, next=None), was)
+        _write_lanes(connection, plan_id, passed)
+    _write_lanes(connection, plan_id, ends.values())
+
+
+def has_lanes(connection: Connection, plan_id: int) -> bool:
+    """Whether anything of a plan has a lane."""
+    asked = select(items.c.position).where(items.c.plan_id == plan_id, items.c.lane.is_not(None)).limit(1)
+    return connection.execute(asked).first() is not None
+
+
+def read_ended_items(connection: Connection, plan_id: int) -> list[EndedItem]:
+    """What has ended and has something behind it that is held."""
+    message = (letters.c.topic_id, letters.c.partition, letters.c.offset)
+    delivery = (kinds.c.topic, *message, kinds.c.handler, kinds.c.consumer_group)
+    own = and_(letters.c.id == items.c.letter_id, items.c.place.is_(None))
+    asked = select(items.c.position, items.c.place, items.c.state, items.c.ended_at, *delivery).select_from(
+        items.outerjoin(letters, own).outerjoin(kinds, kinds.c.id == letters.c.kind_id)
+    )
+    asked = asked.where(items.c.plan_id == plan_id, items.c.next.is_not(None), items.c.state.in_(_ENDED))
+    return [_build_ended_item(row) for row in connection.execute(asked.where(items.c.held == false()))]
+
+
+def release_held_items(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:
+    """Let go what stands behind these."""
+    for some in split_into_batches(positions):
+        behind = select(items.c.next).where(*build_position_conditions(plan_id, some), items.c.next.is_not(None))
+        found = list(connection.execute(behind).scalars())
+        if found:
+            connection.execute(update(items).where(*build_position_conditions(plan_id, found)).values(held=False))
+        connection.execute(update(items).where(*build_position_conditions(plan_id, some)).values(next=None))
+
+
+def _build_ended_item(row: Any) -> EndedItem:
+    position, place, state, at, *delivery = row
+    return EndedItem(position, place, state, at or 0, None if delivery[0] is None else Origin(*delivery))
+
+
+def _read_unended_items(
+    connection: Connection, plan_id: int, after: int, found: Mapping[OrderedCourse, Sequence[int]]
+) -> list[_LaidItem]:
+    """The next of what has not ended, with the lanes that they are to have."""
+    own = and_(items.c.place.is_(None), letters.c.id.is_not(None))
+    numbers = [(and_(own, letters.c.kind_id.in_(ids)), _write_lane_number(course)) for course, ids in found.items()]
+    lane = func.coalesce(items.c.lane, case(*numbers, else_=null())) if numbers else items.c.lane
+    # What has none in its row is written, also where it is alone in its lane.
+    held = case((items.c.lane.is_(None), null()), else_=items.c.held)
+    asked = select(items.c.position, lane, held, items.c.next)
+    asked = asked.outerjoin(letters, letters.c.id == items.c.letter_id)
+    asked = asked.where(items.c.plan_id == plan_id, items.c.position > after, items.c.state.in_(UNENDED))
+    rows = connection.execute(asked.order_by(items.c.position).limit(IDS_AT_ONCE))
+    return [_LaidItem(row[0], row[1], row[2], row[3]) for row in rows]
+
+
+def _write_lanes(connection: Connection, plan_id: int, laid: Iterable[tuple[_LaidItem, _LaidItem]]) -> None:
+    """Write what is not as it was."""
+    rows = [{f"its_{name}": value for name, value in now._asdict().items()} for now, was in laid if now != was]
+    if rows:
+        # One by one, by their key: of a plan that was just made PostgreSQL has no statistics, and joins it in squares.
+        connection.execute(_SET_LANE, [{"of_plan": plan_id, **row} for row in rows])
+
+
+def _write_lane_number(course: OrderedCourse) -> Any:
+    """`Course.lane`, as SQL."""
+    number = _write_xor(literal(course.number), letters.c.partition)
+    return _write_xor(number, letters.c.key_digest) if course.by_key else number
+
+
+def _write_xor(one: Any, other: Any) -> Any:
+    """SQLite has no operator for it."""
+    return one.bitwise_or(other) - one.bitwise_and(other)
+
+
+#: How many are in waves before the last.
+_EARLY: Final = sum(WAVES)
+
+
+def cut_waves(connection: Connection, plan_id: int, first: int = 0) -> None:
+    """Cut what of a plan waits into the waves of a canary; what was left out is in none.
+
+    Parameters:
+        first: the number of the first of these waves.
+    """
+    waiting = (items.c.plan_id == plan_id, items.c.state == PlanItemState.WAITING)
+    connection.execute(update(items).where(*waiting).values(wave=first + len(WAVES)))
+    asked = select(items.c.position).where(*waiting).order_by(items.c.position).limit(_EARLY)
+    by_wave: dict[int, list[int]] = defaultdict(list)
+    for number, position in enumerate(connection.execute(asked).scalars(), 1):
+        by_wave[find_wave(number)].append(position)
+    for wave, positions in by_wave.items():
+        connection.execute(update(items).where(*waiting, items.c.position.in_(positions)).values(wave=first + wave))
+
+
+def cut_new_waves(connection: Connection, plan_id: int) -> int:
+    """Cut what is left of a stopped canary into new waves behind the last that was sent; return the first of them."""
+    sent = (items.c.plan_id == plan_id, items.c.state != PlanItemState.WAITING, items.c.sent_at.is_not(None))
+    last = connection.execute(select(func.max(items.c.wave)).where(*sent)).scalar()
+    first = 0 if last is None else last + 1
+    cut_waves(connection, plan_id, first)
+    return first
+
+
+def renumber_items(connection: Connection, plan_id: int) -> None:
+    """Number the deliveries of a plan anew, in the order in which their messages were produced."""
+    of_plan = items.c.plan_id == plan_id
+    asked = select(items.c.position).join(letters, letters.c.id == items.c.letter_id).where(of_plan)
+    order = connection.execute(asked.order_by(letters.c.offset, letters.c.partition, items.c.position)).scalars()
+    # By way of negative numbers: no two may be at one position meanwhile. And one by one: of a plan that was just made
+    # PostgreSQL has no statistics, and joins it in squares.
+    aside = update(items).where(of_plan, items.c.position == bindparam("at")).values(position=bindparam("to"))
+    if rows := [{"at": position, "to": -number} for number, position in enumerate(order, 1)]:
+        connection.execute(aside, rows)
+    connection.execute(update(items).where(of_plan).values(position=-items.c.position))

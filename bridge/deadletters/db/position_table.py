@@ -1,0 +1,149 @@
+"""How far each dead-letter topic is recorded.
+
+The position changes in the transaction that records, so no record counts twice.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import BigInteger, Connection, bindparam, case, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from bridge.deadletters.db.schema import positions
+from bridge.errors import RecordedByAnother
+
+
+class RecordedLog(NamedTuple):
+    """A partition of a dead-letter topic, for one group.
+
+    Attributes:
+        consumer_group: whose letters alone are recorded; "": everybody's.
+        topic_id: a topic that is made again has another.
+    """
+
+    consumer_group: str
+    topic: str
+    topic_id: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class RecordedPosition(NamedTuple):
+    """How far a log is recorded.
+
+    Attributes:
+        next: the offset of the next record.
+        epoch: the leader epoch of the record before it; -1 if it is not known.
+    """
+
+    next: int
+    epoch: int
+
+
+class PositionStep(NamedTuple):
+    """A log goes from one place to another.
+
+    Attributes:
+        before: where it was; `None`: nothing was recorded of it.
+        missed: records that Kafka had dropped before they could be recorded.
+    """
+
+    log: RecordedLog
+    before: int | None
+    after: RecordedPosition
+    missed: int = 0
+
+
+_KEY: Final = tuple(positions.c[name] == bindparam(f"of_{name}") for name in RecordedLog._fields)
+_MOVE: Final = (
+    update(positions)
+    .where(*_KEY, positions.c.next == bindparam("before"))
+    .values(
+        next=bindparam("to_next"),
+        epoch=bindparam("to_epoch"),
+        missed=positions.c.missed + bindparam("more_missed"),
+        missed_at=case(
+            (bindparam("more_missed", type_=BigInteger) > 0, bindparam("now", type_=BigInteger)),
+            else_=positions.c.missed_at,
+        ),
+        at=bindparam("now"),
+    )
+)
+_BEGIN: Final = {
+    "sqlite": sqlite.insert(positions).on_conflict_do_nothing().returning(positions.c.next),
+    "postgresql": postgresql.insert(positions).on_conflict_do_nothing().returning(positions.c.next),
+}
+
+
+def read_positions(
+    connection: Connection, groups: Iterable[str], topics: Iterable[str]
+) -> dict[RecordedLog, RecordedPosition]:
+    """How far the logs of these topics are recorded, those of topics that were deleted among them."""
+    asked = select(positions).where(positions.c.consumer_group.in_(set(groups)), positions.c.topic.in_(set(topics)))
+    return {
+        RecordedLog(row.consumer_group, row.topic, row.topic_id, row.partition): RecordedPosition(row.next, row.epoch)
+        for row in connection.execute(asked)
+    }
+
+
+def find_recorded_topics(connection: Connection, group: str) -> list[str]:
+    """The topics of which letters of this group, and of it alone, were ever recorded."""
+    asked = select(positions.c.topic).where(positions.c.consumer_group == group).distinct()
+    return sorted(connection.execute(asked).scalars())
+
+
+def move_positions(connection: Connection, steps: Sequence[PositionStep], at: int) -> None:
+    """Note how far logs are recorded now, each only if it is where it was expected.
+
+    Parameters:
+        at: ms since the epoch.
+
+    Raises:
+        RecordedByAnother: some are not, another recorder has come there meanwhile; the transaction must be rolled back.
+    """
+    # In one order: two recorders that wait for each other's row would both be undone.
+    overtaken = [
+        step.log for step in sorted(steps, key=lambda step: step.log) if not _move_position(connection, step, at)
+    ]
+    if overtaken:
+        raise RecordedByAnother(overtaken)
+
+
+def _move_position(connection: Connection, step: PositionStep, at: int) -> bool:
+    if step.before is None:
+        row = {**step.log._asdict(), **step.after._asdict(), "missed": step.missed, "at": at}
+        row["missed_at"] = at if step.missed else None
+        return connection.execute(_BEGIN[connection.dialect.name], row).first() is not None
+    values = {f"of_{name}": value for name, value in step.log._asdict().items()}
+    values |= {"before": step.before, "to_next": step.after.next, "to_epoch": step.after.epoch}
+    return connection.execute(_MOVE, {**values, "more_missed": step.missed, "now": at}).rowcount == 1
+
+
+class PositionState(NamedTuple):
+    """How far a partition is recorded, for who looks from outside.
+
+    Attributes:
+        at: when something of it was recorded last, ms since the epoch.
+        missed: records that Kafka had dropped before they could be recorded.
+        missed_at: when that was last found; `None`: never.
+    """
+
+    consumer_group: str
+    topic: str
+    topic_id: str
+    partition: int
+    next: int
+    at: int
+    missed: int
+    missed_at: int | None
+
+
+def read_position_states(connection: Connection, group: str) -> list[PositionState]:
+    """The partitions of which letters of a group were recorded, or everybody's; of topics made again the latest."""
+    asked = select(*(positions.c[name] for name in PositionState._fields)).where(
+        positions.c.consumer_group.in_((group, ""))
+    )
+    found = (PositionState(*row) for row in connection.execute(asked.order_by(positions.c.at)))
+    return [*{(each.consumer_group, each.topic, each.partition): each for each in found}.values()]

@@ -1,0 +1,119 @@
+"""Deliveries in flight that have no letter of their own: those of redrives, and those that other plans have claimed."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, func, literal_column, select, update
+
+from bridge.deadletters.db.letter_table import split_into_batches
+from bridge.deadletters.db.plan_item_table import ITEM_STATE, LogPosition, build_position_conditions
+from bridge.deadletters.db.schema import items, letters, plans
+from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState, PlanKind
+
+#: Not as a parameter: so the index of what is under way is used.
+_IS_UNDER_WAY: Final = items.c.state.in_([literal_column(f"'{state}'") for state in UNDER_WAY])
+
+#: What PostgreSQL knows the claims of plans by: any number that nobody else's is.
+_CLAIMS_LOCK: Final = 7_303_014_711
+
+
+class DeliveryElsewhere(NamedTuple):
+    """A delivery that another plan has under way.
+
+    Attributes:
+        number: under which it was sent; `None`: it is about to be.
+    """
+
+    plan_id: int
+    number: int | None
+
+    def before(self, died: int) -> bool:
+        """Whether it had been sent before the delivery died under this number: then it is under way no more (pure)."""
+        return self.number is not None and self.number <= died
+
+
+def lock_claims(connection: Connection) -> None:
+    """Until the transaction ends no other plan claims: two would take the same delivery, or the same lane."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_CLAIMS_LOCK)))
+
+
+def find_deliveries_elsewhere(
+    connection: Connection, plan_id: int, places: Iterable[str]
+) -> dict[str, DeliveryElsewhere]:
+    """By place, what other plans have under way; of the plan of this number, nothing.
+
+    Parameters:
+        places: deliveries (`orders-3-1234:orders.handlers.charge`).
+    """
+    found: dict[str, DeliveryElsewhere] = {}
+    for some in split_into_batches(sorted(set(places))):
+        asked = select(items.c.place, items.c.plan_id, items.c.number)
+        asked = asked.where(items.c.place.in_(some), _IS_UNDER_WAY, items.c.plan_id != plan_id)
+        found |= {row.place: DeliveryElsewhere(row.plan_id, row.number) for row in connection.execute(asked)}
+    return found
+
+
+class SentRedrive(NamedTuple):
+    """A delivery that was sent.
+
+    Attributes:
+        place: `orders-3-1234:orders.handlers.charge`.
+        number: under which it was sent.
+        spot: where its record lies.
+        at: when it was sent, ms since the epoch.
+    """
+
+    position: int
+    place: str
+    number: int
+    spot: LogPosition
+    at: int
+
+
+#: Not as a parameter: so the index of states is used.
+_REDRIVE_UNDER_WAY = (items.c.state == literal_column(f"'{PlanItemState.SENT}'"), items.c.letter_id.is_(None))
+
+
+def find_redrives_under_way(connection: Connection) -> list[int]:
+    """The redrives that have sent what has not ended."""
+    sent = select(items.c.plan_id).where(items.c.plan_id == plans.c.id, *_REDRIVE_UNDER_WAY).exists()
+    asked = select(plans.c.id).where(plans.c.what == PlanKind.REDRIVE, sent).order_by(plans.c.id)
+    return list(connection.execute(asked).scalars())
+
+
+def read_sent_redrives(connection: Connection, plan_id: int, after: int, limit: int) -> list[SentRedrive]:
+    """What a plan has sent and has not ended, behind a position."""
+    where = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset)
+    asked = select(items.c.position, items.c.place, items.c.number, items.c.sent_at, *where)
+    asked = asked.where(items.c.plan_id == plan_id, items.c.position > after, *_REDRIVE_UNDER_WAY)
+    rows = connection.execute(asked.order_by(items.c.position).limit(limit))
+    return [SentRedrive(row[0], row[1], row[2], LogPosition(*row[4:]), row[3]) for row in rows]
+
+
+def read_death_numbers(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, int]:
+    """By delivery, under which number it died last, as far as that is recorded."""
+    found: dict[bytes, int] = {}
+    wanted = list(digests)
+    for at in range(0, len(wanted), 5_000):
+        asked = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(wanted[at : at + 5_000]))
+        found |= {bytes(digest): number for digest, number in connection.execute(asked)}
+    return found
+
+
+def end_redrives(connection: Connection, plan_id: int, whys: Mapping[int, str], to: PlanItemState, at: int) -> None:
+    """Note, by position, how deliveries ended that were sent, and why that is held."""
+    by_why: dict[str, list[int]] = defaultdict(list)
+    for position, why in whys.items():
+        by_why[why].append(position)
+    for why, positions in by_why.items():
+        for some in split_into_batches(positions):
+            sent = (*build_position_conditions(plan_id, some), ITEM_STATE == PlanItemState.SENT)
+            connection.execute(update(items).where(*sent).values(state=to, why=why, ended_at=at))
+
+
+def note_lost_redrives(connection: Connection, plan_id: int, why: str, at: int) -> None:
+    """Note of what is about to be sent, and is no letter's, that nobody knows whether it was."""
+    claimed = (items.c.plan_id == plan_id, items.c.state == PlanItemState.CLAIMED, items.c.letter_id.is_(None))
+    connection.execute(update(items).where(*claimed).values(state=PlanItemState.UNKNOWN, why=why, ended_at=at))

@@ -1,0 +1,112 @@
+"""SQL that both databases share: the clock of leases, membership in a list of numbers, and rows written in bulk."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    any_,
+    bindparam,
+    cast,
+    func,
+    literal,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+_CLOCK_QUERY = text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS bigint)")
+
+
+def read_clock(connection: Connection) -> int:
+    """Ms since the epoch: by PostgreSQL's clock, or this host's, on which a SQLite file lies."""
+    if connection.dialect.name == "postgresql":
+        return int(connection.execute(_CLOCK_QUERY).scalar_one())
+    return int(time.time() * 1000)
+
+
+def is_among(column: Column[Any], numbers: Iterable[int]) -> ColumnElement[bool]:
+    """Whether a column is one of these."""
+    return AmongNumbers(column, literal(",".join(map(str, numbers))))
+
+
+class AmongNumbers(FunctionElement[bool]):
+    """Whether a number is one of those that a text has, with commas between them."""
+
+    # It has no type: of a Boolean SQLAlchemy would ask SQLite whether it is 1, which no index answers.
+    inherit_cache = True
+
+
+@compiles(AmongNumbers, "sqlite")
+def _among_in_sqlite(element: AmongNumbers, compiler: Any, **options: Any) -> str:
+    column, numbers = (compiler.process(each, **options) for each in element.clauses)
+    return f"{column} IN (SELECT value FROM json_each('[' || {numbers} || ']'))"
+
+
+@compiles(AmongNumbers, "postgresql")
+def _among_in_postgresql(element: AmongNumbers, compiler: Any, **options: Any) -> str:
+    column, numbers = (compiler.process(each, **options) for each in element.clauses)
+    return f"{column} = ANY(CAST(string_to_array({numbers}, ',') AS bigint[]))"
+
+
+def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert these, in the connection's transaction.
+
+    Parameters:
+        rows: each with the same columns, in one order.
+    """
+    if not rows:
+        return
+    quoted = connection.dialect.identifier_preparer.quote
+    into = f"INSERT INTO {quoted(table.name)} ({', '.join(map(quoted, rows[0]))})"
+    if connection.dialect.name == "postgresql":
+        columns = [table.c[name] for name in rows[0]]
+        lists = (f"%s::text::{_array_type(column)}" for column in columns)
+        values = zip(*(row.values() for row in rows), strict=True)
+        given = tuple(_array_literal(column, some) for column, some in zip(columns, values, strict=True))
+        connection.exec_driver_sql(f"{into} SELECT * FROM unnest({', '.join(lists)})", given)
+    else:
+        marks = ", ".join("?" * len(rows[0]))
+        connection.exec_driver_sql(f"{into} VALUES ({marks})", [tuple(row.values()) for row in rows])
+
+
+def has_one_of(connection: Connection, column: Column[Any], values: Iterable[Any]) -> ColumnElement[bool]:
+    """Whether a column has one of these values."""
+    found = list(values)
+    if connection.dialect.name == "postgresql":
+        # One parameter, where IN has one for each; in a SELECT of its own, or it would be taken apart for each row.
+        listed = cast(bindparam(None, _array_literal(column, found), type_=Text()), ARRAY(column.type))
+        return column == any_(func.array(select(func.unnest(listed)).scalar_subquery()))
+    return column.in_(found)
+
+
+def _array_type(column: Column[Any]) -> str:
+    """The widest type of its kind: what is too much for the column is refused, where a cast to it would cut it off."""
+    if isinstance(column.type, LargeBinary):
+        return "bytea[]"
+    return "bigint[]" if isinstance(column.type, Integer) else "text[]"
+
+
+def _array_literal(column: Column[Any], values: Sequence[Any]) -> str:
+    """Numbers, bytes or texts as PostgreSQL writes an array: the driver takes four times as long for a list."""
+    if isinstance(column.type, LargeBinary):
+        written = ["NULL" if each is None else f'"\\\\x{each.hex()}"' for each in values]
+    elif isinstance(column.type, Integer):
+        written = ["NULL" if each is None else str(each) for each in values]
+    else:
+        written = ["NULL" if each is None else _quote_text(each) for each in values]
+    return f"{{{','.join(written)}}}"
+
+
+def _quote_text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,151 @@
+"""A JSON Patch (RFC 6902), and what it makes of the values of many letters."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from celery import Celery
+from jsonpatch import JsonPatch, JsonPatchException, JsonPatchTestFailed
+from jsonpointer import JsonPointerException, resolve_pointer
+
+from bridge.deadletters.db.letter_payload import LetterValue
+from bridge.deadletters.editing import exact_json
+from bridge.deadletters.editing.handler_check import ReasonCounts, ask_handler
+from bridge.errors import NoJson, PatchDoesNotApply, PatchRefused
+
+#: Bytes that copies may add to one value: each may double it, and forty do so to a terabyte.
+COPIED: Final = 1_000_000
+#: What an operation must have besides its path.
+_NEEDED: Final = {"add": "value", "replace": "value", "test": "value", "move": "from", "copy": "from"}
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePatch:
+    """Operations on a value, all of which apply or none.
+
+    Attributes:
+        text: as it was given.
+    """
+
+    text: str
+    _steps: tuple[tuple[str, JsonPatch], ...]
+
+    @classmethod
+    def read(cls, text: str) -> "ValuePatch":
+        """The patch that a JSON text is.
+
+        Raises:
+            PatchRefused: it is none; says which operation, and why.
+        """
+        try:
+            operations = exact_json.parse_json(text)
+        except NoJson as error:
+            raise PatchRefused(f"The patch is no JSON: {error}.") from None
+        if not isinstance(operations, list) or not operations:
+            raise PatchRefused('A patch is a list of operations: [{"op": "replace", "path": "/amount", "value": 12}].')
+        return cls(text, tuple(_describe_step(number, each) for number, each in enumerate(operations, 1)))
+
+    def applied(self, value: bytes | None) -> bytes:
+        """What it makes of a value; the very bytes where that is no change.
+
+        Raises:
+            NoJson: the value is none, or one that could not be written again without a loss.
+            PatchDoesNotApply: one of its operations does not; says which, and nothing of the value.
+        """
+        if value is None:
+            raise NoJson("it is a tombstone")
+        before, found, copied = exact_json.parse_json(value), exact_json.parse_json(value), 0
+        for name, step in self._steps:
+            try:
+                copied += _measure_copy(step, found)
+                if copied > COPIED:
+                    words = f"{name}: copies would add more than {COPIED:,} bytes to it"
+                    raise PatchDoesNotApply(words)
+                found = step.apply(found, in_place=True)
+            except JsonPatchTestFailed:
+                raise PatchDoesNotApply(f"{name}: it is not that") from None
+            except (JsonPatchException, JsonPointerException):
+                raise PatchDoesNotApply(f"{name}: there is no such place in it") from None
+            except RecursionError:
+                raise NoJson("it is nested too deeply") from None
+        made = exact_json.write_json(found, value)
+        return value if made == exact_json.write_json(before, value) else made
+
+
+def _measure_copy(step: JsonPatch, value: Any) -> int:
+    """Bytes that a step adds to a value by copying a part of it."""
+    (operation,) = step.patch
+    return len(exact_json.write_json(resolve_pointer(value, operation["from"]))) if operation["op"] == "copy" else 0
+
+
+def _describe_step(number: int, operation: Any) -> tuple[str, JsonPatch]:
+    """An operation with its name for people."""
+    if not isinstance(operation, dict):
+        raise PatchRefused(f"Operation {number} of the patch is no object.")
+    name = f"{operation.get('op')} {operation.get('path')}"
+    if (needed := _NEEDED.get(str(operation.get("op")))) and needed not in operation:
+        raise PatchRefused(f"Operation {number} of the patch ({name}) has no {needed!r}.")
+    try:
+        return name, JsonPatch([operation])
+    except (JsonPatchException, JsonPointerException) as error:
+        raise PatchRefused(f"Operation {number} of the patch ({name}) is none: {error}.") from None
+
+
+class PatchedValue(NamedTuple):
+    """What a patch makes of a letter's value; `None`, and why: it gets none."""
+
+    value: bytes | None
+    why: str = ""
+
+
+@dataclass
+class PatchRun:
+    """A patch on its way over letters.
+
+    Attributes:
+        changed: how many go back with a new value.
+        unchanged: of which the patch changes nothing.
+        no_json: that are no JSON, or could not be written again without a loss.
+        not_applied: that have not what the patch asks for.
+        not_valid: that their handlers would not take after it, or of which that cannot be told here.
+    """
+
+    changed: int = 0
+    unchanged: int = 0
+    no_json: ReasonCounts = field(default_factory=ReasonCounts)
+    not_applied: ReasonCounts = field(default_factory=ReasonCounts)
+    not_valid: ReasonCounts = field(default_factory=ReasonCounts)
+
+    def one(self, app: Celery, letter: LetterValue, patch: ValuePatch, *, force: bool) -> PatchedValue:
+        """What becomes of one letter.
+
+        Parameters:
+            force: also where its handler would not take it.
+        """
+        if not letter.is_kept:
+            return self._left(self.no_json, letter, "its value is not in the database, for its size", "")
+        try:
+            value = patch.applied(letter.value)
+        except NoJson as error:
+            return self._left(self.no_json, letter, str(error), "no JSON that can be patched: ")
+        except PatchDoesNotApply as error:
+            return self._left(self.not_applied, letter, str(error), "the patch does not apply: ")
+        if value == letter.value:
+            self.unchanged += 1
+            return PatchedValue(None, "the patch changes nothing of it")
+        said = ask_handler(app, letter.handler, value)
+        if not said.ok and not force:
+            return self._left(self.not_valid, letter, said.why, "its handler would not take it after the patch: ")
+        self.changed += 1
+        return PatchedValue(value)
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        reasons = {"no_json": self.no_json, "not_applied": self.not_applied, "not_valid": self.not_valid}
+        found: dict[str, Any] = {"changed": self.changed, "unchanged": self.unchanged}
+        found |= {name: each.count for name, each in reasons.items()}
+        return found | {f"{name}_reasons": each.to_data() for name, each in reasons.items() if each.count}
+
+    @staticmethod
+    def _left(reasons: ReasonCounts, letter: LetterValue, why: str, what: str) -> PatchedValue:
+        reasons.add(why, letter.id)
+        return PatchedValue(None, what + why)

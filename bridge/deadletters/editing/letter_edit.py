@@ -1,0 +1,363 @@
+"""The edit of a letter's value: the text that a browser's form keeps, the new value that the handler takes, and the
+plan that sends it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from celery import Celery
+
+from bridge.deadletters.db import (
+    audit_table,
+    letter_payload,
+    plan_counts,
+    plan_item_table,
+    plan_order_table,
+    plan_table,
+    sql,
+)
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.letter_payload import LetterValue, PlanEdit
+from bridge.deadletters.db.plan_item_table import PlanItem
+from bridge.deadletters.editing import exact_json
+from bridge.deadletters.editing.handler_check import HandlerCheck, HandlerVerdict, ask_handler
+from bridge.deadletters.editing.json_patch import PatchRun, ValuePatch
+from bridge.deadletters.editing.value_diff import count_changes, diff_values
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanItemState, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay.plan_conflicts import explain_lateness, find_plan_makers
+from bridge.errors import EditRefused, NoJson, NoSuchLetter
+from bridge.jobs.group_facts import format_letter_count as letters_said
+
+#: Most bytes that are edited in a form.
+LARGEST: Final = 400_000
+#: Where else it can be.
+ELSEWHERE: Final = "edit it in a terminal: bridge deadletters edit LETTER --file FILE"
+
+
+class OfferedText(NamedTuple):
+    """A value to be edited.
+
+    Attributes:
+        is_json: then it is indented, and goes back without those spaces.
+    """
+
+    text: str
+    is_json: bool
+
+
+def offer_text(value: bytes | None) -> OfferedText:
+    """A value as text that a form keeps.
+
+    Raises:
+        EditRefused: it is none; says what to do.
+    """
+    if value is None:
+        return OfferedText("", False)
+    if len(value) > LARGEST:
+        raise EditRefused(f"A value of {len(value):,} bytes is too large for a form: {ELSEWHERE}.")
+    try:
+        return OfferedText(
+            "".join(map(_escape_character, "\n".join(exact_json.write_json_lines(exact_json.parse_json(value))))), True
+        )
+    except (NoJson, RecursionError):
+        pass
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        raise EditRefused(f"This value is no text: {ELSEWHERE}.") from None
+    if any(not _is_kept_by_browser(each) for each in text):
+        raise EditRefused(f"This value has characters that a browser does not keep: {ELSEWHERE}.")
+    return OfferedText(text, False)
+
+
+def read_typed_text(text: str, before: bytes | None) -> bytes:
+    """The value that a form's text means.
+
+    Parameters:
+        before: the value that was offered. Where that is JSON and the text is, it is written as a patch writes it.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if before is not None:
+        try:
+            exact_json.parse_json(before)
+            return exact_json.write_json(exact_json.parse_json(text), before)
+        except NoJson:
+            pass
+    return text.encode("utf-8", "replace")
+
+
+def _is_kept_by_browser(character: str) -> bool:
+    return character.isprintable() or character in "\n\t"
+
+
+def _escape_character(character: str) -> str:
+    """A character of a JSON text; what a browser would not show as its escape, which only strings can have."""
+    if _is_kept_by_browser(character):
+        return character
+    number = ord(character)
+    if number < 0x10000:
+        return f"\\u{number:04x}"
+    number -= 0x10000
+    return f"\\u{0xD800 + (number >> 10):04x}\\u{0xDC00 + (number & 0x3FF):04x}"
+
+
+#: Letters of one look at the database; their values are in memory at once.
+AT_ONCE: Final = 500
+
+
+class LetterDifference(NamedTuple):
+    """How a plan changes a letter's value, as a unified diff."""
+
+    letter_id: int
+    text: str
+
+
+class PatchSample(NamedTuple):
+    """What a patch would make of a letter's value.
+
+    Attributes:
+        difference: from the one that it has, as a unified diff; "": it gets none.
+        why: it gets none.
+    """
+
+    letter_id: int
+    difference: str
+    why: str
+
+
+class TriedValue(NamedTuple):
+    """What a new value of a letter would be.
+
+    Attributes:
+        value: byte for byte.
+        said: what its handler says of it.
+        difference: from the one that it has, as a unified diff; "" where that is the same.
+        changes: how many places of it are changed.
+        shown: what stands for it, so that only what was looked at is sent.
+    """
+
+    value: bytes
+    said: HandlerVerdict
+    difference: str
+    changes: int
+    shown: bytes
+
+
+@dataclass(frozen=True)
+class LetterEditor:
+    """What is done to the values of letters. Every method raises DeskUnavailable where the database does not answer."""
+
+    app: Celery
+    database: Database
+
+    def edit(self, letter_id: int, value: bytes | None, by: str, why: str = "", *, force: bool = False) -> BulkPlan:
+        """A plan that sends a letter back with another value. Key and headers stay: they say which record it is.
+
+        Parameters:
+            value: byte for byte as it is to be sent; `None` is a tombstone.
+            force: also where its handler does not take it, or is not known here.
+
+        Raises:
+            NoSuchLetter: there is none of that number.
+            EditRefused: it is not open, the value is the one that it has, or its handler does not take it; says why.
+        """
+        letter, failures = self._open(letter_id)
+        if letter.is_kept and letter.value == value:
+            raise EditRefused(f"Letter {letter_id} has this value already: replay it as it is.")
+        said = ask_handler(self.app, letter.handler, value)
+        if not said.ok and not force:
+            raise EditRefused(f"Nothing was sent. {_explain_refusal(said.ok)}: {said.why}. To send it anyway: --force.")
+        asked = LetterFilter(ids=(letter_id,)).to_data()
+        with self.database.writing() as connection:
+            plan_id, at = plan_table.add_plan(connection, PlanKind.REPLAY, by, why, asked, PlanOptions())
+            plan_item_table.add_items(connection, plan_id, [PlanItem(1, letter_id, None, failures)], canary=False)
+            letter_payload.add_edits(connection, [PlanEdit(letter_id, plan_id, at, by, "edit", value)])
+            handlers = plan_counts.count_letters_by_handler(connection, plan_id)
+            counts = PlanCounts(letters=1, handlers=handlers, edits=PatchRun(changed=1).to_data())
+            plan_table.note_plan_counts(connection, plan_id, counts)
+            words = f"a value of {len(value):,} bytes" if value is not None else "a tombstone"
+            audit_table.write_entry(
+                connection, at, by, "edit", f"{words}; {why}".rstrip("; "), letter_id=letter_id, plan_id=plan_id
+            )
+            return _read_known_edits(plan_table.read_plan(connection, plan_id))
+
+    def patch(
+        self,
+        asked: LetterFilter,
+        patch: ValuePatch,
+        options: PlanOptions,
+        by: str,
+        why: str = "",
+        *,
+        force: bool = False,
+    ) -> BulkPlan:
+        """A plan that sends the open letters of a filter back, each with what a JSON Patch makes of its value.
+
+        Left out, with the reason, is what is no JSON, to what the patch does not apply, what it does not change, and
+        what its handler would not take after it. Nothing is sent yet.
+
+        Parameters:
+            force: also what its handler would not take.
+
+        Raises:
+            FilterFault: it asks for letters that are not open.
+        """
+        chosen = asked.only_open()
+        said = {"filter": chosen.to_data(), "patch": patch.text}
+        with self.database.writing() as connection:
+            plan_id, at = plan_table.add_plan(connection, PlanKind.REPLAY, by, why, said, options)
+            plan_table.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.MAKING)
+            count = plan_item_table.freeze_letters(connection, plan_id, select_matching_letters(chosen), canary=False)
+            words = f"plan {plan_id}: to patch {letters_said(count)}" + (f": {why}" if why else "")
+            audit_table.write_entry(connection, at, by, "patch", words, plan_id=plan_id)
+        done = PatchRun()
+        for found in self._of_plan(plan_id):
+            self._change(plan_id, found, patch, done, by, force)
+        with self.database.writing() as connection:
+            handlers = plan_counts.count_letters_by_handler(connection, plan_id)
+            plan_table.note_plan_counts(
+                connection, plan_id, PlanCounts(letters=count, handlers=handlers, edits=done.to_data())
+            )
+            if options.canary:
+                plan_order_table.cut_waves(connection, plan_id)
+            plan_table.change_plan_state(connection, plan_id, [PlanState.MAKING], PlanState.PLANNED)
+            return _read_known_edits(plan_table.read_plan(connection, plan_id))
+
+    def samples(self, letters: Iterable[int], patch: ValuePatch) -> list[PatchSample]:
+        """What a patch would make of some letters; those that are gone are left out, and nothing is kept."""
+        with self.database.reading() as connection:
+            found = [letter for id_ in letters if (letter := letter_payload.read_letter_value(connection, id_))]
+        made = []
+        for letter in found:
+            patched = PatchRun().one(self.app, letter, patch, force=False)
+            changed = "" if patched.value is None else diff_values(letter.value, patched.value)
+            made.append(PatchSample(letter.id, changed, patched.why))
+        return made
+
+    def check(self, asked: LetterFilter) -> HandlerCheck:
+        """Which letters of a filter their handlers would take now, as they are or after `upgrade`; nothing is sent."""
+        found, after = HandlerCheck(), 0
+        while some := self._after(asked, after):
+            found.look(self.app, some)
+            after = some[-1].id
+        return found
+
+    def differences(self, plan_id: int, count: int = 10) -> list[LetterDifference]:
+        """How a plan changes the first of its letters that it changes."""
+        with self.database.reading() as connection:
+            found = letter_payload.read_edited_values(connection, plan_id, count)
+        return [LetterDifference(letter.id, diff_values(letter.value, value)) for letter, value in found]
+
+    def text(self, letter_id: int) -> str:
+        """A letter's value, to be edited.
+
+        Raises:
+            NoSuchLetter: there is none of that number.
+            EditRefused: it is not open, or its value is no text.
+        """
+        letter, _ = self._open(letter_id)
+        try:
+            return "" if not letter.is_kept or letter.value is None else letter.value.decode()
+        except UnicodeDecodeError:
+            raise EditRefused(f"The value of letter {letter_id} is no text: give the new one as a file.") from None
+
+    def offered(self, letter_id: int) -> OfferedText:
+        """A letter's value, to be edited in a form.
+
+        Raises:
+            NoSuchLetter: there is none of that number.
+            EditRefused: it is not open, or its value is not for a form; says what to do.
+        """
+        letter, _ = self._open(letter_id)
+        if not letter.is_kept:
+            raise EditRefused(f"A value of {letter.size:,} bytes is too large for a form: {ELSEWHERE}.")
+        return offer_text(letter.value)
+
+    def tried(self, letter_id: int, text: str) -> TriedValue:
+        """What a form's text would be as the letter's value; nothing is sent.
+
+        Raises:
+            NoSuchLetter, EditRefused: as `offered`.
+        """
+        letter, _ = self._open(letter_id)
+        return self.tried_value(letter_id, read_typed_text(text, letter.value))
+
+    def tried_value(self, letter_id: int, value: bytes) -> TriedValue:
+        """The same of a value.
+
+        Raises:
+            NoSuchLetter, EditRefused: as `offered`.
+        """
+        before = self.offered(letter_id)
+        letter, _ = self._open(letter_id)
+        found = diff_values(letter.value, value)
+        # Of text, a line break at its end is a change that no line shows.
+        count = count_changes(found) or int(value != letter.value and not before.is_json)
+        return TriedValue(value, ask_handler(self.app, letter.handler, value), found, count, value)
+
+    def takes(self, handler: str, value: bytes | None) -> HandlerVerdict:
+        """Whether a handler would take a value now, by the code that is here."""
+        return ask_handler(self.app, handler, value)
+
+    def _open(self, letter_id: int) -> tuple[LetterValue, int]:
+        """A letter that may be sent back, and how often it has died."""
+        with self.database.reading() as connection:
+            letter = letter_payload.read_letter_value(connection, letter_id)
+            standing = letter_payload.read_letter_standings(connection, [letter_id]).get(letter_id)
+            by = find_plan_makers(connection, [standing] if standing else [])
+        if letter is None or standing is None:
+            raise NoSuchLetter(f"There is no letter {letter_id}.")
+        if standing.status is not LetterStatus.OPEN:
+            raise EditRefused(f"Letter {letter_id}: {explain_lateness(standing, by)}: only what is open is sent back.")
+        return letter, standing.failures
+
+    def _after(self, asked: LetterFilter, after: int) -> list[LetterValue]:
+        with self.database.reading() as connection:
+            return letter_payload.read_matching_values(connection, asked, after, AT_ONCE)
+
+    def _of_plan(self, plan_id: int) -> Iterator[list[tuple[int, LetterValue]]]:
+        after = 0
+        while True:
+            with self.database.reading() as connection:
+                found = letter_payload.read_plan_values(connection, plan_id, after, AT_ONCE)
+            if not found:
+                return
+            yield found
+            after = found[-1][0]
+
+    def _change(
+        self,
+        plan_id: int,
+        found: Iterable[tuple[int, LetterValue]],
+        patch: ValuePatch,
+        done: PatchRun,
+        by: str,
+        force: bool,
+    ) -> None:
+        """Give some letters of a plan their new values, and leave those out that get none."""
+        made, left = [], {}
+        for position, letter in found:
+            patched = done.one(self.app, letter, patch, force=force)
+            if patched.value is None:
+                left[position] = patched.why
+            else:
+                made.append((letter.id, patched.value))
+        with self.database.writing() as connection:
+            at = sql.read_clock(connection)
+            letter_payload.add_edits(
+                connection, (PlanEdit(id_, plan_id, at, by, "patch", value) for id_, value in made)
+            )
+            plan_item_table.end_items(connection, plan_id, left, PlanItemState.SKIPPED, at)
+
+
+def _explain_refusal(ok: bool | None) -> str:
+    return "Its handler does not take this value" if ok is False else "Whether its handler takes this value is unknown"
+
+
+def _read_known_edits(plan: BulkPlan | None) -> BulkPlan:
+    assert plan is not None
+    return plan

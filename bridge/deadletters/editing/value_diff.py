@@ -1,0 +1,90 @@
+"""The difference between two values, as people read it (pure)."""
+
+from collections.abc import Sequence
+from difflib import unified_diff
+from itertools import chain
+from typing import Final
+
+from bridge.deadletters.editing import exact_json
+from bridge.errors import NoJson
+
+#: Most lines of a difference, and most characters of one of them.
+LINES: Final = 200
+WIDTH: Final = 500
+#: Pairs of lines that may be compared: what differs everywhere would take minutes of a core, a tenth of a second each
+#: million of them.
+PAIRS: Final = 4_000_000
+#: Lines around a change.
+_AROUND: Final = 3
+
+
+def diff_values(before: bytes | None, after: bytes | None) -> str:
+    """A unified diff: of JSON a member a line, of other texts their lines, else of their sizes.
+
+    It is cut at `LINES`, and says so. Of long values only what lies between the first and the last change is compared;
+    and where that is long, too, each line with that in its own place, or their sizes.
+    """
+    old, new = _split_lines(before), _split_lines(after)
+    if old is None or new is None:
+        old, new = [_describe_size(before)], [_describe_size(after)]
+    compared = _compare_lines(old, new)
+    if compared is None:
+        compared = _write_unified([_describe_size(before)], [_describe_size(after)])
+    found = [line[:WIDTH] for line in compared]
+    more = len(found) - LINES
+    return "\n".join([*found[:LINES], f"… {more} more lines"] if more > 0 else found)
+
+
+def _compare_lines(old: Sequence[str], new: Sequence[str]) -> list[str] | None:
+    """Their difference, as a unified diff; `None`, where they are too long and not of one length."""
+    if len(old) * len(new) > PAIRS:
+        old, new = _trim_equal_lines(old, new)
+    if len(old) * len(new) <= PAIRS:
+        return _write_unified(old, new)
+    if len(old) != len(new):
+        return None
+    pairs = ((at, *pair) for at, pair in enumerate(zip(old, new, strict=True), 1) if pair[0] != pair[1])
+    lines = ((f"@@ -{at} +{at} @@", f"-{was}", f"+{is_}") for at, was, is_ in pairs)
+    return ["--- before", "+++ after", *chain.from_iterable(lines)]
+
+
+def _write_unified(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    return [*unified_diff(old, new, "before", "after", lineterm="")]
+
+
+def _trim_equal_lines(old: Sequence[str], new: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Without the lines that both begin and end with alike."""
+    shorter = min(len(old), len(new))
+    head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    tail = next((at for at in range(shorter - head) if old[-1 - at] != new[-1 - at]), shorter - head)
+    first, left = max(0, head - _AROUND), max(0, tail - _AROUND)
+    return old[first : len(old) - left], new[first : len(new) - left]
+
+
+def count_changes(found: str) -> int:
+    """How many places a difference changes: of lines that follow each other, as many as there are pairs of them."""
+    count = old = new = 0
+    for line in [*found.splitlines()[2:], ""]:
+        if line[:1] in ("-", "+"):
+            old, new = old + (line[0] == "-"), new + (line[0] == "+")
+        else:
+            count, old, new = count + max(old, new), 0, 0
+    return count
+
+
+def _split_lines(value: bytes | None) -> list[str] | None:
+    """A value as lines of text; `None`: it is no text."""
+    if value is None:
+        return []
+    try:
+        return exact_json.write_json_lines(exact_json.parse_json(value))
+    except (NoJson, RecursionError):
+        pass
+    try:
+        return value.decode().splitlines()
+    except UnicodeDecodeError:
+        return None
+
+
+def _describe_size(value: bytes | None) -> str:
+    return "(a tombstone)" if value is None else f"({len(value):,} bytes)"

@@ -1,1 +1,0 @@
-"""Letters in files: exported, imported, archived."""

@@ -1,0 +1,183 @@
+"""The next step for a failure group or a letter, and why: one suggestion (pure)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from bridge.deadletters.inspection.failure_groups import GroupState
+from bridge.deadletters.model.letter_view import LetterView
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.jobs.group_facts import format_utc
+
+
+class NextStep(StrEnum):
+    """What can be done next."""
+
+    WATCH = "watch"
+    WAIT = "wait"
+    REPLAY = "replay"
+    DISCARD = "discard"
+    EDIT = "edit"
+    LOOK = "look"
+    NOTHING = "nothing"
+
+
+class Suggestion(NamedTuple):
+    """What to do next.
+
+    Attributes:
+        why: in a sentence or two.
+    """
+
+    do: NextStep
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSurroundings:
+    """What is known beside a group.
+
+    Attributes:
+        plan: that has letters of it under way.
+        running: how many living workers have which version of its handler; empty: that is not known.
+        down: what its handler needs and whose breaker is open; "": nothing is.
+        died_again: whether letters of it were replayed already, and are open again.
+    """
+
+    plan: int | None = None
+    running: Mapping[str, int] = field(default_factory=dict)
+    down: str = ""
+    died_again: bool = False
+
+
+def advise_on_letter(letter: LetterView) -> Suggestion:
+    """What to do with a letter next."""
+    it = letter.listed
+    if letter.is_unknown:
+        return Suggestion(
+            NextStep.LOOK,
+            f"Plan {it.plan} has sent it back, and whether it ran is not known. Find that out where its handler "
+            f'writes. If it ran: bridge deadletters resolve {it.id} --why "…". '
+            f'If it did not run: bridge deadletters reopen {it.id} --why "…".',
+        )
+    if it.status is LetterStatus.REPLAYING:
+        return Suggestion(
+            NextStep.WATCH, f"Plan {it.plan} has sent it back; how that ends is known within seconds of it."
+        )
+    if it.status is not LetterStatus.OPEN:
+        return Suggestion(NextStep.NOTHING, f"It is {it.status}.")
+    if it.reason == "undecodable":
+        return Suggestion(
+            NextStep.EDIT, "Its value could not be read, so its handler never ran. Unchanged it fails again."
+        )
+    if it.failures > 1:
+        times = f"It has died {it.failures:,} times"
+        on = f", the last time on {it.version}" if it.version else ""
+        return Suggestion(NextStep.EDIT, f"{times}{on}: a replay does not cure it by itself.")
+    return Suggestion(NextStep.LOOK, "What failed stands below. Once that is fixed, a replay sends the letter back.")
+
+
+class _Case(NamedTuple):
+    """A group with what is known beside it."""
+
+    group: GroupState
+    around: GroupSurroundings
+
+
+def advise_on_group(group: GroupState, around: GroupSurroundings) -> Suggestion:
+    """The first rule that fits says what to do."""
+    case = _Case(group, around)
+    return next(found for rule in _RULES if (found := rule(case)) is not None)
+
+
+def _under_way(case: _Case) -> Suggestion | None:
+    if case.around.plan is None:
+        return None
+    count = case.group.statuses.get("replaying", 0)
+    return Suggestion(NextStep.WATCH, f"Plan {case.around.plan} is at it: {count:,} of its letters are on their way.")
+
+
+def _nothing_open(case: _Case) -> Suggestion | None:
+    return None if case.group.open else Suggestion(NextStep.NOTHING, "None of its letters is open.")
+
+
+def _came_back(case: _Case) -> Suggestion | None:
+    at = case.group.regressed_at
+    if at is not None:
+        return Suggestion(NextStep.LOOK, f"It came back: marked as fixed, it failed again at {format_utc(at / 1000)}.")
+    back = next((each for each in case.group.cause_fixes if each.regressed_at is not None), None)
+    if back is None or back.regressed_at is None:
+        return None
+    at = back.regressed_at
+    return Suggestion(
+        NextStep.LOOK, f"Cause {back.cause} came back: marked as fixed, it failed again at {format_utc(at / 1000)}."
+    )
+
+
+def _waits_for_a_version(case: _Case) -> Suggestion | None:
+    fixed_in, has = case.group.fixed_in, case.around.running
+    if fixed_in is None:
+        return None
+    on = f"{has.get(fixed_in, 0):,} of {sum(has.values()):,} workers report it" if has else "no worker is known"
+    return Suggestion(NextStep.WAIT, f"Its letters go back by themselves once all workers have {fixed_in}; {on}.")
+
+
+def _is_down(case: _Case) -> Suggestion | None:
+    down = case.around.down
+    return (
+        Suggestion(NextStep.WAIT, f"{down} is down: its breaker is open, so a replay would wait, too.")
+        if down
+        else None
+    )
+
+
+def _grows(case: _Case) -> Suggestion | None:
+    grows = case.group.growth
+    if grows is None:
+        return None
+    since = format_utc(grows.since / 1000)
+    return Suggestion(NextStep.LOOK, f"It grows: {grows.failures:,} since {since}; {grows.usual:g} an hour were usual.")
+
+
+def _mended(case: _Case) -> Suggestion | None:
+    """All that runs are versions in which it has never failed."""
+    runs, failed = set(case.around.running), set(case.group.versions)
+    if not runs or not failed or "" in runs or runs & failed:
+        return None
+    return Suggestion(NextStep.REPLAY, f"{', '.join(sorted(runs))} runs now, in which it has not failed.")
+
+
+def _needs_an_edit(case: _Case) -> Suggestion | None:
+    if case.group.reasons == ("undecodable",):
+        return Suggestion(NextStep.EDIT, "Values that could not be read fail again unchanged.")
+    if case.around.died_again:
+        return Suggestion(
+            NextStep.EDIT, "Letters of it have died again after a replay: a replay alone does not cure it."
+        )
+    return None
+
+
+def _always_discarded(case: _Case) -> Suggestion | None:
+    discarded = case.group.statuses.get("discarded", 0)
+    if not discarded or case.group.statuses.get("resolved", 0):
+        return None
+    return Suggestion(NextStep.DISCARD, f"{discarded:,} were discarded before, and none was replayed with success.")
+
+
+def _look(case: _Case) -> Suggestion:
+    return Suggestion(NextStep.LOOK, "See what failed. Once that is fixed, a replay sends its letters back.")
+
+
+_RULES: Final = (
+    _under_way,
+    _nothing_open,
+    _came_back,
+    _waits_for_a_version,
+    _is_down,
+    _grows,
+    _mended,
+    _needs_an_edit,
+    _always_discarded,
+    _look,
+)

@@ -1,0 +1,382 @@
+"""Failure groups: listed in an order, with their growth, and marked as fixed in a version of the handlers' code."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from bridge.deadletters.db import audit_table, group_table
+from bridge.deadletters.db import group_table as stored
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.model.failure_growth import (
+    HOUR,
+    LEAST,
+    USUAL,
+    WEEK,
+    FailureGrowth,
+    FailureRate,
+    measure_growth,
+    measure_rate,
+)
+from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
+from bridge.deadletters.model.letter_view import format_moment
+from bridge.errors import FilterFault, GroupChanged, NoSuchGroup
+from bridge.jobs.group_facts import format_utc
+
+
+class GroupOrder(StrEnum):
+    """By what groups are listed."""
+
+    NEED = "need"
+    """What needs a person first: what grows, what failed again though it was fixed, what has most open letters."""
+    NEWEST = "newest"
+    OPEN = "open"
+
+
+class RankedGroup(NamedTuple):
+    """A group, by what it stands where it does in a list; the largest stands first.
+
+    Attributes:
+        grows: failures since it grows; 0: it does not, or no letter of it is open.
+        came_back: whether it failed again in the version in which it was fixed.
+        last_at: ms since the epoch.
+    """
+
+    id: int
+    error_class: str
+    place: str
+    open: int
+    last_at: int
+    is_fixed: bool
+    came_back: bool
+    grows: int
+
+    def by(self, order: GroupOrder) -> tuple[int, ...]:
+        """Where it stands in this order; no two are the same."""
+        if order is GroupOrder.NEWEST:
+            return self.last_at, self.id
+        if order is GroupOrder.OPEN:
+            return self.open, self.last_at, self.id
+        return self.grows, self.came_back and self.open > 0, self.open, self.last_at, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class CauseFix:
+    """A cause of a group that is marked as fixed in a version, or failed in it all the same; as a group is."""
+
+    cause: str
+    fixed_in: str | None
+    fixed_at: int | None
+    fixed_by: str | None
+    fixed_plan: int | None
+    regressed_at: int | None
+    #: A cause has no causes: templates show a group and a cause by one macro.
+    cause_fixes: tuple[()] = ()
+
+    @property
+    def came_back(self) -> bool:
+        """Whether it failed in the version in which it was fixed."""
+        return self.regressed_at is not None
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        times = {"fixed_at": format_moment(self.fixed_at), "regressed_at": format_moment(self.regressed_at)}
+        return {
+            "cause": self.cause, "fixed_in": self.fixed_in, "fixed_by": self.fixed_by, "fixed_plan": self.fixed_plan
+        } | times  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group as it stands.
+
+    Attributes:
+        place: what raised it: `orders/bank.py:pay`.
+        statuses: how many of its letters have each status, without what is 0.
+        first_at, last_at: of its failures, ms since the epoch, as all times here.
+        hours: its failures in each of the last 24 hours, the latest last, which is not over.
+        growth: `None`: it does not grow.
+        fixed_in: the version in which a person says that it is mended.
+        regressed_at: when it failed in that version all the same.
+        cause_fixes: its causes that are marked, or failed again, each alone.
+    """
+
+    id: int
+    handler: str
+    error_class: str
+    place: str
+    statuses: dict[str, int]
+    reasons: tuple[str, ...]
+    topics: tuple[str, ...]
+    versions: tuple[str, ...]
+    origins: tuple[str, ...]
+    first_at: int
+    last_at: int
+    hours: tuple[int, ...]
+    rate: FailureRate
+    growth: FailureGrowth | None
+    fixed_in: str | None
+    fixed_at: int | None
+    fixed_by: str | None
+    fixed_plan: int | None
+    regressed_at: int | None
+    cause_fixes: tuple[CauseFix, ...] = ()
+
+    @property
+    def came_back(self) -> bool:
+        """Whether it, or a cause of it, failed in the version in which it was fixed."""
+        return self.regressed_at is not None or any(each.regressed_at is not None for each in self.cause_fixes)
+
+    def fix_of(self, cause: str) -> CauseFix:
+        """Return the marks of a cause."""
+        found = next((each for each in self.cause_fixes if each.cause == cause), None)
+        return found or CauseFix(cause, None, None, None, None, None)
+
+    @property
+    def count(self) -> int:
+        """How many letters it has, of any status."""
+        return sum(self.statuses.values())
+
+    @property
+    def open(self) -> int:
+        """How many wait for somebody."""
+        return self.statuses.get("open", 0)
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "id": self.id,
+            "handler": self.handler,
+            "error_class": self.error_class,
+            "where": self.place,
+            "count": self.count,
+            "open": self.open,
+            "statuses": self.statuses,
+            "reasons": list(self.reasons),
+            "topics": list(self.topics),
+            "versions": list(self.versions),
+            "origins": list(self.origins),
+            "first_at": format_moment(self.first_at),
+            "last_at": format_moment(self.last_at),
+            "rate_day": round(self.rate.day, 2),
+            "rate_week": round(self.rate.week, 2),
+            "growing": self.growth is not None,
+            "growing_since": format_moment(self.growth.since) if self.growth else None,
+            "fixed_in": self.fixed_in,
+            "fixed_at": format_moment(self.fixed_at),
+            "fixed_by": self.fixed_by,
+            "fixed_plan": self.fixed_plan,
+            "regressed_at": format_moment(self.regressed_at),
+            "cause_fixes": [each.to_data() for each in self.cause_fixes],
+        }
+
+
+@dataclass(frozen=True)
+class FailureGroups:
+    """What is asked of groups. Every method raises DeskUnavailable where the database does not answer."""
+
+    database: Database
+    clock: Callable[[], float] = time.time
+
+    def all(self, asked: LetterFilter = ALL_LETTERS, order: GroupOrder = GroupOrder.NEED) -> list[GroupState]:
+        """The groups that have letters of a filter.
+
+        Parameters:
+            asked: by handler, topic, exception, reason, version, origin, status, id of the group; since: failed then or
+                later.
+
+        Raises:
+            FilterFault: it asks for what single letters alone have: ids, text, key, headers, until, plans, attempts or
+                dying again.
+        """
+        _require_group_filter(asked)
+        with self.database.reading() as connection:
+            return sorted(self._found(connection, asked), key=lambda each: _rank_group(each).by(order), reverse=True)
+
+    def ranked(self, asked: LetterFilter = ALL_LETTERS, order: GroupOrder = GroupOrder.NEED) -> list[RankedGroup]:
+        """The same groups in the same order, of which little is told: of a page of them more is (`of`).
+
+        Raises:
+            FilterFault: as `all`.
+        """
+        _require_group_filter(asked)
+        with self.database.reading() as connection:
+            rows = group_table.read_ranking_rows(connection, asked)
+            grow = (
+                {each.id: _rank_group(each).grows for each in self._growing(connection)}
+                if order is GroupOrder.NEED
+                else {}
+            )
+        return sorted(
+            (_build_ranked_row(row, grow.get(row.id, 0)) for row in rows), key=lambda each: each.by(order), reverse=True
+        )
+
+    def of(self, ids: Sequence[int]) -> list[GroupState]:
+        """These groups as they stand, in this order; not those of which there is no letter any more."""
+        with self.database.reading() as connection:
+            found = {each.id: each for each in self._of(connection, ids)}
+        return [found[id_] for id_ in ids if id_ in found]
+
+    def urgent(self) -> list[GroupState]:
+        """Those with open letters that grow, or failed again though they were fixed; what needs a person first.
+
+        However many groups there are, only those are read that failed of late, or again.
+        """
+        with self.database.reading() as connection:
+            again = self._of(connection, group_table.find_regressed_groups(connection))
+            found = {each.id: each for each in (*again, *self._growing(connection)) if each.open}
+        return sorted(found.values(), key=lambda each: _rank_group(each).by(GroupOrder.NEED), reverse=True)
+
+    def one(self, id_: int) -> GroupState:
+        """A group as it stands.
+
+        Raises:
+            NoSuchGroup: there is none of that number, or its letters are all cleaned up.
+        """
+        with self.database.reading() as connection:
+            return self._one(connection, id_)
+
+    def fixed(
+        self, id_: int, version: str, by: str, seen: GroupState | None = None, *, cause: str | None = None
+    ) -> GroupState:
+        """Note that a group is fixed in a version of the handlers' code, and who says so.
+
+        Parameters:
+            seen: the group as it was decided on; `None`: however it stands.
+            cause: of the group; then that alone is fixed.
+
+        Raises:
+            FilterFault: it is no version.
+            NoSuchGroup: there is none of that number, or it has no such cause.
+            GroupChanged: somebody has marked it, or taken that back, or it has failed again, since it was seen.
+        """
+        if not version.strip():
+            raise FilterFault("In which version is it fixed? Name it as workers report theirs.")
+        at = int(self.clock() * 1000)
+        with self.database.writing() as connection:
+            if cause is not None:
+                self._mark_cause(connection, id_, cause, (version, at, by), seen)
+            elif not stored.mark_fixed(connection, id_, version, at, by, _read_marks(seen)):
+                raise explain_group_change(self._one(connection, id_))
+            said = f"in {version}" if cause is None else f"cause {cause} in {version}"
+            audit_table.write_entry(connection, at, by, "fixed", said, group_id=id_)
+            return self._one(connection, id_)
+
+    def not_fixed(self, id_: int, by: str, seen: GroupState | None = None, *, cause: str | None = None) -> GroupState:
+        """Take that back.
+
+        Parameters:
+            seen, cause: as `fixed`.
+
+        Raises:
+            NoSuchGroup, GroupChanged: as `fixed`.
+        """
+        with self.database.writing() as connection:
+            if cause is not None:
+                self._mark_cause(connection, id_, cause, None, seen)
+            elif not stored.unmark_fixed(connection, id_, _read_marks(seen)):
+                raise explain_group_change(self._one(connection, id_))
+            said = "" if cause is None else f"cause {cause}"
+            audit_table.write_entry(connection, int(self.clock() * 1000), by, "not fixed", said, group_id=id_)
+            return self._one(connection, id_)
+
+    def _mark_cause(
+        self, connection: Any, id_: int, cause: str, fixed: tuple[str, int, str] | None, seen: GroupState | None
+    ) -> None:
+        if not stored.has_cause(connection, id_, cause):
+            self._one(connection, id_)
+            raise NoSuchGroup(f"Group {id_} has no cause {cause}: see bridge deadletters groups --group {id_}.")
+        marks = None if seen is None else _read_marks(seen.fix_of(cause))
+        if not stored.mark_cause(connection, id_, cause, fixed, marks):
+            raise explain_group_change(self._one(connection, id_).fix_of(cause))
+
+    def _one(self, connection: Any, id_: int) -> GroupState:
+        found = self._found(connection, LetterFilter(groups=(id_,)))
+        if not found:
+            raise _no_such_group(id_)
+        return found[0]
+
+    def _growing(self, connection: Any) -> list[GroupState]:
+        """Those that grow: what does, has failed often this hour or in the one before."""
+        failing = group_table.find_failing_groups(connection, int(self.clock() * 1000) // HOUR - 1, LEAST)
+        return [each for each in self._of(connection, failing) if each.growth]
+
+    def _of(self, connection: Any, ids: Sequence[int]) -> list[GroupState]:
+        return self._found(connection, LetterFilter(groups=tuple(ids))) if ids else []
+
+    def _found(self, connection: Any, asked: LetterFilter) -> list[GroupState]:
+        now = int(self.clock() * 1000)
+        found = stored.find_groups(connection, asked, now // HOUR - WEEK)
+        return [_build_group_state(row, found, now) for row in found.rows]
+
+
+def _read_marks(seen: GroupState | CauseFix | None) -> stored.GroupMarks | None:
+    return None if seen is None else stored.GroupMarks(seen.fixed_in, seen.fixed_at, seen.regressed_at)
+
+
+def explain_group_change(group: GroupState | CauseFix) -> GroupChanged:
+    """What has become of a group, or of a cause of it, since it was seen."""
+    if group.fixed_in is None or group.fixed_at is None:
+        return GroupChanged("It is not marked as fixed any more.")
+    at = format_utc(group.fixed_at / 1000)
+    return GroupChanged(f"{group.fixed_by} has marked it as fixed in {group.fixed_in} at {at}.")
+
+
+def _build_group_state(row: Any, found: stored.GroupRows, now: int) -> GroupState:
+    kinds, hours = found.kinds[row.id], found.hours.get(row.id, {})
+    return GroupState(
+        id=row.id,
+        handler=row.handler,
+        error_class=row.error_class,
+        place=row.place,
+        statuses=found.statuses.get(row.id, {}),
+        reasons=_list_names(kind.reason for kind in kinds),
+        topics=_list_names(kind.topic for kind in kinds),
+        versions=_list_names(kind.version for kind in kinds),
+        origins=_list_names(kind.origin for kind in kinds),
+        first_at=row.first_at,
+        last_at=row.last_at,
+        hours=tuple(hours.get(hour, 0) for hour in range(now // HOUR - USUAL + 1, now // HOUR + 1)),
+        rate=measure_rate(hours, now),
+        growth=measure_growth(hours, now, row.first_at),
+        fixed_in=row.fixed_in,
+        fixed_at=row.fixed_at,
+        fixed_by=row.fixed_by,
+        fixed_plan=row.fixed_plan,
+        regressed_at=row.regressed_at,
+        cause_fixes=tuple(map(_cause_fix, found.fixes.get(row.id, ()))),
+    )
+
+
+def _cause_fix(row: Any) -> CauseFix:
+    return CauseFix(row.cause, row.fixed_in, row.fixed_at, row.fixed_by, row.fixed_plan, row.regressed_at)
+
+
+def _rank_group(group: GroupState) -> RankedGroup:
+    grows = group.growth.failures if group.growth and group.open else 0
+    fixed = group.fixed_in is not None or any(each.fixed_in is not None for each in group.cause_fixes)
+    return RankedGroup(
+        group.id, group.error_class, group.place, group.open, group.last_at, fixed, group.came_back, grows
+    )
+
+
+def _build_ranked_row(row: Any, grows: int) -> RankedGroup:
+    fixed, again = bool(row.is_fixed), bool(row.came_back)
+    return RankedGroup(row.id, row.error_class, row.place, int(row.open), row.last_at, fixed, again, grows)
+
+
+def _require_group_filter(asked: LetterFilter) -> None:
+    if asked.ids or asked.words or asked.key is not None or asked.until is not None or asked.of_history:
+        raise FilterFault(
+            "Groups are not found by ids, text, key, headers, until, plan, attempts or died again: these are of single "
+            "letters (list). A group of that number: --group."
+        )
+
+
+def _list_names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({name for name in names if name}))
+
+
+def _no_such_group(id_: int) -> NoSuchGroup:
+    return NoSuchGroup(f"There is no group {id_}: it was never there, or its letters were cleaned up after their end.")

@@ -1,0 +1,317 @@
+"""Letters in files: the format of a line, export and import.
+
+Times are ISO 8601; bytes are base64, with the text beside them if they are one, and the base64 counts.
+"""
+
+import json
+import time
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from bridge.deadletters.db import audit_table, letter_transfer, sql
+from bridge.deadletters.db.database import Database, explain_error
+from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.letter_transfer import (
+    BYTES_AT_ONCE,
+    ExportedLetter,
+    find_letter_ids,
+    fit_in_memory,
+    read_facts_and_positions,
+    read_whole_letters,
+    take_over_facts,
+)
+from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter, describe_filter_for_audit
+from bridge.deadletters.model.stored_letter import pack_headers, unpack_headers
+from bridge.errors import DeskRefused, NoExport
+from bridge.jobs.group_facts import format_letter_count as letters_said
+
+#: What is a time, beside what ends in `_at`: ms since the epoch in the database.
+_TIMES: Final = ("timestamp", "at")
+#: What a letter cannot do without.
+_NEEDED: Final = (
+    "digest",
+    "consumer_group",
+    "topic",
+    "topic_id",
+    "partition",
+    "offset",
+    "handler",
+    "status",
+    "failed_at",
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+
+
+def write_letter_line(stored: Mapping[str, Any]) -> str:
+    """One letter, without a line break.
+
+    Parameters:
+        stored: columns and their values; lists have such mappings in turn (`bridge.deadletters.db.letter_transfer`).
+    """
+    return json.dumps(_map_fields(stored, _write_field), separators=(", ", ": "))
+
+
+def read_letter_line(text: str | bytes) -> dict[str, Any]:
+    """What `line` was given.
+
+    Raises:
+        NoExport: it is no line of an export.
+    """
+    try:
+        found: Any = json.loads(text)
+        if not isinstance(found, dict) or any(name not in found for name in _NEEDED):
+            raise NoExport("it is no dead letter of an export.")
+        return _map_fields(found, _read_field)
+    except NoExport:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+        raise NoExport(f"it cannot be read ({type(error).__name__}).") from None
+
+
+def _map_fields(found: Mapping[str, Any], one: Callable[[str, Any], Any]) -> dict[str, Any]:
+    return {
+        name: [_map_fields(each, one) for each in value]
+        if isinstance(value, list) and value and isinstance(value[0], dict)
+        else one(name, value)
+        for name, value in found.items()
+    }
+
+
+def _write_field(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name == "headers":
+        return [[header, _write_bytes(part)] for header, part in unpack_headers(value)]
+    if _is_time_field(name):
+        return _write_time(value)
+    return _write_bytes(value) if isinstance(value, bytes | memoryview) else value
+
+
+def _read_field(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name == "headers":
+        return pack_headers([(str(header), None if part is None else _read_bytes(part)) for header, part in value])
+    if _is_time_field(name):
+        return value if isinstance(value, int) else (datetime.fromisoformat(value) - _EPOCH) // _MS
+    return _read_bytes(value) if isinstance(value, dict) else value
+
+
+def _is_time_field(name: str) -> bool:
+    return name.endswith("_at") or name in _TIMES
+
+
+def _write_time(value: int) -> str | int:
+    """As ISO 8601; a number that is none that a calendar has stays one."""
+    try:
+        return (_EPOCH + value * _MS).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return value
+
+
+def _write_bytes(value: bytes | memoryview | None) -> dict[str, str] | None:
+    if value is None:
+        return None
+    plain = bytes(value)
+    found = {"base64": b64encode(plain).decode()}
+    try:
+        return {"text": plain.decode(), **found}
+    except UnicodeDecodeError:
+        return found
+
+
+def _read_bytes(value: Mapping[str, str]) -> bytes:
+    return b64decode(value["base64"], validate=True)
+
+
+#: Most letters of one question, and of one transaction; fewer where their values are large.
+AT_ONCE: Final = 200
+#: The first line of an export has it.
+FORMAT: Final = "celery-kafka-bridge dead letters"
+#: Most lines that are told one by one that were refused.
+TOLD: Final = 100
+
+
+@dataclass(slots=True)
+class ImportResult:
+    """What became of the lines of a file.
+
+    Attributes:
+        added: letters that are in the database now, and were not.
+        known: letters that were there already.
+        refused: lines that could not be taken.
+        why: of the first of them, the line's number and what is wrong with it.
+    """
+
+    added: int = 0
+    known: int = 0
+    refused: int = 0
+    why: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def read(self) -> int:
+        """How many lines were read."""
+        return self.added + self.known + self.refused
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "added": self.added,
+            "known": self.known,
+            "refused": self.refused,
+            "why": [{"line": number, "why": why} for number, why in self.why],
+        }
+
+
+class NumberedLetter(NamedTuple):
+    """A letter of a file, and the line that it is."""
+
+    line: int
+    row: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LetterTransfers:
+    """Letters out of the database, and into it. Every method raises DeskUnavailable where it does not answer."""
+
+    database: Database
+
+    def lines(
+        self,
+        by: str,
+        asked: LetterFilter = ALL_LETTERS,
+        heard: Callable[[int, int], None] = lambda done, count: None,
+        shown: Callable[[ExportedLetter], ExportedLetter] = lambda row: row,
+    ) -> Iterator[str]:
+        """The letters of a filter as lines of JSON, oldest first, as `take` reads them; before them a line on them all.
+
+        Which they are is decided at the beginning, and the trail has it before the first line is given: who, of what
+        filter, and how many. One that has gone by its turn is left out. The last line of an export of everything says
+        how far topics are recorded: who reads it has all that was recorded.
+
+        Parameters:
+            by: to whom they are given.
+            heard: is told how many are done, and of how many.
+            shown: a letter as who asks is shown it.
+        """
+        with self.database.reading() as connection:
+            # In this order: what is recorded meanwhile may be in the export, and is recorded once more.
+            facts, positions = read_facts_and_positions(connection)
+            ids = array("q", find_letter_ids(connection, asked))
+        self._told(by, asked, len(ids))
+        yield json.dumps({"format": FORMAT, **facts, "positions": []})
+        at = 0
+        while at < len(ids):
+            with self.database.reading() as connection:
+                some = fit_in_memory(connection, ids[at : at + AT_ONCE])
+                rows = read_whole_letters(connection, some)
+            yield from (write_letter_line(shown(row)) for row in rows)
+            at += len(some)
+            heard(at, len(ids))
+        if asked == ALL_LETTERS:
+            yield json.dumps({"format": FORMAT, **facts, "positions": positions})
+
+    def take(
+        self, lines: Iterable[bytes], by: str, source: str, heard: Callable[[ImportResult], None] = lambda taken: None
+    ) -> ImportResult:
+        """Read lines into the database, in transactions of `AT_ONCE`; what is there already stays as it is.
+
+        It can be interrupted and done again: each letter is taken once. A line that cannot be taken is refused, and the
+        others are taken all the same. How far topics are recorded is taken over last, where every letter was taken.
+
+        Parameters:
+            source: the file's name, for the trail.
+            heard: is told how far it is after each transaction.
+
+        Raises:
+            NoExport: the letters are of another Kafka than those of this database.
+        """
+        taken, ids = ImportResult(), IdCache()
+        batch: list[NumberedLetter] = []
+        size = 0
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            if (all_of_it := _read_header_line(line)) is not None:
+                self._add(ids, batch, taken)
+                self._take_over(all_of_it if not taken.refused else all_of_it | {"positions": []})
+                continue
+            try:
+                row = read_letter_line(line)
+                letter_transfer.check_imported_letter(row)
+            except NoExport as error:
+                _refuse_line(taken, number, str(error))
+                continue
+            batch.append(NumberedLetter(number, row))
+            size += len(line)
+            if len(batch) == AT_ONCE or size > 4 * BYTES_AT_ONCE:
+                self._add(ids, batch, taken)
+                size = 0
+                heard(taken)
+        self._add(ids, batch, taken)
+        self._note(taken, by, source)
+        return taken
+
+    def _add(self, ids: IdCache, batch: list[NumberedLetter], taken: ImportResult) -> None:
+        self._add_some(ids, batch, taken)
+        batch.clear()
+
+    def _add_some(self, ids: IdCache, some: Sequence[NumberedLetter], taken: ImportResult) -> None:
+        """Write these; where the database refuses them, by halves, until it is known which one it is."""
+        if not some:
+            return
+        ids.forget()
+        try:
+            with self.database.writing() as connection:
+                added = letter_transfer.import_letters(connection, ids, [each.row for each in some])
+        except DeskRefused as error:
+            if len(some) == 1:
+                _refuse_line(
+                    taken, some[0].line, f"the database does not take it ({explain_error(error.__cause__ or error)})."
+                )
+                return
+            half = len(some) // 2
+            self._add_some(ids, some[:half], taken)
+            self._add_some(ids, some[half:], taken)
+            return
+        ids.keep()
+        taken.added += added
+        taken.known += len(some) - added
+
+    def _take_over(self, all_of_it: dict[str, Any]) -> None:
+        with self.database.writing() as connection:
+            take_over_facts(connection, all_of_it)
+
+    def _told(self, by: str, asked: LetterFilter, count: int) -> None:
+        with self.database.writing() as connection:
+            words = f"{letters_said(count)}: {describe_filter_for_audit(asked)}"
+            audit_table.write_entry(connection, sql.read_clock(connection), by, "export", words)
+
+    def _note(self, taken: ImportResult, by: str, source: str) -> None:
+        if taken.added:
+            with self.database.writing() as connection:
+                audit_table.write_entry(
+                    connection, int(time.time() * 1000), by, "import", f"{letters_said(taken.added)} from {source}"
+                )
+
+
+def _read_header_line(line: bytes) -> dict[str, Any] | None:
+    """What a file says of all its letters; `None`: the line is a letter's."""
+    if FORMAT.encode() not in line[:100]:
+        return None
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and found.get("format") == FORMAT else None
+
+
+def _refuse_line(taken: ImportResult, number: int, why: str) -> None:
+    taken.refused += 1
+    if len(taken.why) < TOLD:
+        taken.why.append((number, why))

@@ -1,0 +1,238 @@
+"""Dead letters by filter, by source record or by id, how many there are, and why a filter finds none."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final
+
+from bridge.deadletters.db import audit_table, letter_payload, letter_query, letter_table
+from bridge.deadletters.db import letter_table as stored
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.letter_query import LetterWeight
+from bridge.deadletters.model.fingerprint import restore_message
+from bridge.deadletters.model.letter_filter import HIGHEST, LetterCursor, LetterFilter
+from bridge.deadletters.model.letter_view import (
+    LetterAct,
+    LetterCount,
+    LetterFailure,
+    LetterLine,
+    LetterPage,
+    LetterView,
+)
+from bridge.deadletters.model.stored_letter import OTHER_CAUSE, REASONS, UNKNOWN_CAUSE, LetterStatus, unpack_headers
+from bridge.errors import NoSuchLetter
+from bridge.formats.delivery import Attempts
+from bridge.formats.foreign_dead_letter import CONFLUENT, CONNECT, KARAFKA, SHARE_GROUP, SMALLRYE, SPRING, UNKNOWN
+from bridge.handler_routes import Routes
+
+
+@dataclass(frozen=True)
+class LetterLookup:
+    """What is asked of letters. Every method raises DeskUnavailable where the database does not answer."""
+
+    database: Database
+
+    def page(self, asked: LetterFilter, limit: int = 50, before: LetterCursor | None = None) -> LetterPage:
+        """The newest letters of a filter, or those behind another page; by the time of their last failure.
+
+        However many letters there are, it takes a bounded time; so it may be short, or empty, and yet have a next one.
+        """
+        with self.database.reading() as connection:
+            found = letter_query.find_letter_page(connection, asked, limit, before)
+            rows = stored.read_letter_lines(connection, [each.id for each in found.letters])
+        return LetterPage(tuple(map(_build_line, rows)), found.next)
+
+    def newer(self, asked: LetterFilter, limit: int, after: LetterCursor) -> LetterPage:
+        """The letters of a filter that stand just in front of one, newest first; `next` leads further in front.
+
+        As bounded as `page`; where all that it looked at is something else, it has none and yet a next one.
+        """
+        with self.database.reading() as connection:
+            found = letter_query.find_newer_letters(connection, asked, limit, after)
+            rows = stored.read_letter_lines(connection, [each.id for each in reversed(found.letters)])
+        return LetterPage(tuple(map(_build_line, rows)), found.next)
+
+    def each(self, asked: LetterFilter) -> Iterator[LetterLine]:
+        """All letters of a filter, newest first, page after page: as many as the caller takes."""
+        before: LetterCursor | None = None
+        while True:
+            page = self.page(asked, 200, before)
+            yield from page.letters
+            if page.next is None:
+                return
+            before = page.next
+
+    def count(self, asked: LetterFilter) -> LetterCount:
+        """How many letters a filter means: exactly where counts are kept or few fit, else "at least" so many."""
+        with self.database.reading() as connection:
+            return LetterCount(*letter_query.count_letters(connection, asked))
+
+    def weight(self, asked: LetterFilter, most: int) -> LetterWeight:
+        """How many letters a filter means, exactly, and the bytes of their values; one more than `most` at most."""
+        with self.database.reading() as connection:
+            return letter_query.weigh_letters(connection, asked, most)
+
+    def one(self, id_: int) -> LetterView:
+        """A letter with all that is known of it.
+
+        Raises:
+            NoSuchLetter: there is none of that number (any more).
+        """
+        with self.database.reading() as connection:
+            row = stored.read_letter(connection, id_) if id_ <= HIGHEST else None
+            if row is None:
+                raise NoSuchLetter(
+                    f"There is no dead letter {id_}: it was never there, or was cleaned up after its end."
+                )
+            return LetterView(
+                **_letter_fields(row),
+                history=tuple(map(_build_failure, stored.read_letter_history(connection, id_))),
+                plans=tuple(map(_build_plan_act, stored.read_plans_of_letter(connection, id_))),
+                edits=tuple(map(_build_edit_act, letter_payload.read_letter_edits(connection, id_))),
+                trail=tuple(map(_build_entry_act, audit_table.read_history(connection, letter_id=id_))),
+            )
+
+    def at(self, topic: str, partition: int, offset: int, handler: str | None = None) -> list[LetterLine]:
+        """The letters of a source record, one a handler: what `orders-3-1234` names."""
+        with self.database.reading() as connection:
+            found = map(_build_line, stored.read_letters_of_record(connection, topic, partition, offset))
+            return [each for each in found if handler in (None, each.handler)]
+
+
+def _build_line(row: Any) -> LetterLine:
+    return LetterLine(
+        id=row.id,
+        handler=row.handler,
+        topic=row.topic,
+        partition=row.partition,
+        offset=row.offset,
+        key=row.key,
+        reason=row.reason,
+        error_class=row.error_class,
+        error_message=row.error_message,
+        status=LetterStatus(row.status),
+        runs=row.runs,
+        failed_at=row.failed_at,
+        group=row.group_id,
+        version=row.version,
+        origin=row.origin,
+        consumer_group=row.consumer_group,
+        place=row.place,
+        failures=row.failures,
+        occurrences=row.occurrences,
+        value_size=row.value_size,
+        plan=row.plan_id,
+        lost=row.lost,
+    )
+
+
+def _letter_fields(row: Any) -> dict[str, Any]:
+    return {
+        "listed": _build_line(row),
+        "status_at": row.status_at,
+        "topic_id": row.topic_id,
+        "timestamp": row.timestamp,
+        "value": row.value,
+        "kept": row.value is not None or row.value_size == -1,
+        "headers": unpack_headers(row.headers),
+        "number": row.number,
+        "attempts": Attempts(row.failed, row.lost, row.postponed, row.replayed),
+        "traceback": restore_message(row.traceback or "", row.error_message),
+        "first_failed_at": row.first_failed_at,
+        "recorded_at": row.recorded_at,
+        "where": _locate_record(row),
+    }
+
+
+def _build_failure(row: Any) -> LetterFailure:
+    return LetterFailure(
+        number=row.number,
+        failed_at=row.failed_at,
+        reason=row.reason,
+        error_class=row.error_class,
+        error_message=row.error_message,
+        traceback=restore_message(row.traceback or "", row.error_message),
+        version=row.version,
+        runs=row.runs,
+        where=_locate_record(row),
+        plan=row.plan_id,
+        mended=row.value_size is not None,
+        value=None if row.value is None else bytes(row.value),
+        kept=row.value is not None or (row.value_size or -1) < 0,
+    )
+
+
+def _build_plan_act(row: Any) -> LetterAct:
+    said = "; ".join(filter(None, (row.reason, row.why)))
+    return LetterAct(row.at, row.by, row.what, said, plan=row.id, state=row.state, state_at=row.state_at)
+
+
+def _build_edit_act(edit: letter_payload.PlanEdit) -> LetterAct:
+    return LetterAct(edit.at, edit.by, edit.how, "", plan=edit.plan_id, value=edit.value)
+
+
+def _build_entry_act(entry: audit_table.AuditEntry) -> LetterAct:
+    return LetterAct(entry.at, entry.by, entry.what, entry.said, plan=entry.plan_id)
+
+
+def _locate_record(row: Any) -> str:
+    return f"{row.letter_topic}-{row.letter_partition}-{row.letter_offset}"
+
+
+#: Who writes letters, as they are labelled.
+ORIGINS: Final = ("bridge", SPRING, CONNECT, CONFLUENT, SHARE_GROUP, SMALLRYE, KARAFKA, UNKNOWN)
+NOTHING_RECORDED: Final = (
+    "nothing was recorded here yet ({}): run `bridge deadletters record`, or look without a database: "
+    "bridge deadletters list --from-topic"
+)
+NO_CAUSE: Final = "No letter has the cause {!r}: `bridge deadletters groups --group N` lists the causes of a group."
+
+
+@dataclass(frozen=True)
+class AbsentNames:
+    """What of a filter nobody knows. Every method raises DeskUnavailable where the database does not answer."""
+
+    routes: Routes
+    database: Database
+
+    def of(self, asked: LetterFilter) -> list[str]:
+        """A sentence for each thing that the filter names and that is nowhere; only one where nothing is recorded.
+
+        A handler, topic, reason or origin is known that some letter had, or that the app or this version has.
+        """
+        with self.database.reading() as connection:
+            if not letter_table.is_anything_recorded(connection):
+                return [NOTHING_RECORDED.format(self.database.name)]
+            ids, groups = letter_table.find_missing_ids(connection, asked)
+            found = [f"There is no dead letter {id_}." for id_ in ids]
+            found += [f"There is no group {id_}." for id_ in groups]
+            causes = (
+                {*letter_table.read_known_names(connection, "causes"), UNKNOWN_CAUSE, OTHER_CAUSE}
+                if asked.causes
+                else set()
+            )
+            found += [NO_CAUSE.format(cause) for cause in asked.causes if cause not in causes]
+            for field, (what, ours) in self._ours().items():
+                if asked_of := getattr(asked, field):
+                    found += explain_unknown_names(
+                        what, asked_of, {*letter_table.read_known_names(connection, field), *ours}
+                    )
+        return found
+
+    def _ours(self) -> dict[str, tuple[str, Iterable[str]]]:
+        return {
+            "handlers": ("handler", self.routes.handlers),
+            "topics": ("topic", self.routes.topics),
+            "reasons": ("reason", REASONS),
+            "origins": ("origin", ORIGINS),
+        }
+
+
+def explain_unknown_names(what: str, asked: Iterable[str], known: Iterable[str]) -> Iterator[str]:
+    """A sentence for each name that is not known, with the nearest that is (pure)."""
+    there = sorted(filter(None, known))
+    for name in asked:
+        if name not in there:
+            near = get_close_matches(name, there, 1)
+            meant = f": is {near[0]!r} meant?" if near else f", of: {', '.join(there)}." if there else "."
+            yield f"No letter has the {what} {name!r}{meant}"

@@ -1,0 +1,155 @@
+"""All dead letters in figures."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from bridge.deadletters.db import kind_table as stored
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.model.failure_growth import (
+    HOUR,
+    USUAL,
+    WEEK,
+    FailureGrowth,
+    FailureRate,
+    measure_growth,
+    measure_rate,
+)
+from bridge.deadletters.model.letter_view import format_moment
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerTotals:
+    """The letters of one handler and reason, by status, without what is 0."""
+
+    handler: str
+    reason: str
+    statuses: dict[str, int]
+
+
+class ResolutionTimes(NamedTuple):
+    """Seconds from a letter's last failure to its end: what half of them took at most, and what nine in ten did."""
+
+    half: float
+    most: float
+
+
+class LetterCounts(NamedTuple):
+    """All letters as they stand, in the figures that are had at once.
+
+    Attributes:
+        statuses: how many letters have each status.
+        handled: the same, by handler and reason.
+        hours: failures in each of the last 24 hours, the latest last, which is not over.
+    """
+
+    statuses: dict[str, int]
+    handled: tuple[HandlerTotals, ...]
+    hours: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LetterStatistics:
+    """All letters as they stand.
+
+    Attributes:
+        at: when, ms since the epoch, as all times here.
+        statuses: how many letters have each status.
+        handled: the same, by handler and reason.
+        groups: how many groups have open letters.
+        oldest_open: when the open letter failed that failed first; `None`: none is open.
+        rate: failures an hour.
+        hours: failures in each of the last 24 hours, the latest last, which is not over.
+        resolved_after: of the latest thousand that were resolved; `None`: none was.
+    """
+
+    at: int
+    statuses: dict[str, int]
+    handled: tuple[HandlerTotals, ...]
+    groups: int
+    oldest_open: int | None
+    rate: FailureRate
+    growth: FailureGrowth | None
+    hours: tuple[int, ...]
+    resolved_after: ResolutionTimes | None
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "at": format_moment(self.at),
+            "statuses": self.statuses,
+            "handlers": [asdict(each) for each in self.handled],
+            "groups": self.groups,
+            "oldest_open": format_moment(self.oldest_open),
+            "oldest_open_seconds": None if self.oldest_open is None else max(0, self.at - self.oldest_open) / 1000,
+            "rate_day": round(self.rate.day, 2),
+            "rate_week": round(self.rate.week, 2),
+            "growing": self.growth is not None,
+            "hours": list(self.hours),
+            "resolved_after": None if self.resolved_after is None else self.resolved_after._asdict(),
+        }
+
+
+@dataclass(frozen=True)
+class LetterTotals:
+    """What is asked of all letters. Every method raises DeskUnavailable where the database does not answer."""
+
+    database: Database
+    clock: Callable[[], float] = time.time
+
+    def counted(self) -> LetterCounts:
+        """All letters as they stand now: of no letter anything is read, however many look."""
+        this = int(self.clock() * 1000) // HOUR
+        with self.database.reading() as connection:
+            handled, hours = (
+                _build_handler_totals(stored.count_by_handler(connection)),
+                stored.count_failures_by_hour(connection, this - USUAL + 1),
+            )
+        return LetterCounts(_sum_statuses(handled), handled, _count_latest(hours, this))
+
+    def stats(self) -> LetterStatistics:
+        """All letters as they stand now, from what is counted with every change."""
+        now = int(self.clock() * 1000)
+        this = now // HOUR
+        with self.database.reading() as connection:
+            hours = stored.count_failures_by_hour(connection, this - WEEK)
+            handled = _build_handler_totals(stored.count_by_handler(connection))
+            return LetterStatistics(
+                at=now,
+                statuses=_sum_statuses(handled),
+                handled=handled,
+                groups=stored.count_open_groups(connection),
+                oldest_open=stored.find_oldest_open(connection),
+                rate=measure_rate(hours, now),
+                growth=measure_growth(hours, now),
+                hours=_count_latest(hours, this),
+                resolved_after=_measure_resolution(stored.read_resolution_times(connection)),
+            )
+
+
+def _count_latest(hours: Mapping[int, int], this: int) -> tuple[int, ...]:
+    return tuple(hours.get(hour, 0) for hour in range(this - USUAL + 1, this + 1))
+
+
+def _build_handler_totals(rows: Iterable[tuple[str, str, str, int]]) -> tuple[HandlerTotals, ...]:
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for handler, reason, status, count in rows:
+        found.setdefault((handler, reason), {})[status] = count
+    return tuple(HandlerTotals(*names, statuses) for names, statuses in found.items())
+
+
+def _sum_statuses(handled: Iterable[HandlerTotals]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for each in handled:
+        found.update(each.statuses)
+    return dict(found)
+
+
+def _measure_resolution(milliseconds: Sequence[int]) -> ResolutionTimes | None:
+    """Of what is sorted."""
+    if not milliseconds:
+        return None
+    last = len(milliseconds) - 1
+    return ResolutionTimes(milliseconds[last // 2] / 1000, milliseconds[last * 9 // 10] / 1000)

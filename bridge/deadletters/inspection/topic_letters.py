@@ -1,0 +1,190 @@
+"""Dead letters read from their Kafka topics, without the database."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from heapq import nlargest
+from typing import Final, NamedTuple
+
+from bridge.deadletters.model.letter_filter import LetterFilter, accepts_letter, check_topic_filter
+from bridge.deadletters.model.letter_parser import OURS, parse_letter
+from bridge.deadletters.model.letter_view import LetterLine, LetterView
+from bridge.deadletters.model.stored_letter import LetterStatus, StoredLetter
+from bridge.formats.delivery_identity import Place
+from bridge.handler_routes import Routes
+from bridge.kafka.clients import Record
+from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.record_reader import read_records
+from bridge.kafka.topic_names import TopicNames
+from bridge.settings import Settings
+
+#: How many records of each partition are looked through, the latest, unless more are asked for.
+LAST: Final = 2_000
+
+
+class TopicLetters(NamedTuple):
+    """What was found.
+
+    Attributes:
+        letters: newest first.
+        looked_from: the partitions that have more than was looked through, and from which offset on they were.
+        missing: dead-letter topics that were asked for by name, and that Kafka does not have.
+    """
+
+    letters: list[LetterLine]
+    looked_from: Mapping[Place, int]
+    missing: tuple[str, ...]
+
+
+def find_topic_letters(
+    settings: Settings,
+    routes: Routes,
+    asked: LetterFilter,
+    last: int = LAST,
+    most: int | None = None,
+    topics: Sequence[str] = (),
+) -> TopicLetters:
+    """The letters of a filter, of the dead-letter topics of the handlers.
+
+    Parameters:
+        last: how many records of each partition are looked through, the latest.
+        most: how many letters at most; `None`: all.
+        topics: dead-letter topics that are to be looked through instead.
+
+    Raises:
+        FilterFault: it asks for what only the database knows.
+        KafkaUnavailable: Kafka did not answer.
+    """
+    check_topic_filter(asked)
+    names, sources = TopicNames.of(settings), asked.topics or routes.topics
+    wanted = topics or sorted({names.dead_letters(source) for source in sources})
+    there = read_extents(settings, wanted)
+    starts = {each.place: max(each.first, each.end - last) for each in there}
+    found = (build_letter_line(each) for each in _parse_letters(settings, there, starts) if accepts_letter(asked, each))
+    newest = sorted(found, key=_letter_age, reverse=True) if most is None else nlargest(most, found, key=_letter_age)
+    return TopicLetters(
+        newest,
+        {each.place: starts[each.place] for each in there if starts[each.place] > each.first},
+        tuple(sorted(set(wanted) - {each.topic for each in there})) if topics or asked.topics else (),
+    )
+
+
+def read_topic_letters(
+    settings: Settings, topic: str, partition: int, offset: int, handler: str | None = None, last: int = LAST
+) -> list[LetterView]:
+    """The letters of a source record, the newest of each handler; or the one that lies there, in a dead-letter topic.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    dead_letters = read_extents(settings, [TopicNames.of(settings).dead_letters(topic)])
+    if not dead_letters:
+        there = [each for each in read_extents(settings, [topic]) if each.partition == partition]
+        there = [replace(each, end=offset + 1) for each in there if each.first <= offset < each.end]
+        return [
+            build_letter_view(each)
+            for each in _parse_letters(settings, there, dict.fromkeys((each.place for each in there), offset))
+        ]
+    starts = {each.place: max(each.first, each.end - last) for each in dead_letters}
+    found: dict[str, StoredLetter] = {}
+    for letter in _parse_letters(settings, dead_letters, starts):
+        whose = letter.identity
+        if (whose.topic, whose.partition, whose.offset) == (topic, partition, offset):
+            found[whose.handler] = letter
+    return [build_letter_view(letter) for whose, letter in sorted(found.items()) if handler in (None, whose)]
+
+
+def fetch_letter_value(settings: Settings, letter: LetterView) -> LetterView:
+    """A letter with its value, read from Kafka where that is too large for the database; without it where it is gone.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    if letter.kept:
+        return letter
+    topic, partition, offset = letter.where.rsplit("-", 2)
+    found = _read_record(settings, topic, int(partition), int(offset))
+    return (
+        letter if found is None or not _is_record_of(letter, found) else replace(letter, value=found.value(), kept=True)
+    )
+
+
+def _read_record(settings: Settings, topic: str, partition: int, offset: int) -> Record | None:
+    there = [each for each in read_extents(settings, [topic]) if each.partition == partition]
+    if not any(each.first <= offset < each.end for each in there):
+        return None
+    place = (topic, partition)
+    found = read_records(settings, {place: offset}, {place: offset + 1})
+    return next((record for record in found if record.offset() == offset), None)
+
+
+def _is_record_of(letter: LetterView, record: Record) -> bool:
+    """Whether a record is a letter's: of a topic that was made again others lie at the same offsets (pure)."""
+    it, found = letter.listed, parse_letter(record, letter.topic_id, 0)
+    there = (*found.identity[2:5], found.number, found.key, found.headers, found.value_size)
+    return there == (letter.topic_id, it.partition, it.offset, letter.number, it.key, letter.headers, it.value_size)
+
+
+def _parse_letters(settings: Settings, there: Sequence[Extent], starts: Mapping[Place, int]) -> Iterator[StoredLetter]:
+    """Those of this group, and of other programs."""
+    now = int(time.time() * 1000)
+    for record in read_records(settings, starts, {each.place: each.end for each in there}):
+        letter = parse_letter(record, "", now)
+        if letter.kind.origin != OURS or letter.kind.consumer_group == settings.group:
+            yield letter
+
+
+def _letter_age(letter: LetterLine) -> tuple[int, str, int, int]:
+    return letter.failed_at, letter.topic, letter.partition, letter.offset
+
+
+def build_letter_line(letter: StoredLetter) -> LetterLine:
+    """A letter as it stands in a list; the database's numbers of it are 0."""
+    kind, identity = letter.kind, letter.identity
+    return LetterLine(
+        id=0,
+        handler=kind.group.handler,
+        topic=kind.topic,
+        partition=identity.partition,
+        offset=identity.offset,
+        key=letter.key,
+        reason=kind.reason,
+        error_class=kind.group.error_class,
+        error_message=letter.error_message,
+        status=LetterStatus.OPEN,
+        runs=letter.runs,
+        failed_at=letter.failed_at,
+        group=0,
+        version=kind.version,
+        origin=kind.origin,
+        consumer_group=kind.consumer_group,
+        place=kind.group.place,
+        failures=letter.attempts.replayed + 1,
+        occurrences=1,
+        value_size=letter.value_size,
+        plan=None,
+        lost=letter.attempts.lost,
+    )
+
+
+def build_letter_view(letter: StoredLetter) -> LetterView:
+    """A letter with all that its record says."""
+    return LetterView(
+        listed=build_letter_line(letter),
+        status_at=letter.failed_at,
+        topic_id=letter.identity.topic_id,
+        timestamp=letter.timestamp,
+        value=letter.value,
+        kept=True,
+        headers=letter.headers,
+        number=letter.number,
+        attempts=letter.attempts,
+        traceback=letter.traceback,
+        first_failed_at=letter.first_failed_at,
+        recorded_at=letter.failed_at,
+        where=f"{letter.topic}-{letter.partition}-{letter.offset}",
+        history=(),
+        plans=(),
+        edits=(),
+        trail=(),
+    )

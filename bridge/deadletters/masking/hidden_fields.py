@@ -1,0 +1,113 @@
+"""The fields of a value that a role may not see, and the value without them (pure)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bridge.deadletters.editing import exact_json
+from bridge.errors import NoJson
+from bridge.settings.mask_rules import MaskedFields
+
+#: What stands in the place of what is hidden.
+MASK: Final = "[masked]"
+#: Why a value is not shown at all.
+UNREADABLE: Final = "This value cannot be shown to your role: it cannot be parsed for its masks."
+
+#: Where a field stands in a value: names, and numbers of items of lists.
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenParts:
+    """A value with what is hidden of it.
+
+    Attributes:
+        tree: what `json_text.read` made of it; `None` besides `readable` false.
+        found: by its path, each part that is hidden, in the order of the text.
+        readable: whether it can be told what is masked in it.
+        whole: whether all of it is masked.
+    """
+
+    tree: Any = field(default=None, repr=False)
+    found: tuple[tuple[Path, Any], ...] = field(default=(), repr=False)
+    readable: bool = True
+    whole: bool = False
+
+    @property
+    def is_any(self) -> bool:
+        """Whether something is hidden."""
+        return self.whole or not self.readable or bool(self.found)
+
+    def texts(self) -> Iterator[str]:
+        """What is hidden, as texts might quote it."""
+        for _, part in self.found:
+            yield from list_texts(part)
+
+
+def find_hidden_parts(value: bytes | None, fields: MaskedFields) -> HiddenParts:
+    """What is hidden of a value."""
+    if value is None or not fields.of_value:
+        return HiddenParts()
+    try:
+        tree = exact_json.parse_json(value)
+        found = ((), tree) if fields.value else None
+        return HiddenParts(tree, (found,) if found else tuple(_find_paths(tree, (), (), fields)), whole=fields.value)
+    except (NoJson, RecursionError):
+        return HiddenParts(readable=False, whole=fields.value)
+
+
+def mask_value(value: bytes | None, found: HiddenParts) -> bytes | None:
+    """The value as who may not see what is hidden is shown it; the very bytes where nothing is.
+
+    It is JSON, digit by digit what it was, with `[masked]` in the place of each part that is hidden.
+    """
+    if value is None or not found.is_any:
+        return value
+    if found.whole or not found.readable:
+        return MASK.encode()
+    return exact_json.write_json(replace_parts(found.tree, {path: MASK for path, _ in found.found}), value)
+
+
+def replace_parts(tree: Any, parts: dict[Path, Any], at: Path = ()) -> Any:
+    """A tree with other parts at these paths."""
+    if at in parts:
+        return parts[at]
+    if isinstance(tree, dict):
+        return {name: replace_parts(each, parts, (*at, name)) for name, each in tree.items()}
+    if isinstance(tree, list):
+        return [replace_parts(each, parts, (*at, number)) for number, each in enumerate(tree)]
+    return tree
+
+
+def list_path_names(path: Path) -> tuple[str, ...]:
+    """The names of a path: items of lists have none."""
+    return tuple(each for each in path if isinstance(each, str))
+
+
+def list_texts(part: Any) -> Iterator[str]:
+    """What a part of a value says, and each part of that: names too, since what is hidden may be a whole object."""
+    match part:
+        case str():
+            yield part
+        case exact_json.ExactNumber():
+            yield part.text
+        case dict():
+            for name, each in part.items():
+                yield name
+                yield from list_texts(each)
+        case list():
+            for each in part:
+                yield from list_texts(each)
+
+
+def _find_paths(tree: Any, at: Path, way: tuple[str, ...], fields: MaskedFields) -> Iterator[tuple[Path, Any]]:
+    match tree:
+        case dict():
+            for name, each in tree.items():
+                if fields.has((*way, name)):
+                    yield (*at, name), each
+                else:
+                    yield from _find_paths(each, (*at, name), (*way, name), fields)
+        case list():
+            for number, each in enumerate(tree):
+                yield from _find_paths(each, (*at, number), way, fields)

@@ -1,0 +1,243 @@
+"""Letters as a role sees them that may not see every field: pages, lists and lines of an export (pure)."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from bridge.deadletters.db.letter_transfer import ExportedLetter
+from bridge.deadletters.masking.hidden_fields import MASK, HiddenParts, find_hidden_parts, mask_value
+from bridge.deadletters.masking.text_redaction import MOST, NOTHING, UNKNOWN, HiddenQuotes, build_quotes
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, LetterLine, LetterView
+from bridge.deadletters.model.stored_letter import pack_headers, unpack_headers
+from bridge.errors import FilterFault
+from bridge.formats.delivery import Headers
+from bridge.settings.mask_rules import MaskedFields, MaskRules
+
+
+class MaskedView(NamedTuple):
+    """A letter as it is shown.
+
+    Attributes:
+        letter: with masks in the places of what is hidden.
+        value: what is hidden of its value.
+        quotes: for other texts that may quote it: what its handler says of it, what `bridge find` knows of it.
+        parts: how many parts of value, key and headers are hidden.
+    """
+
+    letter: LetterView
+    value: HiddenParts
+    quotes: HiddenQuotes
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class LetterMasks:
+    """What somebody does not see."""
+
+    rules: MaskRules
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.rules)
+
+    def of(self, topic: str) -> MaskedFields:
+        """What they do not see of a source topic's letters."""
+        return self.rules.of(topic)
+
+    def letter(self, letter: LetterView) -> MaskedView:
+        """A letter in full: this is the one way by which it leaves the desk.
+
+        A value that cannot be parsed is not shown where its topic has masked fields, and no text that may quote it is.
+        """
+        fields = self.of(letter.listed.topic)
+        found = find_hidden_parts(letter.value, fields)
+        if not fields:
+            return MaskedView(letter, found, NOTHING, 0)
+        known = _mask_letter(letter, fields, found)
+        shown = replace(
+            letter,
+            listed=mask_line(letter.listed, fields, known),
+            value=mask_value(letter.value, found),
+            headers=mask_headers(letter.headers, fields, known),
+            traceback=known.masked(letter.traceback),
+            history=tuple(_mask_failure(each, fields, known) for each in letter.history),
+            # What its handler said when a plan left it out.
+            plans=tuple(replace(each, said=known.masked(each.said)) for each in letter.plans),
+            edits=tuple(_mask_edit(each, fields) for each in letter.edits),
+        )
+        parts = len(found.found) or int(found.is_any)
+        parts += int(fields.key and letter.listed.key is not None)
+        return MaskedView(shown, found, known, parts + sum(fields.has_header(name) for name, _ in letter.headers))
+
+    def check(self, asked: LetterFilter) -> LetterFilter:
+        """A filter that somebody asks for: what they do not see is not searched.
+
+        Raises:
+            FilterFault: the letters that it finds would tell what is hidden; says which topics can be searched so.
+        """
+        tests: dict[str, Callable[[MaskedFields], bool]] = {}
+        if asked.text:
+            tests["text"] = bool
+        if asked.key is not None:
+            tests["key"] = lambda fields: fields.key
+        if asked.headers:
+            tests["header"] = lambda fields: any(fields.has_header(name) for name, _ in asked.headers)
+        for named, test in tests.items():
+            if any(map(test, self._of(asked.topics))):
+                raise FilterFault(
+                    f"Your role does not see every field of these letters, so they are not searched by {named}: name "
+                    "topics of which you see all (topic), or search by handler, exception, reason or time."
+                )
+        return asked
+
+    def whole(self, topics: Sequence[str], what: str) -> None:
+        """Refuse what shows, or moves elsewhere, more of letters than somebody sees.
+
+        Parameters:
+            topics: that the letters are of; empty: any.
+            what: "patch", "copy": what is refused.
+
+        Raises:
+            FilterFault: something is hidden of one of these topics.
+        """
+        if any(self._of(topics)):
+            raise FilterFault(
+                f"Your role does not see every field of these letters, so it cannot {what} them: name topics of which "
+                "you see all (topic), or ask somebody who sees them."
+            )
+
+    def searches_keys(self, topics: Sequence[str] = ()) -> bool:
+        """Whether letters and records of topics, or of all, may be looked for by their keys."""
+        return not any(fields.key for fields in self._of(topics))
+
+    def _of(self, topics: Sequence[str]) -> Iterator[MaskedFields]:
+        """What is hidden of topics; without one, of any."""
+        return map(self.of, topics) if topics else map(self.rules.of_rule, range(len(self.rules.rules)))
+
+
+#: Nothing is hidden.
+NO_MASKS: Final = LetterMasks(MaskRules())
+
+
+def mask_line(it: LetterLine, fields: MaskedFields, known: HiddenQuotes) -> LetterLine:
+    """A line of a list."""
+    return replace(it, key=mask_key(it.key, fields, known), error_message=known.masked(it.error_message))
+
+
+def mask_key(data: bytes | None, fields: MaskedFields, known: HiddenQuotes) -> bytes | None:
+    """A key: masked, or without what it has of a masked field."""
+    return MASK.encode() if fields.key and data is not None else _mask_data(data, known)
+
+
+def mask_headers(found: Headers, fields: MaskedFields, known: HiddenQuotes) -> Headers:
+    """Headers, likewise."""
+    return tuple(
+        (name, MASK.encode() if fields.has_header(name) and value is not None else _mask_data(value, known))
+        for name, value in found
+    )
+
+
+def find_quotes(
+    fields: MaskedFields,
+    values: Iterable[HiddenParts],
+    data: bytes | None,
+    found: Headers,
+    *,
+    whole: bool = True,
+    most: int = MOST,
+) -> HiddenQuotes:
+    """What texts of a letter may quote of what is hidden.
+
+    Parameters:
+        values: that it has, or had.
+        data: its key.
+        whole: whether these are all values that it had.
+        most: characters of hidden texts that are looked for.
+    """
+    some = list(values)
+    if fields.of_value and not (whole and all(each.readable for each in some)):
+        return UNKNOWN
+    said = [data] if fields.key else []
+    said += [value for name, value in found if fields.has_header(name)]
+    of_bytes = (each.decode("utf-8", "surrogateescape") for each in said if each is not None)
+    return build_quotes(chain(_list_shown_texts(some), of_bytes), most)
+
+
+def _list_shown_texts(some: Iterable[HiddenParts]) -> Iterator[str]:
+    for each in some:
+        yield from each.texts()
+
+
+def _mask_letter(letter: LetterView, fields: MaskedFields, found: HiddenParts) -> HiddenQuotes:
+    before = [*(each.value for each in letter.history), *(each.value for each in letter.edits)]
+    values = [found, *(find_hidden_parts(each, fields) for each in before)]
+    whole = letter.kept and all(each.kept for each in letter.history)
+    return find_quotes(fields, values, letter.listed.key, letter.headers, whole=whole)
+
+
+def _mask_failure(each: LetterFailure, fields: MaskedFields, known: HiddenQuotes) -> LetterFailure:
+    return replace(
+        each,
+        error_message=known.masked(each.error_message),
+        traceback=known.masked(each.traceback),
+        value=mask_value(each.value, find_hidden_parts(each.value, fields)),
+    )
+
+
+def _mask_edit(each: LetterAct, fields: MaskedFields) -> LetterAct:
+    return replace(each, value=mask_value(each.value, find_hidden_parts(each.value, fields)))
+
+
+def _mask_data(data: bytes | None, known: HiddenQuotes) -> bytes | None:
+    """A key or a header that is not masked, and may have what is."""
+    if data is None or (known.unknown and not known.too_much):
+        return data
+    return known.masked(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+#: Hashes: what has few values, one could guess by them. Without the first, `import` takes no such line.
+_HASHES: Final = ("digest", "key_digest")
+
+
+def mask_exported_letter(masks: LetterMasks, row: ExportedLetter) -> ExportedLetter:
+    """A letter with all that the database has of it, without what is hidden; as it is, where nothing can be."""
+    fields = masks.of(row["topic"])
+    if not fields:
+        return row
+    known = _build_row_quotes(row, fields)
+    plain = {name: value for name, value in row.items() if name not in _HASHES}
+    return plain | {
+        "masked": True,
+        "key": mask_key(_as_bytes(row["key"]), fields, known),
+        "value": _mask_exported_value(row["value"], fields),
+        "headers": pack_headers(mask_headers(unpack_headers(bytes(row["headers"])), fields, known)),
+        "error_message": known.masked(row["error_message"]),
+        "traceback": known.masked(row["traceback"]),
+        "history": [_mask_exported_failure(each, fields, known) for each in row["history"]],
+        "edits": [{**each, "value": _mask_exported_value(each["value"], fields)} for each in row["edits"]],
+    }
+
+
+def _mask_exported_failure(row: ExportedLetter, fields: MaskedFields, known: HiddenQuotes) -> ExportedLetter:
+    said = {name: known.masked(row[name]) for name in ("error_message", "traceback")}
+    return row | said | {"value": _mask_exported_value(row["value"], fields)}
+
+
+def _build_row_quotes(row: ExportedLetter, fields: MaskedFields) -> HiddenQuotes:
+    values: list[HiddenParts] = [
+        find_hidden_parts(_as_bytes(each["value"]), fields) for each in (row, *row["history"], *row["edits"])
+    ]
+    # Of what failed before and has no size of its own, the value was the one that failed after it.
+    kept = all(each["value"] is not None or (each["value_size"] or -1) < 0 for each in (row, *row["history"]))
+    return find_quotes(fields, values, _as_bytes(row["key"]), unpack_headers(bytes(row["headers"])), whole=kept)
+
+
+def _mask_exported_value(data: Any, fields: MaskedFields) -> bytes | None:
+    return mask_value(_as_bytes(data), find_hidden_parts(_as_bytes(data), fields))
+
+
+def _as_bytes(data: Any) -> bytes | None:
+    # Drivers of PostgreSQL may give a view of memory.
+    return None if data is None else bytes(data)

@@ -1,0 +1,227 @@
+"""What the letters of a group have in common beside other letters, computed from the fields that a role may see."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from bridge.deadletters.db import group_table, letter_query
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.letter_payload import QuotableContent, read_quotable_contents
+from bridge.deadletters.editing import exact_json
+from bridge.deadletters.inspection.failure_groups import GroupState
+from bridge.deadletters.masking.hidden_fields import find_hidden_parts
+from bridge.deadletters.masking.letter_mask import LetterMasks, find_quotes
+from bridge.deadletters.masking.text_redaction import MOST, HiddenQuotes
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.errors import NoJson
+from bridge.settings.mask_rules import MaskedFields
+
+#: Most traits that are told.
+MOST_TRAITS: Final = 20
+#: Of a hundred letters so many have, or lack, what they are said to have in common.
+LEAST: Final = 50
+
+TraitKind = Literal["header", "field"]
+
+#: What a letter has: by what it is and its name, what that says; `None`: more than is compared.
+TraitSet = Mapping[tuple[TraitKind, str], str | None]
+
+
+class LetterTrait(NamedTuple):
+    """What many of some letters have, or lack.
+
+    Attributes:
+        says: `None`: it is not there.
+        letters, of: how many of these letters, and of how many of which that is known.
+        others, of_others: likewise, of those beside them.
+    """
+
+    what: TraitKind
+    name: str
+    says: str | None
+    letters: int
+    of: int
+    others: int
+    of_others: int
+
+    @property
+    def apart(self) -> float:
+        """How much larger the part of these is than that of the others."""
+        return self.letters / max(self.of, 1) - self.others / max(self.of_others, 1)
+
+
+class TraitSide(NamedTuple):
+    """Letters that were looked at.
+
+    Attributes:
+        traits: of each.
+        unread: of how many of them no field of the value is known: it is no JSON object, too large, or not to be seen.
+    """
+
+    traits: Sequence[TraitSet] = ()
+    unread: int = 0
+
+    def known(self, what: TraitKind) -> int:
+        """Of how many letters it is known which of these they have."""
+        return len(self.traits) - (self.unread if what == "field" else 0)
+
+
+class CommonTraits(NamedTuple):
+    """What letters have in common: what sets them apart most comes first."""
+
+    traits: Sequence[LetterTrait]
+    these: TraitSide
+    others: TraitSide
+
+
+def find_common_traits(these: TraitSide, others: TraitSide) -> CommonTraits:
+    """What at least half of some letters have or lack, and a smaller part of others; without others, what they have."""
+    found = [each for each in (*_having(these, others), *_lacking(these, others)) if each.apart > 0]
+    many = [each for each in found if 100 * each.letters >= LEAST * each.of]
+    many.sort(key=lambda each: (-each.apart, each.what, each.name, each.says or ""))
+    return CommonTraits(many[:MOST_TRAITS], these, others)
+
+
+def _having(these: TraitSide, others: TraitSide) -> list[LetterTrait]:
+    here, there = _said(these), _said(others)
+    return [
+        LetterTrait(what, name, says, count, these.known(what), there[what, name, says], others.known(what))
+        for (what, name, says), count in here.items()
+    ]
+
+
+def _lacking(these: TraitSide, others: TraitSide) -> list[LetterTrait]:
+    here, there = _names(these), _names(others)
+    found = []
+    for (what, name), count in there.items():
+        of, of_others = these.known(what), others.known(what)
+        found.append(LetterTrait(what, name, None, of - here[what, name], of, of_others - count, of_others))
+    return found
+
+
+def _said(side: TraitSide) -> Counter[tuple[TraitKind, str, str]]:
+    return Counter((*named, says) for each in side.traits for named, says in each.items() if says is not None)
+
+
+def _names(side: TraitSide) -> Counter[tuple[TraitKind, str]]:
+    return Counter(named for each in side.traits for named in each)
+
+
+#: Letters that are looked at on either side, the newest; of which so many are in memory at once.
+LOOKED_AT: Final = 1_000
+_AT_ONCE: Final = 100
+#: Bytes of a value up to which it is parsed for this.
+LARGEST: Final = 16_384
+#: Headers and fields of one letter that are compared, and characters of what they say.
+WIDEST: Final = 100
+LONGEST: Final = 100
+#: Characters of hidden texts that are looked for in the letters of one side; of those behind them, nothing is told.
+MOST_COMPARED: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class GroupTraits:
+    """Raises DeskUnavailable where the database does not answer."""
+
+    database: Database
+    masks: LetterMasks
+
+    def of(self, group: GroupState) -> CommonTraits:
+        """What the newest open letters of a group have in common, beside the newest of its topics in other groups.
+
+        Headers, and the fields of values that are JSON objects, at their top. What is masked is not compared, nor what
+        quotes it; of a letter of which that cannot be told, nothing.
+        """
+        asked = LetterFilter(groups=(group.id,), statuses=(LetterStatus.OPEN,))
+        with self.database.reading() as connection:
+            these = letter_query.find_letter_page(connection, asked, LOOKED_AT).letters
+            beside = group_table.find_groups_beside(connection, group.id)
+            asked = LetterFilter(groups=tuple(beside), topics=group.topics)
+            others = letter_query.find_letter_page(connection, asked, LOOKED_AT).letters if beside else []
+        # What is masked of one topic is compared of none: it would seem not to be there.
+        fields = [self.masks.of(topic) for topic in group.topics]
+        return find_common_traits(
+            self._side([each.id for each in these], fields), self._side([each.id for each in others], fields)
+        )
+
+    def _side(self, ids: Sequence[int], fields: Sequence[MaskedFields]) -> TraitSide:
+        found: list[TraitSet] = []
+        unread, left = 0, MOST_COMPARED
+        for at in range(0, len(ids), _AT_ONCE):
+            with self.database.reading() as connection:
+                some = read_quotable_contents(connection, ids[at : at + _AT_ONCE], LARGEST)
+            for each in some.values():
+                known = _known(each, self.masks.of(each.topic), min(left, MOST))
+                left -= known.size
+                if not known.unknown:
+                    tree = _tree(each.value)
+                    unread += tree is None
+                    found.append(_traits(each, tree, fields, known))
+        return TraitSide(found, unread)
+
+
+def _traits(
+    letter: QuotableContent, tree: dict[str, Any] | None, fields: Sequence[MaskedFields], known: HiddenQuotes
+) -> TraitSet:
+    said = _headers(letter, fields)[:WIDEST]
+    if tree is not None:
+        said += _fields(tree, fields)[:WIDEST]
+    return dict(_seen(said, known))
+
+
+def _known(letter: QuotableContent, fields: MaskedFields, most: int) -> HiddenQuotes:
+    """What of it may be quoted in what is shown."""
+    values = [find_hidden_parts(letter.value, fields)]
+    return find_quotes(fields, values, letter.key, letter.headers, whole=letter.is_whole, most=most)
+
+
+def _tree(value: bytes | None) -> dict[str, Any] | None:
+    try:
+        tree = None if value is None else exact_json.parse_json(value)
+    except NoJson:
+        return None
+    return tree if isinstance(tree, dict) else None
+
+
+ScalarValue = tuple[tuple[TraitKind, str], str | None]
+
+
+def _headers(letter: QuotableContent, fields: Sequence[MaskedFields]) -> list[ScalarValue]:
+    return [
+        (("header", name), _text(value))
+        for name, value in letter.headers
+        if not any(each.has_header(name) for each in fields)
+    ]
+
+
+def _fields(tree: dict[str, Any], fields: Sequence[MaskedFields]) -> list[ScalarValue]:
+    return [
+        (("field", name), _scalar(value))
+        for name, value in tree.items()
+        if not any(each.value or each.has((name,)) for each in fields)
+    ]
+
+
+def _seen(said: Sequence[ScalarValue], known: HiddenQuotes) -> Iterator[ScalarValue]:
+    """Without names and texts that quote what is hidden; what is long is there, and not compared."""
+    for (what, name), says in said:
+        if known.masked(name) == name and (says is None or known.masked(says) == says):
+            yield (what, name), says if says is None or len(says) <= LONGEST else None
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return "" if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _scalar(value: Any) -> str | None:
+    match value:
+        case str():
+            return value
+        case None | bool() | exact_json.ExactNumber():
+            return exact_json.write_json(value).decode()
+    return None

@@ -1,0 +1,279 @@
+"""Dead letters as people and programs see them: a line of a list, and one letter in full (pure)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.deadletters.model.letter_filter import LetterCursor
+from bridge.deadletters.model.letter_parser import OURS
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.formats.delivery import Attempts, Headers
+from bridge.formats.text_forms import format_time
+
+
+@dataclass(frozen=True, slots=True)
+class LetterLine:
+    """A line of a list.
+
+    Attributes:
+        topic, partition, offset: of the source record.
+        runs: how often the handler ran for it.
+        failed_at: ms since the epoch, as all times here.
+        group: id of its group.
+        origin: "bridge", or who else wrote it.
+        failures: how often it died: more than once, a replay has failed.
+        value_size: bytes; -1: a tombstone.
+        plan: that sends it back, or did last.
+        lost: of `runs`, how many were cut off: their worker died.
+    """
+
+    id: int
+    handler: str
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    reason: str
+    error_class: str
+    error_message: str
+    status: LetterStatus
+    runs: int
+    failed_at: int
+    group: int
+    version: str
+    origin: str
+    consumer_group: str
+    place: str
+    failures: int
+    occurrences: int
+    value_size: int
+    plan: int | None
+    lost: int = 0
+
+    @property
+    def name(self) -> str:
+        """`orders-3-1234:orders.handlers.charge`, as deliveries are named."""
+        record = f"{self.topic}-{self.partition}-{self.offset}"
+        return f"{record}:{self.handler}" if self.handler else record
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "id": self.id,
+            "handler": self.handler,
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": self.offset,
+            "key": format_bytes(self.key),
+            "reason": self.reason,
+            "error_class": self.error_class,
+            "error_message": self.error_message,
+            "status": str(self.status),
+            "attempts": self.runs,
+            "failed_at": format_moment(self.failed_at),
+            "group": self.group,
+            "version": self.version,
+            "origin": self.origin,
+            "consumer_group": self.consumer_group,
+            "where": self.place,
+            "failures": self.failures,
+            "occurrences": self.occurrences,
+            "value_size": self.value_size,
+            "plan": self.plan,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LetterPage:
+    """A part of a list.
+
+    Attributes:
+        letters: newest first.
+        next: where the next page begins; `None`: there is none. A page may be short, and not be the last.
+    """
+
+    letters: tuple[LetterLine, ...]
+    next: LetterCursor | None
+
+
+@dataclass(frozen=True, slots=True)
+class LetterCount:
+    """How many letters a filter means.
+
+    Attributes:
+        exact: otherwise there are at least so many.
+        among: of how many letters, the newest that might be meant, they were counted; `None`: of all.
+    """
+
+    number: int
+    exact: bool
+    among: int | None = None
+
+    def __str__(self) -> str:
+        """`10,000+` where it is not exact; and where not all were looked at, that and how many were."""
+        if self.among is not None:
+            return f"at least {self.number:,} (counted among the newest {self.among:,} alone)"
+        return f"{self.number:,}" + ("" if self.exact else "+")
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFailure:
+    """How a letter failed one time.
+
+    Attributes:
+        where: the record of the dead-letter topic that says so: `orders.dlq-3-17`.
+        plan: that sent it back after that.
+        mended: whether another value failed then than the one that failed next.
+        value: that one; `None` where it was none, a tombstone, or too large to be kept.
+        kept: whether `value` is all of it.
+    """
+
+    number: int
+    failed_at: int
+    reason: str
+    error_class: str
+    error_message: str
+    traceback: str = field(repr=False)
+    version: str
+    runs: int
+    where: str
+    plan: int | None
+    mended: bool
+    value: bytes | None = field(default=None, repr=False)
+    kept: bool = True
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "number": self.number,
+            "failed_at": format_moment(self.failed_at),
+            "reason": self.reason,
+            "error_class": self.error_class,
+            "error_message": self.error_message,
+            "error_traceback": self.traceback,
+            "version": self.version,
+            "attempts": self.runs,
+            "where": self.where,
+            "plan": self.plan,
+            "mended": self.mended,
+            "value": format_bytes(self.value),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LetterAct:
+    """What was done with a letter: in its trail, by a plan, or by sending another value in its place.
+
+    Attributes:
+        what: "note", "discard", …; of a plan, what it does; "edit", "patch" or "upgrade".
+        state: of a plan: how far it is with the letter.
+        said: the note, the reason.
+        state_at: of a plan: when it came to be so far with the letter; `None`: not since it was made.
+        value: that was sent instead of the letter's own; only of edits.
+    """
+
+    at: int | None
+    by: str
+    what: str
+    said: str
+    plan: int | None = None
+    state: str = ""
+    value: bytes | None = field(default=None, repr=False)
+    state_at: int | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "at": format_moment(self.at),
+            "by": self.by,
+            "what": self.what,
+            "said": self.said,
+            "plan": self.plan,
+            "state": self.state,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LetterView:
+    """One letter with all that is known of it.
+
+    Attributes:
+        listed: as it stands in a list.
+        value: `None` where it is a tombstone, or too large to be kept (`kept`).
+        kept: whether the database has the value; otherwise it is read from Kafka, where `where` says.
+        timestamp: of the source record.
+        number: how often the delivery was parked or replayed.
+        where: its last record in the dead-letter topic: `orders.dlq-3-17`.
+        history: how it failed before, oldest first; its last failure is `listed`'s, with `traceback`.
+        plans: those that it is in, oldest first.
+        edits: values that were sent in its place.
+        trail: what people did with it.
+    """
+
+    listed: LetterLine
+    status_at: int
+    topic_id: str
+    timestamp: int | None
+    value: bytes | None = field(repr=False)
+    kept: bool
+    headers: Headers = field(repr=False)
+    number: int
+    attempts: Attempts
+    traceback: str = field(repr=False)
+    first_failed_at: int
+    recorded_at: int
+    where: str
+    history: tuple[LetterFailure, ...]
+    plans: tuple[LetterAct, ...]
+    edits: tuple[LetterAct, ...]
+    trail: tuple[LetterAct, ...]
+
+    @property
+    def is_of_nowhere(self) -> bool:
+        """Whether it does not say of which record it is: then no replay sends it."""
+        it = self.listed
+        return it.origin != OURS and self.where == f"{it.topic}-{it.partition}-{it.offset}"
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it is `replaying`, and its plan could not find out how that ended."""
+        it = self.listed
+        unknown = any(act.plan == it.plan and act.state == "unknown" for act in self.plans)
+        return it.status is LetterStatus.REPLAYING and unknown
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON: key, value and headers as text, what is none with `\\x00`."""
+        return self.listed.to_data() | {
+            "status_at": format_moment(self.status_at),
+            "timestamp": format_moment(self.timestamp),
+            "value": format_bytes(self.value),
+            "kept": self.kept,
+            "headers": [[name, format_bytes(value)] for name, value in self.headers],
+            "number": self.number,
+            "attempts_by_end": self.attempts._asdict(),
+            "error_traceback": self.traceback,
+            "first_failed_at": format_moment(self.first_failed_at),
+            "recorded_at": format_moment(self.recorded_at),
+            "dead_letter": self.where,
+            "history": _list_data(self.history),
+            "plans": _list_data(self.plans),
+            "edits": [edit.to_data() | {"value": format_bytes(edit.value)} for edit in self.edits],
+            "trail": _list_data(self.trail),
+        }
+
+
+def format_moment(at: int | None) -> str | None:
+    """Milliseconds since the epoch as ISO 8601; nothing of a time that no calendar has: records may say any."""
+    try:
+        return None if at is None else format_time(at / 1000, "milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def format_bytes(data: bytes | None) -> str | None:
+    r"""Bytes in JSON: what is no UTF-8 as `\xff`."""
+    return None if data is None else bytes(data).decode("utf-8", "backslashreplace")
+
+
+def _list_data(shown: Iterable[LetterFailure | LetterAct]) -> list[Mapping[str, Any]]:
+    return [each.to_data() for each in shown]

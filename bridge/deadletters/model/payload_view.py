@@ -1,0 +1,189 @@
+"""A value as a page shows it, one part at a time: indented, as it was sent, or in hexadecimal (pure).
+
+Indenting moves the parts of a JSON text and changes none of them, except escapes of readable characters.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import islice
+from typing import Final
+
+#: Most bytes of a value that are read for a look, and levels that are indented: what is deeper stays on its line.
+READ: Final = 1_000_000
+DEEPEST: Final = 64
+#: Characters of a part of a text, and bytes of one in hexadecimal, of which each line has a few.
+PART: Final = 65_536
+HEX_PART: Final = 4_096
+HEX_LINE: Final = 16
+
+#: A string (the last may be cut off), a bracket, a comma or a colon of a JSON text, or what else is no space.
+_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{},:]|[^][{},:"\s]+', re.DOTALL)
+_STEP: Final = "  "
+#: An escape of a string: of a character in two halves, or in one, or any other one, which stays.
+_ESCAPE: Final = re.compile(
+    r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|u([0-9a-f]{4})|.)", re.DOTALL | re.IGNORECASE
+)
+#: What an error says of a value it says in quotes.
+_QUOTED: Final = re.compile(r"'([^']{2,200})'|\"([^\"]{2,200})\"")
+
+
+class PayloadMode(StrEnum):
+    """How a value is looked at."""
+
+    PRETTY = "pretty"
+    SENT = "sent"
+    HEX = "hex"
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadView:
+    """A part of a value, as it is shown.
+
+    Attributes:
+        kind: "JSON", "text", "bytes", "empty" or "a tombstone".
+        ways: in which it can be shown.
+        way: in which it is.
+        lines: of the part, where it is text.
+        dump: of the part in hexadecimal, a line each: the place, the bytes, and their text.
+        at: where the part begins: in characters, of hexadecimal in bytes.
+        next: where the next part begins; `None`: this is the last.
+        fault_at: the first byte that is no text, or no JSON where it seems to be meant as that; `None`: there is none.
+        unread: bytes at its end that are not read for a look.
+    """
+
+    kind: str
+    ways: Sequence[PayloadMode] = ()
+    way: PayloadMode | None = None
+    lines: Sequence[str] = ()
+    dump: Sequence[tuple[int, str, str]] = ()
+    at: int = 0
+    next: int | None = None
+    fault_at: int | None = None
+    unread: int = 0
+
+
+def view_payload(value: bytes | None, way: PayloadMode | None = None, at: int | None = None) -> PayloadView:
+    """A part of a value.
+
+    Parameters:
+        way: as it is wished; what cannot be shown that way is shown as it can be.
+        at: where the part begins; without one at the beginning, in hexadecimal a little before the fault.
+    """
+    if not value:
+        return PayloadView("a tombstone" if value is None else "empty")
+    some = value[:READ]
+    text, fault = _read_text(some, cut=len(value) > READ)
+    is_json = False
+    if text is not None:
+        is_json, fault = _check_json(text, cut=len(value) > READ)
+    ways = (PayloadMode.PRETTY, PayloadMode.SENT, PayloadMode.HEX) if is_json else (PayloadMode.SENT, PayloadMode.HEX)
+    kind = "JSON" if is_json else "bytes" if text is None else "text"
+    way = way if way in ways else PayloadMode.HEX if text is None else ways[0]
+    found = PayloadView(kind, ways, way, fault_at=fault, unread=len(value) - len(some))
+    if way is PayloadMode.HEX:
+        begins = _find_fault_start(fault) if at is None else at
+        dump, following = _dump_bytes(some, begins)
+        return replace(found, dump=dump, at=begins, next=following)
+    whole = some.decode("utf-8", "surrogateescape") if text is None else text
+    lines, following = _cut_part(_indent_json(whole) if way is PayloadMode.PRETTY else iter((whole,)), at or 0)
+    return replace(found, lines=lines, at=at or 0, next=following)
+
+
+def find_quoted_text(message: str) -> frozenset[str]:
+    """What an error's message quotes, which may be looked for in the value that it is about."""
+    return frozenset(one or other for one, other in _QUOTED.findall(message[:4_000]))
+
+
+def _read_text(some: bytes, *, cut: bool) -> tuple[str | None, int | None]:
+    """The text that bytes are, or the place of the first that is none."""
+    try:
+        return some.decode(), None
+    except UnicodeDecodeError as error:
+        if cut and error.start >= len(some) - 3:
+            return some[: error.start].decode(), None
+        return None, error.start
+
+
+def _check_json(text: str, *, cut: bool) -> tuple[bool, int | None]:
+    """Whether a text is JSON; and at which byte it stops being it, where it begins as an object or a list."""
+    if cut:
+        return text.lstrip()[:1] in ("{", "["), None
+    try:
+        # No number is made of what may have a million digits.
+        json.loads(text, parse_int=str, parse_float=str)
+        return True, None
+    except json.JSONDecodeError as error:
+        meant = text.lstrip()[:1] in ("{", "[")
+        return False, len(text[: error.pos].encode()) if meant else None
+    except RecursionError:
+        return True, None
+
+
+def _find_fault_start(fault: int | None) -> int:
+    """Where a part in hexadecimal begins that has a fault in it, with what stands before it."""
+    return 0 if fault is None else max(0, fault // HEX_LINE * HEX_LINE - 4 * HEX_LINE)
+
+
+def _dump_bytes(some: bytes, begins: int) -> tuple[list[tuple[int, str, str]], int | None]:
+    end = min(begins + HEX_PART, len(some))
+    lines = []
+    for at in range(begins, end, HEX_LINE):
+        line = some[at : min(at + HEX_LINE, end)]
+        lines.append((at, line.hex(" "), "".join(chr(byte) if 32 <= byte < 127 else "." for byte in line)))
+    return lines, end if end < len(some) else None
+
+
+def _cut_part(pieces: Iterator[str], begins: int) -> tuple[list[str], int | None]:
+    """The lines of a part of a text; no more of it is made than up to there."""
+    made: list[str] = []
+    length, wanted = 0, begins + PART + 1
+    while length < wanted and (some := "".join(islice(pieces, 1_000))):
+        made.append(some)
+        length += len(some)
+    text = "".join(made)[begins:]
+    if len(text) <= PART:
+        return text.split("\n"), None
+    # At the end of a line, where there is one.
+    end = text.rfind("\n", PART // 2, PART) + 1 or PART
+    return text[:end].removesuffix("\n").split("\n"), begins + end
+
+
+def _indent_json(text: str) -> Iterator[str]:
+    """A JSON text, a member a line, its parts as they were sent, but for escapes of what can be read."""
+    depth, before = 0, ""
+    for match in _PIECE.finditer(text):
+        piece = match.group()
+        if piece in ("}", "]"):
+            depth -= 1
+        if before and (line := _write_separator(before, piece, depth)):
+            yield line
+        yield _ESCAPE.sub(_decode_escape, piece) if "\\u" in piece else piece
+        if piece in ("{", "["):
+            depth += 1
+        before = piece
+
+
+def _decode_escape(escape: re.Match[str]) -> str:
+    """Return the character that an escape stands for, or the escape where the text would not be JSON or be unseen."""
+    high, low, single = escape.groups()
+    if high is not None:
+        character = chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)
+    elif single is not None:
+        character = chr(int(single, 16))
+    else:
+        return escape.group()
+    return character if character.isprintable() and character not in '"\\' else escape.group()
+
+
+def _write_separator(before: str, piece: str, depth: int) -> str:
+    """What stands between two parts of a JSON text."""
+    if before == ":":
+        return " "
+    opened, closes = before in ("{", "["), piece in ("}", "]")
+    if (opened and closes) or not (opened or closes or before == ","):
+        return ""
+    inner = depth + 1 if closes else depth
+    return ("\n" + _STEP * depth) if inner <= DEEPEST else (" " if before == "," else "")

@@ -1,0 +1,166 @@
+"""What a changed retry policy would have done with the letters that exist (pure).
+
+The simulation assumes that each attempt fails with the error of the last one. If a letter of the group was replayed
+with success, a retry after that time counts as a success.
+"""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Final, NamedTuple, Protocol
+
+#: Why deliveries die that no policy decides on.
+NOT_JUDGED: Final = ("undecodable", "poison", "unknown_handler")
+#: How a delivery ends by a policy.
+AT_ONCE, RETRIED, HALTED, ENDLESS, ASKED, DONE = (
+    *("dead at once", "dead after retries", "the topic halted"),
+    *("retried without an end", "as each failure says itself", "given up as done"),
+)
+_ENDS: Final = {"halt": HALTED, "endless": ENDLESS, "asked": ASKED, "done": DONE}
+
+
+class FailingLetter(NamedTuple):
+    """What the database knows of a letter's failing.
+
+    Attributes:
+        runs: how often its handler ran.
+        first_failed_at, failed_at: ms since the epoch.
+    """
+
+    group: int
+    error_class: str
+    reason: str
+    runs: int
+    first_failed_at: int
+    failed_at: int
+
+
+class PolicyCourse(Protocol):
+    """What a policy makes of an error that comes every time (`tasks.policy.policy_override`)."""
+
+    @property
+    def waits(self) -> Sequence[float]:
+        """Seconds until each retry."""
+
+    @property
+    def end(self) -> str:
+        """The reason of its dead letter, "halt", "endless", "asked" or "done"."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the error's class is imported here."""
+
+
+@dataclass(slots=True)
+class SimulationResult:
+    """What would have become of some letters.
+
+    Attributes:
+        letters: those that a policy decides on.
+        not_judged: those that none decides on, by reason.
+        before: how those of `letters` ended, as they did.
+        after: how they end by the policy, if no later attempt succeeds.
+        attempts_before, attempts_after: how often the handler ran, and would have run.
+        evidence: of how many it is known that their fault was gone later.
+        saved: of these, how many a retry would have reached after that.
+        attempts_saved: how often the handler would have run, if what was reached ended there.
+        retrying: seconds from the first failure to the last retry, by how many that is so.
+        unknown: by class that is not imported here, how many letters: of these the name alone was judged.
+    """
+
+    letters: int = 0
+    not_judged: Counter[str] = field(default_factory=Counter)
+    before: Counter[str] = field(default_factory=Counter)
+    after: Counter[str] = field(default_factory=Counter)
+    attempts_before: int = 0
+    attempts_after: int = 0
+    evidence: int = 0
+    saved: int = 0
+    attempts_saved: int = 0
+    retrying: Counter[float] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    def retrying_for(self, part: float) -> float | None:
+        """Seconds after which retries have ended of such a part of those that are retried; `None`: none is."""
+        wanted = part * self.retrying.total()
+        counts = accumulate(count for _, count in sorted(self.retrying.items()))
+        return next(
+            (seconds for seconds, sum_ in zip(sorted(self.retrying), counts, strict=True) if sum_ >= wanted), None
+        )
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "letters": self.letters,
+            "not_judged": dict(self.not_judged),
+            "before": {"ends": dict(self.before), "attempts": self.attempts_before},
+            "after": {
+                "ends": dict(self.after),
+                "attempts": self.attempts_after,
+                "retrying_seconds": {name: self.retrying_for(part) for name, part in (("half", 0.5), ("all", 1.0))},
+            },
+            "evidence": {"fault_gone": self.evidence, "saved": self.saved, "attempts": self.attempts_saved},
+            "unknown_classes": dict(self.unknown),
+        }
+
+
+def simulate_policy(
+    letters: Iterable[FailingLetter], course: Callable[[str], PolicyCourse], resolved: Mapping[int, Sequence[int]]
+) -> SimulationResult:
+    """Judge letters by a policy.
+
+    Parameters:
+        course: what the policy makes of an error, by its class.
+        resolved: by group when letters of it were replayed with success (ms since the epoch), ascending.
+    """
+    found, courses = SimulationResult(), dict[str, _TimedCourse]()
+    for letter in letters:
+        if letter.reason in NOT_JUDGED:
+            found.not_judged[letter.reason] += 1
+            continue
+        if letter.error_class not in courses:
+            courses[letter.error_class] = _TimedCourse(course(letter.error_class))
+        _judge_letter(found, letter, courses[letter.error_class], resolved.get(letter.group, ()))
+    return found
+
+
+class _TimedCourse:
+    """A course, with the seconds from the first failure on at which each retry begins."""
+
+    def __init__(self, course: PolicyCourse) -> None:
+        self.known = course.known
+        self.retries = list(accumulate(course.waits))
+        self.end = _ENDS.get(course.end) or (RETRIED if self.retries else AT_ONCE)
+
+
+def _judge_letter(
+    found: SimulationResult, letter: FailingLetter, course: _TimedCourse, resolved: Sequence[int]
+) -> None:
+    attempts = 1 + len(course.retries)
+    found.letters += 1
+    found.before[RETRIED if letter.runs > 1 else AT_ONCE] += 1
+    found.attempts_before += letter.runs
+    found.after[course.end] += 1
+    found.attempts_after += attempts
+    if not course.known:
+        found.unknown[letter.error_class] += 1
+    if course.retries:
+        found.retrying[course.retries[-1]] += 1
+    later = bisect_left(resolved, letter.failed_at)
+    if later < len(resolved):
+        found.evidence += 1
+        reached = bisect_left(course.retries, (resolved[later] - letter.first_failed_at) / 1000)
+        if reached < len(course.retries):
+            found.saved += 1
+            attempts = 2 + reached
+    found.attempts_saved += attempts
+
+
+def group_resolution_times(resolved: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    """Times by group, ascending, of pairs of a group and a time."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for group, at in resolved:
+        found[group].append(at)
+    return {group: sorted(times) for group, times in found.items()}

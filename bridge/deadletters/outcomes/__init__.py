@@ -1,1 +1,0 @@
-"""How what was sent back has ended."""

@@ -1,1 +1,0 @@
-"""What a plan is, and in which order and how fast its letters go (pure)."""

@@ -1,1 +1,0 @@
-"""Plans: made, counted, approved, applied, stopped, waited for."""

@@ -1,0 +1,187 @@
+"""The writer of batches, each in one transaction with the positions that it reaches.
+
+If the database refuses a record, the batch is halved until that record is alone.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from bridge.deadletters.db import letter_writer, position_table
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.position_table import PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.model.letter_deduplication import DeathKind
+from bridge.deadletters.model.letter_parser import OURS
+from bridge.deadletters.model.stored_letter import FailureGroup, StoredLetter
+from bridge.errors import DeskRefused, DeskUnavailable
+
+
+class TakenCounts:
+    """Records counted by what they told, and those that no worker of ours wrote by who did.
+
+    Attributes:
+        counts: what a record told ("new", "duplicate", …, as the metric says it) → records.
+        theirs: who wrote it → records.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.theirs: Counter[str] = Counter()
+
+    def add(self, letters: Iterable[StoredLetter | None], counts: Mapping[tuple[str, str], int]) -> None:
+        """Count a batch that was written.
+
+        Parameters:
+            letters: of its records; `None` for another group's.
+            counts: (topic, what) → records.
+        """
+        for (_, what), count in counts.items():
+            self.counts[what] += count
+        self.theirs.update(each.kind.origin for each in letters if each is not None and each.kind.origin != OURS)
+
+    def __str__(self) -> str:
+        """`1,204 records: 1,200 new, 4 duplicate; 3 of them by others (spring 2, unknown 1)`."""
+        said = _listed(f"{count:,} {what}" for what, count in self.counts.most_common())
+        others = _listed(f"{who} {count:,}" for who, count in self.theirs.most_common())
+        words = f"{self.counts.total():,} records" + (f": {said}" if said else "")
+        return f"{words}; {self.theirs.total():,} of them by others ({others})" if others else words
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+logger = logging.getLogger(__name__)
+
+#: What became of a record, besides `News`.
+ANOTHERS: Final = "another group's"
+REFUSED: Final = "refused"
+
+
+class ReadRecord(NamedTuple):
+    """A record that was read.
+
+    Attributes:
+        letter: `None` where it is another group's, and passed over.
+        size: about how many bytes of memory it takes.
+        missed: records before it that Kafka had dropped.
+        is_mark: whether it is no record, but a mark of a transaction: all up to there is read.
+    """
+
+    log: RecordedLog
+    offset: int
+    epoch: int
+    letter: StoredLetter | None
+    size: int = 0
+    missed: int = 0
+    is_mark: bool = False
+
+
+class WrittenBatch(NamedTuple):
+    """What a batch came to.
+
+    Attributes:
+        counts: (topic, what) → records.
+        reached: how far each of its logs is recorded now.
+    """
+
+    counts: Counter[tuple[str, str]]
+    reached: dict[RecordedLog, RecordedPosition]
+
+
+class BatchWriter:
+    """Writes batches; one at a time.
+
+    Parameters:
+        largest_value: bytes; of a larger value the database has the size alone.
+    """
+
+    def __init__(self, database: Database, largest_value: int) -> None:
+        self._database, self._largest = database, largest_value
+        self._ids = IdCache()
+
+    def write(self, batch: Sequence[ReadRecord], reached: Mapping[RecordedLog, RecordedPosition]) -> WrittenBatch:
+        """Record these.
+
+        Parameters:
+            batch: those of a log in their order.
+            reached: how far each log is recorded.
+
+        Raises:
+            RecordedByAnother: another recorder has come further in some of the logs; nothing was written.
+            DeskUnavailable: the database did not do it. What of it was written is written whole, but only the database
+                knows how far.
+        """
+        written = WrittenBatch(Counter(), dict(reached))
+        self._write(batch, written)
+        return written
+
+    def _write(self, batch: Sequence[ReadRecord], written: WrittenBatch, alone: bool = False) -> None:
+        try:
+            self._commit(batch, written)
+        except DeskRefused as error:
+            if len(batch) > 1:
+                half = len(batch) // 2
+                self._write(batch[:half], written)
+                self._write(batch[half:], written)
+            elif not alone:
+                # Once more, with nothing remembered: what it rested on may have been cleaned up.
+                self._write(batch, written, alone=True)
+            else:
+                self._write_bare(batch[0], written, error)
+
+    def _write_bare(self, read: ReadRecord, written: WrittenBatch, error: DeskUnavailable) -> None:
+        """With its bytes alone, and where not even those are taken, not at all."""
+        logger.error("%s-%d: the database does not take this record as it is. %s", read.log, read.offset, error)
+        bare = None if read.letter is None else _strip_letter(read.letter, error)
+        try:
+            self._commit([read._replace(letter=bare)], written, REFUSED)
+        except DeskRefused:
+            logger.error("%s-%d: nor its bytes alone: it is not recorded, and stays in Kafka.", read.log, read.offset)
+            self._commit([read._replace(letter=None)], written, REFUSED)
+
+    def _commit(self, batch: Sequence[ReadRecord], written: WrittenBatch, what: str = ANOTHERS) -> None:
+        steps, now = _build_steps(batch, written.reached), time.time_ns() // 1_000_000
+        found = [read.letter for read in batch if read.letter is not None]
+        try:
+            with self._database.writing() as connection:
+                position_table.move_positions(connection, steps, now)
+                told = letter_writer.LetterWriter(connection, self._ids, now, self._largest).record(found)
+        except BaseException:
+            self._ids.forget()
+            raise
+        self._ids.keep()
+        written.reached.update({step.log: step.after for step in steps})
+        written.counts.update(_count_batch(batch, told, what))
+
+
+def _build_steps(batch: Sequence[ReadRecord], reached: Mapping[RecordedLog, RecordedPosition]) -> list[PositionStep]:
+    last = {read.log: read for read in batch}
+    missed: Counter[RecordedLog] = Counter()
+    for read in batch:
+        missed[read.log] += read.missed
+    return [
+        PositionStep(log, reached[log].next, RecordedPosition(read.offset + 1, read.epoch), missed[log])
+        for log, read in last.items()
+    ]
+
+
+def _count_batch(batch: Sequence[ReadRecord], told: Sequence[DeathKind], what: str) -> Counter[tuple[str, str]]:
+    news = iter(told)
+    refused = what == REFUSED
+    records = (read for read in batch if not read.is_mark)
+    found = ((read, what if read.letter is None else next(news)) for read in records)
+    return Counter((read.log.topic, REFUSED if refused else str(said)) for read, said in found)
+
+
+def _strip_letter(letter: StoredLetter, error: DeskUnavailable) -> StoredLetter:
+    return replace(
+        letter,
+        kind=letter.kind._replace(group=FailureGroup("", "", ""), topic="", consumer_group="", reason="", version=""),
+        error_message=f"The database did not take this record as it is: {error}"[:2_000],
+        traceback="",
+    )

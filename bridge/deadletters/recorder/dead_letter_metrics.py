@@ -1,0 +1,149 @@
+"""The dead letters' metrics for Prometheus, from counters that every change updates: a scrape reads no letter."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from bridge.deadletters.db import kind_table, plan_table, sql, webhook_table
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.inspection.failure_groups import FailureGroups
+from bridge.deadletters.model.bulk_plan import PlanItemState
+from bridge.errors import DeskUnavailable
+
+#: Seconds for which what was read is shown: several who scrape are one.
+EVERY: Final = 5.0
+#: Seconds for which who scrapes waits for them: the other figures of the page must not wait for a database that hangs.
+WITHIN: Final = 2.0
+#: Ms for which a plan that was come to the end of is looked at again: longer than between two scrapes.
+LOOK_BACK: Final = 600_000
+#: How replays end.
+ENDS: Final = (
+    PlanItemState.DONE,
+    PlanItemState.DEAD,
+    PlanItemState.DISCARDED,
+    PlanItemState.UNKNOWN,
+    PlanItemState.REFUSED,
+)
+
+
+class DeadLetterMetrics(Collector):
+    """Open letters, the oldest of them, groups that grow, and how replays end.
+
+    Where the database does not answer there are none of these: `bridge_deadletters_recorder_ready` tells of that.
+
+    Parameters:
+        seconds: a clock that only goes forward.
+    """
+
+    def __init__(self, database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._database, self._seconds = database, seconds
+        self._lock = threading.Lock()
+        self._read_at = 0.0
+        self._reading: Future[list[Metric]] | None = None
+        self._began_at = 0
+        self._live: set[int] = set()
+        self._ended: dict[int, Counter[str]] = {}
+
+    def collect(self) -> Iterable[Metric]:
+        """What was read, at most `EVERY` seconds ago."""
+        with self._lock:
+            reading = self._reading
+            if reading is None or (reading.done() and self._seconds() - self._read_at >= EVERY):
+                self._read_at = self._seconds()
+                reading = self._reading = self._begin()
+        try:
+            return reading.result(WITHIN)
+        except TimeoutError:
+            return []
+
+    def _begin(self) -> Future[list[Metric]]:
+        """Read, in a thread that ends with the process, whatever it waits for."""
+        future: Future[list[Metric]] = Future()
+
+        def read() -> None:
+            try:
+                future.set_result(self._read())
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=read, name="the desk's figures", daemon=True).start()
+        return future
+
+    def _read(self) -> list[Metric]:
+        try:
+            return [*self._open(), self._growing(), self._ends(), *self._webhooks()]
+        except DeskUnavailable:
+            return []
+
+    def _open(self) -> Iterator[Metric]:
+        with self._database.reading() as connection:
+            handled, oldest = kind_table.count_by_handler(connection), kind_table.find_oldest_open(connection)
+        open_ = GaugeMetricFamily(
+            "bridge_deadletters_open", "Dead letters that are open.", labels=["handler", "reason"]
+        )
+        counted: Counter[tuple[str, str]] = Counter()
+        for handler, reason, status, count in handled:
+            counted[handler, reason] += count if status == "open" else 0
+        for labels, count in counted.items():
+            open_.add_metric(labels, count)
+        yield open_
+        age = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1000)
+        yield GaugeMetricFamily(
+            "bridge_deadletters_oldest_open_seconds",
+            "How long ago the open dead letter failed that failed first; 0: none is open.",
+            value=age,
+        )
+
+    def _growing(self) -> Metric:
+        growing = GaugeMetricFamily(
+            "bridge_deadletters_growing_groups",
+            "Groups with open letters that grow: more failures in an hour than twice what is usual, and 10 at least.",
+            labels=["handler"],
+        )
+        counted = Counter(group.handler for group in FailureGroups(self._database).urgent() if group.growth)
+        with self._database.reading() as connection:
+            counted.update(dict.fromkeys((handler for handler, *_ in kind_table.count_by_handler(connection)), 0))
+        for handler, count in counted.items():
+            growing.add_metric([handler], count)
+        return growing
+
+    def _webhooks(self) -> Iterator[Metric]:
+        with self._database.reading() as connection:
+            now, stood = sql.read_clock(connection), webhook_table.read_webhook_backlogs(connection)
+        told = GaugeMetricFamily(
+            "bridge_deadletters_webhook_deliveries",
+            "What webhooks were told in the last week, by what became of it: sent, given up, waiting.",
+            labels=["webhook", "state"],
+        )
+        oldest = GaugeMetricFamily(
+            "bridge_deadletters_webhook_oldest_waiting_seconds",
+            "How long ago the oldest was written that waits to be sent; 0: none does.",
+            labels=["webhook"],
+        )
+        for each in stood:
+            for state in webhook_table.WebhookDeliveryState:
+                told.add_metric([each.name, state], each.counts.get(state, 0))
+            oldest.add_metric([each.name], 0.0 if each.oldest is None else max(0.0, (now - each.oldest) / 1000))
+        yield from (told, oldest)
+
+    def _ends(self) -> Metric:
+        """How replays ended since this process began; of plans that are over, as it was counted then."""
+        with self._database.reading() as connection:
+            now = sql.read_clock(connection)
+            self._began_at = self._began_at or now
+            live = set(plan_table.find_ending_replays(connection, now - LOOK_BACK))
+            self._ended |= plan_table.count_ended_deliveries(connection, live | self._live, self._began_at)
+        self._live = live
+        found = CounterMetricFamily(
+            "bridge_deadletters_replays", "Replays that ended while this process ran.", labels=["outcome"]
+        )
+        for outcome in ENDS:
+            found.add_metric([outcome], sum(counted[outcome] for counted in self._ended.values()))
+        return found

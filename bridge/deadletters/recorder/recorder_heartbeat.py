@@ -1,0 +1,121 @@
+"""The recorder's heartbeat in Redis, and the refusal of a second database for the same group."""
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any, Final
+
+from bridge.deadletters.inspection.recorder_presence import name_recorder_members
+from bridge.deadletters.recorder.background_duties import Duty
+from bridge.errors import LedgerUnavailable, RecordedElsewhere
+from bridge.ledger import Ledger
+from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_member_name
+from bridge.settings import Settings
+
+#: Seconds for Redis's answer.
+ANSWER_WITHIN: Final = 2.0
+#: Seconds between two announcements before the database has answered.
+UNKNOWN_EVERY: Final = 0.3
+
+
+class RecorderMembership:
+    """A recorder among those of its group.
+
+    Parameters:
+        is_alive: whether its loop turns; one that hangs is silent.
+        stays: whether it is there to stay, and so announces itself.
+
+    Attributes:
+        refused: why it must not go on; `None`: it may.
+    """
+
+    def __init__(self, settings: Settings, is_alive: Callable[[], bool] = lambda: True, stays: bool = False) -> None:
+        self.refused: RecordedElsewhere | None = None
+        self._settings, self._is_alive, self._stays = settings, is_alive, stays
+        self._member = make_member_name()
+        self._identity, self._name = "", ""
+        #: When Redis heard first of its database, by Redis's clock; it outlives a Redis that was wiped.
+        self._since: float | None = None
+
+    @property
+    def duty(self) -> Duty:
+        """The duty of one that is there to stay."""
+        return Duty("saying that it lives", ANNOUNCE_EVERY, lambda _, stopping: self._announce(stopping))
+
+    def enter(self, identity: str, name: str) -> None:
+        """Say which database this recorder has, before it records anything.
+
+        Without a ledger in Redis, or while that is unavailable, other recorders are not known yet.
+
+        Parameters:
+            identity: of the database.
+            name: of the same, for people.
+
+        Raises:
+            RecordedElsewhere: another recorder of the group, which was there before, has another database.
+        """
+        self._identity, self._name = identity, name
+        ledger = Ledger.once(self._settings, ANSWER_WITHIN)
+        if ledger is None:
+            return
+        try:
+            with closing(ledger):
+                self.look(ledger)
+        except LedgerUnavailable:
+            return
+        if self.refused is not None:
+            raise self.refused
+
+    def look(self, ledger: Ledger) -> None:
+        """Announce this recorder, and only then see who else is there: of two that start at once one sees the other.
+
+        Raises:
+            LedgerUnavailable: Redis did not answer.
+        """
+        members = GroupMembers(ledger, "recorders")
+        if self._stays:
+            if self._identity and self._since is None:
+                self._since = _now(ledger)
+            state = {"database": self._identity} | ({} if self._since is None else {"since": self._since})
+            members.announce(self._member, state, seen=[name_recorder_members(self._settings)])
+        if self._identity:
+            self._compare(members.living())
+        if self.refused is not None and self._stays:
+            members.leave(self._member)
+
+    def _compare(self, living: Mapping[str, Mapping[str, Any]]) -> None:
+        mine = None if self._since is None else (self._since, self._member)
+        others = sorted(
+            member
+            for member, state in living.items()
+            # Recorders of versions that do not announce their database are not compared.
+            if (state.get("database") or self._identity) != self._identity
+            # Those of versions that do not say since when were there before.
+            and (mine is None or (state.get("since") or 0.0, member) < mine)
+        )
+        if others:
+            self.refused = RecordedElsewhere(
+                f"The recorder {', '.join(others)} of the group {self._settings.group!r} records into another database "
+                f"than this one ({self._name}): each would get a part of the dead letters. Set "
+                "DEADLETTERS_DATABASE_URL to the database of that recorder, or stop it and start this one ten seconds "
+                "later."
+            )
+
+    def _announce(self, stopping: threading.Event) -> None:
+        ledger = Ledger.of(self._settings, timeout=ANSWER_WITHIN)
+        if ledger is None:
+            stopping.wait()
+            return
+        with closing(ledger):
+            while not stopping.is_set():
+                if self._is_alive() and self.refused is None:
+                    self.look(ledger)
+                # Soon again, as long as others do not know which database this one has.
+                stopping.wait(ANNOUNCE_EVERY if self._identity else UNKNOWN_EVERY)
+
+
+def _now(ledger: Ledger) -> float:
+    with ledger.asking("read the clock") as pipe:
+        pipe.time()
+        ((seconds, micros),) = pipe.execute()
+    return float(seconds + micros / 1e6)

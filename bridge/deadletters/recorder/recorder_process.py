@@ -1,0 +1,107 @@
+"""The process of a recorder: signals, health pages and the loop; and a recorder in a thread while a command waits for
+a plan.
+"""
+
+import gc
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from bridge.bridge_process import stop_on_signals
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.recorder.intake import name_recorder_group
+from bridge.deadletters.recorder.recorder import Recorder
+from bridge.errors import BridgeError
+from bridge.health_server import Readiness, Sidecar
+from bridge.kafka.clients import KafkaException, admin_client
+from bridge.kafka.partition_offsets import read_extents
+from bridge.settings import Settings
+
+logger = logging.getLogger("bridge")
+
+
+def serve_recorder(recorder: Recorder, settings: Settings) -> None:
+    """Record until SIGTERM or Ctrl-C.
+
+    Raises:
+        DeskOfAnotherKafka, DeskDatabaseNewer: this database is not for this recorder.
+        ConsumerFailed: Kafka's client cannot go on; a process that is started anew can.
+    """
+    sidecar = Sidecar(recorder.registry, recorder.alive, lambda: _readiness(recorder))
+    port = sidecar.start(
+        settings.environment.DEADLETTERS_HTTP_PORT, "DEADLETTERS_HTTP_PORT", settings.environment.DEADLETTERS_HTTP_HOST
+    )
+    if port is not None:
+        logger.info("http://localhost:%d/healthz /readyz /metrics", port)
+    stop_on_signals(recorder.stop, "finishing the transaction under way")
+    _spare_collecting()
+    try:
+        recorder.run()
+    finally:
+        sidecar.stop()
+    logger.info("stopped.")
+
+
+def _readiness(recorder: Recorder) -> Readiness:
+    obstacles = recorder.obstacles()
+    return Readiness(not obstacles, obstacles)
+
+
+def _spare_collecting() -> None:
+    """Letters come by thousands and are in no circle: to look for those took a quarter of the time of recording."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+def record_once(recorder: Recorder, settings: Settings) -> None:
+    """Record what lies in the topics now, and return; also at SIGTERM or Ctrl-C.
+
+    Raises:
+        DeskOfAnotherKafka, DeskDatabaseNewer: this database is not for this recorder.
+        DeskUnavailable, KafkaUnavailable, ConsumerFailed: it did not come to the end.
+    """
+    stop_on_signals(recorder.stop, "finishing the transaction under way")
+    _spare_collecting()
+    there = read_extents(settings, recorder.topics)
+    recorder.run({each.place: each.end for each in there if each.first < each.end})
+    logger.info("recorded what lay in %d partitions: %s.", len(there), recorder.taken)
+
+
+#: Seconds for Kafka's answer, and for the last transaction.
+ANSWER_WITHIN: Final = 5.0
+END_WITHIN: Final = 10.0
+
+
+@contextmanager
+def record_meanwhile(desk: DeadLetterService) -> Iterator[None]:
+    """Record in a thread of this process, where no recorder runs elsewhere; a second one would do no harm."""
+    if _runs_elsewhere(desk.settings):
+        yield
+        return
+    recorder = Recorder(desk, duties=())
+    thread = threading.Thread(target=_run_recorder, args=(recorder,), name="recorder", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        recorder.stop()
+        thread.join(END_WITHIN)
+
+
+def _runs_elsewhere(settings: Settings) -> bool:
+    """Whether the recorders' consumer group has a member; false where Kafka does not say."""
+    group = name_recorder_group(settings)
+    try:
+        (future,) = admin_client(settings.kafka).describe_consumer_groups([group]).values()
+        return bool(future.result(ANSWER_WITHIN).members)
+    except (KafkaException, TimeoutError):
+        return False
+
+
+def _run_recorder(recorder: Recorder) -> None:
+    try:
+        recorder.run()
+    except BridgeError as error:
+        logger.error("dead letters are not recorded: %s", error)

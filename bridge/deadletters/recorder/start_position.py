@@ -1,0 +1,219 @@
+"""The offset at which the recording of a partition starts, decided from what the database has and what Kafka has."""
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import wait
+from typing import Final, NamedTuple
+
+from bridge.deadletters.db import position_table
+from bridge.deadletters.db.database import Database, read_database_identity, require_same_cluster
+from bridge.deadletters.db.position_table import PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.recorder.recorder_heartbeat import RecorderMembership
+from bridge.errors import KafkaUnavailable
+from bridge.formats.delivery_identity import Place
+from bridge.kafka.topic_catalog import TopicCatalog
+from bridge.settings import Settings
+
+
+class StartPosition(NamedTuple):
+    """Where to begin.
+
+    Attributes:
+        step: what the database is to note before anything is recorded; `None`: it has that already.
+        words: what happened to the log meanwhile, a sentence; "": nothing.
+    """
+
+    log: RecordedLog
+    at: RecordedPosition
+    step: PositionStep | None
+    words: str = ""
+
+
+def decide_start(log: RecordedLog, known: Mapping[RecordedLog, RecordedPosition], low: int, high: int) -> StartPosition:
+    """Decide where to begin.
+
+    Parameters:
+        known: how far the database has the logs of this topic, earlier ones of its name among them.
+        low, high: the first offset that Kafka has, and one more than the last.
+    """
+    reached = known.get(log)
+    if reached is None:
+        return _start_first(log, known, low)
+    if reached.next < low:
+        words = f"{low - reached.next} records up to offset {low - 1} were dropped by Kafka before they were recorded."
+        return _start_moved(log, reached, low, f"{log}: retention has passed: {words}", low - reached.next)
+    if reached.next > high:
+        words = (
+            f"the log went back: it ends at offset {high}, and was recorded up to {reached.next} (an unclean election, "
+            "or a disk that kept less than it had promised). It is read anew; what is recorded is known again."
+        )
+        return _start_moved(log, reached, low, f"{log}: {words}")
+    return StartPosition(log, reached, None)
+
+
+def decide_start_after_truncation(log: RecordedLog, reached: RecordedPosition, low: int) -> StartPosition:
+    """Where to begin in a log that Kafka's client has found to have lost its end: other records lie there now."""
+    words = (
+        "the log went back: other records lie where some were recorded (an unclean election, or a disk that kept less "
+        "than it had promised). It is read anew; what is recorded is known again."
+    )
+    return _start_moved(log, reached, low, f"{log}: {words}")
+
+
+def _start_first(log: RecordedLog, known: Mapping[RecordedLog, RecordedPosition], low: int) -> StartPosition:
+    """What was there before the recorder came is missed: nobody can tell how much of it was letters."""
+    at = RecordedPosition(low, -1)
+    same = (log.consumer_group, log.topic, log.partition)
+    before = [each for each in known if (each.consumer_group, each.topic, each.partition) == same]
+    said = []
+    if before:
+        said.append("the topic was deleted and made again: what was not recorded of the old one is gone.")
+    if low > 0:
+        said.append(f"{low} records were dropped by Kafka (its retention has passed) before the recorder came.")
+    return StartPosition(log, at, PositionStep(log, None, at, low), f"{log}: {' '.join(said)}" if said else "")
+
+
+def _start_moved(log: RecordedLog, before: RecordedPosition, low: int, words: str, missed: int = 0) -> StartPosition:
+    at = RecordedPosition(low, -1)
+    return StartPosition(log, at, PositionStep(log, before.next, at, missed), words)
+
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for Kafka to say where partitions begin and end.
+ANSWER_WITHIN: Final = 10.0
+
+
+class StartsFound(NamedTuple):
+    """What was found out.
+
+    Attributes:
+        topics: of which letters of the group were ever recorded, whether a handler has their source still or not.
+        beginnings: where the partitions begin of which Kafka has told.
+        untold: why of others it has not, a sentence each.
+    """
+
+    topics: list[str]
+    beginnings: list[StartPosition]
+    untold: list[str]
+
+
+class StartFinder:
+    """Asks; in a thread of its own, for it may take long.
+
+    Parameters:
+        everybodys: topics of which all letters are recorded, whosever they are.
+        presence: of this recorder among those of its group.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        everybodys: Collection[str],
+        presence: RecorderMembership | None = None,
+    ) -> None:
+        self._presence = presence or RecorderMembership(settings)
+        self._group, self._database, self._everybodys = settings.group, database, frozenset(everybodys)
+        self._catalog = TopicCatalog(settings, ())
+        self._prepared = False
+        self._suspected: set[RecordedLog] = set()
+
+    def look(self, places: Collection[Place], went_back: Collection[Place]) -> StartsFound:
+        """Find out where these begin; the database has noted that, when this returns.
+
+        That a log lost something of what was not recorded yet, or is another one, is decided by two answers of Kafka's.
+
+        Raises:
+            DeskUnavailable, KafkaUnavailable: nothing is known of any.
+            DeskOfAnotherKafka, DeskDatabaseNewer, RecordedElsewhere: this database is not for this recorder.
+            RecordedByAnother: another recorder was in some of them a moment ago; to be asked again.
+        """
+        self._prepare()
+        untold = self._catalog.identify({topic for topic, _ in places})
+        logs = [self._log(place) for place in places if place[0] not in untold]
+        extents, unknown = self._extents(logs)
+        with self._database.writing() as connection:
+            known = position_table.read_positions(connection, {self._group, ""}, {log.topic for log in logs})
+            found = [
+                decide_start_after_truncation(log, known[log], low) if (log.topic, log.partition) in went_back and log
+                in known else decide_start(log, known, low, high)
+                for log, (low, high) in extents.items()
+            ]  # fmt: skip
+            found, doubted = self._split_off_suspected(found, went_back)
+            position_table.move_positions(
+                connection, [each.step for each in found if each.step], time.time_ns() // 1_000_000
+            )
+            topics = position_table.find_recorded_topics(connection, self._group)
+        for each in found:
+            if each.words:
+                logger.error("%s", each.words)
+        return StartsFound(topics, found, [*untold.values(), *unknown, *doubted])
+
+    def answers(self) -> bool:
+        """Whether Kafka has answered since it was asked the last time; it is asked again."""
+        heard = self._catalog.hear_topics()
+        self._catalog.ask_topics()
+        return heard
+
+    def made_anew(self, logs: Iterable[RecordedLog]) -> list[Place]:
+        """Those of which the topic is another now: deleted, and made again. Asked for by one call, told by a later."""
+        known = list(logs)
+        ids = self._catalog.new_ids()
+        self._catalog.ask_ids(log.topic for log in known)
+        return [(log.topic, log.partition) for log in known if ids.get(log.topic, log.topic_id) != log.topic_id]
+
+    def recorded(self, ends: Mapping[Place, int]) -> set[Place]:
+        """Those that the database has up to these ends, whoever recorded them."""
+        self._prepare()
+        logs = {self._log(place): end for place, end in ends.items()}
+        with self._database.reading() as connection:
+            known = position_table.read_positions(connection, {self._group, ""}, {log.topic for log in logs})
+        return {(log.topic, log.partition) for log, end in logs.items() if log in known and known[log].next >= end}
+
+    def _split_off_suspected(
+        self, found: Sequence[StartPosition], went_back: Collection[Place]
+    ) -> tuple[list[StartPosition], list[str]]:
+        """Return what is proven, and of what only one answer of Kafka's says, a sentence each: it is asked again."""
+        proven, doubted = [], []
+        for each in found:
+            # What the client has read from the log proves by itself that it went back.
+            if each.words and (each.log.topic, each.log.partition) not in went_back and each.log not in self._suspected:
+                self._suspected.add(each.log)
+                doubted.append(f"{each.words} Kafka is asked again before that is believed.")
+            else:
+                self._suspected.discard(each.log)
+                proven.append(each)
+        return proven, doubted
+
+    def _prepare(self) -> None:
+        """The tables are made where they are not, and the database is of this Kafka."""
+        if self._prepared:
+            return
+        self._catalog.prepare()
+        self._database.migrate()
+        require_same_cluster(self._database, self._catalog.cluster)
+        self._presence.enter(read_database_identity(self._database), self._database.name)
+        self._prepared = True
+
+    def _log(self, place: Place) -> RecordedLog:
+        topic, partition = place
+        return RecordedLog(
+            "" if topic in self._everybodys else self._group, topic, self._catalog.id_of(topic), partition
+        )
+
+    def _extents(self, logs: Iterable[RecordedLog]) -> tuple[dict[RecordedLog, tuple[int, int]], list[str]]:
+        """Where each begins and ends, and of which that is not known, a sentence each."""
+        asked = {log: self._catalog.ask_log(log.topic, log.partition) for log in logs}
+        wait([future for futures in asked.values() for future in futures], ANSWER_WITHIN)
+        found, unknown = {}, []
+        for log, (first, end) in asked.items():
+            if not (first.done() and end.done()):
+                unknown.append(f"{log}: Kafka has not said where the partition begins and ends.")
+                continue
+            try:
+                found[log] = (self._catalog.told(first), self._catalog.told(end))
+            except KafkaUnavailable as error:
+                unknown.append(f"{log}: {error}")
+        return found, unknown

@@ -1,1 +1,0 @@
-"""A range of a source topic, sent again."""

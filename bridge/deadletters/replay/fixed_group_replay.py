@@ -1,0 +1,129 @@
+"""The automatic replay of groups that are marked as fixed in a version, when all workers have that version.
+
+A group that fails again in that version is marked as regressed.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from typing import Any, Final
+
+from bridge.deadletters.db import audit_table, group_table, plan_item_table, plan_table, sql
+from bridge.deadletters.db.database import Connection, Database
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.db.group_table import GroupFix
+from bridge.deadletters.model.bulk_plan import PlanCounts, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.code_version import has_fix, is_fix_deployed
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.jobs.group_facts import format_letter_count as letters_said
+from bridge.ledger import Ledger
+from bridge.ledger.group_members import GroupMembers
+from bridge.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: Plans of which nothing more comes by itself.
+_OVER: Final = (PlanState.DONE, PlanState.FAILED)
+
+
+def check_fixed_groups(database: Database, living: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+    """Look at all groups and causes that are marked as fixed: say which have failed again, send back what may go.
+
+    Parameters:
+        living: tells what living workers announce (`workers`); asked where a group is marked.
+
+    Raises:
+        DeskUnavailable, LedgerUnavailable: the database, or Redis, does not answer; it is looked again.
+    """
+    with database.reading() as connection:
+        found = group_table.read_fixes(connection)
+    if not found:
+        return
+    told = [*living()]
+    for fix in found:
+        with database.writing() as connection:
+            # Else another recorder, or a person, has changed it since it was read.
+            if group_table.hold_fix(connection, fix) and not _mark_regression(connection, fix):
+                _plan_replay(connection, fix, told)
+
+
+def read_living_workers(settings: Settings) -> list[Mapping[str, Any]]:
+    """What the living workers of the group announce; without a Redis none is known.
+
+    Raises:
+        LedgerUnavailable: Redis does not answer.
+    """
+    ledger = Ledger.of(settings)
+    if ledger is None:
+        return []
+    with closing(ledger):
+        living = GroupMembers(ledger, "workers").living().values()
+    return [worker for worker in living if worker.get("group", settings.group) == settings.group]
+
+
+def _mark_regression(connection: Connection, fix: GroupFix) -> bool:
+    """Whether a letter has failed in the version that was to fix it, or a later one; then the mark is taken back."""
+    failed = group_table.find_versions_failed_since(connection, fix)
+    if fix.plan_id is not None:
+        failed += group_table.find_versions_dead_again(connection, fix.plan_id)
+    version = next((version for version in failed if has_fix(version, fix.fixed_in)), None)
+    if version is None:
+        return False
+    at = sql.read_clock(connection)
+    group_table.note_regression(connection, fix, at)
+    it = "it" if fix.cause is None else f"cause {fix.cause}"
+    why = f"{it} failed in version {version}, and was to be fixed in {fix.fixed_in}"
+    if fix.plan_id is not None:
+        plan_table.change_plan_state(
+            connection, fix.plan_id, [PlanState.PLANNED, PlanState.APPLYING], PlanState.STOPPED, f"regression: {why}"
+        )
+    audit_table.write_entry(
+        connection, at, _name_actor(fix), "regressed", why, group_id=fix.group_id, plan_id=fix.plan_id
+    )
+    logger.error("%s of %s has a regression: %s; the rest of its letters stays", fix.name, fix.handler, why)
+    return True
+
+
+def _plan_replay(connection: Connection, fix: GroupFix, workers: Iterable[Mapping[str, Any]]) -> None:
+    """Plan a canary of what is open and failed in other versions, where all workers have the one that mends it."""
+    if not is_fix_deployed(fix.handler, fix.fixed_in, workers) or not _may_replay(connection, fix):
+        return
+    versions = [
+        version for version in group_table.count_open_by_version(connection, fix) if not has_fix(version, fix.fixed_in)
+    ]
+    if not versions:
+        return
+    causes = () if fix.cause is None else (fix.cause,)
+    asked = LetterFilter(groups=(fix.group_id,), causes=causes, statuses=(LetterStatus.OPEN,), versions=tuple(versions))
+    why = f"{fix.name} is fixed in {fix.fixed_in}"
+    plan_id, at = plan_table.add_plan(
+        connection, PlanKind.REPLAY, _name_actor(fix), why, asked.to_data(), PlanOptions(canary=True)
+    )
+    group_table.note_fix_plan(connection, fix, plan_id)
+    count = plan_item_table.freeze_letters(connection, plan_id, select_matching_letters(asked), canary=True)
+    plan_table.note_plan_counts(connection, plan_id, PlanCounts(letters=count))
+    # Who has no lease of it finds it then, as one that was left by a process that died.
+    plan_table.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.APPLYING)
+    audit_table.write_entry(
+        connection,
+        at,
+        _name_actor(fix),
+        "replay",
+        f"{why}: {letters_said(count)}",
+        group_id=fix.group_id,
+        plan_id=plan_id,
+    )
+    logger.info("%s: %d of its letters go back, by plan %d", why, count, plan_id)
+
+
+def _may_replay(connection: Connection, fix: GroupFix) -> bool:
+    """Whether the letters that went before have gone well; what a canary or a person has stopped waits for a person."""
+    if fix.plan_id is None:
+        return True
+    plan = plan_table.read_plan(connection, fix.plan_id)
+    return plan is None or (plan.state in _OVER and plan.is_over)
+
+
+def _name_actor(fix: GroupFix) -> str:
+    return f"fixed in {fix.fixed_in}"

@@ -1,0 +1,178 @@
+"""What Kafka tells about the records of a plan: the target partition and its end, traces of records whose send was
+interrupted, and values too large for the database.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from bridge.deadletters.db.letter_payload import LetterContent, LetterStanding
+from bridge.deadletters.db.plan_item_table import LogPosition
+from bridge.deadletters.model.letter_parser import parse_letter
+from bridge.deadletters.replay.plan_action import ClaimedDelivery
+from bridge.errors import KafkaUnavailable
+from bridge.formats.delivery_identity import Place
+from bridge.kafka.clients import AdminClient, Consumer, Record, TopicPartition, admin_client, consumer_client
+from bridge.kafka.managed_topic import ManagedTopic, TopicKind
+from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.record_reader import read_records
+from bridge.kafka.topic_admin import create_topics, read_cluster, read_shape
+from bridge.settings import Settings
+
+
+class TargetPartitions:
+    """The partitions of the topics into which a plan sends, and the offsets from which on its records lie.
+
+    They are asked for once a topic: what is sent later lies behind, and what this process has sent moves them on.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._admin: AdminClient = admin_client(settings.kafka)
+        self._counts: dict[str, int] = {}
+        self._ends: dict[tuple[str, int], int] = {}
+
+    def prepare(self, topics: Iterable[tuple[str, str]]) -> None:
+        """Look at topics, with the source of each; make those of ours that are missing, where that may be done.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        wanted = {name: source for name, source in topics if name not in self._counts}
+        if not wanted:
+            return
+        known = read_cluster(self._admin).topics
+        missing = [
+            ManagedTopic(name, TopicKind.REPLAY, source)
+            for name, source in wanted.items()
+            if name not in known and name != source and source in known
+        ]
+        if missing and self._settings.file.kafka_create_topics:
+            made = create_topics(
+                self._admin, missing, {ours.source: read_shape(known[ours.source]) for ours in missing}
+            )
+            known |= {ours.name: known[ours.source] for ours in missing if ours.name in made}
+        self._counts |= {name: len(known[name].partitions) for name in wanted if name in known}
+        self._ends |= {each.place: each.end for each in read_extents(self._settings, wanted)}
+
+    def spot(self, topic: str, partition: int) -> LogPosition | None:
+        """From where on a record lies that is sent now for the source's partition; `None`: there is no such topic."""
+        count = self._counts.get(topic)
+        if not count:
+            return None
+        number = partition % count
+        return LogPosition(topic, number, self._ends.get((topic, number), 0))
+
+    def passed(self, spot: LogPosition) -> None:
+        """A record of this process lies there: what is sent next lies behind it."""
+        place = (spot.topic, spot.partition)
+        self._ends[place] = max(self._ends.get(place, 0), spot.offset + 1)
+
+
+#: Why a delivery is not sent that may have been.
+LOST: Final = (
+    "its plan was left while it was being sent, and Kafka has what lay there no more: whether it was sent is not known"
+)
+
+
+class KafkaTraces(NamedTuple):
+    """What was found.
+
+    Attributes:
+        records: all that lies where theirs lie, if they were sent; they may be read once.
+        lost: positions of those whose records may have lain in what Kafka has dropped since, or in a topic that was
+            deleted since.
+    """
+
+    records: Iterator[Record]
+    lost: frozenset[int]
+
+
+def find_traces(settings: Settings, claimed: Sequence[ClaimedDelivery]) -> KafkaTraces:
+    """Look where the records of deliveries would lie.
+
+    Raises:
+        KafkaUnavailable: nothing is known; also while the records are read.
+    """
+    spots = {each.item.position: each.spot for each in claimed if each.spot is not None}
+    there = {each.place: each for each in read_extents(settings, {spot.topic for spot in spots.values()})}
+    begin: dict[Place, int] = {}
+    for topic, partition, offset in spots.values():
+        place = (topic, partition)
+        if place in there:
+            begin[place] = max(there[place].first, min(offset, begin.get(place, offset)))
+    begin = {place: start for place, start in begin.items() if start < there[place].end}
+    lost = frozenset(position for position, spot in spots.items() if not is_within_log(there, spot))
+    return KafkaTraces(read_records(settings, begin, {place: there[place].end for place in begin}), lost)
+
+
+def is_within_log(there: Mapping[Place, Extent], spot: LogPosition) -> bool:
+    """Whether Kafka has all that was ever written at an offset and behind it (pure)."""
+    extent = there.get((spot.topic, spot.partition))
+    return extent is not None and extent.first <= spot.offset <= extent.end
+
+
+#: Seconds for Kafka to give one record.
+GIVEN_WITHIN: Final = 10.0
+
+
+class ValueAway(NamedTuple):
+    """A letter of which the database has all but the value."""
+
+    letter: LetterStanding
+    content: LetterContent
+
+    def is_in(self, record: Record) -> bool:
+        """Whether this is its record: of a topic that was made again others lie at the same offsets (pure)."""
+        letter, content = self
+        delivery = letter.delivery
+        found = parse_letter(record, delivery.topic_id, 0)
+        return (found.identity[2:5], found.number, found.key, found.headers, found.value_size) == (
+            (delivery.topic_id, delivery.partition, delivery.offset),
+            letter.number,
+            content.key,
+            content.headers,
+            letter.value_size,
+        )
+
+
+def fetch_payloads(
+    settings: Settings, wanted: Iterable[ValueAway], read: Callable[[], object] = bool
+) -> dict[int, bytes | None]:
+    """The values of these letters, by their ids; those whose records Kafka has no more are left out.
+
+    Parameters:
+        read: is called after each that was read: of many it takes long.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    letters = sorted(wanted, key=lambda each: each.letter.spot)
+    if not letters:
+        return {}
+    there = {each.place: each for each in read_extents(settings, {each.letter.spot.topic for each in letters})}
+    client = consumer_client(settings.kafka, f"{settings.group}.reading")
+    found: dict[int, bytes | None] = {}
+    try:
+        for away in letters:
+            topic, partition, offset = away.letter.spot
+            extent = there.get((topic, partition))
+            if extent is not None and extent.first <= offset < extent.end:
+                record = _read_record(client, TopicPartition(topic, partition, offset))
+                if record.offset() == offset and away.is_in(record):
+                    found[away.letter.id] = record.value()
+                read()
+        return found
+    finally:
+        client.close()
+
+
+def _read_record(client: Consumer, place: TopicPartition) -> Record:
+    """The record there; or the one behind it, where that was dropped, or compacted away, a moment ago."""
+    client.assign([place])
+    give_up = time.monotonic() + GIVEN_WITHIN
+    while time.monotonic() < give_up:
+        for record in client.consume(1, 0.2):
+            if record.error() is None:
+                return record
+    raise KafkaUnavailable(f"Kafka does not give the record at {place.topic}-{place.partition}-{place.offset}.")

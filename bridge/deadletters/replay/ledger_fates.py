@@ -1,0 +1,114 @@
+"""The fates of deliveries in the ledgers of all groups of this Kafka."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import cache
+from typing import Final
+
+from bridge.errors import LedgerUnavailable
+from bridge.formats.delivery_identity import Origin
+from bridge.kafka.clients import admin_client
+from bridge.kafka.topic_admin import read_cluster
+from bridge.ledger import Account, Fate, Ledger, LogHistory, Mark
+from bridge.ledger.fate_pages import RETRY_RECORD
+from bridge.settings import Settings
+
+#: By number: it is asked a hundred thousand times in a row.
+_FATES: Final = {int(fate): fate for fate in Fate}
+
+
+class LedgerFates:
+    """The ledgers of this Kafka, one a group, opened as they are needed.
+
+    Parameters:
+        ledger_of: the ledger of a group; `None` where there is no Redis for it: nothing is known then.
+
+    Every method raises LedgerUnavailable where Redis does not answer.
+    """
+
+    def __init__(self, ledger_of: Callable[[str], Ledger | None]) -> None:
+        self._ledger_of = ledger_of
+
+    @classmethod
+    @contextmanager
+    def opened(cls, settings: Settings) -> Iterator["LedgerFates"]:
+        """Those of the settings' Kafka and Redis, which are asked as the first is needed.
+
+        Every method then raises KafkaUnavailable too, where Kafka does not say which cluster it is.
+        """
+        cluster = cache(lambda: read_cluster(admin_client(settings.kafka)).id)
+        known: dict[str, Ledger | None] = {}
+        with ExitStack() as stack:
+
+            def ledger_of(group: str) -> Ledger | None:
+                if group not in known:
+                    known[group] = Ledger.of(settings.of_group(group), cluster())
+                    if (made := known[group]) is not None:
+                        stack.enter_context(closing(made))
+                return known[group]
+
+            yield cls(ledger_of)
+
+    def ledger(self, group: str) -> Ledger | None:
+        """The ledger of a group; `None` where there is no Redis for it."""
+        return self._ledger_of(group)
+
+    def since(self, group: str) -> float:
+        """Since when nothing was forgotten (Unix time)."""
+        ledger = self._ledger_of(group)
+        return 0.0 if ledger is None else ledger.since()
+
+    def of(self, deliveries: Sequence[Origin]) -> list[Fate]:
+        """The fate of each; of what no ledger knows: open."""
+        found: dict[Origin, Fate] = {}
+        for group, wanted in _by_account(deliveries).items():
+            if (ledger := self._ledger_of(group)) is None:
+                continue
+            answers = ledger.fates_of([(account, sorted(some)) for account, some in wanted.items()])
+            for some, fates in zip(wanted.values(), answers, strict=True):
+                found |= {some[offset]: _FATES[fate] for offset, fate in zip(sorted(some), fates, strict=True)}
+        return [found.get(delivery, Fate.OPEN) for delivery in deliveries]
+
+    def own(self, group: str, topic: str, topic_id: str, spots: Sequence[tuple[int, int]]) -> list[Fate]:
+        """The fates of records of a replay or retry topic themselves.
+
+        Parameters:
+            topic_id: the topic's id; empty: the topic is gone, and the last log is meant that a bridge knew.
+            spots: partition and offset of each.
+        """
+        if (ledger := self._ledger_of(group)) is None:
+            return [Fate.OPEN for _ in spots]
+        book = LogHistory(ledger)
+        offsets: dict[int, set[int]] = defaultdict(set)
+        for partition, offset in spots:
+            offsets[partition].add(offset)
+        last = {} if topic_id else book.known([(topic, at) for at in offsets])
+        logs = {at: last[topic, at].id if (topic, at) in last else book.log_id(topic, topic_id, at) for at in offsets}
+        accounts = {at: Account(RETRY_RECORD, topic, log, at) for at, log in logs.items()}
+        asked = [(accounts[partition], sorted(some)) for partition, some in offsets.items()]
+        known: dict[tuple[int, int], Fate] = {}
+        for (account, some), fates in zip(asked, ledger.fates_of(asked), strict=True):
+            known |= {(account.partition, at): _FATES[fate] for at, fate in zip(some, fates, strict=True)}
+        return [known[spot] for spot in spots]
+
+    def discard(self, deliveries: Sequence[Origin]) -> list[Fate]:
+        """Have the ledger note that these are discarded; return what each is now: what is done stays done.
+
+        Raises:
+            LedgerUnavailable: also where there is no Redis for it.
+        """
+        for group, wanted in _by_account(deliveries).items():
+            if (ledger := self._ledger_of(group)) is None:
+                raise LedgerUnavailable("There is no ledger to note it in: the broker is no Redis; set LEDGER_URL.")
+            ledger.write([Mark(account, sorted(some), Fate.DISCARDED) for account, some in wanted.items()])
+        return self.of(deliveries)
+
+
+def _by_account(deliveries: Sequence[Origin]) -> dict[str, dict[Account, dict[int, Origin]]]:
+    """By group and account, what is asked for at which offset."""
+    found: dict[str, dict[Account, dict[int, Origin]]] = defaultdict(lambda: defaultdict(dict))
+    for each in deliveries:
+        account = Account(each.handler, each.topic, each.topic_id, each.partition)
+        found[each.group][account][each.offset] = each
+    return found

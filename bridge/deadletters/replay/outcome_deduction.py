@@ -1,0 +1,211 @@
+"""The outcome of a delivery about which the ledger is silent, deduced from Kafka: its record was read, is parked, or
+died again.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from bridge.deadletters.db import plan_item_table, position_table, sql
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.letter_payload import LetterStanding
+from bridge.deadletters.db.plan_item_table import SentPosition
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.outcome_verdict import KnownOutcome, OutcomeVerdict, judge_by_kafka, judge_by_ledger
+from bridge.deadletters.replay.replay_action import name_target_topic
+from bridge.formats.delivery_identity import Origin
+from bridge.kafka.partition_offsets import read_extents
+from bridge.kafka.topic_catalog import TopicCatalog
+from bridge.kafka.topic_names import TopicNames
+from bridge.ledger.retry_records import ROUNDS, ParkedSearch
+from bridge.settings import Settings
+
+#: Seconds between two looks.
+LOOK_EVERY: Final = 0.2
+
+
+class RecordingProgress:
+    """How far the dead letters of sources are recorded."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings, self._database = settings, database
+
+    def all_of(self, group: str, source: str, within: float) -> bool:
+        """Whether all dead letters of a source that Kafka has now are recorded, before so many seconds are over.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        settings = self._settings.of_group(group)
+        topic = TopicNames.of(settings).dead_letters(source)
+        ends = {each.partition: each.end for each in read_extents(settings, [topic])}
+        if not any(ends.values()):
+            return True
+        catalog = TopicCatalog(settings, [topic])
+        catalog.prepare()
+        give_up = time.monotonic() + within
+        while not (found := self._is_past(group, topic, catalog.topic_ids.get(topic, ""), ends)):
+            if time.monotonic() > give_up:
+                break
+            time.sleep(LOOK_EVERY)
+        return found
+
+    def _is_past(self, group: str, topic: str, topic_id: str, ends: Mapping[int, int]) -> bool:
+        with self._database.reading() as connection:
+            known = position_table.read_positions(connection, [group, ""], [topic])
+        reached = {log.partition: at.next for log, at in known.items() if log.topic_id == topic_id}
+        return all(reached.get(partition, 0) >= end for partition, end in ends.items())
+
+
+#: Seconds for which the recorder is waited for, to have taken in the dead letters that Kafka has.
+RECORDED_WITHIN: Final = 3.0
+
+
+class SentDelivery(NamedTuple):
+    """A delivery that was sent.
+
+    Attributes:
+        where: its record lies.
+        again: whether it runs though it was done.
+    """
+
+    delivery: Origin
+    where: SentPosition
+    again: bool = False
+
+
+class OutcomeDeduction:
+    """One look at the letters of which the ledger says nothing."""
+
+    def __init__(self, settings: Settings, database: Database, fates: LedgerFates) -> None:
+        self._settings, self._database, self._fates = settings, database, fates
+        self._parked = StillParked(settings, fates)
+        self._recorded = RecordingProgress(settings, database)
+
+    def verdicts(self, letters: Sequence[LetterStanding]) -> dict[int, OutcomeVerdict]:
+        """How these letters have ended, by id; of those that are under way nothing.
+
+        Raises:
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing is known.
+        """
+        with self._database.reading() as connection:
+            sent = plan_item_table.read_sent_positions(connection, [letter.id for letter in letters])
+        ours = [letter for letter in letters if letter.is_ours and letter.id in sent]
+        return self.of(
+            {letter.id: SentDelivery(letter.delivery, sent[letter.id], bool(letter.again)) for letter in ours}
+        )
+
+    def of(self, sent: Mapping[int, SentDelivery]) -> dict[int, OutcomeVerdict]:
+        """How deliveries have ended, by any number; of those that are under way nothing.
+
+        Raises:
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing is known.
+        """
+        with self._database.reading() as connection:
+            now = sql.read_clock(connection)
+        found: dict[int, OutcomeVerdict] = {}
+        for (group, source), some in _group_by_source(sent).items():
+            known = self._known(group, source, some, now)
+            verdicts = {number: judge_by_ledger(each) for number, each in known.items()}
+            looked = {
+                number: some[number].delivery for number, verdict in verdicts.items() if verdict is OutcomeVerdict.LOOK
+            }
+            if looked:
+                verdicts |= self._after_a_look(group, source, looked, known)
+            found |= verdicts
+        return {number: verdict for number, verdict in found.items() if verdict is not OutcomeVerdict.WAIT}
+
+    def _known(self, group: str, source: str, sent: Mapping[int, SentDelivery], now: int) -> dict[int, KnownOutcome]:
+        topic = name_target_topic(self._settings, group, source, ours=True)
+        # Asked anew for each page, after it was read, and before the fates: an older answer does not know what was sent
+        # since, and what is handed off meanwhile must be seen as that.
+        there = {extent.partition: extent for extent in read_extents(self._settings.of_group(group), [topic])}
+        topic_id = self._topic_id(topic)
+        spots = [(each.where.spot.partition, each.where.spot.offset) for each in sent.values()]
+        own = self._fates.own(group, topic, topic_id, spots)
+        origins = self._fates.of([each.delivery for each in sent.values()])
+        chosen, since = self._settings.topic(source), self._fates.since(group)
+        has_ledger = self._fates.ledger(group) is not None
+        known: dict[int, KnownOutcome] = {}
+        for (number, (_, where, again)), mine, origin in zip(sent.items(), own, origins, strict=True):
+            extent, offset = there.get(where.spot.partition), where.spot.offset
+            known[number] = KnownOutcome(
+                origin=origin,
+                own=mine,
+                passed=extent is not None and offset < (extent.committed or 0),
+                there=extent is not None and extent.first <= offset < extent.end,
+                settles=chosen.commit == "completion",
+                since=now / 1000 - max(where.at / 1000, since),
+                patience=self._settings.file.kafka_stuck_after,
+                again=again,
+                dropped=offset < extent.first if extent is not None else not topic_id,
+                remembers=has_ledger and since <= where.at / 1000,
+            )
+        return known
+
+    def _after_a_look(
+        self, group: str, source: str, deliveries: Mapping[int, Origin], known: Mapping[int, KnownOutcome]
+    ) -> dict[int, OutcomeVerdict]:
+        # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
+        parked = self._parked.of(group, source)
+        recorded = self._recorded.all_of(group, source, RECORDED_WITHIN)
+        return {
+            number: judge_by_kafka(known[number], parked=_identify_delivery(delivery) in parked, recorded=recorded)
+            for number, delivery in deliveries.items()
+        }
+
+    def _topic_id(self, topic: str) -> str:
+        catalog = TopicCatalog(self._settings, [topic])
+        catalog.prepare()
+        return catalog.topic_ids.get(topic, "")
+
+
+class StillParked:
+    """The deliveries that wait in the retry and replay topics of sources.
+
+    What was found is kept for the next question, and what has come since is read each time: an answer covers all that
+    was parked before it was asked for. A delivery that has run meanwhile may still be in it.
+    """
+
+    def __init__(self, settings: Settings, fates: LedgerFates) -> None:
+        self._settings, self._fates = settings, fates
+        self._searches: dict[tuple[str, str], ParkedSearch] = {}
+        self._found: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+
+    def of(self, group: str, source: str) -> frozenset[tuple[str, str]]:
+        """Return identity and log of each delivery of a source that is parked and is to run.
+
+        Raises:
+            LedgerUnavailable, KafkaUnavailable: nothing is known.
+        """
+        ledger = self._fates.ledger(group)
+        if ledger is None:
+            return frozenset()
+        settings = self._settings.of_group(group)
+        catalog = TopicCatalog(settings, [source])
+        catalog.prepare()
+        made = ParkedSearch(settings, ledger, catalog, source)
+        search = self._searches.setdefault((group, source), made)
+        if search.tiers.keys() != made.tiers.keys():
+            # A retry topic was created or deleted since.
+            search = self._searches[group, source] = made
+        found = self._found[group, source]
+        for _ in range(ROUNDS):
+            more = {_identify_delivery(lies.origin) for lies in search.look()}
+            found |= more
+            if not more:
+                break
+        return frozenset(found)
+
+
+def _group_by_source(sent: Mapping[int, SentDelivery]) -> dict[tuple[str, str], dict[int, SentDelivery]]:
+    found: dict[tuple[str, str], dict[int, SentDelivery]] = defaultdict(dict)
+    for number, each in sent.items():
+        found[each.delivery.group, each.delivery.topic][number] = each
+    return found
+
+
+def _identify_delivery(delivery: Origin) -> tuple[str, str]:
+    """A delivery, and the log that it is of."""
+    return delivery.identity, delivery.topic_id

@@ -1,0 +1,95 @@
+"""The lanes of an approved plan: assigned when it begins, and released when the delivery ahead has ended."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from bridge.deadletters.db import plan_counts, plan_order_table, sql
+from bridge.deadletters.db.database import Connection, Database
+from bridge.deadletters.db.plan_order_table import EndedItem
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanKind
+from bridge.deadletters.model.plan_order import OrderedCourse, find_course, find_ordered_topics
+from bridge.deadletters.model.stored_letter import LetterIdentity
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.redrive_action import find_redriven_delivery
+from bridge.formats.delivery_identity import Origin
+from bridge.ledger import Fate
+from bridge.settings import Settings
+
+
+def lay_plan_lanes(connection: Connection, plan_id: int, settings: Settings) -> None:
+    """Lay the lanes of a plan that is begun, or gone on with: then they are as the topics are ordered now."""
+    topics = find_ordered_topics(settings)
+    if not topics:
+        return
+    found: dict[OrderedCourse, list[int]] = {}
+    for kind, group, topic, handler in plan_order_table.find_ordered_kinds(connection, topics):
+        if (course := find_course(settings, group, topic, handler)) is not None:
+            found.setdefault(course, []).append(kind)
+    plan_order_table.lay_lanes(connection, plan_id, found)
+
+
+#: Seconds after which the later handlers of a sequence are waited for no more: what the ledger has lost would hold its
+#: lane for ever.
+WAITS: Final = 3_600.0
+
+
+def is_message_on_its_way(fates: Sequence[Fate], died: Sequence[bool]) -> bool:
+    """Whether a message is on its way along the later handlers of its sequence (pure).
+
+    Parameters:
+        fates: of its deliveries to these, in their order. Of a message that died at an earlier handler those are dead,
+            too, until they have had their turn.
+        died: whether each has a letter of its own.
+    """
+    for fate, dead in zip(fates, died, strict=True):
+        if fate is not Fate.DONE:
+            return fate is not Fate.DISCARDED and not (fate is Fate.DEAD and dead)
+    return False
+
+
+class LaneRelease:
+    """Looks which of a plan's deliveries hold those behind them no more."""
+
+    def __init__(self, settings: Settings, database: Database, plan: BulkPlan, fates: LedgerFates) -> None:
+        self._settings, self._database, self._plan, self._fates = settings, database, plan, fates
+
+    def passed(self) -> list[int]:
+        """Their positions.
+
+        Raises:
+            DeskUnavailable, LedgerUnavailable: it is not known.
+        """
+        with self._database.reading() as connection:
+            found, now = plan_order_table.read_ended_items(connection, self._plan.id), sql.read_clock(connection)
+        later = {each.position: self._later(each) for each in found if now - each.at < 1_000 * WAITS}
+        held = self._on_their_way({position: some for position, some in later.items() if some})
+        return [each.position for each in found if each.position not in held]
+
+    def _later(self, ended: EndedItem) -> list[Origin]:
+        """The deliveries of a message that come after one that was done."""
+        delivery = ended.delivery
+        if delivery is None and self._plan.what is PlanKind.REDRIVE and ended.place:
+            delivery = find_redriven_delivery(self._plan, self._settings.group, ended.place)
+        # What goes to all handlers has no place in a sequence.
+        if delivery is None or ended.state != PlanItemState.DONE:
+            return []
+        sequence = self._settings.topic(delivery.topic).sequence
+        if delivery.handler not in sequence:
+            return []
+        return [delivery._replace(handler=name) for name in sequence[sequence.index(delivery.handler) + 1 :]]
+
+    def _on_their_way(self, later: dict[int, list[Origin]]) -> set[int]:
+        if not later:
+            return set()
+        asked = [each for some in later.values() for each in some]
+        digests = [LetterIdentity(each.group, *each[:5]).digest for each in asked]
+        fates = dict(zip(asked, self._fates.of(asked), strict=True))
+        # In this order: who died has the fate before the letter.
+        with self._database.reading() as connection:
+            known = plan_counts.find_letters_by_digest(connection, digests)
+        died = {each: digest in known for each, digest in zip(asked, digests, strict=True)}
+        return {
+            position
+            for position, some in later.items()
+            if is_message_on_its_way([fates[each] for each in some], [died[each] for each in some])
+        }

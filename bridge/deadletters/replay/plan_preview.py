@@ -1,0 +1,159 @@
+"""The figures that a person needs before approving a plan: its letters by handler and reason, and the warnings."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from bridge.deadletters.db import letter_payload, plan_counts, plan_item_table
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.plan_counts import LetterHeap
+from bridge.deadletters.model.bulk_plan import PlanCounts, PlanKind
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.replay_action import name_target_topic
+from bridge.errors import KafkaUnavailable, LedgerUnavailable
+from bridge.kafka.clients import admin_client
+from bridge.kafka.consumer_groups import find_reading_groups
+from bridge.kafka.partition_offsets import read_extents
+from bridge.kafka.topic_admin import read_topic_configs
+from bridge.ledger import Fate
+from bridge.settings import Settings
+
+#: Letters of which the ledger is asked at once.
+AT_ONCE: Final = 5_000
+
+
+class PlanCounter:
+    """Counts what a plan that was just frozen is about.
+
+    Parameters:
+        handlers: that the app or a worker knows.
+    """
+
+    def __init__(self, settings: Settings, database: Database, handlers: Collection[str]) -> None:
+        self._settings, self._database, self._handlers = settings, database, handlers
+
+    def counts(self, plan_id: int, what: PlanKind, asked: LetterFilter) -> PlanCounts:
+        """All of it; what Kafka or Redis does not tell is a warning."""
+        with self._database.reading() as connection:
+            heaps = plan_counts.count_letter_heaps(connection, plan_id)
+            replaying = plan_counts.count_replaying_letters(connection, asked)
+            ended = (
+                plan_counts.find_ended_letters(connection, asked.ids)
+                if what is not PlanKind.ARCHIVE or not asked.statuses
+                else []
+            )
+        found = PlanCounts(
+            letters=sum(heap.letters for heap in heaps),
+            handlers=_count_handlers(heaps),
+            replaying=replaying,
+            foreign=sum(heap.letters for heap in heaps if not heap.is_ours),
+            replayed=_count_replayed(heaps),
+            warnings=tuple(f"letter {id_} is {status}, and stays so" for id_, status in ended),
+        )
+        if what is not PlanKind.REPLAY:
+            return found
+        return self._of_replay(plan_id, found, heaps)
+
+    def _of_replay(self, plan_id: int, found: PlanCounts, heaps: Sequence[LetterHeap]) -> PlanCounts:
+        warnings = [*found.warnings]
+        unknown = Counter[str]()
+        for heap in heaps:
+            if heap.is_ours and heap.handler not in self._handlers:
+                unknown[heap.handler] += heap.letters
+        with self._database.reading() as connection:
+            of_nowhere = plan_counts.count_letters_of_nowhere(connection, plan_id)
+        foreign = found.foreign - sum(of_nowhere.values())
+        done = too_large = too_old = 0
+        try:
+            done = self._done(plan_id)
+        except (KafkaUnavailable, LedgerUnavailable) as error:
+            warnings.append(f"What is done already is not known: {error}")
+        try:
+            too_large, too_old = self._too_large(plan_id, heaps), self._too_old(plan_id)
+            warnings += self._readers(of_nowhere, heaps)
+        except KafkaUnavailable as error:
+            warnings.append(f"Kafka was not asked what it takes, and what it still has: {error}")
+        changed: dict[str, object] = {"done": done, "too_large": too_large, "too_old": too_old, "foreign": foreign}
+        changed |= {"unknown_handlers": dict(unknown)}
+        return PlanCounts.from_data({**found.to_data(), **changed, "warnings": [*warnings, *_find_loops(found)]})
+
+    def _done(self, plan_id: int) -> int:
+        """How many the ledger has as done."""
+        count = after = 0
+        with LedgerFates.opened(self._settings) as fates:
+            while True:
+                with self._database.reading() as connection:
+                    page = plan_item_table.read_items(connection, plan_id, after, AT_ONCE)
+                    own = [item.letter_id for item in page if item.letter_id and item.place is None]
+                    letters = letter_payload.read_letter_standings(connection, own).values()
+                if not page:
+                    return count
+                after = page[-1].position
+                count += fates.of([letter.delivery for letter in letters if letter.is_ours and not letter.again]).count(
+                    Fate.DONE
+                )
+
+    def _too_large(self, plan_id: int, heaps: Sequence[LetterHeap]) -> int:
+        """How many have a value that alone is more than their topic takes."""
+        targets = {
+            (heap.topic, name_target_topic(self._settings, heap.group, heap.topic, ours=heap.is_ours)) for heap in heaps
+        }
+        taken = read_topic_configs(admin_client(self._settings.kafka), {target for _, target in targets})
+        count = 0
+        for source, target in targets:
+            most = taken.get(target, {}).get("max.message.bytes", "")
+            if most.isdecimal() and any(heap.largest > int(most) for heap in heaps if heap.topic == source):
+                with self._database.reading() as connection:
+                    count += plan_counts.count_larger_letters(connection, plan_id, source, int(most))
+        return count
+
+    def _too_old(self, plan_id: int) -> int:
+        """How many lie in Kafka alone, and there no more."""
+        with self._database.reading() as connection:
+            spots = plan_counts.find_values_away(connection, plan_id)
+        there = (
+            {each.place: each for each in read_extents(self._settings, {spot.topic for spot in spots})} if spots else {}
+        )
+        kept = [
+            spot
+            for spot in spots
+            if (extent := there.get((spot.topic, spot.partition))) and extent.first <= spot.offset < extent.end
+        ]
+        return len(spots) - len(kept)
+
+    def _readers(self, of_nowhere: Mapping[str, int], heaps: Sequence[LetterHeap]) -> Iterator[str]:
+        for topic, count in sorted(of_nowhere.items()):
+            yield (
+                f"{count:,} letters of {topic!r} do not say of which record they are, and stay: --to-topic copies them "
+                "to a topic that you name."
+            )
+        theirs = {heap.topic for heap in heaps if not heap.is_ours} - of_nowhere.keys()
+        found = find_reading_groups(self._settings, theirs)
+        for topic in sorted(theirs):
+            groups = found.get(topic, [])
+            who = f"every group that reads it gets them again: {', '.join(groups)}" if groups else "no group reads it"
+            yield f"Letters of other programs go back to their topic {topic!r}, and {who}."
+
+
+def _count_handlers(heaps: Sequence[LetterHeap]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for heap in heaps:
+        reasons = found.setdefault(heap.handler, {})
+        reasons[heap.reason] = reasons.get(heap.reason, 0) + heap.letters
+    return found
+
+
+def _count_replayed(heaps: Sequence[LetterHeap]) -> dict[str, int]:
+    found = Counter[int]()
+    for heap in heaps:
+        if heap.failures > 1:
+            found[heap.failures - 1] += heap.letters
+    return {str(times): count for times, count in sorted(found.items())}
+
+
+def _find_loops(found: PlanCounts) -> Iterator[str]:
+    if again := sum(found.replayed.values()):
+        most = max(map(int, found.replayed))
+        often = "once" if most == 1 else f"up to {most:,} times"
+        yield f"{again:,} of them {'has' if again == 1 else 'have'} died again after a replay already, {often}."

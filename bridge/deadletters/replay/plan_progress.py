@@ -1,0 +1,262 @@
+"""The progress of a plan as pages and programs show it: waves, items left out, letters that died again."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from bridge.deadletters.db import audit_table, plan_counts, plan_item_table, plan_table
+from bridge.deadletters.db.database import Connection, Database
+from bridge.deadletters.db.plan_counts import WaveState
+from bridge.deadletters.model.bulk_plan import (
+    UNDER_WAY,
+    BulkPlan,
+    PlanItemState,
+    PlanKind,
+    PlanState,
+    compute_plan_version,
+)
+from bridge.deadletters.model.letter_view import LetterAct
+from bridge.deadletters.model.plan_order import ALL_OF, PART, WAVES, find_stage
+from bridge.errors import NoSuchPlan
+
+#: Letters that died again, and reasons for leaving letters out, of which a plan shows the first.
+SHOWN: Final = 20
+#: How what was left out has ended, or may have.
+_NOT_DONE: Final = (PlanItemState.SKIPPED, PlanItemState.REFUSED, PlanItemState.UNKNOWN)
+#: Ms after which it is said that nobody has taken up a plan that is to be done.
+TAKEN_UP_WITHIN: Final = 10_000
+
+
+class WaveProgress(NamedTuple):
+    """A wave of a canary.
+
+    Attributes:
+        number: from 1 on.
+        stops_at: how many deaths in it stop the plan.
+        sent_at, ended_at: of the first, and the last, ms since the epoch, as all times here.
+        is_now: whether the plan is at it.
+    """
+
+    number: int
+    outcomes: dict[str, int]
+    stops_at: int
+    sent_at: int | None
+    ended_at: int | None
+    is_now: bool
+    is_last: bool
+
+    @property
+    def letters(self) -> int:
+        """How many it has."""
+        return sum(self.outcomes.values())
+
+    def count(self, *states: PlanItemState) -> int:
+        """How many of it are in one of these states."""
+        return sum(self.outcomes.get(state, 0) for state in states)
+
+
+class LetterDeadAgain(NamedTuple):
+    """A letter that a plan has sent and that died again, as it failed last.
+
+    Attributes:
+        wave: from 1 on; `None`: the plan has none.
+        took: ms from its sending to its end.
+    """
+
+    id: int
+    name: str
+    key: bytes | None
+    error: str
+    version: str
+    wave: int | None
+    took: int | None
+
+
+class LeftOutLetters(NamedTuple):
+    """Letters that a plan came to and did not do, or of which it cannot know what became.
+
+    Attributes:
+        state: "skipped", "refused", "discarded", "unknown".
+    """
+
+    state: str
+    why: str
+    letters: int
+
+
+class ItemProgress(NamedTuple):
+    """How far a plan is with one of its deliveries.
+
+    Attributes:
+        position: in the plan, from 1 on.
+        letter: whose record is sent; `None`: that of no letter (a redrive).
+        place: the delivery, where it is another one than the letter's.
+        wave: of a canary, from 1 on.
+        why: it was left out, or died again.
+        sent_at, ended_at: ms since the epoch.
+    """
+
+    position: int
+    letter: int | None
+    place: str | None
+    wave: int | None
+    state: str
+    why: str
+    sent_at: int | None
+    ended_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanProgress:
+    """A plan, all that is known of it.
+
+    Attributes:
+        key: for who decides on it (bridge.deadletters.model.bulk_plan).
+        gone: of a plan that was not begun, how many of its letters others have taken.
+        taken_up: whether a process does it, or it is delayed.
+        waves: of a canary.
+        trail: who did what with it, oldest first.
+    """
+
+    plan: BulkPlan
+    key: str
+    gone: int
+    taken_up: bool
+    waves: tuple[WaveProgress, ...]
+    dead: tuple[LetterDeadAgain, ...]
+    left_out: tuple[LeftOutLetters, ...]
+    trail: tuple[LetterAct, ...]
+    at: int
+
+    @property
+    def left(self) -> int:
+        """How many of its letters nobody else has taken."""
+        return self.plan.counts.letters - self.gone
+
+    @property
+    def alone_for(self) -> int | None:
+        """Ms for which it is to be done and no process does it; `None`: that is not so, or not yet worth a word."""
+        begun = self.trail[-1].at if self.trail else None
+        if self.plan.state is not PlanState.APPLYING or self.taken_up or begun is None:
+            return None
+        passed = self.at - begun
+        return passed if passed > TAKEN_UP_WITHIN else None
+
+
+@dataclass(frozen=True)
+class PlanProgressReader:
+    """What is asked of single plans. Every method raises DeskUnavailable where the database does not answer."""
+
+    database: Database
+    clock: Callable[[], float] = time.time
+
+    def of(self, id_: int) -> PlanProgress:
+        """A plan, all that is known of it.
+
+        Raises:
+            NoSuchPlan: there is none of that number.
+        """
+        with self.database.reading() as connection:
+            plan, waves = _read_plan_state(connection, id_)
+            acts = audit_table.read_history(connection, plan_id=id_)
+            begun = plan.state not in (PlanState.PLANNED, PlanState.MAKING)
+            return PlanProgress(
+                plan=plan,
+                key=compute_plan_version(plan.state, acts[-1].id if acts else 0),
+                gone=0 if begun else plan_table.find_changed_letters(connection, id_, plan.at).letters,
+                taken_up=plan_table.is_plan_leased(connection, id_),
+                waves=_build_waves(plan, waves),
+                dead=_read_dead_again(connection, plan) if plan.count(PlanItemState.DEAD) else (),
+                left_out=_read_left_out(connection, plan) if begun else (),
+                trail=tuple(LetterAct(each.at, each.by, each.what, each.said, each.plan_id) for each in acts),
+                at=int(self.clock() * 1000),
+            )
+
+    def left_out(self, plan: BulkPlan) -> tuple[LeftOutLetters, ...]:
+        """What a plan has come to and not done, or of which it cannot know what became, and why; the most first."""
+        if not plan.count(*_NOT_DONE, PlanItemState.DISCARDED):
+            return ()
+        with self.database.reading() as connection:
+            return _read_left_out(connection, plan)
+
+    def each(self, id_: int, states: Sequence[PlanItemState], after: int, limit: int) -> list[ItemProgress]:
+        """How far a plan is with its deliveries, in their order.
+
+        Parameters:
+            states: empty: all.
+            after: the position behind which it goes on; 0: from the first on.
+
+        Raises:
+            NoSuchPlan: there is none of that number.
+        """
+        with self.database.reading() as connection:
+            if (plan := plan_table.read_plan(connection, id_, counts=False)) is None:
+                raise NoSuchPlan(f"There is no plan {id_}.")
+            rows = plan_counts.read_item_states(connection, id_, states, after, limit)
+        waves = plan.options.canary
+        return [ItemProgress._make(row)._replace(wave=row.wave + 1 if waves else None) for row in rows]
+
+
+def find_canary_limit(number: int, letters: int) -> int:
+    """How many deaths of a wave of so many letters stop a plan (pure).
+
+    Parameters:
+        number: of the wave, from 1 on, since the canary began or was last gone on with.
+    """
+    if number <= ALL_OF:
+        return 1
+    return next(dead for dead in range(1, letters + 2) if letters - dead < PART * letters)
+
+
+def _read_plan_state(connection: Connection, id_: int) -> tuple[BulkPlan, Sequence[WaveState]]:
+    """A plan, and the waves of a canary; its deliveries are gone over once, however many they are."""
+    plan = plan_table.read_plan(connection, id_, counts=False)
+    if plan is None:
+        raise NoSuchPlan(f"There is no plan {id_}.")
+    if not plan.options.canary:
+        return replace(plan, outcomes=plan_item_table.count_item_states(connection, [id_]).get(id_, {})), ()
+    waves = plan_counts.read_wave_states(connection, id_)
+    outcomes: Counter[str] = sum((Counter(each.outcomes) for each in waves), Counter())
+    return replace(plan, outcomes=dict(outcomes)), waves
+
+
+def _build_waves(plan: BulkPlan, waves: Sequence[WaveState]) -> tuple[WaveProgress, ...]:
+    last = max((each.wave for each in waves), default=0)
+    stages = {each.wave: find_stage(each.wave, plan.options.canary_starts) for each in waves}
+    applying = plan.state is PlanState.APPLYING
+    return tuple(
+        WaveProgress(
+            number=each.wave + 1,
+            outcomes=each.outcomes,
+            stops_at=find_canary_limit(stages[each.wave] + 1, sum(each.outcomes.values())),
+            sent_at=each.sent_at,
+            ended_at=None if any(state in each.outcomes for state in UNDER_WAY) else each.ended_at,
+            is_now=applying and each.wave == plan.wave,
+            is_last=each.wave == last or stages[each.wave] >= len(WAVES),
+        )
+        for each in waves
+    )
+
+
+def _read_left_out(connection: Connection, plan: BulkPlan) -> tuple[LeftOutLetters, ...]:
+    states = [*_NOT_DONE]
+    if plan.what is not PlanKind.DISCARD:
+        states.append(PlanItemState.DISCARDED)
+    return tuple(LeftOutLetters(*each) for each in plan_counts.count_ends(connection, plan.id, states, SHOWN))
+
+
+def _read_dead_again(connection: Connection, plan: BulkPlan) -> tuple[LetterDeadAgain, ...]:
+    return tuple(
+        LetterDeadAgain(
+            row.id,
+            f"{row.topic}-{row.partition}-{row.offset}",
+            row.key,
+            f"{row.error_class.rpartition('.')[2]}: {row.error_message}",
+            row.version,
+            row.wave + 1 if plan.options.canary else None,
+            None if row.sent_at is None or row.ended_at is None else max(0, row.ended_at - row.sent_at),
+        )
+        for row in plan_counts.read_dead_letters(connection, plan.id, SHOWN)
+    )

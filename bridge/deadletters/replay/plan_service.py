@@ -1,0 +1,391 @@
+"""Plans as commands and the console use them: made, approved, applied, stopped, resumed, waited for."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import Final
+
+from celery import Celery
+
+from bridge.deadletters.db import audit_table, plan_counts, plan_item_table, plan_order_table, plan_table, sql
+from bridge.deadletters.db.database import Connection, Database, require_same_cluster
+from bridge.deadletters.db.filter_sql import select_matching_letters
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.replay import letter_copy, plan_handlers, plan_runner
+from bridge.deadletters.replay.discard_action import ArchiveAction, DiscardAction
+from bridge.deadletters.replay.kafka_lookup import TargetPartitions
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.plan_action import PlanAction
+from bridge.deadletters.replay.plan_approval import (
+    DISCARD_AFTER,
+    PlanApproval,
+    require_unchanged_plan,
+    require_untaken_letters,
+)
+from bridge.deadletters.replay.plan_handlers import find_known_handlers
+from bridge.deadletters.replay.plan_lanes import LaneRelease, lay_plan_lanes
+from bridge.deadletters.replay.plan_preview import PlanCounter
+from bridge.deadletters.replay.plan_runner import PlanRunner, RunnerHooks, name_this_process
+from bridge.deadletters.replay.redrive_action import RedriveAction
+from bridge.deadletters.replay.redrive_outcomes import RedriveOutcomes
+from bridge.deadletters.replay.redrive_range import open_range_look
+from bridge.deadletters.replay.replay_action import ReplayAction, name_target_topic
+from bridge.deadletters.replay.replay_outcomes import ReplayOutcomes
+from bridge.errors import (
+    BridgeError,
+    DeskUnavailable,
+    KafkaUnavailable,
+    LedgerUnavailable,
+    NoSuchPlan,
+    PlanHeld,
+    PlanRefused,
+    PlanTakenOver,
+)
+from bridge.handler_routes import Routes
+from bridge.jobs.group_facts import format_letter_count as letters_said
+from bridge.kafka.clients import admin_client
+from bridge.kafka.record_reader import RecordPicker
+from bridge.kafka.topic_admin import read_cluster
+from bridge.settings import Settings
+
+
+@contextmanager
+def create_action(
+    app: Celery, settings: Settings, routes: Routes, database: Database, plan: BulkPlan, fates: LedgerFates
+) -> Iterator[PlanAction]:
+    """What a plan does.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+        CopyRefused: copies have no topic (any more), or this process does not know how to get into their Kafka.
+    """
+    if plan.what is PlanKind.ARCHIVE:
+        yield ArchiveAction(plan)
+        return
+    if plan.what is PlanKind.COPY:
+        letter_copy.read_target_topics(settings, letter_copy.find_copy_target(plan), plan.options.target["topic"])
+        yield letter_copy.CopyAction(settings, database, plan)
+        return
+    if plan.what is PlanKind.DISCARD:
+        yield DiscardAction(database, plan, fates)
+        return
+    ends = TargetPartitions(settings)
+    with database.reading() as connection:
+        heaps, last_wave = (
+            plan_counts.count_letter_heaps(connection, plan.id),
+            plan_item_table.find_last_wave(connection, plan.id),
+        )
+    ends.prepare((name_target_topic(settings, heap.group, heap.topic, ours=heap.is_ours), heap.topic) for heap in heaps)
+    letters = ReplayAction(settings, database, plan, last_wave, ends, fates, find_known_handlers(app, settings, routes))
+    if plan.what is PlanKind.REPLAY:
+        yield letters
+        return
+    topic = str(plan.asked["topic"])
+    ends.prepare([(name_target_topic(settings, settings.group, topic, ours=True), topic)])
+    RedriveOutcomes(settings, database, fates).enter(plan)
+    with open_range_look(settings, topic) as look, RecordPicker(settings, topic) as picking:
+        yield RedriveAction(settings, plan, ends, letters, fates, picking, look.logs)
+
+
+#: Is told how a plan stands, about once a second.
+PlanListener = Callable[[BulkPlan], None]
+#: Seconds between two looks at how what was sent ends, and how much longer than a look the pause is at least.
+LOOK_EVERY: Final = 0.5
+REST: Final = 2.0
+#: Of which handlers run again.
+SENDS: Final = (PlanKind.REPLAY, PlanKind.REDRIVE)
+
+
+def ignore_plan(plan: BulkPlan) -> None:
+    """Hears of a plan, and does nothing."""
+
+
+@dataclass(frozen=True)
+class PlanService:
+    """What was asked for in bulk. Every method raises DeskUnavailable where the database does not answer.
+
+    Attributes:
+        over: plans that were seen to be over, of which nothing is counted again.
+    """
+
+    app: Celery
+    settings: Settings
+    routes: Routes
+    database: Database
+    over: plan_table.OverPlans = field(default_factory=dict, repr=False)
+
+    def make(self, what: PlanKind, asked: LetterFilter, options: PlanOptions, by: str, why: str = "") -> BulkPlan:
+        """Freeze which letters are meant, and count what is to be known before it is approved; nothing is done yet.
+
+        Parameters:
+            what: replay (of the letters that are open), discard or archive.
+            why: needed to discard.
+
+        Raises:
+            PlanRefused: it can't be made.
+            FilterFault: it asks for letters that are not open; only those that have ended can be archived, too.
+        """
+        _require_plan_kind(what)
+        _require_valid_options(what, options, why)
+        return self._make(what, asked, options, by, why)
+
+    def draft(self, what: PlanKind, asked: LetterFilter, by: str) -> BulkPlan:
+        """Freeze which letters are meant; how it is done, and why, is said with `decide`.
+
+        Raises:
+            PlanRefused, FilterFault: as `make`.
+        """
+        _require_plan_kind(what)
+        return self._make(what, asked, PlanOptions(), by, "")
+
+    def _make(self, what: PlanKind, asked: LetterFilter, options: PlanOptions, by: str, why: str) -> BulkPlan:
+        meant = asked if what is PlanKind.ARCHIVE and asked.statuses else asked.only_open()
+        with self.database.writing() as connection:
+            id_, at = plan_table.add_plan(connection, what, by, why, asked.to_data(), options)
+            count = plan_item_table.freeze_letters(
+                connection, id_, select_matching_letters(meant), canary=options.canary
+            )
+            if options.all_handlers:
+                plan_handlers.add_other_handlers(connection, id_, count, self.settings, self.routes, options.canary)
+            said = f"plan {id_}: to {what} {letters_said(count)}" + (f": {why}" if why else "")
+            audit_table.write_entry(connection, at, by, what, said, plan_id=id_)
+        self._count(id_, what, asked)
+        return self.one(id_)
+
+    def counted(self, id_: int) -> BulkPlan:
+        """A plan whose maker may have died before it had counted what the plan is about: then that is done now.
+
+        Raises:
+            NoSuchPlan: there is none of that number.
+        """
+        plan = self.one(id_)
+        if plan.counts == PlanCounts() and plan.state is PlanState.PLANNED:
+            self._count(id_, plan.what, LetterFilter.from_data(plan.asked))
+        return self.one(id_)
+
+    def _count(self, id_: int, what: PlanKind, asked: LetterFilter) -> None:
+        handlers = find_known_handlers(self.app, self.settings, self.routes) if what is PlanKind.REPLAY else frozenset()
+        counts = PlanCounter(self.settings, self.database, handlers).counts(id_, what, asked)
+        with self.database.writing() as connection:
+            plan_table.note_plan_counts(connection, id_, counts)
+
+    def one(self, id_: int) -> BulkPlan:
+        """A plan as it stands.
+
+        Raises:
+            NoSuchPlan: there is none of that number.
+        """
+        with self.database.reading() as connection:
+            return _require_plan(connection, id_)
+
+    def latest(self, count: int = 50, before: int | None = None) -> list[BulkPlan]:
+        """The latest plans, the newest first.
+
+        Parameters:
+            before: the plan behind which it goes on.
+        """
+        with self.database.reading() as connection:
+            return plan_table.read_latest_plans(connection, count, before, self.over)
+
+    def applying(self, *, counts: bool = True) -> list[BulkPlan]:
+        """Those that are applied, the newest first.
+
+        Parameters:
+            counts: whether it is counted how far they are, which takes the longer the larger they are.
+        """
+        with self.database.reading() as connection:
+            return plan_table.read_applying_plans(connection, counts=counts)
+
+    def apply(self, id_: int, by: str, heard: PlanListener = ignore_plan) -> BulkPlan:
+        """Do a plan, or go on with one that was stopped or left; returns when all was sent, or it stopped.
+
+        Raises:
+            NoSuchPlan, PlanRefused: there is none; or it is over, or another process does it.
+            DeskOfAnotherKafka: nothing was begun: the letters are not of this Kafka.
+            KafkaUnavailable, LedgerUnavailable: it is gone on with by `bridge deadletters record`, or by this again.
+        """
+        who = name_this_process()
+        self._check_cluster(id_)
+        self._begin(id_, by, who)
+        self._do(id_, who, heard)
+        return self.one(id_)
+
+    def approve(self, id_: int, by: str) -> BulkPlan:
+        """Have a plan done by `bridge deadletters record`, in the background.
+
+        Raises:
+            NoSuchPlan, PlanRefused: as `apply`.
+        """
+        self._begin(id_, by)
+        return self.one(id_)
+
+    def decide(self, id_: int, by: str, decision: PlanApproval) -> BulkPlan:
+        """Have a plan done by `bridge deadletters record` as somebody who has looked at it decided, once.
+
+        Discarding begins after `DISCARD_AFTER`, until when it can be stopped.
+
+        Raises:
+            NoSuchPlan, PlanRefused: as `approve`; or a reason is needed.
+            PlanChanged: the plan, or a letter of it, is not as it was looked at.
+        """
+        with self.database.writing() as connection:
+            plan = _require_plan(connection, id_)
+            require_unchanged_plan(connection, plan, by, decision.key)
+            if plan.state is PlanState.PLANNED:
+                require_untaken_letters(connection, plan, decision.left)
+                options = replace(plan.options, rate=decision.rate, canary=decision.canary)
+                _require_valid_options(plan.what, options, decision.why)
+                plan_table.note_plan_options(connection, id_, options, decision.why)
+                if options.canary:
+                    plan_order_table.cut_waves(connection, id_)
+            self._move_on(connection, plan, by)
+            if plan.began_at is None and plan.what is PlanKind.DISCARD:
+                plan_table.delay_plan(connection, id_, DISCARD_AFTER)
+        return self.one(id_)
+
+    def stop(self, id_: int, by: str, why: str = "", key: str = "") -> BulkPlan:
+        """Stop a plan within a batch, or a second; what it had not come to stays as it is.
+
+        Parameters:
+            key: of the plan as it was looked at; empty: however it stands.
+
+        Raises:
+            NoSuchPlan, PlanRefused: there is none, or it is over.
+            PlanChanged: it is not as it was looked at.
+        """
+        with self.database.writing() as connection:
+            plan = _require_plan(connection, id_)
+            if key:
+                require_unchanged_plan(connection, plan, by, key)
+            said = f"stopped by {by}" + (f": {why}" if why else "")
+            if not plan_table.change_plan_state(
+                connection, id_, [PlanState.PLANNED, PlanState.APPLYING], PlanState.STOPPED, said
+            ):
+                raise PlanRefused(f"Plan {id_} is {plan.state}: there is nothing to stop.")
+            audit_table.write_entry(connection, sql.read_clock(connection), by, "stop", said, plan_id=id_)
+            return _require_plan(connection, id_)
+
+    def wait(self, id_: int, heard: PlanListener = ignore_plan) -> BulkPlan:
+        """Wait until the end of all that a plan has sent is known (`Plan.is_over`).
+
+        What dies again is said by the recorder, which must run.
+
+        Raises:
+            NoSuchPlan: there is none of that number.
+            DeskOfAnotherKafka: the letters are not of this Kafka, which cannot tell how they end.
+            KafkaUnavailable, LedgerUnavailable: nothing is known for now.
+        """
+        self._check_cluster(id_)
+        with LedgerFates.opened(self.settings) as fates:
+            outcomes = ReplayOutcomes(self.settings, self.database, fates)
+            while not (plan := self.one(id_)).is_over:
+                heard(plan)
+                _look_and_rest(lambda: outcomes.look(id_), time.sleep)
+            return plan
+
+    def go_on(self, stopping: Event) -> None:
+        """Do what was approved, and what a process left that died, until `stopping` is set."""
+        plan_runner.resume_plans(
+            self.database, lambda id_, who: self._do(id_, who, ignore_plan, stopping.is_set), stopping
+        )
+
+    def follow(self, stopping: Event) -> None:
+        """Take in how all that was sent back ends, until `stopping` is set.
+
+        Raises:
+            KafkaUnavailable, LedgerUnavailable: nothing is known for now.
+        """
+        with LedgerFates.opened(self.settings) as fates:
+            outcomes = ReplayOutcomes(self.settings, self.database, fates)
+            while not stopping.is_set():
+                _look_and_rest(outcomes.look, stopping.wait)
+
+    def _check_cluster(self, id_: int) -> None:
+        """What is to be sent, or looked for, is not of another Kafka; to archive none is needed."""
+        if self.one(id_).what is not PlanKind.ARCHIVE:
+            require_same_cluster(self.database, read_cluster(admin_client(self.settings.kafka)).id)
+
+    def _begin(self, id_: int, by: str, who: str | None = None) -> None:
+        """Have a plan applied, by this process if it says who it is."""
+        with self.database.writing() as connection:
+            self._move_on(connection, _require_plan(connection, id_), by, who)
+
+    @staticmethod
+    def _move_on(connection: Connection, plan: BulkPlan, by: str, who: str | None = None) -> None:
+        if not plan_table.change_plan_state(connection, plan.id, plan_table.TO_DO, PlanState.APPLYING):
+            raise PlanRefused(f"Plan {plan.id} is {plan.state}: it cannot be applied again; make a new one.")
+        if who is not None and not plan_table.lease_plan(connection, plan.id, who):
+            raise PlanHeld(f"Plan {plan.id} is applied by another process: bridge deadletters plans shows how far.")
+        if plan.state is PlanState.STOPPED and plan.options.canary:
+            plan_table.note_canary_restart(connection, plan, plan_order_table.cut_new_waves(connection, plan.id))
+        if plan.state is not PlanState.APPLYING:
+            said = "applied" if plan.state is PlanState.PLANNED else "gone on with"
+            audit_table.write_entry(
+                connection, sql.read_clock(connection), by, "apply", f"plan {plan.id} {said}", plan_id=plan.id
+            )
+
+    def _do(self, id_: int, who: str, heard: PlanListener, leaves: Callable[[], bool] = lambda: False) -> None:
+        """Do a plan of which this process has the lease, until it is to leave it."""
+        plan = self.one(id_)
+        try:
+            if plan.what in SENDS:
+                with self.database.writing() as connection:
+                    # Of very many it takes long: nobody else is to have the lease after it.
+                    plan_table.renew_plan_lease(connection, id_, who)
+                    lay_plan_lanes(connection, id_, self.settings)
+                    plan_table.renew_plan_lease(connection, id_, who)
+            with LedgerFates.opened(self.settings) as fates:
+                outcomes = ReplayOutcomes(self.settings, self.database, fates)
+                if plan.what in SENDS:
+                    # What others have sent, and has ended since, is not under way any more.
+                    with suppress(KafkaUnavailable, LedgerUnavailable):
+                        outcomes.look()
+                passing = LaneRelease(self.settings, self.database, plan, fates)
+                with self.database.reading() as connection:
+                    # In lanes it waits for what others have under way, and nobody else may look how that ends.
+                    looked_at = None if plan_order_table.has_lanes(connection, id_) else id_
+                around = RunnerHooks(
+                    lambda: outcomes.look(looked_at), passing.passed, lambda: heard(self.one(id_)), leaves
+                )
+                with create_action(self.app, self.settings, self.routes, self.database, plan, fates) as doing:
+                    PlanRunner(self.database, plan, doing, who, around).run()
+        except PlanTakenOver:
+            raise PlanHeld(f"Plan {id_} was taken over: this process was away for too long.") from None
+        except (KafkaUnavailable, LedgerUnavailable, DeskUnavailable):
+            raise
+        except BridgeError as error:
+            with self.database.writing() as connection:
+                plan_table.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.FAILED, str(error))
+            raise
+        finally:
+            with self.database.writing() as connection:
+                plan_table.release_plan(connection, id_, who)
+
+
+def _look_and_rest(look: Callable[[], object], wait: Callable[[float], object]) -> None:
+    """Look, and pause for longer than that took: many that are on their way must not take up a core."""
+    began = time.monotonic()
+    look()
+    wait(max(LOOK_EVERY, REST * (time.monotonic() - began)))
+
+
+def _require_plan(connection: Connection, id_: int) -> BulkPlan:
+    plan = plan_table.read_plan(connection, id_)
+    if plan is None:
+        raise NoSuchPlan(f"There is no plan {id_}: bridge deadletters plans lists them.")
+    return plan
+
+
+def _require_plan_kind(what: PlanKind) -> None:
+    if what not in (PlanKind.REPLAY, PlanKind.DISCARD, PlanKind.ARCHIVE):
+        raise PlanRefused(f"A plan to {what} is not made of letters alone.")
+
+
+def _require_valid_options(what: PlanKind, options: PlanOptions, why: str) -> None:
+    if what is PlanKind.DISCARD and not why.strip():
+        raise PlanRefused("To discard letters a reason is needed: it stays in the audit log (--why).")
+    if options.rate is not None and not options.rate > 0:
+        raise PlanRefused(f"A rate of {options.rate:g} letters a second sends none: give one above 0.")

@@ -1,0 +1,228 @@
+"""The action of a redrive: records of a source topic go to its replay topic, each for one handler.
+
+Deliveries that are dead letters are sent by the replay action.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from bridge.deadletters.db import plan_item_table
+from bridge.deadletters.db.database import Connection
+from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
+from bridge.deadletters.replay.kafka_lookup import LOST, TargetPartitions, find_traces
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.plan_action import (
+    ActionEnd,
+    ActionResult,
+    ClaimedDelivery,
+    Live,
+    TakenDeliveries,
+)
+from bridge.deadletters.replay.plan_conflicts import PlanConflicts
+from bridge.deadletters.replay.redrive_selection import explain_left_out
+from bridge.deadletters.replay.replay_action import ReplayAction, name_target_topic
+from bridge.errors import NeverPublished
+from bridge.formats.delivery_identity import Origin, work_of
+from bridge.formats.retry_record import read_retry_key, replay_headers
+from bridge.kafka.acknowledged_producer import AcknowledgedProducer, OutgoingRecord, RecordPosition
+from bridge.kafka.clients import Record, headers_of
+from bridge.kafka.record_reader import RecordPicker
+from bridge.ledger import Fate
+from bridge.settings import Settings
+
+#: Bytes of values that are held at once.
+AT_ONCE: Final = 16_000_000
+
+
+class ResentDelivery(NamedTuple):
+    """A delivery of a record that is sent again."""
+
+    item: PlanItem
+    delivery: Origin
+
+
+class RedriveAction:
+    """What a redrive does.
+
+    Parameters:
+        letters: sends those that are dead letters here.
+        logs: of the topic as it is now, by partition the id of its log.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        plan: BulkPlan,
+        ends: TargetPartitions,
+        letters: ReplayAction,
+        fates: LedgerFates,
+        picking: RecordPicker,
+        logs: Mapping[int, str],
+    ) -> None:
+        self._settings, self._plan, self._ends, self._of_letters = settings, plan, ends, letters
+        self._topic = str(plan.asked["topic"])
+        self._target = name_target_topic(settings, settings.group, self._topic, ours=True)
+        self._fates, self._picking, self._logs = fates, picking, logs
+        self._again = plan.name if plan.options.again else ""
+        self._producer = AcknowledgedProducer(settings)
+
+    def take(self, connection: Connection, waiting: Sequence[PlanItem], at: int) -> TakenDeliveries:
+        """Letters as a replay takes them; all else, unless another plan has it, or its topic was made again since."""
+        others = [self._redriven(item) for item in waiting if not item.letter_id]
+        ahead = PlanConflicts.of(connection, self._plan.id, others=[each.delivery for each in others])
+        become = {each.item.position: item for each, item in self._as_letters(others, ahead)}
+        plan_item_table.note_own_letters(connection, self._plan.id, [*become.values()])
+        letters = [item for item in waiting if item.letter_id] + [*become.values()]
+        of_letters = self._of_letters.take(connection, letters, at)
+        claimed, skipped = [*of_letters.claimed], dict(of_letters.skipped)
+        for each in (each for each in others if each.item.position not in become):
+            spot = self._ends.spot(self._target, each.delivery.partition)
+            if each.delivery.topic_id != self._logs.get(each.delivery.partition):
+                skipped[each.item.position] = "its topic's log is another one by now: another record lies there"
+            elif spot is None:
+                skipped[each.item.position] = f"there is no topic {self._target}"
+            elif why := ahead.of_other(each.delivery):
+                skipped[each.item.position] = why
+            else:
+                claimed.append(ClaimedDelivery(each.item, spot))
+        return TakenDeliveries(claimed, skipped)
+
+    def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
+        """Find those of which the record is there, and those of which nobody can tell any more."""
+        of_letters, others = _split_letters(claimed)
+        found = self._of_letters.look(of_letters) if of_letters else ActionResult()
+        read, lost = find_traces(self._settings, others)
+        sent = [*self._there(others, read)]
+        lost -= {each.position for each in sent}
+        left = [self._redriven(each.item) for each in others if each.item.position in lost]
+        # What is known to be done is left out, as ever.
+        done = [] if self._again else self._done(left)
+        unknown = {each.item.position: ActionEnd(PlanItemState.UNKNOWN, LOST) for each in left if each not in done}
+        return ActionResult([*found.sent, *sent], {**found.ends, **unknown})
+
+    def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
+        """Publish all, and wait for all acknowledgements; what Kafka may have or not is in no answer."""
+        of_letters, others = _split_letters(claimed)
+        found = self._of_letters.act(of_letters, live) if of_letters else ActionResult()
+        sent, ends = [*found.sent], dict(found.ends)
+        redriven = [self._redriven(claim.item) for claim in others]
+        left = {each.item.position: ActionEnd(PlanItemState.SKIPPED, why) for each, why in self._left_out(redriven)}
+        ends |= left
+        wanted: dict[tuple[int, int], list[ResentDelivery]] = {}
+        for each in (each for each in redriven if each.item.position not in left):
+            wanted.setdefault((each.delivery.partition, each.delivery.offset), []).append(each)
+        gone = set(wanted)
+        for some in self._slices(wanted, live):
+            gone -= {(record.partition() or 0, record.offset() or 0) for record, _ in some}
+            live()
+            self._publish(some, sent, ends)
+        refused = ActionEnd(PlanItemState.REFUSED, "Kafka has its record no more")
+        return ActionResult(sent, ends | {each.item.position: refused for place in gone for each in wanted[place]})
+
+    def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
+        """As a replay does with its letters; of the others there is nothing to note."""
+        self._of_letters.settle(connection, _split_letters(claimed)[0], acted, at)
+
+    def _as_letters(
+        self, others: Sequence[ResentDelivery], ahead: PlanConflicts
+    ) -> Iterator[tuple[ResentDelivery, PlanItem]]:
+        """Those that have an open letter, recorded since the plan was made, and each as that."""
+        found = [(each, letter) for each in others if (letter := ahead.letter(each.delivery)) is not None]
+        # What is to run again though it is done, a replay of its letter would leave.
+        done = {*self._done([each for each, letter in found if self._again and not letter.again])}
+        for each, letter in found:
+            if each not in done:
+                yield each, each.item._replace(letter_id=letter.id, place=None, failures=letter.failures)
+
+    def _left_out(self, redriven: Sequence[ResentDelivery]) -> Iterator[tuple[ResentDelivery, str]]:
+        """Those that are on their way, or over, since the plan was made; and why they are not sent."""
+        for each, fate in self._with_fates(redriven):
+            if why := explain_left_out(fate, again=self._plan.options.again):
+                yield each, why
+
+    def _redriven(self, item: PlanItem) -> ResentDelivery:
+        return ResentDelivery(item, find_redriven_delivery(self._plan, self._settings.group, item.place or ""))
+
+    def _done(self, redriven: Sequence[ResentDelivery]) -> list[ResentDelivery]:
+        return [each for each, fate in self._with_fates(redriven) if fate is Fate.DONE]
+
+    def _with_fates(self, redriven: Sequence[ResentDelivery]) -> Iterator[tuple[ResentDelivery, Fate]]:
+        fates = self._fates.of([each.delivery for each in redriven]) if redriven else []
+        return zip(redriven, fates, strict=True)
+
+    def _there(self, claimed: Sequence[ClaimedDelivery], read: Iterable[Record]) -> Iterator[SentRecord]:
+        marks = {self._mark(self._redriven(each.item).delivery): each for each in claimed}
+        for record in read:
+            if (found := marks.pop(read_retry_key(record) or ("", "", 0), None)) is not None:
+                spot = LogPosition(record.topic() or "", record.partition() or 0, record.offset() or 0)
+                yield self._sent(found.item, spot)
+
+    def _mark(self, delivery: Origin) -> tuple[str, str, int]:
+        """By what its record is told from all others (bridge.formats.retry_record.read_retry_key)."""
+        return work_of(delivery.identity, self._again), delivery.group, self._plan.number
+
+    def _slices(
+        self, wanted: Mapping[tuple[int, int], list[ResentDelivery]], live: Live
+    ) -> Iterator[list[tuple[Record, list[ResentDelivery]]]]:
+        """The records, in parts of which each may be held at once."""
+        offsets: dict[int, list[int]] = {}
+        for partition, offset in sorted(wanted):
+            offsets.setdefault(partition, []).append(offset)
+        some: list[tuple[Record, list[ResentDelivery]]] = []
+        size = 0
+        for record in self._picking.records(offsets, live) if offsets else ():
+            some.append((record, wanted[record.partition() or 0, record.offset() or 0]))
+            size += len(record.value() or b"")
+            if size >= AT_ONCE:
+                yield some
+                some, size = [], 0
+        if some:
+            yield some
+
+    def _publish(
+        self, some: Sequence[tuple[Record, list[ResentDelivery]]], sent: list[SentRecord], ends: dict[int, ActionEnd]
+    ) -> None:
+        jobs = [(record, each) for record, deliveries in some for each in deliveries]
+        answers = self._producer.place_all([self._letter(record, each) for record, each in jobs])
+        for (_, each), answer in zip(jobs, answers, strict=True):
+            if isinstance(answer, RecordPosition):
+                sent.append(self._sent(each.item, LogPosition(*answer)))
+            elif isinstance(answer, NeverPublished):
+                ends[each.item.position] = ActionEnd(PlanItemState.REFUSED, str(answer))
+
+    def _letter(self, record: Record, redriven: ResentDelivery) -> OutgoingRecord:
+        """What is written."""
+        kind, timestamp = record.timestamp()
+        delivery = redriven.delivery
+        headers = replay_headers(
+            delivery,
+            headers_of(record),
+            timestamp=timestamp if kind else None,
+            number=self._plan.number - 1,
+            again=self._again,
+            once=self._of_letters.once(redriven.item),
+        )
+        spot = self._ends.spot(self._target, delivery.partition)
+        partition = -1 if spot is None else spot.partition
+        return OutgoingRecord(
+            self._target, partition, record.key(), record.value(), headers, delivery.identity, "its redrive"
+        )
+
+    def _sent(self, item: PlanItem, spot: LogPosition) -> SentRecord:
+        self._ends.passed(spot)
+        return SentRecord(item.position, self._plan.number, spot)
+
+
+def find_redriven_delivery(plan: BulkPlan, group: str, place: str) -> Origin:
+    """Whose delivery a redrive has at a place, `orders-3-1234:orders.handlers.charge` (pure)."""
+    coordinates, _, handler = place.partition(":")
+    _, partition, offset = coordinates.rsplit("-", 2)
+    return Origin(
+        plan.asked["topic"], plan.options.logs.get(partition, ""), int(partition), int(offset), handler, group
+    )
+
+
+def _split_letters(claimed: Sequence[ClaimedDelivery]) -> tuple[list[ClaimedDelivery], list[ClaimedDelivery]]:
+    """Those that are letters, and the others."""
+    return [each for each in claimed if each.item.letter_id], [each for each in claimed if not each.item.letter_id]

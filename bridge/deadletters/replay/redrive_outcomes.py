@@ -1,0 +1,238 @@
+"""The outcomes of redriven deliveries that have no letter, from the fate of the record that the redrive sent."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bridge.deadletters.db import plan_table, redrive_table, sql
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.redrive_table import SentRedrive
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
+from bridge.deadletters.model.stored_letter import LetterIdentity
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.outcome_deduction import RecordingProgress, StillParked
+from bridge.deadletters.replay.redrive_action import find_redriven_delivery
+from bridge.deadletters.replay.replay_action import name_target_topic
+from bridge.formats.delivery_identity import Origin
+from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.topic_catalog import TopicCatalog
+from bridge.ledger import Fate
+from bridge.settings import Settings
+
+#: Deliveries that are asked for at once.
+PAGE: Final = 5_000
+#: Seconds for which the recorder is waited for, to have taken in the dead letters that Kafka has.
+RECORDED_WITHIN: Final = 3.0
+#: What a fate says of how a delivery ended.
+_ENDS: Final = {Fate.DONE: PlanItemState.DONE, Fate.DISCARDED: PlanItemState.DISCARDED}
+_GONE: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
+_MADE_AGAIN: Final = "its replay topic was made again since it was sent: whether it ran is not known"
+_MADE_AGAIN_LEFT: Final = (
+    "its plan was left while it was being sent, and its replay topic was made again since: "
+    "whether it was sent is not known"
+)
+_HAS_RUN: Final = "it had its run, and is neither dead nor parked"
+_CUT: Final = (
+    "the log of its replay topic ends before it (truncated or recreated), and the ledger knows nothing of it: "
+    "whether it ran is not known"
+)
+_FORGOTTEN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
+
+
+def decide_redrive_end(own: Fate | None, origin: Fate, *, died: bool, again: bool) -> PlanItemState | None:
+    """How a delivery ended; `None`: it is under way, or not known (pure).
+
+    Parameters:
+        own: the fate of the record by which it was sent; `None`: of that nothing can be known any more.
+        died: whether it has a letter from after that.
+        again: whether it runs though its origin was done.
+    """
+    if died or own is Fate.DEAD:
+        return PlanItemState.DEAD
+    return (own and _ENDS.get(own)) or (None if again else _ENDS.get(origin))
+
+
+class RedriveOutcomes:
+    """Looks how what redrives have sent ends.
+
+    Raises, from `look`: DeskUnavailable, LedgerUnavailable, KafkaUnavailable where nothing more is known.
+    """
+
+    def __init__(self, settings: Settings, database: Database, fates: LedgerFates) -> None:
+        self._settings, self._database, self._fates = settings, database, fates
+
+    def look(self, plan_id: int | None, *, deduces: bool) -> int:
+        """Take in what has ended since; return how many deliveries are still under way.
+
+        Parameters:
+            plan_id: of this plan alone.
+            deduces: whether Kafka is asked for what the ledger does not tell; that costs more.
+        """
+        with self._database.reading() as connection:
+            found = [
+                plan_table.read_plan(connection, id_)
+                for id_ in redrive_table.find_redrives_under_way(connection)
+                if plan_id in (None, id_)
+            ]
+        return sum(self._of_plan(plan, deduces) for plan in found if plan is not None)
+
+    def enter(self, plan: BulkPlan) -> None:
+        """Note into which replay topic a redrive sends from now on; what it sent into one that is no more has ended.
+
+        Raises:
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing is to be sent yet.
+        """
+        topic = name_target_topic(self._settings, self._settings.group, str(plan.asked["topic"]), ours=True)
+        into = self._topic_id(topic)
+        if into != plan.options.into:
+            self._of_plan(plan, False)
+            with self._database.writing() as connection:
+                if plan.options.into:
+                    # Who claimed them has died: they may have been sent into the topic that is no more.
+                    redrive_table.note_lost_redrives(connection, plan.id, _MADE_AGAIN_LEFT, sql.read_clock(connection))
+                plan_table.note_target_topic(connection, plan, into)
+
+    def _of_plan(self, plan: BulkPlan, deduces: bool) -> int:
+        left = after = 0
+        parked = StillParked(self._settings, self._fates)
+        while True:
+            with self._database.reading() as connection:
+                page = redrive_table.read_sent_redrives(connection, plan.id, after, PAGE)
+            if not page:
+                return left
+            after = page[-1].position
+            silent = self._told(plan, page)
+            left += len(silent) - (self._deduced(plan, silent, parked) if deduces and silent else 0)
+
+    def _told(self, plan: BulkPlan, page: Sequence[SentRedrive]) -> dict[SentRedrive, Fate]:
+        """Take in what the ledger and the desk tell; return the others, with their records' own fates."""
+        own = self._own(plan, page)
+        deliveries = [find_redriven_delivery(plan, self._settings.group, each.place) for each in page]
+        origins = self._fates.of(deliveries)
+        died = self._died(page, deliveries)
+        ended: dict[PlanItemState, list[int]] = {}
+        silent: dict[SentRedrive, Fate] = {}
+        lost: list[int] = []
+        for each, mine, origin, dead in zip(page, own, origins, died, strict=True):
+            state = decide_redrive_end(mine, origin, died=dead, again=plan.options.again)
+            if state is None and mine is None:
+                lost.append(each.position)
+            elif state is None:
+                silent[each] = mine or Fate.OPEN
+            else:
+                ended.setdefault(state, []).append(each.position)
+        ends = {state: dict.fromkeys(some, "") for state, some in ended.items()}
+        self._end(plan, {**ends, PlanItemState.UNKNOWN: dict.fromkeys(lost, _MADE_AGAIN)})
+        return silent
+
+    def _deduced(self, plan: BulkPlan, silent: Mapping[SentRedrive, Fate], still_parked: StillParked) -> int:
+        """Take in what Kafka tells of the others; return how many ended so."""
+        spots = {each.spot.topic for each in silent}
+        there = {each.place: each for each in read_extents(self._settings, spots)}
+        gone = self._gone(plan, [each for each, own in silent.items() if own is Fate.OPEN], there)
+        ran = [each for each, own in silent.items() if own is Fate.PARKED]
+        forgotten = [each for each, own in silent.items() if own is Fate.OPEN and _is_passed(each, there)]
+        cut = self._cut([each for each, own in silent.items() if own is Fate.OPEN], there)
+        ends: dict[PlanItemState, dict[int, str]] = {PlanItemState.UNKNOWN: dict.fromkeys(gone, _GONE)}
+        behind = {each.position for each in cut}
+        if ran or forgotten or cut:
+            topic = str(plan.asked["topic"])
+            parked = {identity for identity, _ in still_parked.of(self._settings.group, topic)}
+            # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
+            if RecordingProgress(self._settings, self._database).all_of(self._settings.group, topic, RECORDED_WITHIN):
+                left = [each for each in (*ran, *forgotten, *cut) if each.place not in parked]
+                # It may have died and been recorded since the ledger was asked.
+                died = self._died(
+                    left, [find_redriven_delivery(plan, self._settings.group, each.place) for each in left]
+                )
+                over = [each for each, dead in zip(left, died, strict=True) if not dead]
+                # What runs though its origin was done: of any other the origin says that it is done.
+                done = [each for each in over if plan.options.again and silent[each] is Fate.PARKED]
+                unknown = self._long_silent(
+                    [each for each in over if not (plan.options.again and silent[each] is Fate.PARKED)]
+                )
+                ends[PlanItemState.DEAD] = {each.position: "" for each, dead in zip(left, died, strict=True) if dead}
+                ends[PlanItemState.DONE] = {each.position: _HAS_RUN for each in done}
+                ends[PlanItemState.UNKNOWN] |= {
+                    position: _CUT if position in behind else _FORGOTTEN for position in unknown
+                }
+        self._end(plan, ends)
+        return sum(map(len, ends.values()))
+
+    def _gone(self, plan: BulkPlan, some: Sequence[SentRedrive], there: Mapping[tuple[str, int], Extent]) -> list[int]:
+        """Return the positions of what Kafka dropped before a bridge handed it off, with the ledger as the proof."""
+        dropped = [each for each in some if _is_dropped(each, there)]
+        since = self._fates.since(self._settings.group)
+        if not dropped or self._fates.ledger(self._settings.group) is None:
+            return []
+        if not there and self._topic_id(dropped[0].spot.topic):
+            # Of two answers one knows the topic.
+            return []
+        # Once more, after Kafka was asked: it may have been handed off before it was dropped.
+        own = self._own(plan, dropped)
+        return [
+            each.position
+            for each, fate in zip(dropped, own, strict=True)
+            if fate is Fate.OPEN and since <= each.at / 1000
+        ]
+
+    def _cut(self, some: Sequence[SentRedrive], there: Mapping[tuple[str, int], Extent]) -> list[SentRedrive]:
+        """Return those behind the end of their log, where two answers of Kafka say so: one may be a late one."""
+        found = [each for each in some if _is_behind_the_end(each, there)]
+        if not found:
+            return []
+        again = {each.place: each for each in read_extents(self._settings, {each.spot.topic for each in found})}
+        return [each for each in found if _is_behind_the_end(each, again)]
+
+    def _long_silent(self, some: Sequence[SentRedrive]) -> list[int]:
+        """Of these, what was sent so long ago that nothing more is waited for."""
+        with self._database.reading() as connection:
+            now = sql.read_clock(connection)
+        patience = 1_000 * self._settings.file.kafka_stuck_after
+        return [each.position for each in some if now - each.at > patience]
+
+    def _own(self, plan: BulkPlan, page: Sequence[SentRedrive]) -> Sequence[Fate | None]:
+        """Of each the fate of its record; `None`: its topic was made again, and another's record lies there.
+
+        A redrive has one replay topic.
+        """
+        topic = page[0].spot.topic
+        now = self._topic_id(topic)
+        if now and plan.options.into and now != plan.options.into:
+            return [None] * len(page)
+        spots = [(each.spot.partition, each.spot.offset) for each in page]
+        return self._fates.own(self._settings.group, topic, now, spots)
+
+    def _topic_id(self, topic: str) -> str:
+        catalog = TopicCatalog(self._settings, [topic])
+        catalog.prepare()
+        return catalog.topic_ids.get(topic, "")
+
+    def _died(self, page: Sequence[SentRedrive], deliveries: Sequence[Origin]) -> list[bool]:
+        digests = [LetterIdentity(each.group, *each[:5]).digest for each in deliveries]
+        with self._database.reading() as connection:
+            numbers = redrive_table.read_death_numbers(connection, digests)
+        return [numbers.get(digest, -1) >= each.number for digest, each in zip(digests, page, strict=True)]
+
+    def _end(self, plan: BulkPlan, ends: Mapping[PlanItemState, Mapping[int, str]]) -> None:
+        if not any(ends.values()):
+            return
+        with self._database.writing() as connection:
+            at = sql.read_clock(connection)
+            for state, whys in ends.items():
+                redrive_table.end_redrives(connection, plan.id, whys, state, at)
+
+
+def _is_dropped(each: SentRedrive, there: Mapping[tuple[str, int], Extent]) -> bool:
+    """Whether Kafka has it no more, and nobody has committed it; a log that ends before it does not prove that."""
+    extent = there.get((each.spot.topic, each.spot.partition))
+    return extent is None or extent.first > each.spot.offset >= (extent.committed or 0)
+
+
+def _is_behind_the_end(each: SentRedrive, there: Mapping[tuple[str, int], Extent]) -> bool:
+    extent = there.get((each.spot.topic, each.spot.partition))
+    return extent is not None and extent.end <= each.spot.offset and not _is_passed(each, there)
+
+
+def _is_passed(each: SentRedrive, there: Mapping[tuple[str, int], Extent]) -> bool:
+    extent = there.get((each.spot.topic, each.spot.partition))
+    return extent is not None and each.spot.offset < (extent.committed or 0)

@@ -1,0 +1,230 @@
+"""The plan of a redrive: a range of a source topic is sent again through the replay topic.
+
+The group's committed offsets stay as they are.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.deadletters.db import audit_table, plan_counts, plan_item_table, plan_table
+from bridge.deadletters.db.database import Connection, Database, require_same_cluster
+from bridge.deadletters.db.plan_item_table import PlanItem
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
+from bridge.deadletters.model.plan_order import find_course
+from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
+from bridge.deadletters.replay.redrive_range import (
+    OffsetRange,
+    RangeDelivery,
+    keep_first_of_sequence,
+    open_range_look,
+)
+from bridge.deadletters.replay.redrive_selection import DeliveryStand, find_sent_stands
+from bridge.errors import RedriveRefused
+from bridge.handler_routes import Routes
+from bridge.kafka.clients import Record, admin_client
+from bridge.kafka.topic_admin import read_cluster
+from bridge.settings import Settings
+
+#: Is told how many records were looked at, of about how many.
+LookListener = Callable[[int, int], None]
+
+
+def ignore_look(looked: int, of: int) -> None:
+    """Hears of it, and does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveRequest:
+    """Which records, and for whom.
+
+    Attributes:
+        since, until: `earliest`, `latest`, an offset, or a time as ISO 8601; the range ends before `until`.
+        partitions: of these alone; empty: of all.
+        handlers: for these alone; empty: for all of the topic.
+        key: of this key alone, byte for byte.
+    """
+
+    topic: str
+    since: str
+    until: str = "latest"
+    partitions: tuple[int, ...] = ()
+    handlers: tuple[str, ...] = ()
+    key: bytes | None = field(default=None, repr=False)
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        key = None if self.key is None else self.key.decode("utf-8", "backslashreplace")
+        limits = {"partitions": list(self.partitions), "handlers": list(self.handlers), "key": key}
+        return {"topic": self.topic, "from": self.since, "to": self.until} | {
+            name: value for name, value in limits.items() if value not in (None, [])
+        }
+
+
+@dataclass(frozen=True)
+class RedrivePlanner:
+    """Ranges of source topics, sent again. Every method raises DeskUnavailable where the database does not answer."""
+
+    settings: Settings
+    routes: Routes
+    database: Database
+
+    def plan(
+        self,
+        asked: RedriveRequest,
+        options: PlanOptions,
+        by: str,
+        why: str = "",
+        looked: LookListener = ignore_look,
+        most: int | None = None,
+    ) -> BulkPlan:
+        """A plan that sends again what of a range needs it; nothing is sent yet.
+
+        What is done or discarded, or may be, is left out unless `options.again`; what is on its way, always.
+
+        Parameters:
+            most: deliveries that are looked at, one for each offset and handler; `None`: any number.
+
+        Raises:
+            RedriveRefused: the topic, a handler or a partition is none, or there is no ledger that knows what is done.
+            NoMoment: an end of the range is none.
+            DeskOfAnotherKafka: this database is not for this Kafka.
+            KafkaUnavailable, LedgerUnavailable: one of them did not answer; the plan that was begun is never applied.
+        """
+        handlers = self._handlers(asked)
+        require_same_cluster(self.database, read_cluster(admin_client(self.settings.kafka)).id)
+        with open_range_look(self.settings, asked.topic) as look:
+            chosen = look.range(asked.since, asked.until, asked.partitions)
+            if most is not None and chosen.size * len(handlers) > most:
+                raise RedriveRefused(
+                    f"This range has {chosen.size:,} offsets for {len(handlers)} handlers, of {most:,} deliveries that "
+                    "are looked at here: name less of it, or take the command bridge redrive. Nothing is sent."
+                )
+            logs = {str(partition): log for partition, log in chosen.logs.items()}
+            plan_id = self._begun(asked, options, logs, by, why)
+            counting = _LookCounter(looked, chosen.size)
+            found = look.deliveries(counting.records(chosen, self.settings, asked.key), handlers)
+            count = self._freeze(plan_id, found, chosen, options, counting)
+        with self.database.writing() as connection:
+            plan_table.note_plan_counts(connection, plan_id, PlanCounts(letters=count, stands=counting.stands))
+            plan_table.change_plan_state(connection, plan_id, [PlanState.MAKING], PlanState.PLANNED)
+            made = plan_table.read_plan(connection, plan_id)
+        assert made is not None
+        return made
+
+    def _handlers(self, asked: RedriveRequest) -> list[str]:
+        names = [handler.name for handler in self.routes.of(asked.topic)]
+        if not names:
+            raise RedriveRefused(f"No handler of this app names topic {asked.topic!r}.")
+        if strange := [name for name in asked.handlers if name not in names]:
+            raise RedriveRefused(f"{strange[0]} is no handler of {asked.topic!r}: {', '.join(names)}.")
+        return [name for name in names if not asked.handlers or name in asked.handlers]
+
+    def _begun(self, asked: RedriveRequest, options: PlanOptions, logs: dict[str, str], by: str, why: str) -> int:
+        whole = PlanOptions(options.rate, options.canary, again=options.again, logs=logs)
+        with self.database.writing() as connection:
+            plan_id, at = plan_table.add_plan(connection, PlanKind.REDRIVE, by, why, asked.to_data(), whole)
+            plan_table.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.MAKING)
+            words = f"plan {plan_id}: to redrive {asked.topic} from {asked.since} to {asked.until}"
+            audit_table.write_entry(connection, at, by, "redrive", words + (f": {why}" if why else ""), plan_id=plan_id)
+        return plan_id
+
+    def _freeze(
+        self,
+        plan_id: int,
+        found: Iterable[list[RangeDelivery]],
+        chosen: OffsetRange,
+        options: PlanOptions,
+        counting: "_LookCounter",
+    ) -> int:
+        """Take what is sent into the plan, as it is found; how many deliveries that are."""
+        wanted, count = find_sent_stands(again=options.again), 0
+        sequence = self.settings.topic(chosen.topic).sequence
+        for some in found:
+            counting.count(some)
+            taken = [
+                each for record in _group_by_record(some) for each in keep_first_of_sequence(record, sequence, wanted)
+            ]
+            with self.database.writing() as connection:
+                made = self._items(connection, taken, chosen, options, count)
+                plan_item_table.add_items(connection, plan_id, made, canary=options.canary)
+            count += len(made)
+        return count
+
+    def _items(
+        self,
+        connection: Connection,
+        taken: Sequence[RangeDelivery],
+        chosen: OffsetRange,
+        options: PlanOptions,
+        count: int,
+    ) -> list[PlanItem]:
+        """Deliveries as a plan has them: what is dead is its letter, where that is recorded and open."""
+        digests = {
+            self._digest(each, chosen): each for each in taken if options.again or each.stand is DeliveryStand.DEAD
+        }
+        letters = {
+            digests[digest]: letter
+            for digest, letter in plan_counts.find_letters_by_digest(connection, digests).items()
+        }
+        made: list[PlanItem] = []
+        for each in taken:
+            place = f"{chosen.topic}-{each.partition}-{each.offset}:{each.handler}"
+            course = find_course(self.settings, self.settings.group, chosen.topic, each.handler)
+            lane = course and course.lane(each.partition, each.key)
+            letter = letters.get(each)
+            if letter is None:
+                made.append(PlanItem(count + len(made) + 1, None, place, 0, lane))
+            elif letter.status is LetterStatus.OPEN and (letter.again or each.stand is not DeliveryStand.DONE):
+                made.append(PlanItem(count + len(made) + 1, letter.id, None, letter.failures))
+            elif letter.status is not LetterStatus.REPLAYING and options.again:
+                # A person has put it away; so it is asked for as what is done.
+                made.append(PlanItem(count + len(made) + 1, None, place, 0, lane))
+        return made
+
+    def _digest(self, found: RangeDelivery, chosen: OffsetRange) -> bytes:
+        log = chosen.logs[found.partition]
+        group = self.settings.group
+        return LetterIdentity(group, chosen.topic, log, found.partition, found.offset, found.handler).digest
+
+
+class _LookCounter:
+    """Counts what is looked at, while it is."""
+
+    def __init__(self, looked: LookListener, of: int) -> None:
+        self._looked, self._of, self._seen = looked, of, 0
+        self._stands: Counter[tuple[str, DeliveryStand]] = Counter()
+
+    def records(self, chosen: OffsetRange, settings: Settings, key: bytes | None) -> Iterator[Record]:
+        """The records of a range that have a key, or all."""
+        for record in chosen.records(settings):
+            self._seen += 1
+            if self._seen % 1_000 == 0:
+                self._looked(self._seen, self._of)
+            if key is None or record.key() == key:
+                yield record
+
+    def count(self, found: Iterable[RangeDelivery]) -> None:
+        """Count how they stand."""
+        self._stands.update((each.handler, each.stand) for each in found)
+
+    @property
+    def stands(self) -> dict[str, dict[str, int]]:
+        """By handler, how many stand how."""
+        told: dict[str, dict[str, int]] = {}
+        for (handler, stand), count in sorted(self._stands.items()):
+            told.setdefault(handler, {})[str(stand)] = count
+        return told
+
+
+def _group_by_record(found: Sequence[RangeDelivery]) -> Iterator[list[RangeDelivery]]:
+    """Deliveries, each record's together, as they come."""
+    some: list[RangeDelivery] = []
+    for each in found:
+        if some and (each.partition, each.offset) != (some[0].partition, some[0].offset):
+            yield some
+            some = []
+        some.append(each)
+    if some:
+        yield some

@@ -1,0 +1,339 @@
+"""The replay of letters: to the replay topic, for the handler that failed; letters of other programs to their source
+topic.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Final, NamedTuple
+
+from bridge.deadletters.db import letter_payload, letter_table, plan_item_table
+from bridge.deadletters.db.database import Connection, Database
+from bridge.deadletters.db.letter_payload import LetterContent, LetterStanding
+from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay.kafka_lookup import LOST, TargetPartitions, ValueAway, fetch_payloads, find_traces
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.plan_action import (
+    ActionEnd,
+    ActionResult,
+    ClaimedDelivery,
+    Live,
+    TakenDeliveries,
+)
+from bridge.deadletters.replay.plan_conflicts import PlanConflicts, explain_lateness, find_plan_makers
+from bridge.errors import NeverPublished
+from bridge.formats.delivery_identity import Origin, work_of
+from bridge.formats.foreign_dead_letter import SHARE_GROUP
+from bridge.formats.header_block import RecordHeaders
+from bridge.formats.retry_record import read_retry_key, replay_headers
+from bridge.kafka.acknowledged_producer import AcknowledgedProducer, OutgoingRecord, RecordPosition
+from bridge.kafka.clients import Record, headers_of
+from bridge.kafka.topic_names import TopicNames
+from bridge.ledger import Fate
+from bridge.settings import Settings
+
+#: Bytes of values that are held at once.
+AT_ONCE: Final = 16_000_000
+#: On a record that goes back to a topic of others: the place of the letter that it was, by which it is found again.
+FROM: Final = "dead_letter"
+#: Identity, group and number of a delivery; of others' letters, the place of the letter.
+Mark = tuple[str, str, int]
+
+
+_GONE: Final = "the letter is gone"
+
+
+class _Job(NamedTuple):
+    """A delivery that is sent.
+
+    Attributes:
+        letter: whose record is sent.
+        delivery: whose it is: the letter's, or another handler's of the same message.
+        number: that it has from now on.
+    """
+
+    item: PlanItem
+    letter: LetterStanding
+    delivery: Origin
+    number: int
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the letter's own delivery."""
+        return self.item.place is None
+
+    @property
+    def again(self) -> str:
+        """By what it runs though it was done; empty: it runs only if it is not."""
+        return self.letter.again if self.is_own else ""
+
+    @property
+    def mark(self) -> Mark:
+        """By what its record is told from all others."""
+        if not self.letter.is_ours:
+            return (_find_place(self.letter.spot), "", 0)
+        return (work_of(self.delivery.identity, self.again), self.delivery.group, self.number)
+
+
+class ReplayAction:
+    """What a replay does.
+
+    Parameters:
+        last_wave: of the plan (store.items.last_wave).
+        handlers: that the app or a worker knows.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        plan: BulkPlan,
+        last_wave: int,
+        ends: TargetPartitions,
+        fates: LedgerFates,
+        handlers: Iterable[str],
+    ) -> None:
+        self._settings, self._database, self._plan, self._ends, self._fates = settings, database, plan, ends, fates
+        self._last_wave = last_wave
+        self._handlers = frozenset(handlers)
+        self._target = cache(partial(name_target_topic, settings))
+        self._producer = AcknowledgedProducer(settings)
+        #: The letters of the batch, as they were when it was claimed: nobody else changes what is on its way.
+        self._taken: dict[int, LetterStanding] = {}
+
+    def take(self, connection: Connection, waiting: Sequence[PlanItem], at: int) -> TakenDeliveries:
+        """Letters that are open, and have not died since the plan was made, are this plan's; the others are skipped."""
+        found = letter_payload.read_letter_standings(
+            connection, [item.letter_id for item in waiting if item.letter_id], lock=True
+        )
+        by = find_plan_makers(connection, found.values())
+        ahead = self._ahead(connection, waiting, found)
+        skipped: dict[int, str] = {}
+        claimed: list[ClaimedDelivery] = []
+        for item in waiting:
+            standing = found.get(item.letter_id or 0)
+            why, spot = self._why_not(item, standing, by), None
+            if standing is not None and not why:
+                delivery = _find_delivery(item, standing)
+                why = _explain_conflict(ahead, delivery) if item.place else ahead.of_own(delivery, standing.number)
+            if standing is not None and not why:
+                spot = self._ends.spot(self.topic(standing), standing.delivery.partition)
+                why = "" if spot else f"there is no topic {self.topic(standing)}"
+            if why:
+                skipped[item.position] = why
+            else:
+                claimed.append(ClaimedDelivery(item, spot))
+        self._taken = found
+        own = [each.item.letter_id for each in claimed if each.item.letter_id and each.item.place is None]
+        letter_table.change_letter_status(connection, own, LetterStatus.OPEN, LetterStatus.REPLAYING, at, self._plan.id)
+        return TakenDeliveries(claimed, skipped)
+
+    def _ahead(
+        self, connection: Connection, waiting: Sequence[PlanItem], found: Mapping[int, LetterStanding]
+    ) -> PlanConflicts:
+        ours = [(item, its) for item in waiting if (its := found.get(item.letter_id or 0)) is not None and its.is_ours]
+        own, others = (
+            [_find_delivery(*each) for each in ours if bool(each[0].place) is other] for other in (False, True)
+        )
+        return PlanConflicts.of(connection, self._plan.id, own, others)
+
+    def _why_not(self, item: PlanItem, letter: LetterStanding | None, by: Mapping[int, str]) -> str:
+        if letter is None:
+            return _GONE
+        if letter.is_ours and _find_handler(item, letter) not in self._handlers:
+            return f"nobody knows a handler {_find_handler(item, letter)}"
+        if not letter.is_ours and letter.delivery.topic == letter.spot.topic:
+            return "it does not say of which record it is: --to-topic copies it to a topic that you name"
+        if item.place is not None:
+            return ""
+        if letter.status is not LetterStatus.OPEN:
+            return explain_lateness(letter, by)
+        return "" if letter.failures == item.failures else "it has died again since the plan was made"
+
+    def topic(self, letter: LetterStanding) -> str:
+        """Where a letter goes."""
+        return self._target(letter.delivery.group, letter.delivery.topic, ours=letter.is_ours)
+
+    def once(self, item: PlanItem) -> bool:
+        """Whether it has one attempt: another wave waits for how its own ends (bridge.deadletters.model.plan_order)."""
+        return item.wave < self._last_wave
+
+    def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
+        """Find those of which the record is there."""
+        jobs = {job.mark: job for job in self._jobs(claimed)}
+        read, lost = find_traces(self._settings, claimed)
+        found: dict[int, SentRecord] = {}
+        for record in read:
+            if (job := jobs.get(_read_mark(record))) is not None:
+                spot = LogPosition(record.topic() or "", record.partition() or 0, record.offset() or 0)
+                found.setdefault(job.item.position, self._sent(job, spot))
+        left = [job for job in jobs.values() if job.item.position in lost - found.keys()]
+        # What is known to be done may be sent: it does not run.
+        told = self._fates.of([job.delivery for job in left]) if left else []
+        open_ = [job for job, fate in zip(left, told, strict=True) if job.again or fate is not Fate.DONE]
+        return ActionResult(
+            [*found.values()], {job.item.position: ActionEnd(PlanItemState.UNKNOWN, LOST) for job in open_}
+        )
+
+    def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
+        """Publish all, and wait for all acknowledgements; what Kafka may have or not is in no answer."""
+        jobs = self._jobs(claimed)
+        # One may be cleaned up in the moment in which another handler's delivery of it is claimed.
+        gone = {each.item.position for each in claimed} - {job.item.position for job in jobs}
+        ends = {position: ActionEnd(PlanItemState.SKIPPED, _GONE) for position in gone}
+        ends |= {job.item.position: ActionEnd(PlanItemState.SKIPPED, why) for job, why in self._left_alone(jobs)}
+        sent: list[SentRecord] = []
+        why = ""
+        for some in _slice_jobs([job for job in jobs if job.item.position not in ends]):
+            letters, away = self._letters(some, live)
+            ends |= {position: ActionEnd(PlanItemState.REFUSED, why) for position, why in away.items()}
+            live()
+            answers = self._producer.place_all([*letters.values()])
+            for job, answer in zip((job for job in some if job.item.position in letters), answers, strict=True):
+                if isinstance(answer, RecordPosition):
+                    sent.append(self._sent(job, LogPosition(*answer)))
+                elif isinstance(answer, NeverPublished):
+                    ends[job.item.position] = ActionEnd(PlanItemState.REFUSED, str(answer))
+                else:
+                    why = why or str(answer)
+        return ActionResult(sent, ends, why)
+
+    def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
+        """What was not sent is open again; others' letters are resolved as they are back in their source.
+
+        One that may have been sent stays `replaying`: a person opens it (UnknownEnds).
+        """
+        ids = {each.item.position: each.item.letter_id for each in claimed if each.item.place is None}
+        ends = ((ids.get(position), end) for position, end in acted.ends.items())
+        back = [id_ for id_, end in ends if id_ and end.state is not PlanItemState.UNKNOWN]
+        letter_table.change_letter_status(connection, back, LetterStatus.REPLAYING, LetterStatus.OPEN, at)
+        sent = [id_ for each in acted.sent if (id_ := ids.get(each.position))]
+        theirs = [id_ for id_ in sent if not self._taken[id_].is_ours]
+        if theirs:
+            letter_table.change_letter_status(connection, theirs, LetterStatus.REPLAYING, LetterStatus.RESOLVED, at)
+            plan_item_table.end_items_of_letters(
+                connection, theirs, PlanItemState.DONE, at, "it is back in its topic; who reads it there decides"
+            )
+
+    def _jobs(self, claimed: Sequence[ClaimedDelivery]) -> list[_Job]:
+        ids = [each.item.letter_id for each in claimed if each.item.letter_id]
+        if not self._taken.keys() >= set(ids):
+            with self._database.reading() as connection:
+                self._taken = letter_payload.read_letter_standings(connection, ids)
+        found = self._taken
+        pairs = ((each.item, found.get(each.item.letter_id or 0)) for each in claimed)
+        return [self._job(item, letter) for item, letter in pairs if letter is not None]
+
+    def _job(self, item: PlanItem, letter: LetterStanding) -> _Job:
+        # Another handler's has one that stays as it is when the letter dies again.
+        number = letter.number + 1 if item.place is None else self._plan.number
+        return _Job(item, letter, _find_delivery(item, letter), number)
+
+    def _left_alone(self, jobs: Sequence[_Job]) -> list[tuple[_Job, str]]:
+        """Of other handlers' deliveries, those that are not sent, and why: ended, under way, or perhaps done."""
+        others = [job for job in jobs if not job.is_own]
+        fates = self._fates.of([job.delivery for job in others]) if others else []
+        return [(job, _explain_fate(fate)) for job, fate in zip(others, fates, strict=True) if fate is not Fate.DEAD]
+
+    def _letters(self, jobs: Sequence[_Job], live: Live) -> tuple[dict[int, OutgoingRecord], dict[int, str]]:
+        """By position, what is published for them; and why nothing is, where the value is gone."""
+        with self._database.reading() as connection:
+            ids = [job.letter.id for job in jobs]
+            found = {each.id: each for each in letter_payload.read_letter_contents(connection, self._plan.id, ids)}
+        gone = {job.item.position: _GONE for job in jobs if job.letter.id not in found}
+        jobs = [job for job in jobs if job.item.position not in gone]
+        away = {job.letter.id: ValueAway(job.letter, found[job.letter.id]) for job in jobs if found[job.letter.id].away}
+        values = fetch_payloads(self._settings, away.values(), live)
+        made: dict[int, OutgoingRecord] = {}
+        for job in jobs:
+            content = found[job.letter.id]
+            if content.away and content.id not in values:
+                gone[job.item.position] = f"its value is no longer in Kafka, at {_find_place(job.letter.spot)}"
+                continue
+            value = values[content.id] if content.away else content.value
+            if job.letter.program == SHARE_GROUP and content.key is None and value is None:
+                gone[job.item.position] = f"it has neither key nor value: its record is {_find_source(job.delivery)}"
+                continue
+            made[job.item.position] = self._letter(job, content, value)
+        return made, gone
+
+    def _letter(self, job: _Job, content: LetterContent, value: bytes | None) -> OutgoingRecord:
+        topic = self.topic(job.letter)
+        spot = self._ends.spot(topic, job.delivery.partition)
+        partition = -1 if spot is None else spot.partition
+        headers = _build_headers(job, content, self.once(job.item))
+        return OutgoingRecord(
+            topic, partition, content.key, value, headers, str(job.delivery.identity), "what is sent back"
+        )
+
+    def _sent(self, job: _Job, spot: LogPosition) -> SentRecord:
+        self._ends.passed(spot)
+        return SentRecord(job.item.position, job.number, spot)
+
+
+def name_target_topic(settings: Settings, group: str, source: str, *, ours: bool) -> str:
+    """The topic to which letters of a source topic go back."""
+    return TopicNames.of(settings.of_group(group)).replay(source) if ours else source
+
+
+def _build_headers(job: _Job, content: LetterContent, once: bool) -> RecordHeaders:
+    if not job.letter.is_ours:
+        return [*content.headers, (FROM, _find_place(job.letter.spot).encode())]
+    ran = {"runs": content.runs, "attempts": content.attempts} if job.is_own else {}
+    common = {"timestamp": content.timestamp, "number": job.number - 1, "once": once, "again": job.again}
+    return replay_headers(job.delivery, content.headers, **common, **ran)  # type: ignore[arg-type]
+
+
+def _explain_conflict(ahead: PlanConflicts, delivery: Origin) -> str:
+    letter = ahead.letter(delivery)
+    return ahead.of_other(delivery) or ((letter and f"it has a letter by now, {letter.id}: replay that") or "")
+
+
+def _explain_fate(fate: Fate) -> str:
+    if fate is Fate.OPEN:
+        # It was not read yet, or the ledger has forgotten it.
+        return "whether it is done is not known: bridge redrive tells, and sends it"
+    return f"it is {fate.name.lower()}"
+
+
+def _find_delivery(item: PlanItem, letter: LetterStanding) -> Origin:
+    return letter.delivery._replace(handler=_find_handler(item, letter))
+
+
+def _find_handler(item: PlanItem, letter: LetterStanding) -> str:
+    return letter.delivery.handler if item.place is None else item.place.partition(":")[2]
+
+
+def _read_mark(record: Record) -> Mark:
+    """What a record's mark is, where it is one that was sent back."""
+    if (found := read_retry_key(record)) is not None:
+        return found
+    try:
+        place = next((value for name, value in reversed(headers_of(record)) if name == FROM), None)
+        return ((place or b"").decode("ascii"), "", 0)
+    except Exception:
+        # Another client's, which Python's cannot read.
+        return ("", "", 0)
+
+
+def _find_place(spot: LogPosition) -> str:
+    return f"{spot.topic}-{spot.partition}-{spot.offset}"
+
+
+def _find_source(delivery: Origin) -> str:
+    return f"{delivery.topic}-{delivery.partition}-{delivery.offset}"
+
+
+def _slice_jobs(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
+    """In parts, of each of which the values may be held at once."""
+    some: list[_Job] = []
+    size = 0
+    for job in jobs:
+        some.append(job)
+        size += max(0, job.letter.value_size)
+        if size >= AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some

@@ -1,0 +1,220 @@
+"""The outcomes of replayed letters, read from the ledger page by page and written as the letters' status.
+
+The recorder alone notes that a letter died again. A person may reopen letters whose outcome is unknown.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.deadletters.db import audit_table, letter_payload, letter_table, plan_item_table, plan_table, sql
+from bridge.deadletters.db.database import Connection, Database
+from bridge.deadletters.db.letter_payload import ReplayingLetter
+from bridge.deadletters.db.plan_item_table import OtherDelivery
+from bridge.deadletters.model.bulk_plan import PlanItemState
+from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.outcome_deduction import OutcomeDeduction, SentDelivery
+from bridge.deadletters.replay.outcome_verdict import OutcomeVerdict
+from bridge.deadletters.replay.redrive_outcomes import RedriveOutcomes
+from bridge.ledger import Fate
+from bridge.settings import Settings
+
+#: Letters that are asked for at once.
+OUTCOME_PAGE: Final = 5_000
+#: Seconds between two looks at those of which the ledger says nothing: they cost more.
+DEDUCE_EVERY: Final = 10.0
+#: How a letter ends by its fate, with the status that it has then.
+ENDS: Final = {
+    Fate.DONE: (PlanItemState.DONE, LetterStatus.RESOLVED),
+    Fate.DISCARDED: (PlanItemState.DISCARDED, LetterStatus.DISCARDED),
+}
+_GONE: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
+_UNKNOWN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
+_SETTLED: Final = "it was settled, and is neither dead nor parked"
+#: How a delivery ended that is no letter's own, by what was deduced of it.
+DEDUCED: Final = {
+    OutcomeVerdict.DONE: (PlanItemState.DONE, _SETTLED),
+    OutcomeVerdict.DISCARDED: (PlanItemState.DISCARDED, ""),
+    OutcomeVerdict.GONE: (PlanItemState.UNKNOWN, _GONE),
+    OutcomeVerdict.UNKNOWN: (PlanItemState.UNKNOWN, _UNKNOWN),
+}
+
+
+class ReplayOutcomes:
+    """Follows what was sent back."""
+
+    def __init__(self, settings: Settings, database: Database, fates: LedgerFates) -> None:
+        self._settings, self._database, self._fates = settings, database, fates
+        self._deduced_at = time.monotonic()
+
+    def look(self, plan_id: int | None = None) -> int:
+        """Take in all that has ended since; return how many deliveries are still under way.
+
+        Parameters:
+            plan_id: of this plan alone.
+
+        Raises:
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing more is known.
+        """
+        deduces = time.monotonic() - self._deduced_at >= DEDUCE_EVERY
+        left = self._letters(plan_id, deduces) + self._others(plan_id, deduces)
+        left += RedriveOutcomes(self._settings, self._database, self._fates).look(plan_id, deduces=deduces)
+        if deduces:
+            self._deduced_at = time.monotonic()
+        return left
+
+    def _letters(self, plan_id: int | None, deduces: bool) -> int:
+        deducing = OutcomeDeduction(self._settings, self._database, self._fates) if deduces else None
+        if plan_id is not None:
+            return self._letters_of(plan_id, deducing)
+        with self._database.reading() as connection:
+            ids = letter_payload.find_replaying_plans(connection)
+        return sum(self._letters_of(id_, deducing) for id_ in ids)
+
+    def _letters_of(self, plan_id: int, deducing: OutcomeDeduction | None) -> int:
+        left = after = 0
+        while True:
+            with self._database.reading() as connection:
+                page = letter_payload.read_replaying_letters(connection, plan_id, after, OUTCOME_PAGE)
+            if not page:
+                return left
+            after = page[-1].id
+            # The ledger may prove later how one ended whose end was not known; that is looked for more seldom.
+            silent = self._told([letter for letter in page if deducing is not None or not letter.unknown])
+            waited_for = [letter for letter in silent if not letter.unknown]
+            left += len(waited_for) - (self._deduce(deducing, waited_for) if deducing is not None else 0)
+
+    def _told(self, page: Sequence[ReplayingLetter]) -> list[ReplayingLetter]:
+        """Take in what the ledger tells; return the others."""
+        fates = self._fates.of([letter.delivery for letter in page])
+        # Of what runs though it was done, its origin's fate tells nothing.
+        found = [Fate.OPEN if letter.again else fate for letter, fate in zip(page, fates, strict=True)]
+        for fate in ENDS:
+            ids = [letter.id for letter, each in zip(page, found, strict=True) if each is fate]
+            if ids:
+                self._end(ids, *ENDS[fate])
+        return [letter for letter, fate in zip(page, found, strict=True) if fate not in ENDS]
+
+    def _deduce(self, deducing: OutcomeDeduction, letters: Sequence[ReplayingLetter]) -> int:
+        """Take in what Kafka tells where the ledger is silent; return how many ended so."""
+        with self._database.reading() as connection:
+            standings = letter_payload.read_letter_standings(connection, [letter.id for letter in letters])
+        found = deducing.verdicts([*standings.values()])
+        done = [id_ for id_, verdict in found.items() if verdict is OutcomeVerdict.DONE]
+        gone = [id_ for id_, verdict in found.items() if verdict is OutcomeVerdict.GONE]
+        unknown = [id_ for id_, verdict in found.items() if verdict is OutcomeVerdict.UNKNOWN]
+        self._end(done, PlanItemState.DONE, LetterStatus.RESOLVED, _SETTLED)
+        self._end(gone, PlanItemState.UNKNOWN, LetterStatus.OPEN, _GONE)
+        # Without proof that it did not run, it stays `replaying`: a person opens it (UnknownEnds).
+        self._end(unknown, PlanItemState.UNKNOWN, LetterStatus.REPLAYING, _UNKNOWN)
+        return len(done) + len(gone) + len(unknown)
+
+    def _end(self, ids: Sequence[int], state: PlanItemState, status: LetterStatus, why: str = "") -> None:
+        if not ids:
+            return
+        with self._database.writing() as connection:
+            at = sql.read_clock(connection)
+            # What the recorder has opened meanwhile stays open.
+            if status is LetterStatus.REPLAYING:
+                moved = letter_table.lock_letters(connection, ids, status)
+            else:
+                moved = letter_table.change_letter_status(connection, ids, LetterStatus.REPLAYING, status, at)
+            plan_item_table.end_items_of_letters(connection, moved, state, at, why)
+
+    def _others(self, plan_id: int | None, deduces: bool) -> int:
+        """Deliveries that were no letters themselves; return how many are under way."""
+        with self._database.reading() as connection:
+            ids = [each for each in plan_table.find_plans_to_all_handlers(connection) if plan_id in (None, each)]
+        return sum(self._others_of(each, deduces) for each in ids)
+
+    def _others_of(self, plan_id: int, deduces: bool) -> int:
+        left = after = 0
+        deducing = OutcomeDeduction(self._settings, self._database, self._fates) if deduces else None
+        while True:
+            with self._database.reading() as connection:
+                page = plan_item_table.read_other_deliveries(connection, plan_id, after, OUTCOME_PAGE)
+            if not page:
+                return left
+            after = page[-1].position
+            found = self._fates.of([each.delivery for each in page])
+            with self._database.writing() as connection:
+                silent = self._end_others(connection, page, found)
+            left += len(silent) - (self._deduce_others(deducing, silent) if deducing is not None and silent else 0)
+
+    def _deduce_others(self, deducing: OutcomeDeduction, silent: Sequence[OtherDelivery]) -> int:
+        """Take in what Kafka tells where the ledger is silent; return how many ended so."""
+        verdicts = deducing.of({each.position: SentDelivery(each.delivery, each.where) for each in silent})
+        with self._database.writing() as connection:
+            at = sql.read_clock(connection)
+            for verdict, (state, why) in DEDUCED.items():
+                over = [each for each in silent if verdicts.get(each.position) is verdict]
+                plan_item_table.end_other_deliveries(connection, over, state, at, why)
+        return len(verdicts.keys() & {each.position for each in silent})
+
+    def _end_others(
+        self, connection: Connection, page: Sequence[OtherDelivery], found: Sequence[Fate]
+    ) -> list[OtherDelivery]:
+        """Take in what the ledger and the desk tell; return the others."""
+        at = sql.read_clock(connection)
+        for fate, (state, _) in ENDS.items():
+            over = [each for each, its in zip(page, found, strict=True) if its is fate]
+            plan_item_table.end_other_deliveries(connection, over, state, at)
+        rest = [each for each, fate in zip(page, found, strict=True) if fate not in ENDS]
+        dead = plan_item_table.find_dead_deliveries(connection, rest)
+        plan_item_table.end_other_deliveries(connection, dead, PlanItemState.DEAD, at)
+        return [each for each in rest if each not in dead]
+
+
+#: Letters that end in one transaction.
+REOPEN_PAGE: Final = 1_000
+
+
+@dataclass(frozen=True)
+class UnknownOutcomes:
+    """Letters that are `replaying` while their plan has their end as `unknown`.
+
+    They may have run, so nothing but proof or a person ends that. Every method raises DeskUnavailable where the
+    database does not answer.
+    """
+
+    database: Database
+
+    def reopen(self, ids: Sequence[int], plan_id: int | None, why: str, by: str) -> list[int]:
+        """Open the letters of these whose end is unknown, and return their ids; the others stay as they are.
+
+        Parameters:
+            ids: of letters; empty: all of a plan.
+            why: for the audit log.
+        """
+        return self._end(ids, plan_id, why, by, LetterStatus.OPEN)
+
+    def resolve(self, ids: Sequence[int], plan_id: int | None, why: str, by: str) -> list[int]:
+        """Note that the letters of these whose end is unknown did run, and return their ids; the others stay.
+
+        The ledger is told nothing. If a new dead letter of one is recorded later, that opens it.
+
+        Parameters:
+            ids, why: as `reopen`.
+        """
+        return self._end(ids, plan_id, why, by, LetterStatus.RESOLVED)
+
+    def _end(self, ids: Sequence[int], plan_id: int | None, why: str, by: str, status: LetterStatus) -> list[int]:
+        ended: list[int] = []
+        while True:
+            with self.database.writing() as connection:
+                found = letter_table.find_unknown_letters(connection, plan_id, ids or None, REOPEN_PAGE)
+                at = sql.read_clock(connection)
+                names = letter_table.name_letters(connection, found)
+                moved = letter_table.change_letter_status(connection, found, LetterStatus.REPLAYING, status, at)
+                if status is LetterStatus.RESOLVED:
+                    plan_item_table.end_items_of_letters(
+                        connection, moved, PlanItemState.DONE, at, f"it ran, says {by}: {why}"
+                    )
+                what = "reopen" if status is LetterStatus.OPEN else "resolve"
+                for id_ in moved:
+                    audit_table.write_entry(connection, at, by, what, why, letter_id=id_, letter=names[id_])
+            ended += moved
+            if not moved:
+                return ended

@@ -1,1 +1,0 @@
-"""What the desk does by itself: it cleans up, and sends back what is fixed."""

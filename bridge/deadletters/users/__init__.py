@@ -1,1 +1,0 @@
-"""Who may see and do what at the desk: people with roles, and who of them is signed in."""

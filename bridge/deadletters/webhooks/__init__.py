@@ -1,1 +1,0 @@
-"""Webhooks: what a person must hear of is noticed, and told to addresses on the web until they have it."""

@@ -1,0 +1,1 @@
+"""Ready records become Celery messages, through the ledger: batches, batch size, queue share."""

@@ -1,0 +1,230 @@
+"""The Celery message of a batch: its form, how large it may be, and how many one step carries."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from celery import Celery, signals
+from kombu import Queue
+from kombu.serialization import dumps
+
+from bridge.formats.celery_header import HEADER, header_of
+from bridge.formats.delivery import Via
+from bridge.formats.delivery_identity import batch_id, label_records
+from bridge.formats.delivery_row import DeliveryRow, make_row
+from bridge.formats.gate_names import gates_for
+from bridge.ledger import RETRY_RECORD, Account
+from bridge.partitions.due_queue import HeldRecord
+from bridge.partitions.ordering import MESSAGE_BYTES, DeliveryGroup
+from bridge.partitions.partition import Partition
+from bridge.partitions.retry_partition import RetryPartition
+from lossless.transport.message_gates import GATES
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingBatch:
+    """A batch on its way to the Celery broker.
+
+    Attributes:
+        task_id: the Celery task id.
+        label: what Flower and the logs show as its arguments.
+        why: what Flower shows as its keyword arguments: why it carries so many.
+        header: the `kafka` header (bridge.formats.celery_header).
+    """
+
+    handler: str
+    task_id: str
+    label: str
+    header: dict[str, Any]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTemplate:
+    """What the messages of one handler have in common, as Celery itself makes it.
+
+    A message made whole by Celery costs 77 µs, most of it for what never changes; here Celery makes one per
+    handler, and each batch puts in what is its own.
+    """
+
+    headers: dict[str, Any]
+    body: bytes
+    properties: dict[str, Any]
+    queue: Queue
+    publish: dict[str, Any]
+    expires: float | None
+    needs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, app: Celery, handler: str) -> "MessageTemplate":
+        """The template of a handler, which goes where Celery's own router sends it.
+
+        One that this app does not know goes to the default queue: a delivery that was parked names its handler, which
+        may have been renamed since. What becomes of it is the workers' rule for unknown handlers.
+        """
+        task: Any = app.tasks.get(handler) or _UnknownTask()
+        options = dict(task._get_exec_options())
+        expires = options.pop("expires", None)
+        routed = app.amqp.router.route(options, handler, (), {}, task)
+        queue = routed.get("queue") or app.amqp.queues[app.conf.task_default_queue]
+        if isinstance(queue, str):
+            queue = app.amqp.queues[queue]
+        made = app.amqp.as_task_v2(
+            "",
+            handler,
+            (),
+            {},
+            time_limit=task.time_limit,
+            soft_time_limit=task.soft_time_limit,
+            ignore_result=task.ignore_result,
+            argsrepr="",
+            kwargsrepr="{}",
+        )
+        _, _, body = dumps(made.body, serializer="json")
+        return cls(
+            headers=made.headers,
+            body=str(body).encode(),
+            properties=made.properties,
+            queue=queue,
+            publish={
+                "delivery_mode": routed.get("delivery_mode") or app.conf.task_default_delivery_mode,
+                "priority": routed.get("priority") or 0,
+            },
+            expires=expires,
+            needs=tuple(getattr(task, "needs", ())),
+        )
+
+    def message(self, outgoing: OutgoingBatch) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Headers and properties of the message for one batch, as receivers of `before_task_publish` leave them."""
+        headers = dict(self.headers)
+        headers["id"] = headers["root_id"] = outgoing.task_id
+        headers["argsrepr"] = outgoing.label
+        if outgoing.why:
+            headers["kwargsrepr"] = f"{{batch: {outgoing.why}}}"
+        headers[HEADER] = outgoing.header
+        if self.expires is not None:
+            headers["expires"] = datetime.fromtimestamp(time.time() + self.expires, UTC).isoformat()
+        kafka = outgoing.header
+        gates = gates_for(kafka["group"], kafka["topic"], self.needs, again="via" in kafka)
+        properties = {**self.properties, "correlation_id": outgoing.task_id, GATES: gates}
+        if signals.before_task_publish.receivers:
+            signals.before_task_publish.send(
+                sender=outgoing.handler,
+                body=((), {}, {}),
+                headers=headers,
+                properties=properties,
+                exchange="",
+                routing_key=self.queue.name,
+                declare=[self.queue],
+                retry_policy={},
+            )
+        return headers, properties
+
+
+class _UnknownTask:
+    """Stands for a task that there is none of here."""
+
+    time_limit = soft_time_limit = None
+    ignore_result = True
+
+    def _get_exec_options(self) -> dict[str, Any]:
+        return {}
+
+
+#: Most deliveries of one step of the ledger: a script stops all else in Redis while it runs.
+STEP_DELIVERIES: Final = 5_000
+#: Most messages of Celery's in one step; with the next, what one step may send to Redis at the most.
+STEP_MESSAGES: Final = 1_000
+#: Most bytes of keys, values and headers in one step; a single larger message goes alone.
+STEP_BYTES: Final = 12_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PackedMessage:
+    """A message that is ready to go out.
+
+    Attributes:
+        group: what it carries.
+        size: bytes of keys, values and headers.
+    """
+
+    partition: Partition
+    group: DeliveryGroup
+    outgoing: OutgoingBatch
+    size: int
+
+    @property
+    def account(self) -> Account:
+        """Whose fates its deliveries have, at the coordinates at which they were read."""
+        parked = isinstance(self.partition, RetryPartition)
+        return self.partition.accounts[RETRY_RECORD if parked else self.group.handler]
+
+    @property
+    def parked(self) -> bool:
+        """Whether it came by a retry or replay topic."""
+        return isinstance(self.partition, RetryPartition)
+
+
+def pack_group(
+    partition: Partition, group: DeliveryGroup, records: Sequence[Any], cluster: str, bridge_group: str
+) -> tuple[PackedMessage, list[int]]:
+    """A group as a message, and the offsets of what would make it too large."""
+    if isinstance(partition, RetryPartition):
+        return _pack_parked(partition, group, records, cluster, bridge_group), []
+    rows = [make_row(record) for record in records]
+    fitting, size = _count_fitting(rows)
+    left, fits = group.offsets[fitting:], DeliveryGroup(group.handler, group.offsets[:fitting], group.why)
+    topic, number = partition.topic, partition.number
+    outgoing = OutgoingBatch(
+        group.handler,
+        batch_id(topic, number, fits.offsets, group.handler),
+        label_records(topic, number, fits.offsets),
+        header_of(topic, number, cluster, bridge_group, partition.topic_id, partition.chosen.order, rows[:fitting]),
+        group.why,
+    )
+    return PackedMessage(partition, fits, outgoing, size), left
+
+
+def _pack_parked(
+    partition: RetryPartition, group: DeliveryGroup, held: Sequence[HeldRecord], cluster: str, bridge_group: str
+) -> PackedMessage:
+    """What comes again: under the coordinates of its origin, in the order in which it lay there."""
+    whose, some = held[0].whose, sorted(held, key=lambda each: each.origin)
+    offsets = [each.origin for each in some]
+    rows = [DeliveryRow.of(each.delivery) for each in some]
+    via = Via(partition.topic, partition.number, -1, partition.topic_id)
+    header = header_of(whose.topic, whose.partition, cluster, bridge_group, whose.topic_id, partition.order, rows, via)
+    number = max(each.delivery.number for each in some)
+    outgoing = OutgoingBatch(
+        whose.handler,
+        batch_id(whose.topic, whose.partition, offsets, whose.handler) + (f"#{number}" if number else ""),
+        label_records(whose.topic, whose.partition, offsets),
+        header,
+        group.why,
+    )
+    return PackedMessage(partition, group, outgoing, sum(row.size for row in rows))
+
+
+def cut_step(packed: Sequence[PackedMessage], start: int) -> Sequence[PackedMessage]:
+    """As many from `start` on as one step may carry."""
+    count, size, end = 0, 0, start
+    while end < len(packed) and end - start < STEP_MESSAGES:
+        count += len(packed[end].group.offsets)
+        size += packed[end].size
+        if end > start and (count > STEP_DELIVERIES or size > STEP_BYTES):
+            break
+        end += 1
+    return packed[start:end]
+
+
+def _count_fitting(rows: Sequence[DeliveryRow]) -> tuple[int, int]:
+    """How many of these rows, one at least, one message may carry, and their bytes."""
+    total = 0
+    for number, each in enumerate(rows):
+        size = each.size
+        if total + size > MESSAGE_BYTES and number:
+            return number, total
+        total += size
+    return len(rows), total

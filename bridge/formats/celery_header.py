@@ -1,0 +1,355 @@
+"""The one Celery header that carries all that is Kafka's, written and read: as rows, a list a message, or as columns,
+the parts of many messages beside each other. Also the counters of lost processes among a message's headers.
+"""
+
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Final, TypeAlias
+
+from bridge.errors import MalformedDelivery
+from bridge.formats.delivery import NO_ATTEMPTS, Batch, Dead, Delivery, Header, Headers, Message, Via
+from bridge.formats.delivery_identity import make_log_identity, work_of
+from bridge.formats.delivery_row import DeliveryMetadata, DeliveryRow, add_death, read_delivery, read_metadata_attempts
+from bridge.formats.text_forms import to_bytes, to_headers, to_pairs, to_text
+from lossless.transport.delayed_messages import JOINED, format_joined_count, make_joins_header
+
+
+def read_counter(headers: Mapping[str, Any], name: str) -> int:
+    """A counter of a message; 0 where there is none, or what is no counter."""
+    value = headers.get(name)
+    return value if type(value) is int and value > 0 else 0
+
+
+def count_losses(headers: Mapping[str, Any]) -> int:
+    """How many processes and workers a message has cost."""
+    return read_counter(headers, "lost") + read_counter(headers, "restored")
+
+
+#: Offset, timestamp, key, value, headers, and what else is known of a delivery.
+RecordParts: TypeAlias = tuple[int, int | None, bytes | None, bytes | None, Headers, Mapping[str, Any]]
+
+
+def columns_of(rows: Sequence[DeliveryRow]) -> dict[str, Any]:
+    """Records beside each other, as JSON-able data."""
+    offsets, timestamps, keys, values, headers, dead, more = zip(*rows, strict=True)
+    columns = {
+        "offsets": _offset_runs(offsets),
+        "timestamps": timestamps,
+        "keys": _join_column(keys),
+        "values": _join_column(values),
+    }
+    if any(headers):
+        columns["headers"] = {str(at): to_pairs(found) for at, found in enumerate(headers) if found}
+    if any(dead) or any(more):
+        besides = enumerate(map(add_death, dead, more))
+        columns["more"] = {str(at): found for at, found in besides if found}
+    return columns
+
+
+def _offset_runs(offsets: Sequence[int]) -> list[list[int]]:
+    """Each first offset of a run, and how many follow one another."""
+    first, last = offsets[0], offsets[-1]
+    if last - first == len(offsets) - 1:
+        return [[first, len(offsets)]]
+    runs = [[first, 1]]
+    for before, offset in pairwise(offsets):
+        if offset == before + 1:
+            runs[-1][1] += 1
+        else:
+            runs.append([offset, 1])
+    return runs
+
+
+def _join_column(parts: Sequence[bytes | None]) -> dict[str, Any] | None:
+    """All of a column in one text, and the size of each; `None` where no message has any."""
+    if None not in parts:
+        return {"sizes": list(map(len, parts)), "bytes": to_text(b"".join(parts))}  # type: ignore[arg-type]
+    there = [part for part in parts if part is not None]
+    if not there:
+        return None
+    return {"sizes": [None if part is None else len(part) for part in parts], "bytes": to_text(b"".join(there))}
+
+
+def from_columns(columns: Mapping[str, Any]) -> Iterable[RecordParts]:
+    """What `columns_of` was given, one by one.
+
+    Raises:
+        ValueError, KeyError, TypeError: they are no such columns.
+    """
+    timestamps = [None if found is None else int(found) for found in columns["timestamps"]]
+    count = len(timestamps)
+    headers: list[Headers] = [()] * count
+    for at, found in (columns.get("headers") or {}).items():
+        headers[_check_index(at, count)] = to_headers(found)
+    more: list[Mapping[str, Any]] = [{}] * count
+    for at, found in (columns.get("more") or {}).items():
+        more[_check_index(at, count)] = found
+    return zip(
+        offsets_in(columns, count),
+        timestamps,
+        _split_column(columns["keys"], count),
+        _split_column(columns["values"], count),
+        headers,
+        more,
+        strict=True,
+    )
+
+
+def offsets_in(columns: Mapping[str, Any], count: int) -> Sequence[int]:
+    """Their offsets alone.
+
+    Raises:
+        ValueError: they are not so many.
+    """
+    runs = [(int(first), int(length)) for first, length in columns["offsets"]]
+    # Before they are written out: what is broken must not fill the memory.
+    if sum(length for _, length in runs) != count or any(length < 1 for _, length in runs):
+        raise ValueError(f"its offsets are not {count}")
+    if len(runs) == 1:
+        return range(runs[0][0], runs[0][0] + count)
+    return [offset for first, length in runs for offset in range(first, first + length)]
+
+
+def _split_column(column: Mapping[str, Any] | None, count: int) -> Sequence[bytes | None]:
+    if column is None:
+        return [None] * count
+    sizes, joined = column["sizes"], b64decode(column["bytes"], validate=True)
+    ends = [0, *accumulate(size or 0 for size in sizes)]
+    if len(sizes) != count or ends[-1] != len(joined) or ends != sorted(ends):
+        raise ValueError("its sizes are not those of its bytes")
+    return [
+        None if size is None else joined[start:end] for size, (start, end) in zip(sizes, pairwise(ends), strict=True)
+    ]
+
+
+def _check_index(name: str, count: int) -> int:
+    if not 0 <= int(name) < count:
+        raise ValueError(f"it has no message {name}")
+    return int(name)
+
+
+#: A name of its own, so that neither a payload nor a record's header can be taken for one of Celery's own
+#: (celery/app/amqp.py merges headers over its own).
+HEADER: Final = "kafka"
+
+#: Rows and columns, of what came straight from its source, and of what came by a retry or replay topic.
+_ROWS: Final = ("messages", "again")
+_COLUMNS: Final = ("columns", "again_columns")
+#: Names of lists that have an item for each delivery: one of them is in each header.
+LISTS: Final = ("timestamps", *_ROWS)
+#: What another's header, or a broken one, makes the readers raise.
+_BROKEN: Final = Exception
+
+_Json: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderContents:
+    """What a header carries, without its records being read.
+
+    Attributes:
+        via: the partition of a retry or replay topic by which all of it came; its offset means nothing.
+    """
+
+    topic: str
+    partition: int
+    offsets: Sequence[int]
+    more: Mapping[int, Mapping[str, Any]]
+    via: Via | None = None
+
+    @classmethod
+    def of(cls, headers: Mapping[str, Any]) -> "HeaderContents | None":
+        """Those of a Celery message with these headers; `None` where it carries nothing of ours."""
+        data = headers.get(HEADER)
+        if not isinstance(data, Mapping):
+            return None
+        try:
+            return cls(str(data.get("topic")), int(data["partition"]), *_contents(data), _via_in(data))
+        except _BROKEN:
+            return None
+
+    def tell(self) -> Iterator[DeliveryMetadata]:
+        """What is said of each delivery, in the order of the offsets."""
+        for at in range(len(self.offsets)):
+            try:
+                yield DeliveryMetadata.of(self.more[at], self.via) if at in self.more else DeliveryMetadata()
+            except _BROKEN:
+                yield DeliveryMetadata()
+
+
+# Writing
+
+
+def header_of(
+    topic: str,
+    partition: int,
+    cluster: str,
+    group: str,
+    topic_id: str,
+    order: str | None,
+    rows: Sequence[DeliveryRow],
+    via: Via | None = None,
+) -> _Json:
+    """The header of records that are handed off, as JSON-able data.
+
+    Parameters:
+        topic, partition, topic_id: of their origin.
+        via: the partition of a retry or replay topic by which all of them come (its offset means nothing); each row's
+            `more` has its own offset there, as `Row.of` gives it.
+    """
+    where = _where(topic, partition, cluster, group, topic_id, order, via)
+    if len(rows) == 1:
+        return where | {_ROWS[via is not None]: [_row(*rows[0])]}
+    return where | {_COLUMNS[via is not None]: columns_of(rows)}
+
+
+def to_header(batch: Batch) -> _Json:
+    """The header of a batch as it is now, as JSON-able data."""
+    via = batch.via
+    header = _where(batch.topic, batch.partition, batch.cluster, batch.group, batch.topic_id, batch.order, via)
+    header[_ROWS[via is not None]] = [_row(*DeliveryRow.of(delivery)) for delivery in batch.deliveries]
+    return header
+
+
+def to_joining(batch: Batch, most: int) -> tuple[_Json, _Json]:
+    """The same for a message that joins what is due with it, and what says so (lossless/transport/delayed_messages.py).
+
+    Parameters:
+        most: how many deliveries one message may carry then.
+    """
+    header = to_header(batch)
+    rows = _ROWS[batch.via is not None]
+    whose = " ".join(str(part) for name, part in header.items() if name != rows)
+    return {**header, JOINED: format_joined_count(len(batch.deliveries))}, make_joins_header(
+        f"{batch.handler} {whose}", rows, most
+    )
+
+
+def _where(
+    topic: str, partition: int, cluster: str, group: str, topic_id: str, order: str | None, via: Via | None
+) -> _Json:
+    found: _Json = {"topic": topic, "partition": partition, "cluster": cluster, "group": group, "topic_id": topic_id}
+    if order is not None:
+        found["order"] = order
+    if via is not None:
+        found["via"] = [via.topic, via.partition, via.topic_id]
+    return found
+
+
+def _row(
+    offset: int,
+    timestamp: int | None,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[Header] | None,
+    dead: Dead | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> list[Any]:
+    row = [offset, timestamp, to_text(key), to_text(value), to_pairs(headers) if headers else None]
+    return [*row, add_death(dead, more)] if dead is not None or more else row
+
+
+# Reading
+
+
+def from_header(handler: str, data: object) -> Batch:
+    """The batch that a header carries.
+
+    Raises:
+        MalformedDelivery: the header is not one that this project wrote.
+    """
+    if not isinstance(data, Mapping):
+        raise MalformedDelivery(_malformed(handler, f"it is {type(data).__name__}, not an object"))
+    try:
+        return _batch(handler, data)
+    except _BROKEN as error:
+        raise MalformedDelivery(_malformed(handler, f"{type(error).__name__}: {error}")) from error
+
+
+def _via_in(data: Mapping[str, Any]) -> Via | None:
+    if "via" not in data:
+        return None
+    topic, partition, topic_id = data["via"]
+    return Via(str(topic), int(partition), -1, str(topic_id))
+
+
+def _contents(data: Mapping[str, Any]) -> tuple[Sequence[int], dict[int, Mapping[str, Any]]]:
+    again = "via" in data
+    if _COLUMNS[again] in data:
+        columns = data[_COLUMNS[again]]
+        more = {int(at): found for at, found in (columns.get("more") or {}).items()}
+        return offsets_in(columns, len(columns["timestamps"])), more
+    rows = data.get(_ROWS[again]) or ()
+    return [int(row[0]) for row in rows], {at: row[5] for at, row in enumerate(rows) if len(row) > 5}
+
+
+def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
+    topic, partition = str(data["topic"]), int(data["partition"])
+    cluster, group, topic_id = str(data["cluster"]), str(data["group"]), str(data["topic_id"])
+    via = _via_in(data)
+    again = via is not None
+    parts = from_columns(data[_COLUMNS[again]]) if _COLUMNS[again] in data else map(_from_row, data[_ROWS[again]])
+    # Once a batch: what is made for each message is made in place here, and measured.
+    start, log = f"{topic}-{partition}-", make_log_identity(cluster, group, topic_id)
+    deliveries = []
+    for offset, timestamp, key, value, headers, more in parts:
+        runs = int(more.get("attempts", 0)) if more else 0
+        attempts = read_metadata_attempts(more) if more else NO_ATTEMPTS
+        message = Message(
+            topic,
+            partition,
+            offset,
+            key,
+            value,
+            headers,
+            timestamp,
+            runs + 1,
+            attempts,
+            work_of(f"{start}{offset}:{handler}", str(more["again"]))
+            if more and "again" in more
+            else f"{start}{offset}:{handler}",
+            log,
+        )
+        known = more or via is not None
+        deliveries.append(read_delivery(message, handler, runs, more, via) if known else Delivery(message, handler))
+    if not deliveries:
+        raise ValueError("it carries no message")
+    if JOINED in data:
+        deliveries = _once(deliveries)
+    return Batch(
+        handler=handler,
+        topic=topic,
+        partition=partition,
+        deliveries=tuple(deliveries),
+        cluster=cluster,
+        group=group,
+        topic_id=topic_id,
+        order=data.get("order"),
+    )
+
+
+def _once(deliveries: Iterable[Delivery]) -> list[Delivery]:
+    """In the order of their offsets; of one that was sent twice, after a crash, what ran more often."""
+    found = {each.message.offset: each for each in sorted(deliveries, key=lambda each: each.runs)}
+    return [each for _, each in sorted(found.items())]
+
+
+def _from_row(row: Sequence[Any]) -> RecordParts:
+    offset, timestamp, key, value, headers = row[:5]
+    return (
+        int(offset),
+        None if timestamp is None else int(timestamp),
+        to_bytes(key),
+        to_bytes(value),
+        to_headers(headers),
+        row[5] if len(row) > 5 else {},
+    )
+
+
+def _malformed(handler: str, why: str) -> str:
+    return (
+        f"A message for {handler} has a `{HEADER}` header that the bridge did not write: {why}. "
+        "Only the bridge may send it; call the handler's .delay() without that header."
+    )

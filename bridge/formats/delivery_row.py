@@ -1,0 +1,217 @@
+"""A row of the Celery header: the record and the metadata of its delivery (attempts, last failure, due time).
+
+A record that cannot be read is a dead delivery from the start.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from bridge.errors import UnreadableRecord
+from bridge.formats.delivery import NO_ATTEMPTS, Attempts, Dead, Delivery, Header, Message, Via
+from bridge.formats.failure import Failure
+from bridge.formats.outbox import OutgoingMessage
+from bridge.kafka.clients import Record, headers_of
+
+#: What is written of a delivery beside its record, where it is not nothing.
+_WRITTEN: Final = ("number", "first_failed_at", "publish_tries", "error", "ended", "due", "again", "once")
+
+
+class DeliveryMetadata(NamedTuple):
+    """What a header says of one delivery beside its record.
+
+    Attributes:
+        runs: how often the handler ran for it.
+        attempts: what became of that.
+        number: how often it was parked or replayed.
+        error: the last failure in words.
+        first_failed_at: milliseconds since the epoch, or None.
+        dead: why it is dead, where Kafka has not taken its dead letter yet; else empty.
+        via: the record of a retry or replay topic by which it came.
+    """
+
+    runs: int = 0
+    attempts: Attempts = NO_ATTEMPTS
+    number: int = 0
+    error: str = ""
+    first_failed_at: int | None = None
+    dead: str = ""
+    via: Via | None = None
+
+    @classmethod
+    def of(cls, more: Mapping[str, Any], via: Via | None) -> "DeliveryMetadata":
+        """Read what is known; `via` as `delivery_of` has it."""
+        first, dead = more.get("first_failed_at"), more.get("dead") or {}
+        return cls(
+            int(more.get("attempts", 0)),
+            read_metadata_attempts(more),
+            int(more.get("number", 0)),
+            str(more.get("error", "")),
+            int(first) if first else None,
+            str(dead.get("reason", "")),
+            None if via is None else via._replace(offset=int(more["via"])),
+        )
+
+
+def write_metadata(delivery: Delivery) -> dict[str, Any]:
+    """What is known of a delivery beside its record.
+
+    `attempts` and `failures` are what the first version has: how often it ran, and how many runs spent a retry.
+    """
+    more: dict[str, Any] = {name: value for name in _WRITTEN if (value := getattr(delivery, name))}
+    if delivery.via is not None:
+        more["via"] = delivery.via.offset
+    if delivery.after is not None:
+        more["after"] = delivery.after
+    if delivery.outgoing:
+        more["outgoing"] = [each.to_data() for each in delivery.outgoing]
+    if delivery.runs or any(delivery.attempts):
+        failed, lost, postponed, replayed = delivery.attempts
+        counts = {"attempts": delivery.runs, "failures": failed, "lost": lost, "replayed": replayed}
+        more.update((name, count) for name, count in counts.items() if count)
+        # Always: without it, it is what older versions count as neither.
+        more["postponed"] = postponed
+    return more
+
+
+def add_death(dead: Dead | None, more: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The same, and why it is dead, where it is."""
+    if dead is None:
+        return dict(more or {})
+    version = {"version": dead.version} if dead.version else {}
+    return {**(more or {}), "dead": {"reason": dead.reason, **version, **dead.failure.to_data()}}
+
+
+def read_delivery(
+    message: Message, handler: str, runs: int, more: Mapping[str, Any], via: Via | None = None
+) -> Delivery:
+    """The delivery of which so much is known.
+
+    Parameters:
+        via: the partition of a retry or replay topic by which it came; where it lay there is in `more`.
+    """
+    dead = more.get("dead")
+    return Delivery(
+        message=message,
+        handler=handler,
+        number=int(more.get("number", 0)),
+        runs=runs,
+        attempts=message.attempts,
+        first_failed_at=int(more.get("first_failed_at") or 0) or None,
+        dead=None if dead is None else Dead(str(dead["reason"]), Failure.from_data(dead), str(dead.get("version", ""))),
+        publish_tries=int(more.get("publish_tries", 0)),
+        error=str(more.get("error", "")),
+        ended=str(more.get("ended") or ""),
+        due=float(more["due"]) if more.get("due") else None,
+        via=None if via is None else via._replace(offset=int(more["via"])),
+        after=int(more["after"]) if more.get("after") is not None else None,
+        outgoing=tuple(map(OutgoingMessage.from_data, more.get("outgoing") or ())),
+        again=str(more.get("again") or ""),
+        once=bool(more.get("once")),
+    )
+
+
+def read_metadata_attempts(more: Mapping[str, Any]) -> Attempts:
+    """What became of its runs."""
+    failed, lost = int(more.get("failures", 0)), int(more.get("lost", 0))
+    # An older version says how often it ran, and how many of those runs failed.
+    postponed = more["postponed"] if "postponed" in more else max(0, int(more.get("attempts", 0)) - failed)
+    return Attempts(failed, lost, int(postponed), int(more.get("replayed", 0)))
+
+
+logger = logging.getLogger(__name__)
+
+
+class DeliveryRow(NamedTuple):
+    """A record as it is about to be handed off; one that is dead from the start has `dead`.
+
+    Attributes:
+        more: what is known of its delivery besides, where that is not new (`Row.of`).
+    """
+
+    offset: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] | None
+    dead: Dead | None = None
+    more: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, delivery: Delivery) -> "DeliveryRow":
+        """A delivery that has a past: parked, or sent back."""
+        message = delivery.message
+        more = write_metadata(delivery)
+        return cls(
+            message.offset, message.timestamp, message.key, message.value, message.headers, delivery.dead, more or None
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of its key, value and headers."""
+        carried = sum(len(name) + len(given or b"") for name, given in self.headers) if self.headers else 0
+        return len(self.key or b"") + len(self.value or b"") + carried
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """Stands in place of a record's headers."""
+
+    row: DeliveryRow
+
+
+def make_row(record: Record) -> DeliveryRow:
+    """A record as it is handed off.
+
+    Other clients write what Python's cannot read: a header's name that is no UTF-8, for one. Such a record is a
+    delivery that is dead already, with what can be read of it: it goes to the dead letters, and no handler sees it.
+    """
+    headers = _read_headers(record)
+    if isinstance(headers, _Unreadable):
+        return headers.row
+    try:
+        return DeliveryRow(record.offset() or 0, _timestamp(record), record.key(), record.value(), headers)
+    except Exception as error:
+        return _dead_row(record, error)
+
+
+def measure_record(record: Record) -> int:
+    """Bytes of a record's key, value and headers; headers that cannot be read count nothing."""
+    headers = _read_headers(record)
+    if isinstance(headers, _Unreadable):
+        headers = ()
+    carried = sum(len(name) + len(given or b"") for name, given in headers)
+    return len(record.value() or b"") + len(record.key() or b"") + carried
+
+
+def _read_headers(record: Record) -> Any:
+    """A record's headers, or what stands in their place once they could not be read."""
+    try:
+        return headers_of(record)
+    except Exception as error:  # SystemError, where the client's own C code fails
+        unreadable = _Unreadable(_dead_row(record, error))
+        record.set_headers(unreadable)  # type: ignore[arg-type]
+        return unreadable
+
+
+def _dead_row(record: Record, error: Exception) -> DeliveryRow:
+    parts: dict[str, Any] = {}
+    for name, read in (("timestamp", _timestamp), ("key", lambda r: r.key()), ("value", lambda r: r.value())):
+        try:
+            parts[name] = read(record)
+        except Exception:  # the same
+            parts[name] = None
+    cause = error.__cause__ or error
+    why = (
+        f"{record.topic()}-{record.partition()}-{record.offset()} cannot be read whole by Kafka's client "
+        f"({type(cause).__name__}: {cause}). A header's name must be UTF-8. Its dead letter has no headers of its own."
+    )
+    logger.error("%s", why)
+    dead = Dead("undecodable", Failure.of(UnreadableRecord(why), traceback=False))
+    return DeliveryRow(record.offset() or 0, parts["timestamp"], parts["key"], parts["value"], None, dead)
+
+
+def _timestamp(record: Record) -> int | None:
+    kind, timestamp = record.timestamp()
+    return int(timestamp) if kind else None

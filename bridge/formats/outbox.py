@@ -1,0 +1,177 @@
+"""The outbox of one run of a handler: messages that it sends, collected while it runs and published once it has
+succeeded. The n-th message of a delivery has the same id in every run.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bridge.errors import AlreadySettled, CannotSettle
+from bridge.formats.text_forms import to_bytes, to_headers, to_pairs, to_text
+from bridge.formats.user_database import (
+    SessionTransaction,
+    UserDatabase,
+    find_user_database,
+    make_mark,
+    put_in_outbox,
+    settle_with,
+)
+
+#: The header that holds the id.
+MESSAGE_ID_HEADER: Final = "message_id"
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """One message that a handler sends.
+
+    Attributes:
+        id: what its `message_id` header says; empty: it has none, as it is none of the handler's own.
+    """
+
+    topic: str
+    id: str
+    key: bytes | None = field(default=None, repr=False)
+    value: bytes | None = field(default=None, repr=False)
+    headers: tuple[tuple[str, bytes | None], ...] = field(default=(), repr=False)
+
+    def to_data(self) -> list[Any]:
+        """As JSON-able data."""
+        return [self.topic, self.id, to_text(self.key), to_text(self.value), to_pairs(self.headers)]
+
+    @classmethod
+    def from_data(cls, data: Any) -> "OutgoingMessage":
+        """What `to_data` gave.
+
+        Raises:
+            ValueError, TypeError: it is nothing that `to_data` gave.
+        """
+        topic, name, key, value, pairs = data
+        return cls(str(topic), str(name), to_bytes(key), to_bytes(value), to_headers(pairs))
+
+
+class Outbox:
+    """What one run of a handler sends.
+
+    Attributes:
+        messages: in the order in which they were given.
+        home: the user's database in which they lie too, where the handler settles its delivery there.
+        committed_before: whether an earlier run has committed the work, and what it sends with it.
+    """
+
+    def __init__(self, delivery: str, origin: str) -> None:
+        self._delivery, self._origin = delivery, origin
+        self.messages: list[OutgoingMessage] = []
+        self.home: UserDatabase | None = None
+        self.committed_before = False
+        self._session: Any = None
+        self._transaction: SessionTransaction | None = None
+        #: How many were given before the first transaction.
+        self._before: int | None = None
+
+    def add(self, topic: str, value: Any, key: str | bytes | None, headers: Any) -> OutgoingMessage:
+        """Collect one; with a session, write it into the handler's transaction too.
+
+        Raises:
+            TypeError, ValueError: it is nothing that Kafka can carry.
+            CannotSettle: the transaction that settles the delivery is over: it would not be sent after a crash.
+        """
+        if not topic or not isinstance(topic, str):
+            raise ValueError(f"message.publish takes the name of a topic; it was given {topic!r}.")
+        number = len(self.messages)
+        made = OutgoingMessage(
+            topic, self._id(number), _encode_text(key, "key"), encode_value(value), _headers(headers)
+        )
+        if self._transaction is not None:
+            self._put(number, made)
+        self.messages.append(made)
+        return made
+
+    def settle_with(self, session: Any) -> None:
+        """Mark the delivery done in the handler's transaction; what it sends commits there, or is rolled back, too.
+
+        Raises:
+            AlreadySettled, CannotSettle: as bridge.formats.user_database.settle_with.
+        """
+        self.home = find_user_database(session)
+        try:
+            settle_with(session, self._delivery, self._origin)
+        except AlreadySettled:
+            self.committed_before = True
+            raise
+        # The transaction before was rolled back, and is tried again: with it what was sent in it.
+        self._before = len(self.messages) if self._before is None else self._before
+        del self.messages[self._before :]
+        self._session, self._transaction = session, SessionTransaction(session)
+        for number, made in enumerate(self.messages):
+            self._put(number, made)
+
+    def left(self) -> list[OutgoingMessage]:
+        """What is to be published, now that the handler has succeeded; with a database what is committed there, by
+        this run or one before.
+        """
+        if self.home is None or not (self.messages or self.committed_before):
+            return self.messages
+        return [OutgoingMessage.from_data(json.loads(body)) for body in self.home.left(self.mark)]
+
+    def published(self) -> None:
+        """Kafka has it all: forget what of it lies in the user's database."""
+        if self.home is not None:
+            self.home.take_out(self.mark)
+
+    @property
+    def mark(self) -> str:
+        """That of its delivery, by which its messages are found in the user's database."""
+        return make_mark(self._delivery, self._origin)
+
+    @property
+    def whose(self) -> str:
+        """The Kafka and the group that its delivery is of."""
+        return self._origin.rpartition(" ")[0]
+
+    def _put(self, number: int, made: OutgoingMessage) -> None:
+        assert self._transaction is not None
+        if not self._transaction.goes_on:
+            raise CannotSettle(
+                f"{self._delivery}: message.publish was called when the transaction of settle_with was over: call it "
+                "before the commit, so that both are committed or neither."
+            )
+        put_in_outbox(self._session, self.mark, number, self.whose, json.dumps(made.to_data()))
+
+    def _id(self, number: int) -> str:
+        topic_id = self._origin.rpartition(" ")[2]
+        return f"{self._delivery}:{number}@{topic_id}" if topic_id else f"{self._delivery}:{number}"
+
+
+def encode_value(value: Any) -> bytes | None:
+    """A value as it travels: bytes as they are, text in UTF-8, a pydantic model by itself, all else as JSON.
+
+    Raises:
+        TypeError: JSON has no form for it.
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if callable(dump := getattr(value, "model_dump_json", None)):
+        return str(dump()).encode()
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"message.publish takes bytes, text, a pydantic model or what JSON has a form for: {error}."
+        ) from None
+
+
+def _headers(given: Any) -> tuple[tuple[str, bytes | None], ...]:
+    pairs: Iterable[Any] = given.items() if isinstance(given, Mapping) else given or ()
+    return tuple((str(name), _encode_text(value, f"header {name!r}")) for name, value in pairs)
+
+
+def _encode_text(given: str | bytes | None, what: str) -> bytes | None:
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    raise TypeError(f"message.publish: its {what} is text, bytes or None; it was given {type(given).__name__}.")

@@ -1,0 +1,323 @@
+"""The bridge's tables in the user's own database: the mark of a settled delivery and the outbox, written in the
+handler's transaction by SQLAlchemy or by Django's connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from bridge.errors import AlreadySettled, CannotSettle
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine, Table
+
+#: The tables in the user's database; made on first use, or by a migration of the user's.
+SETTLED: Final = "bridge_settled"
+OUTBOX: Final = "bridge_outbox"
+
+#: For Django, whose tables its migrations make.
+CREATE_SETTLED: Final = f"""\
+CREATE TABLE {SETTLED} (
+    mark varchar(64) NOT NULL PRIMARY KEY,
+    delivery text NOT NULL,
+    origin text NOT NULL,
+    settled_at timestamp DEFAULT CURRENT_TIMESTAMP NOT NULL
+)"""
+CREATE_OUTBOX: Final = f"""\
+CREATE TABLE {OUTBOX} (
+    mark varchar(64) NOT NULL,
+    number integer NOT NULL,
+    whose text NOT NULL,
+    body text NOT NULL,
+    written_at double precision NOT NULL,
+    PRIMARY KEY (mark, number)
+)"""
+
+_ready: set[tuple[str, str]] = set()
+#: Databases that have an outbox.
+_there: set[str] = set()
+_making = threading.Lock()
+
+RowValues = Mapping[str, Any]
+
+
+def insert_row(session: Any, name: str, row: RowValues) -> bool:
+    """Insert a row in the session's transaction; return whether none of its key was there.
+
+    Parameters:
+        session: a SQLAlchemy session or connection with the handler's transaction, or Django's `connection` inside
+            `transaction.atomic()`.
+        name: `SETTLED` or `OUTBOX`.
+
+    Raises:
+        CannotSettle: Django's connection has no transaction: the row would be committed before the work.
+    """
+    return (_insert_by_django if _is_django(session) else _insert_by_sqlalchemy)(session, name, row)
+
+
+def find_user_database(session: Any) -> UserDatabase:
+    """The database of a session or connection."""
+    return _DjangoDatabase(session) if _is_django(session) else _EngineDatabase(_engine_of(session))
+
+
+def make_table(name: str, metadata: Any = None) -> Table:
+    """One of the tables, in a metadata of the user's or in one of its own."""
+    from sqlalchemy import Column, DateTime, Float, Integer, MetaData, String, Table, Text, func
+
+    home = MetaData() if metadata is None else metadata
+    # A digest: the names in it may be longer than what databases take for a key.
+    mark = Column("mark", String(64), primary_key=True)
+    if name == OUTBOX:
+        number = Column("number", Integer, primary_key=True, autoincrement=False)
+        whose, body = Column("whose", Text, nullable=False), Column("body", Text, nullable=False)
+        rest: list[Any] = [number, whose, body, Column("written_at", Float(53), nullable=False)]
+    else:
+        now = Column("settled_at", DateTime(timezone=True), server_default=func.now(), nullable=False)
+        rest = [Column("delivery", Text, nullable=False), Column("origin", Text, nullable=False), now]
+    return Table(name, home, mark, *rest, extend_existing=True)
+
+
+def _is_django(session: Any) -> bool:
+    return hasattr(session, "in_atomic_block")
+
+
+class UserDatabase:
+    """A user's database, after the handler's transaction: what lies in its outbox. By statements that any takes.
+
+    Parameters:
+        name: which database it is; without a password.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def left(self, mark: str) -> list[str]:
+        """What of one delivery lies there, in order."""
+        asked = f"SELECT body FROM {OUTBOX} WHERE mark = :mark ORDER BY number"
+        return [body for (body,) in self._do(asked, mark=mark)]
+
+    def old(self, whose: str, before: float, most: int) -> dict[str, list[str]]:
+        """By delivery, what of one group of one Kafka has lain there since before some moment (Unix time)."""
+        asked = (
+            f"SELECT mark FROM {OUTBOX} WHERE whose = :whose AND written_at < :before ORDER BY written_at LIMIT :most"
+        )
+        marks = dict.fromkeys(mark for (mark,) in self._do(asked, whose=whose, before=before, most=most))
+        return {mark: self.left(mark) for mark in marks}
+
+    def take_out(self, mark: str) -> None:
+        """Forget what of one delivery lies there: it is published."""
+        self._do(f"DELETE FROM {OUTBOX} WHERE mark = :mark", mark=mark)
+
+    def put_behind(self, mark: str, now: float) -> None:
+        """It could not be published: others are looked at first."""
+        self._do(f"UPDATE {OUTBOX} SET written_at = :now WHERE mark = :mark", mark=mark, now=now)
+
+    def _do(self, statement: str, **values: Any) -> list[Any]:
+        """Do it in a transaction of its own; nothing where there is no outbox: who sends nothing needs no table."""
+        raise NotImplementedError
+
+
+class _EngineDatabase(UserDatabase):
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(str(engine.url))
+        self._engine = engine
+
+    def _do(self, statement: str, **values: Any) -> list[Any]:
+        work = partial(self._within, statement, values)
+        if self._engine.dialect.is_async:
+            return asyncio.run(self._elsewhere(work))
+        with self._engine.begin() as connection:
+            return work(connection)
+
+    async def _elsewhere(self, work: Callable[[Any], list[Any]]) -> list[Any]:
+        """By connections of its own: those of the engine belong to the handlers' event loop."""
+        from sqlalchemy import Engine
+        from sqlalchemy.ext.asyncio import AsyncEngine
+
+        engine = AsyncEngine(Engine(self._engine.pool.recreate(), self._engine.dialect, self._engine.url))
+        try:
+            async with engine.begin() as connection:
+                return await connection.run_sync(work)
+        finally:
+            await engine.dispose()
+
+    def _within(self, statement: str, values: RowValues, connection: Any) -> list[Any]:
+        from sqlalchemy import inspect, text
+
+        if self.name not in _there and not inspect(connection).has_table(OUTBOX):
+            return []
+        _there.add(self.name)
+        done = connection.execute(text(statement), dict(values))
+        return list(done.all()) if done.returns_rows else []
+
+
+class _DjangoDatabase(UserDatabase):
+    def __init__(self, connection: Any) -> None:
+        super().__init__(str(connection.alias))
+        self._connection = connection
+
+    def _do(self, statement: str, **values: Any) -> list[Any]:
+        if self.name not in _there and OUTBOX not in self._connection.introspection.table_names():
+            return []
+        _there.add(self.name)
+        with self._connection.cursor() as cursor:
+            cursor.execute(re.sub(r":(\w+)", r"%(\1)s", statement), values)
+            return list(cursor.fetchall()) if cursor.description else []
+
+
+class SessionTransaction:
+    """The transaction that a session had when this was made."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._was = None if _is_django(session) else session.get_transaction()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has been neither committed nor rolled back."""
+        if _is_django(self._session):
+            return bool(self._session.in_atomic_block)
+        return self._was is not None and self._session.get_transaction() is self._was
+
+
+def _insert_by_sqlalchemy(session: Any, name: str, row: RowValues) -> bool:
+    from sqlalchemy import exc, insert
+
+    found = make_table(name)
+    _make(session, found)
+    try:
+        session.execute(insert(found).values(**row))
+    except exc.IntegrityError:
+        return False
+    return True
+
+
+def _insert_by_django(connection: Any, name: str, row: RowValues) -> bool:
+    from django.db import IntegrityError
+
+    if not connection.in_atomic_block:
+        raise CannotSettle("settle_with(connection) must be called inside `with transaction.atomic():`.")
+    places = ", ".join(["%s"] * len(row))
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"INSERT INTO {name} ({', '.join(row)}) VALUES ({places})", list(row.values()))
+    except IntegrityError:
+        return False
+    return True
+
+
+def _engine_of(session: Any) -> Engine:
+    engine: Engine = session.get_bind().engine if hasattr(session, "get_bind") else session.engine
+    return engine
+
+
+def _make(session: Any, found: Table) -> None:
+    """Make the table if it is missing, in a transaction of its own: DDL would end the handler's on some databases.
+
+    A session that has no connection yet gets none here: its pool may have but one.
+    """
+    from sqlalchemy import exc, inspect
+
+    engine = _engine_of(session)
+    if engine.dialect.name == "sqlite":
+        # It lets one connection write at a time: a second would wait for the handler's. Here DDL rolls back too.
+        found.create(session.connection() if hasattr(session, "get_bind") else session, checkfirst=True)
+        return
+    key = (str(engine.url), found.name)
+    with _making:
+        if key in _ready:
+            return
+        try:
+            found.create(engine, checkfirst=True)
+        except exc.DBAPIError:
+            # Another process was faster, or this user may not make tables.
+            if not inspect(engine).has_table(found.name):
+                raise
+        _ready.add(key)
+
+
+def missing_django_tables(functions: Iterable[Any]) -> list[str]:
+    """Return the tables of ours that Django's migrations have not made and that these handlers' functions need.
+
+    A function needs them if it, or one inside it, calls `settle_with`; with `publish` beside it the outbox too.
+
+    Raises:
+        Exception: whatever Django's database raises if it does not answer.
+    """
+    names = [_names_in(function.__code__) for function in functions if hasattr(function, "__code__")]
+    wanted = {SETTLED for found in names if "settle_with" in found}
+    wanted |= {OUTBOX for found in names if {"settle_with", "publish"} <= found}
+    django, conf = sys.modules.get("django.db"), sys.modules.get("django.conf")
+    if not wanted or django is None or conf is None or not conf.settings.configured:
+        return []
+    return sorted(wanted - set(django.connection.introspection.table_names()))
+
+
+def _names_in(code: Any) -> set[str]:
+    inner = (each for each in code.co_consts if hasattr(each, "co_names"))
+    return {*code.co_names}.union(*map(_names_in, inner))
+
+
+#: The table of marks in the user's database; made on first use, or by a migration of the user's from `table()`.
+TABLE: Final = SETTLED
+#: The table of what handlers send, until it is published; made likewise, or from `outbox_table()`.
+OUTBOX_TABLE: Final = OUTBOX
+
+#: For Django, whose tables its migrations make: `migrations.RunSQL(CREATE_TABLE, f"DROP TABLE {TABLE}")`.
+CREATE_TABLE: Final = CREATE_SETTLED
+CREATE_OUTBOX_TABLE: Final = CREATE_OUTBOX
+
+
+def settle_with(session: Any, delivery: str, origin: str) -> None:
+    """Write "done" for a delivery in the session's transaction, so that work and mark commit or roll back together.
+
+    Parameters:
+        session: a SQLAlchemy session or connection with the handler's transaction, or Django's `connection` inside
+            `transaction.atomic()`.
+        delivery: the delivery's identity.
+        origin: what tells it from one of the same identity: of another Kafka or group, or of a topic that was
+            deleted and made again.
+
+    Raises:
+        AlreadySettled: an earlier run has committed its work. Let it pass: the session is rolled back, and the
+            delivery is done.
+        CannotSettle: Django's connection has no transaction: the mark would be committed before the work.
+    """
+    row = {"mark": make_mark(delivery, origin), "delivery": delivery, "origin": origin}
+    if not insert_row(session, SETTLED, row):
+        raise AlreadySettled(f"{delivery} was committed by an earlier run.")
+
+
+def put_in_outbox(session: Any, mark: str, number: int, whose: str, body: str) -> None:
+    """Write what a handler sends in the session's transaction, as `settle_with`.
+
+    Parameters:
+        mark: of its delivery.
+        number: which of its messages, from 0.
+        whose: the Kafka and the group that it is of.
+    """
+    row = {"mark": mark, "number": number, "whose": whose, "body": body, "written_at": time.time()}
+    insert_row(session, OUTBOX, row)
+
+
+def make_mark(delivery: str, origin: str) -> str:
+    """The key by which a delivery is found in the user's database."""
+    return hashlib.sha256(f"{origin} {delivery}".encode()).hexdigest()
+
+
+def table(metadata: Any = None) -> Any:
+    """The table of marks (SQLAlchemy's `Table`), in a metadata of the user's or in one of its own."""
+    return make_table(SETTLED, metadata)
+
+
+def outbox_table(metadata: Any = None) -> Any:
+    """The table of what handlers send, likewise."""
+    return make_table(OUTBOX, metadata)

@@ -1,1 +1,0 @@
-"""From what may go out to the Celery broker, through the ledger."""

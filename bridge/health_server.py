@@ -1,0 +1,190 @@
+"""The HTTP server of /healthz, /readyz and /metrics, with bounded connections."""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any, Final, NamedTuple
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+logger = logging.getLogger(__name__)
+
+#: Connections at a time, each with a thread.
+MOST: Final = 16
+#: Seconds for which one may be silent, and that it may last in all; a page of metrics takes a second at most.
+SILENT: Final = 5.0
+LASTS: Final = 30.0
+#: Seconds that a new one waits for the place of the oldest.
+WAITS: Final = 0.5
+
+
+class Readiness(NamedTuple):
+    """Whether a process does its work; why not, or what of it not, a sentence each."""
+
+    ready: bool
+    words: list[str]
+
+
+class BoundedServer(ThreadingMixIn, WSGIServer):
+    """An HTTP server that bounds its connections: their number, silence and age.
+
+    Where there are too many, the oldest makes room for the newest: who sends half a request and waits keeps nobody else
+    from an answer.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
+        self._open: dict[socket.socket, float] = {}
+        self._places = threading.Semaphore(MOST)
+        self._lock = threading.Lock()
+        super().__init__(address, handler)
+
+    @classmethod
+    def listening(cls, host: str, port: int, app: Callable[..., Any]) -> "BoundedServer":
+        """A server that listens; it answers once it is started.
+
+        Parameters:
+            host: an address of this machine; one with a colon is IPv6; "": every address of IPv4.
+
+        Raises:
+            OSError: the port, or the address, cannot be had.
+        """
+        kind = _OverIPv6 if ":" in host else cls
+        made = make_server(host, port, app, server_class=kind, handler_class=_Handler)
+        assert isinstance(made, BoundedServer)
+        return made
+
+    def start(self, name: str) -> None:
+        """Answer, from a thread of this name."""
+        threading.Thread(target=self.serve_forever, name=name, daemon=True).start()
+
+    def server_bind(self) -> None:
+        """Take the port, without asking name servers for the name of this machine."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Have a connection answered in a thread of its own, if there is a place for it or one comes free at once."""
+        if not self._places.acquire(blocking=False):
+            with self._lock:
+                oldest = next(iter(self._open), None)
+                if oldest is not None:
+                    _hang_up(oldest)
+            if not self._places.acquire(timeout=WAITS):
+                self.shutdown_request(request)
+                return
+        with self._lock:
+            self._open[request] = time.monotonic() + LASTS
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer it, and give its place back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._open.pop(request, None)
+            self._places.release()
+
+    def service_actions(self) -> None:
+        """End connections that have lasted too long, twice a second."""
+        now = time.monotonic()
+        with self._lock:
+            for request, until in self._open.items():
+                if until < now:
+                    _hang_up(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that broke off is no news."""
+        logger.debug("a connection to the metrics or health pages broke off", exc_info=True)
+
+
+class _OverIPv6(BoundedServer):
+    address_family = socket.AF_INET6
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = SILENT
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Probes come every few seconds: no line for each."""
+
+
+def _hang_up(request: socket.socket) -> None:
+    # Not closed: its thread has it still, and sees its end by this.
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
+
+
+class Sidecar:
+    """Serves the pages from a thread of its own, so that a blocked loop can still be asked.
+
+    Parameters:
+        alive: whether the loop has turned lately.
+        readiness: whether the bridge is consuming.
+    """
+
+    def __init__(
+        self, registry: CollectorRegistry, alive: Callable[[], bool], readiness: Callable[[], Readiness]
+    ) -> None:
+        self._metrics = make_wsgi_app(registry)
+        self._alive, self._readiness = alive, readiness
+        self._server: BoundedServer | None = None
+
+    def start(self, port: int, variable: str = "BRIDGE_HTTP_PORT", host: str = "") -> int | None:
+        """Listen; a port that is taken costs the pages, not the process.
+
+        Parameters:
+            variable: by which another port is set.
+            host: the address to listen on; "": every address of IPv4.
+
+        Returns:
+            the port, or `None` if it could not be opened.
+        """
+        try:
+            self._server = BoundedServer.listening(host, port, self._answer)
+        except OSError as error:
+            logger.error(
+                "no /healthz, /readyz, /metrics: port %d cannot be opened (%s); set %s, or %s.",
+                port,
+                error,
+                variable,
+                variable.replace("PORT", "HOST"),
+            )
+            return None
+        self._server.start("sidecar")
+        return int(self._server.server_port)
+
+    def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path == "/metrics":
+            page: Iterable[bytes] = self._metrics(environ, start_response)
+            return page
+        if path == "/healthz":
+            alive = self._alive()
+            return _plain(start_response, alive, [] if alive else ["the loop has not turned for a minute"])
+        if path == "/readyz":
+            return _plain(start_response, *self._readiness())
+        start_response("404 Not Found", [("Content-Type", "text/plain")])
+        return [b"/healthz /readyz /metrics\n"]
+
+
+def _plain(start_response: Callable[..., Any], well: bool, words: list[str]) -> Iterable[bytes]:
+    status = "200 OK" if well else "503 Service Unavailable"
+    start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+    return ["\n".join([*(["ok"] if well else []), *words, ""]).encode()]

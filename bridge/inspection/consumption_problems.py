@@ -1,0 +1,396 @@
+"""The problems of servers, bridges and partitions that make no progress:
+
+Redis, halts, circuit breakers, consumer lag, paused partitions (pure).
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+from bridge.backpressure.pause_reasons import DEPENDENCIES_DOWN, HALTED
+from bridge.backpressure.queue_pressure import QUEUE_BYTES
+from bridge.backpressure.topic_pressure import DEAD_LETTERS, PARKED_RECORDS
+from bridge.jobs.group_facts import (
+    DependencyDown,
+    GroupFacts,
+    RedisMemory,
+    format_known_since,
+    format_record_count,
+    format_since,
+    format_span,
+    format_utc,
+    format_waiting_records,
+)
+from bridge.jobs.problem import Problem
+from bridge.ledger.circuit_breakers import SET_A_LIMIT
+from bridge.partitions.retry_partition import NOT_DUE
+
+#: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
+PAUSED_LONG: Final = 60.0
+UNASSIGNED_LONG: Final = 30.0
+#: Seconds for which most of a partition's deliveries must have waited for one key.
+HOT_LONG: Final = 60.0
+#: Share of its memory from which on a Redis is nearly full.
+NEARLY_FULL: Final = 0.9
+#: How the reason begins that is told by itself (`dying`).
+_ELSEWHERE: Final = DEAD_LETTERS.format("")
+#: What to do if it does not get less, by how the reason begins.
+_MORE_WORKERS: Final = "add workers if it does not fall"
+_ADVICE: Final = {
+    PARKED_RECORDS.format(""): "see what its handlers fail with, or raise kafka_pause_above_parked",
+    QUEUE_BYTES.format(""): "add workers if it does not fall, or give Redis memory and raise kafka_pause_above_bytes",
+}
+
+
+def find_memory_problems(facts: GroupFacts) -> Iterator[Problem]:
+    """Each Redis that is full, evicts, or does not bring its data to disk."""
+    for redis in facts.memory:
+        yield from find_redis_problems(redis, facts.now)
+
+
+def find_redis_problems(redis: RedisMemory, now: float) -> Iterator[Problem]:
+    """What is wrong with its memory and its disk."""
+    if redis.full:
+        yield Problem(
+            f"Redis at {redis.where} is full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
+            "Nothing more is handed off, nothing is lost. Raise its maxmemory, or let workers empty the queues.",
+            "redis",
+            f"Redis at {redis.where} is full",
+            many=redis.used,
+            of="bytes",
+            do="raise its maxmemory",
+        )
+    elif redis.allowed and redis.used >= redis.allowed * NEARLY_FULL:
+        yield Problem(
+            f"Redis at {redis.where} is nearly full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
+            "Raise its maxmemory, or let workers empty the queues.",
+            "redis",
+            f"Redis at {redis.where} is nearly full",
+            many=redis.used,
+            of="bytes",
+            do="raise its maxmemory",
+        )
+    if redis.evicts or redis.evicted:
+        policy = redis.evicts or redis.would_evict or "noeviction by now"
+        begin = f"Redis at {redis.where} evicts keys when it is full"
+        yield Problem(
+            f"{begin} (maxmemory-policy {policy}), fates among them: {redis.evicted:,} keys are gone since its start. "
+            "What was done may run again, what was queued may be lost. Set maxmemory-policy noeviction, then "
+            "`bridge audit TOPIC` counts what was evicted.",
+            "redis",
+            begin,
+            many=redis.evicted,
+            of="keys",
+            do="set maxmemory-policy noeviction",
+        )
+    if redis.disk:
+        unsaved = "" if redis.unsaved is None else f"; {redis.unsaved:,} changes are in no snapshot"
+        yield Problem(
+            f"Redis at {redis.where} does not bring its data to disk{format_known_since(redis.saved_at, now)}: "
+            f"{redis.disk}"
+            f"{unsaved}. See its log and its disk.",
+            "redis",
+            f"Redis at {redis.where} does not bring its data to disk",
+            since=redis.saved_at,
+            many=redis.unsaved,
+            of="" if redis.unsaved is None else "changes",
+            do="see its log and its disk",
+        )
+
+
+def find_halted_topics(facts: GroupFacts) -> Iterator[Problem]:
+    """Topics whose consumption was stopped, by a person or by a handler."""
+    for topic, halt in sorted(facts.halts.items()):
+        cause = halt.data or {}
+        record = f" The delivery of {cause['record']} runs first then." if "record" in cause else ""
+        waiting, count = "", None
+        if facts.lag is not None and topic in facts.lag:
+            count = facts.lag[topic] + facts.parked(topic)
+            waiting = f" {format_waiting_records(facts.lag[topic], facts.parked(topic))}."
+        if (aside := facts.aside.get(topic)) and aside.messages:
+            waiting += f" Set aside for it: {aside.words}."
+        yield Problem(
+            f"Topic {topic!r} is halted, {format_since(halt.since, facts.now)}, by {halt.by}: "
+            f"{halt.why.rstrip('.')}.{waiting} "
+            f"Mend the cause, then `bridge resume {topic}`: it goes on from exactly there.{record}",
+            "halted",
+            f"Topic {topic!r} is halted",
+            topic=topic,
+            since=halt.since,
+            many=count,
+            of="records",
+            do=f"mend the cause, then `bridge resume {topic}`",
+        )
+
+
+def find_open_breakers(facts: GroupFacts) -> Iterator[Problem]:
+    """What handlers need and is held to be down."""
+    for each in facts.breakers:
+        if each.state == "ramping":
+            continue
+        waiting = f" Waiting for it: {each.aside.words}." if each.aside.messages else ""
+        yield Problem(
+            f"{each.dependency!r} is held to be down, {format_since(each.since, facts.now)}: "
+            f"{each.why.rstrip('.')}.{waiting} "
+            f"What needs it ({', '.join(each.handlers)}) waits and spends no attempt, and goes on by itself when it is "
+            f"there again: mend it. {_tries(each, facts.now)}If it is there, and what waits is broken in itself: "
+            f"`bridge policy set {each.handlers[0] if each.handlers else 'HANDLER'} dead_letter_for=ITS_ERROR "
+            "--why …` lets that die.",
+            "breaker",
+            f"{each.dependency!r} is held to be down",
+            handler=each.handlers[0] if len(each.handlers) == 1 else None,
+            since=each.since,
+            many=each.aside.deliveries,
+            of="deliveries",
+            do="mend what it is",
+        )
+
+
+def _tries(each: DependencyDown, now: float) -> str:
+    """How it is tried: what hangs is to be seen, and what to do."""
+    ahead = f"in {format_span(each.next - now)}" if each.next > now else "now"
+    if each.state == "probing":
+        tries = f"A delivery tries it, {format_since(each.tried, now)}, and has not ended; another joins it {ahead}. "
+    elif each.tried:
+        tries = f"The last try began {format_utc(each.tried)}; the next may {ahead}. "
+    else:
+        tries = f"Nothing has tried it yet; a delivery may {ahead}. "
+    if each.silent:
+        tries += f"{each.silent} before have not ended in time, so tries get rarer: {SET_A_LIMIT}. "
+    return tries
+
+
+def find_unnamed_dependencies(facts: GroupFacts) -> Iterator[Problem]:
+    """What waits for a dependency whose breaker was renamed or taken away, and no bridge has let go on."""
+    for dependency, aside in sorted(facts.unnamed.items()):
+        yield Problem(
+            f"No handler here names {dependency!r}; what waits for it: {aside.words}. Bridges that run with the "
+            "handlers that are here let that go on within seconds: restart them if this does not pass.",
+            "unnamed",
+            f"No handler here names {dependency!r}",
+            many=aside.deliveries,
+            of="deliveries",
+            do="restart the bridges",
+        )
+
+
+def find_missing_bridges(facts: GroupFacts) -> Iterator[Problem]:
+    """No bridge, or none that consumes a topic or has a partition."""
+    if facts.bridges is None:
+        return
+    if not facts.bridges:
+        waiting, left = "what comes in Kafka waits", None
+        if facts.lag is not None:
+            left = sum(facts.lag.values()) + facts.parked()
+            waiting = format_waiting_records(sum(facts.lag.values()), facts.parked())
+        due = min((at for tier in facts.tiers if tier.waits for at in tier.first_due.values()), default=facts.now)
+        late = f", the first of them due {format_since(due, facts.now)}" if due < facts.now else ""
+        last = facts.seen.get(f"group {facts.group}")
+        yield Problem(
+            f"No bridge of group {facts.group!r} runs, {format_since(last, facts.now)}: {waiting}{late}. Start "
+            f"`bridge run`.",
+            "no bridge",
+            f"No bridge of group {facts.group!r} runs",
+            since=last,
+            many=left,
+            of="records",
+            do="start `bridge run`",
+        )
+        return
+    topics = {topic for each in facts.bridges.values() for topic in each.get("topics", ())}
+    for topic in sorted({topic for handler in facts.handlers for topic in handler.topics} - topics):
+        count = (facts.lag or {}).get(topic, 0)
+        # A bridge that is gone by now may have consumed it until the youngest began.
+        since = _latest(facts.bridges, "started")
+        yield Problem(
+            f"No bridge of group {facts.group!r} consumes topic {topic!r}{_at_least(since, facts.now)}, though it has "
+            f"a handler here: {format_record_count(count)} wait. Restart the bridges with the handlers that are here.",
+            "not consumed",
+            f"No bridge consumes topic {topic!r}",
+            topic=topic,
+            since=since,
+            many=count,
+            of="records",
+            do="restart the bridges with the handlers that are here",
+        )
+    yield from _unassigned(facts, facts.bridges)
+
+
+def find_obstacles(facts: GroupFacts) -> Iterator[Problem]:
+    """What keeps bridges from consuming, as they say it, once for all of them."""
+    grouped: dict[str, tuple[str, float | None, list[str]]] = {}
+    for name, state in (facts.bridges or {}).items():
+        times = state.get("obstacles_since") or [None] * len(state["obstacles"])
+        for text, at in zip(state["obstacles"], times, strict=False):
+            # Every bridge waits for Kafka and for its group at its start.
+            if text == "joining the consumer group" and at is not None and facts.now - at < UNASSIGNED_LONG:
+                continue
+            kind = text.partition(":")[0]
+            first, since, names = grouped.get(kind, (text, at, []))
+            earlier = since if at is None or since is None else min(at, since)
+            grouped[kind] = (first, earlier, [*names, name])
+    for text, since, names in grouped.values():
+        yield Problem(
+            f"{len(names)} of {len(facts.bridges or {})} bridges consume nothing, {format_since(since, facts.now)}: "
+            f"{text.rstrip('.')}. They go on by themselves when that is mended.",
+            "obstacle",
+            f"{len(names)} of {len(facts.bridges or {})} bridges consume nothing",
+            since=since,
+            many=len(names),
+            of="bridges",
+            do="mend what it says; they go on by themselves",
+        )
+
+
+def find_consumer_lag(facts: GroupFacts) -> Iterator[Problem]:
+    """Topics of which bridges read less than is written, for minutes; what is paused or held back is said there."""
+    grouped: dict[str, list[tuple[str, int, float]]] = {}
+    for state in (facts.bridges or {}).values():
+        for each in state.get("behind", ()):
+            if each["topic"] in facts.halts or (each["topic"], each["partition"]) in facts.held_back_places:
+                continue
+            place = f"{each['topic']}-{each['partition']}"
+            if facts.now - state.get("paused_since", {}).get(place, facts.now) < PAUSED_LONG:
+                grouped.setdefault(each["topic"], []).append((place, each["count"], each["since"]))
+    for topic, found in sorted(grouped.items()):
+        places, count = sorted(place for place, *_ in found), sum(count for _, count, _ in found)
+        shown = ", ".join(places[:5]) + (" …" if len(places) > 5 else "")
+        began = min(since for *_, since in found)
+        yield Problem(
+            f"Bridges fall behind on {topic!r}, {format_since(began, facts.now)}: "
+            f"{format_record_count(count)} are not read yet, and there are more with every minute ({shown}). "
+            f"Add workers where a queue is long, else bridges ({len(facts.bridges or {})} run; of use is up to "
+            "one a partition).",
+            "behind",
+            f"Bridges fall behind on {topic!r}",
+            topic=topic,
+            since=began,
+            many=count,
+            of="records",
+            do="add workers where a queue is long, else bridges",
+        )
+
+
+def find_hot_keys(facts: GroupFacts) -> Iterator[Problem]:
+    """Keys of ordered topics for which most of a partition's deliveries wait, for a minute or longer."""
+    for state in (facts.bridges or {}).values():
+        for each in state.get("hot_keys", ()):
+            if each["seconds"] < HOT_LONG or each["topic"] in facts.halts:
+                continue
+            place, since = f"{each['topic']}-{each['partition']}", facts.now - each["seconds"]
+            yield Problem(
+                f"{each['count']:,} deliveries of {each['handler']!r} wait for others of their key on {place}, "
+                f"{format_since(since, facts.now)}: the key of record {place}-{each['offset']}. A key runs one "
+                f"delivery at a "
+                "time, so more workers are of no use: see what its deliveries take, or spread it over several keys.",
+                "hot key",
+                f"{each['handler']!r} has a hot key on {place}",
+                topic=each["topic"],
+                handler=each["handler"],
+                since=since,
+                many=each["count"],
+                of="deliveries",
+                do="see what that key's deliveries take, or spread it over several keys",
+            )
+
+
+def find_paused_partitions(facts: GroupFacts) -> Iterator[Problem]:
+    """Partitions that have been paused for long, by the reason."""
+    grouped: dict[str, tuple[float, list[str]]] = {}
+    for state in (facts.bridges or {}).values():
+        for place, why in state["paused"].items():
+            at = state.get("paused_since", {}).get(place, facts.now)
+            # What is halted, or waits for what it needs, is said as that; what waits for its time is as it should be.
+            if (
+                facts.now - at >= PAUSED_LONG
+                and not why.startswith(_ELSEWHERE)
+                and why not in ("handoff", HALTED, DEPENDENCIES_DOWN, NOT_DUE)
+            ):
+                since, places = grouped.get(why, (at, []))
+                grouped[why] = (min(at, since), [*places, place])
+    for why, (since, places) in sorted(grouped.items()):
+        queue = why.removeprefix("queue ") if why.startswith("queue ") else None
+        advice = next((text for start, text in _ADVICE.items() if why.startswith(start)), _MORE_WORKERS)
+        length = f" ({facts.queues[queue]:,} messages)" if queue and facts.queues and queue in facts.queues else ""
+        yield Problem(
+            f"{len(places)} partitions are paused, {format_since(since, facts.now)}: {why}{length}. They go on when "
+            f"that is "
+            f"less; {advice}. ({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})",
+            "paused",
+            f"{len(places)} partitions are paused: {why}",
+            topic=_topic_of(places),
+            since=since,
+            many=len(places),
+            of="partitions",
+            do=advice,
+        )
+
+
+def find_dying_topics(facts: GroupFacts) -> Iterator[Problem]:
+    """Topics that are paused because too many of their deliveries die: at once, for somebody must look."""
+    since: dict[str, float] = {}
+    for state in (facts.bridges or {}).values():
+        for place, why in state["paused"].items():
+            if why.startswith(_ELSEWHERE):
+                at = state.get("paused_since", {}).get(place, facts.now)
+                topic = why.removeprefix(_ELSEWHERE)
+                since[topic] = min(at, since.get(topic, at))
+    for topic, at in sorted(since.items()):
+        yield Problem(
+            f"Topic {topic!r} is paused, {format_since(at, facts.now)}: too many of its deliveries died within a "
+            f"minute "
+            "(kafka_pause_dead_letters_a_minute). It goes on by itself, and pauses again if they go on dying: see the "
+            f"dead letters below and mend the cause; `bridge halt {topic}` stops it until then.",
+            "dying",
+            f"Topic {topic!r} is paused: too many of its deliveries die",
+            topic=topic,
+            since=at,
+            do=f"mend the cause; `bridge halt {topic}` stops it until then",
+        )
+
+
+def _topic_of(places: Collection[str]) -> str | None:
+    """The topic of these partitions, where it is one."""
+    topics = {place.rpartition("-")[0] for place in places}
+    return topics.pop() if len(topics) == 1 else None
+
+
+def _latest(bridges: Mapping[str, Mapping[str, Any]], *names: str) -> float | None:
+    """The latest of these times that bridges announce; `None`: they are of a version that announces none."""
+    return max((float(state[name]) for state in bridges.values() for name in names if name in state), default=None)
+
+
+def _at_least(since: float | None, now: float) -> str:
+    """`, since 2026-01-31 12:00:05 UTC (7 min) or longer`; nothing where no time is known."""
+    return "" if since is None else f"{format_known_since(since, now)} or longer"
+
+
+def _unassigned(facts: GroupFacts, bridges: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """Partitions that no bridge has, where all have had the time to take them and nothing else hinders."""
+    young = any(
+        facts.now - max(each.get("started", 0.0), each.get("assigned_since", 0.0)) < UNASSIGNED_LONG
+        or each["obstacles"]
+        for each in bridges.values()
+    )
+    if young or facts.partitions is None:
+        return
+    # Nothing was assigned since then, to any of them.
+    since = _latest(bridges, "started", "assigned_since")
+    assigned = {place for each in bridges.values() for place in each["assigned"]}
+    known = {topic for each in bridges.values() for topic in each.get("topics", ())}
+    for topic, count in sorted(facts.partitions.items()):
+        missing = [str(number) for number in range(count) if f"{topic}-{number}" not in assigned]
+        if missing and topic in known:
+            count = (facts.lag or {}).get(topic, 0)
+            yield Problem(
+                f"No bridge has partition {', '.join(missing)} of {topic!r}{_at_least(since, facts.now)}: "
+                f"{format_record_count(count)} of the topic wait. If it does not pass in a minute, restart the "
+                f"bridges and see "
+                "their logs.",
+                "unassigned",
+                f"No bridge has partition {', '.join(missing)} of {topic!r}",
+                topic=topic,
+                since=since,
+                many=count,
+                of="records",
+                do="restart the bridges if it does not pass",
+            )

@@ -1,0 +1,384 @@
+"""The problems of deliveries: unaccounted, old, failing or dead ones, and logs that lost records (pure)."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from bridge.dispatch.carrier_message import WaitingFailures
+from bridge.jobs.deployment_problems import format_workers
+from bridge.jobs.group_facts import GroupFacts, format_known_since, format_record_count, format_since
+from bridge.jobs.handler_health import FailingHandler, find_failing_handlers
+from bridge.jobs.problem import Problem
+from bridge.ledger import RETRY_RECORD, KafkaLogChange
+
+#: Seconds under way from which on a delivery of a handler that nobody has any more needs a person.
+GONE_LONG: Final = 60.0
+#: Seconds under way from which on a delivery is too old; with what its handler's own limits and delays allow.
+TOO_OLD: Final = 900.0
+#: Seconds for which it is told what happened to a log.
+TOLD_FOR: Final = 86_400.0
+#: Deliveries of a handler that wait for a retry from which on a person is needed, and seconds since the first failure.
+FAILING_MANY: Final = 100
+FAILING_LONG: Final = 300.0
+
+
+def find_partly_known_handlers(facts: GroupFacts) -> Iterator[Problem]:
+    """Handlers that some workers of their queue know, and some do not."""
+    for handler in facts.handlers:
+        consumers = facts.consumers(handler.queue)
+        without = [name for name, state in consumers.items() if handler.name not in state["handlers"]]
+        if without and len(without) < len(consumers):
+            since = _differ_since(consumers, without)
+            yield Problem(
+                f"{len(without)} of {len(consumers)} workers of queue {handler.queue!r} do not know handler "
+                f"{handler.name}{format_known_since(since, facts.now)}: {format_workers(without, consumers)}. Its "
+                f"deliveries wait "
+                "there for one that does. Deploy the same handlers to them.",
+                "known to some",
+                f"{len(without)} of {len(consumers)} workers do not know {handler.name}",
+                handler=handler.name,
+                since=since,
+                many=len(without),
+                of="workers",
+                do="deploy the same handlers to them",
+            )
+
+
+def _differ_since(consumers: Mapping[str, Mapping[str, Any]], without: Collection[str]) -> float | None:
+    """When the first worker of the later kind started, of those that run: until then they had the same handlers."""
+    began: tuple[list[float], list[float]] = ([], [])
+    for name, state in consumers.items():
+        if "started" in state:
+            began[name in without].append(float(state["started"]))
+    return max(map(min, began)) if all(began) else None
+
+
+def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
+    """Deliveries that are unaccounted for."""
+    by_source: dict[str, list[Mapping[str, Any]]] = {}
+    for state in (facts.bridges or {}).values():
+        for each in state.get("unaccounted", ()):
+            if each["handler"] == RETRY_RECORD:
+                by_source.setdefault(_source(facts, each["topic"]), []).append(each)
+                continue
+            yield Problem(
+                f"{each['count']:,} records of {each['topic']}-{each['partition']} are unaccounted for by "
+                f"{each['handler']}, {format_since(each['since'], facts.now)}: committed, and the ledger does not "
+                f"know how "
+                f"they ended. `bridge audit {each['topic']}` tells which were lost with a ledger and which are open; "
+                f"`bridge reset {each['topic']} --to OFFSET` lets them run, what is settled apart.",
+                "lost",
+                f"Records of {each['topic']}-{each['partition']} are unaccounted for",
+                topic=each["topic"],
+                handler=each["handler"],
+                since=each["since"],
+                many=each["count"],
+                of="records",
+                lost=each["count"],
+                do=f"`bridge audit {each['topic']}` tells which",
+            )
+    for source, found in sorted(by_source.items()):
+        count, since = sum(each["count"] for each in found), min(each["since"] for each in found)
+        yield Problem(
+            f"{format_record_count(count)} of "
+            f"{', '.join(repr(name) for name in sorted({each['topic'] for each in found}))} "
+            f"are unaccounted for, {format_since(since, facts.now)}: committed, and the ledger does not know how they "
+            f"ended. "
+            f"What they were retried for lies in {source!r}: `bridge audit {source}` tells what is lost, "
+            f"`bridge reset {source} --to OFFSET` lets it run, what is settled apart.",
+            "lost",
+            f"Parked records of {source!r} are unaccounted for",
+            topic=source,
+            since=since,
+            many=count,
+            of="records",
+            lost=count,
+            do=f"`bridge audit {source}` tells which",
+        )
+
+
+def find_log_changes(facts: GroupFacts) -> Iterator[Problem]:
+    """What happened to logs in the last day; `bridge audit` lists it for longer."""
+    recent = [each for each in facts.changes if facts.now - each.at <= TOLD_FOR]
+    yield from _deleted(facts, [each for each in recent if each.what == "deleted" and each.lost])
+    for each in recent:
+        place, since = f"{each.topic}-{each.partition}", format_since(each.at, facts.now)
+        if each.what == "deleted":
+            continue
+        if each.lost:
+            yield Problem(
+                f"Kafka's retention took {format_record_count(each.lost)} of {place} unread, {since}: offsets "
+                f"{each.first} to "
+                f"{each.end - 1}. They are gone{_told_by(facts, each.topic)}. Keep records for longer (retention.ms), "
+                "and the bridges running; said for a day.",
+                "log",
+                f"Kafka's retention took records of {place} unread",
+                topic=_source(facts, each.topic),
+                since=each.at,
+                many=each.lost,
+                of="records",
+                lost=each.lost,
+                do="keep records for longer (retention.ms)",
+            )
+        elif each.what != "expired":
+            happened = f"{'was ' if each.what == 'made anew' else ''}{each.what}"
+            yield Problem(
+                f"The log of {place} {happened}, {since}, from offset {each.first} on: other records lie there now. "
+                "If nobody meant it, see Kafka's disks and elections; said for a day.",
+                "log",
+                f"The log of {place} {happened}",
+                topic=_source(facts, each.topic),
+                since=each.at,
+                lost=None,
+                do="see Kafka's disks and elections",
+            )
+
+
+def _deleted(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> Iterator[Problem]:
+    """Retry and replay topics that are gone, with what waited in them."""
+    by_topic: dict[str, list[KafkaLogChange]] = {}
+    for gone in facts.gone:
+        if gone.missing:
+            yield Problem(
+                f"{gone.topic!r} was deleted, seen {format_since(gone.at, facts.now)}: at least {gone.missing:,} "
+                f"deliveries of "
+                f"{gone.source!r} are parked and lie in no retry topic (parked: {gone.whose}). They do not run by "
+                f"themselves: `bridge audit {gone.source}` tells which, and how to let them run.",
+                "log",
+                f"{gone.topic!r} was deleted",
+                topic=gone.source,
+                since=gone.at,
+                many=gone.missing,
+                of="deliveries",
+                lost=gone.missing,
+                do=f"`bridge audit {gone.source}` tells which",
+            )
+    told = {gone.topic for gone in facts.gone if gone.missing}
+    for each in found:
+        if each.topic in told:
+            continue
+        by_topic.setdefault(each.topic, []).append(each)
+    for topic, changes in sorted(by_topic.items()):
+        since, count = min(each.at for each in changes), sum(each.lost for each in changes)
+        yield Problem(
+            f"{topic!r} was deleted, {format_since(since, facts.now)}, with up to {format_record_count(count)} that "
+            f"waited in it: they do "
+            f"not run by themselves{_told_by(facts, topic)}. See who deletes topics; said for a day.",
+            "log",
+            f"{topic!r} was deleted",
+            topic=_source(facts, topic),
+            since=since,
+            many=count,
+            of="records",
+            lost=count,
+            do="see who deletes topics",
+        )
+
+
+def _told_by(facts: GroupFacts, topic: str) -> str:
+    """Where what a retry or replay topic has lost is told: it is parked, and no record of it is left."""
+    tier = next((tier for tier in facts.tiers if tier.topic == topic and tier.kind != "source"), None)
+    source = facts.sources.get(topic) if tier is None else tier.source
+    if not source:
+        return ""
+    return f" (`bridge audit {source}` tells which are parked and in no retry topic, and how to let them run)"
+
+
+def _source(facts: GroupFacts, topic: str) -> str:
+    return next((tier.source for tier in facts.tiers if tier.topic == topic), facts.sources.get(topic, topic))
+
+
+def find_old_deliveries(facts: GroupFacts) -> Iterator[Problem]:
+    """Deliveries that have been under way for too long."""
+    limits = {handler.name: max(TOO_OLD, 2 * handler.longest_wait) for handler in facts.handlers}
+    queues = {handler.name: handler.queue for handler in facts.handlers}
+    for (topic, name), seconds in sorted(facts.oldest.items()):
+        if _waits_by_decision(facts, topic, name):
+            continue
+        if name == RETRY_RECORD:
+            if seconds >= max(limits.values(), default=TOO_OLD):
+                yield _old(facts, f"that came by {topic!r}", seconds, "its run is not over", _source(facts, topic))
+            continue
+        if name not in queues and facts.workers is not None and not _known_anywhere(facts, name):
+            if seconds >= GONE_LONG:
+                yield _gone(facts, topic, name, seconds)
+            continue
+        # Without a worker that runs it the sentence about that says it.
+        knowing = facts.workers is None or name not in queues or _knowing(facts, name, queues[name])
+        if seconds >= limits.get(name, TOO_OLD) and knowing:
+            stands = "is neither settled nor waiting for its retry"
+            yield _old(facts, f"of {topic!r} to {name}", seconds, stands, topic, name)
+
+
+def _waits_by_decision(facts: GroupFacts, topic: str, handler: str) -> bool:
+    """Whether a halt or a breaker keeps it: of what came by a retry topic it is not told whose it is."""
+    source = _source(facts, topic)
+    if source in facts.halts:
+        return True
+    names = [each.name for each in facts.handlers if source in each.topics] if handler == RETRY_RECORD else [handler]
+    return any(name in facts.waiting_for_needs for name in names)
+
+
+def _old(facts: GroupFacts, which: str, seconds: float, stands: str, topic: str, handler: str | None = None) -> Problem:
+    since, see = facts.now - seconds, f"celery -A {facts.app} inspect active"
+    return Problem(
+        f"The oldest delivery {which} has been under way {format_since(since, facts.now)}, and {stands}. "
+        f"See what the workers run ({see}) and whether they are enough.",
+        "old",
+        f"A delivery {which} is old",
+        topic=topic,
+        handler=handler,
+        since=since,
+        do=f"see what the workers run: `{see}`",
+    )
+
+
+def find_failing_deliveries(facts: GroupFacts) -> Iterator[Problem]:
+    """Handlers whose attempts fail, by the counts of all attempts; and deliveries that wait for long."""
+    waiting = {(each.handler, each.kind): each for each in _in_all(facts)}
+    names = dict.fromkeys([*facts.unpublished, *(each.handler for each in waiting.values() if each.kind != "failed")])
+    for name in names:
+        yield _unpublished(facts, name, waiting.get((name, "unpublished")))
+    rates = find_failing_handlers(facts)
+    for name, rate in rates.items():
+        yield _failing(facts, name, rate, waiting.get((name, "failed")))
+    known = {handler.name: handler.queue for handler in facts.handlers}
+    for (name, kind), each in waiting.items():
+        # Of what no worker runs the failures are past, and what waits is said with that.
+        runs = facts.workers is None or name not in known or _knowing(facts, name, known[name])
+        long = each.since is not None and facts.now - each.since >= FAILING_LONG
+        if kind == "failed" and name not in rates and runs and (each.count >= FAILING_MANY or long):
+            yield _waits(facts, each)
+
+
+def _unpublished(facts: GroupFacts, name: str, sample: WaitingFailures | None) -> Problem:
+    """Dead letters that Kafka refuses: the ledger counts all of them; of a sample there are at least so many."""
+    counted = facts.unpublished.get(name)
+    count = max(counted.many if counted else 0, sample.count if sample else 0)
+    known = [each.since for each in (counted, sample) if each is not None and each.since]
+    since = min(known, default=None)
+    least = "At least " if counted is None and sample is not None and sample.more else ""
+    error = counted.error if counted else sample.error if sample else ""
+    return Problem(
+        f"Kafka does not take the dead letters of {least.lower()}{count:,} deliver{'y' if count == 1 else 'ies'} of "
+        f"{name}, {f'the first failed {format_since(since, facts.now)}' if since else 'since when is not known'}: "
+        f"{error}. "
+        "They are tried again. See the workers' log, and the topic of the dead letters.",
+        "unpublished",
+        f"Kafka does not take the dead letters of {name}",
+        handler=name,
+        since=since,
+        many=count,
+        of="deliveries",
+        do="see the workers' log, and the topic of the dead letters",
+    )
+
+
+def _failing(facts: GroupFacts, name: str, rate: FailingHandler, sample: WaitingFailures | None) -> Problem:
+    """Attempts that fail: all, or so many of them."""
+    if rate.all:
+        what = f"Every attempt of {name} fails"
+        count = f"{rate.failed:,} attempts failed, and none has succeeded since then"
+    else:
+        what = f"Attempts of {name} fail"
+        count = f"{rate.failed:,} of the last {rate.of:,} ({rate.failed / rate.of:.0%})"
+    waits = f"; {'at least ' if sample.more else ''}{sample.count:,} deliveries wait for a retry" if sample else ""
+    error = rate.error or (sample.error if sample else "")
+    return Problem(
+        f"{what}, {format_since(rate.since, facts.now)}: {count}{waits}; the last error: {error}. "
+        f"{_goes_on(facts, name)}",
+        "failing",
+        what,
+        handler=name,
+        since=rate.since,
+        many=rate.failed,
+        of="attempts",
+        do="fix the cause: the deliveries run again",
+    )
+
+
+def _waits(facts: GroupFacts, each: WaitingFailures) -> Problem:
+    """Deliveries that wait for a retry, many or for long."""
+    count = f"{'At least ' if each.more else ''}{each.count:,} deliver{'y' if each.count == 1 else 'ies'}"
+    since = format_since(each.since, facts.now) if each.since else "since when is not known"
+    return Problem(
+        f"{count} of {each.handler} failed and wait for a retry, the first {since}; the last error: "
+        f"{each.error}. {_goes_on(facts, each.handler)}",
+        "failing",
+        f"Deliveries of {each.handler} fail and wait for a retry",
+        handler=each.handler,
+        since=each.since or None,
+        many=each.count,
+        of="deliveries",
+        do="mend the cause: they run again",
+    )
+
+
+def _goes_on(facts: GroupFacts, handler: str) -> str:
+    """What becomes of what waits: nothing of a topic that is halted runs."""
+    topics = next((each.topics for each in facts.handlers if each.name == handler), ())
+    halted = [topic for topic in topics if topic in facts.halts]
+    named = ", ".join(map(repr, halted))
+    if halted and len(halted) == len(topics):
+        return f"They wait until {named} goes on (halted): mend the cause, then `bridge resume`."
+    waits = f" Those of {named} wait until it goes on (halted)." if halted else ""
+    return f"Mend the cause: they run again, and die when their retries are spent.{waits}"
+
+
+def _in_all(facts: GroupFacts) -> list[WaitingFailures]:
+    """What waits after a failure by handler and kind, in the broker and in Kafka together.
+
+    What waits for what its handler needs is said as that.
+    """
+    found: dict[tuple[str, str], WaitingFailures] = {}
+    for each in (*facts.failing, *(each for tier in facts.tiers if tier.waits for each in tier.failed)):
+        if each.kind == "failed" and each.handler in facts.waiting_for_needs:
+            continue
+        key = (each.handler, each.kind)
+        found[key] = found[key].with_more(each) if key in found else each
+    return list(found.values())
+
+
+def find_dead_deliveries(facts: GroupFacts) -> Iterator[Problem]:
+    """Dead letters whose deliveries are dead still. Of more than were looked at the first is not known."""
+    for each in facts.letters:
+        count = f"{each.count:,} deliveries" if each.count > 1 else "1 delivery"
+        since = (
+            f"the latest {each.count:,} {format_since(each.since, facts.now)}"
+            if each.more
+            else format_since(each.since, facts.now)
+        )
+        yield Problem(
+            f"{'At least ' if each.more else ''}{count} of {each.handler} {'are' if each.count > 1 else 'is'} dead, "
+            f"{since}; the last: {each.reason}, {each.error}. They lie in {each.topic!r}: mend "
+            "the cause, then send them back or leave them.",
+            "dead",
+            f"Deliveries of {each.handler} are dead",
+            handler=each.handler,
+            since=None if each.more else each.since,
+            many=each.count,
+            of="deliveries",
+            do="mend the cause, then send them back or leave them",
+        )
+
+
+def _gone(facts: GroupFacts, topic: str, name: str, seconds: float) -> Problem:
+    return Problem(
+        f"Deliveries of {topic!r} to {name} wait, the oldest {format_since(facts.now - seconds, facts.now)}: that "
+        f"handler was "
+        "renamed or removed, and no worker knows it. Deploy it to a worker once more, or let them become dead letters "
+        "(unknown_handler, after kafka_unknown_for).",
+        "old",
+        f"Deliveries to {name} wait, which no worker knows",
+        topic=topic,
+        handler=name,
+        since=facts.now - seconds,
+        do="deploy it to a worker once more",
+    )
+
+
+def _knowing(facts: GroupFacts, handler: str, queue: str | None) -> bool:
+    return any(handler in state["handlers"] for state in facts.consumers(queue or "").values())
+
+
+def _known_anywhere(facts: GroupFacts, handler: str) -> bool:
+    return any(handler in state["handlers"] for state in (facts.workers or {}).values())

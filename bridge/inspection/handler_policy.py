@@ -1,0 +1,278 @@
+"""`bridge policy`: each handler's policy in force, and changes of it without its code."""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from celery import Celery
+
+from bridge.errors import BridgeError, KafkaUnavailable, NotDecided, PolicyRefused, UnknownHandler
+from bridge.formats.group_decision import (
+    GroupDecision,
+    PolicyData,
+    find_changed_policies,
+    list_policy_changes,
+    policy_key,
+    read_changed_options,
+    read_option_values,
+    set_policy_options,
+    summarize_policy_changes,
+    unset_policy_options,
+)
+from bridge.formats.text_forms import format_time
+from bridge.handler_routes import Handler, Routes, apply_waits
+from bridge.inspection.group_access import DecisionsInForce, open_decisions
+from bridge.jobs.problem import Problem
+from bridge.kafka.managed_topic import list_needed_tiers
+from bridge.kafka.retry_topics import RetryTopics
+from bridge.kafka.topic_names import TopicNames
+from bridge.ledger.decision_store import DecisionOutcome
+from bridge.settings import Settings
+
+
+def read_policies(app: Celery, settings: Settings, routes: Routes, handler: str | None = None) -> dict[str, Any]:
+    """Each handler's policy, or that of one.
+
+    Returns:
+        by handler `policy`: by option, what is in force; `changed`: by option `was` (what the code says), `is`, `by`,
+        `at` and `why`; `fault`: why what was changed is not in force, or `None`.
+
+    Raises:
+        UnknownHandler: no handler has the name, and nothing was changed under it.
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+    if handler is not None:
+        return {handler: read_policy(app, settings, routes, handler)[0]}
+    known = find_changed_policies(_read_decisions(settings))
+    return {name: make_policy_view(app, routes, name, known.get(name)) for name in sorted({*routes.handlers, *known})}
+
+
+def read_policy(
+    app: Celery, settings: Settings, routes: Routes, handler: str
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A handler's policy, as `policies` has it, and how it came to that, as `history` has it: both of one moment.
+
+    Raises:
+        UnknownHandler: no handler has the name, and nothing was changed under it.
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+    if not handler.isprintable():
+        # Of others only Kafka knows whether something was changed under such a name once.
+        _refuse_unknown(handler, routes.handlers)
+    standing = _read_decisions(settings)
+    known = find_changed_policies(standing)
+    _refuse_unknown(handler, {*routes.handlers, *known})
+    return make_policy_view(app, routes, handler, known.get(handler)), _steps(standing.get(policy_key(handler)))
+
+
+def set_policy(
+    app: Celery, settings: Settings, routes: Routes, handler: str, words: Sequence[str], why: str, by: str
+) -> dict[str, Any]:
+    """Change options of a handler's policy, for all workers of the group.
+
+    Parameters:
+        words: `option=value` each.
+
+    Returns:
+        the handler as `policies` has it, with `unpublished` and `unmirrored`: why Kafka or Redis does not have it
+        yet, or `None`; `tiers`: retry topics that longer waits need and that are not there, with why.
+
+    Raises:
+        UnknownHandler: no handler has the name.
+        PolicyRefused: an option or its value cannot be set, or there is no Redis by which workers would hear of it.
+        NotDecided: what was changed before is not known, and would be lost.
+            Or neither Kafka nor Redis has it.
+    """
+    _refuse_unknown(handler, routes.handlers)
+    if settings.ledger_url is None:
+        raise PolicyRefused("workers hear of a change by the ledger, and the broker is no Redis: set LEDGER_URL.")
+    changing = _task(app, handler).changing
+    with open_decisions(settings) as group:
+        _refuse_half(group)
+        before = _data(group, handler)
+        try:
+            after = set_policy_options(before, changing.read(words), by, time.time(), why)
+            policy = changing.policy(read_option_values(after))
+        except BridgeError as error:
+            raise PolicyRefused(str(error)) from None
+        # The first that waits longer finds its topic.
+        tiers = _tiers(settings, routes.handlers[handler], policy)
+        outcome = group.decide(policy_key(handler), after, by, why)
+    return _outcome_data(app, routes, handler, outcome) | {"tiers": tiers}
+
+
+def unset_policy(
+    app: Celery, settings: Settings, routes: Routes, handler: str, options: Collection[str], why: str, by: str
+) -> dict[str, Any]:
+    """Go back to what the code says, for some options or for all; what is not changed stays as it is.
+
+    Returns:
+        as `set_policy`.
+
+    Raises:
+        UnknownHandler: no handler has the name, and nothing was changed under it.
+        PolicyRefused: there is no such option, or what is left could not be in force without it.
+        NotDecided: what was changed before is not known, and some of it is to stay. Or neither Kafka nor Redis has it.
+    """
+    with open_decisions(settings) as group:
+        if options:
+            _refuse_half(group)
+        known = find_changed_policies(group.standing)
+        _refuse_unknown(handler, {*routes.handlers, *known})
+        before = _data(group, handler)
+        after = unset_policy_options(before, options) if options else None
+        _refuse_rest(app, routes, handler, options, before, after)
+        # Where not all is known, nobody knows that nothing was changed.
+        if read_option_values(before) == read_option_values(after) and not group.unread and not group.unknown:
+            return make_policy_view(app, routes, handler, before) | {
+                "unpublished": None,
+                "unmirrored": None,
+                "tiers": {},
+            }
+        outcome = group.decide(policy_key(handler), after, by, why)
+    return _outcome_data(app, routes, handler, outcome) | {"tiers": {}}
+
+
+def read_policy_history(settings: Settings, routes: Routes, handler: str) -> list[dict[str, Any]]:
+    """How a handler's policy was changed, the latest first: `at`, `by`, `why`, `set` (by option its value), `unset`.
+
+    Raises:
+        UnknownHandler: no handler has the name, and nothing was changed under it.
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+    decision = _read_decisions(settings).get(policy_key(handler))
+    if decision is None:
+        _refuse_unknown(handler, routes.handlers)
+    return _steps(decision)
+
+
+def _read_decisions(settings: Settings) -> Mapping[str, GroupDecision]:
+    """What is decided for the group. Raises NotDecided: neither Kafka nor Redis can be asked."""
+    with open_decisions(settings) as group:
+        _require_known(group)
+        return group.standing
+
+
+def _steps(decision: GroupDecision | None) -> list[dict[str, Any]]:
+    return [
+        {"at": format_time(step.at), "by": step.by, "why": step.why, "set": dict(step.set), "unset": list(step.unset)}
+        for step in list_policy_changes(decision)
+    ]
+
+
+def find_stale_policies(app: Celery, routes: Routes, standing: Mapping[str, GroupDecision]) -> Iterator[Problem]:
+    """What was changed and is not in force, a sentence each."""
+    for name, data in find_changed_policies(standing).items():
+        if fault := find_policy_fault(app, routes, name, data):
+            yield Problem(
+                f"The policy of {name} was {summarize_policy_changes(data)}, and its code's is in force: {fault}",
+                "policy",
+                f"What was changed of the policy of {name} is not in force",
+                handler=name,
+                do=f"set it anew, or `bridge policy unset {name}`",
+            )
+
+
+def find_policy_fault(app: Celery, routes: Routes, name: str, data: PolicyData) -> str | None:
+    """Why what was changed of a handler's policy is not in force; `None`: it is."""
+    if name not in routes.handlers:
+        return f"no handler is called so. `bridge policy unset {name}` forgets it."
+    try:
+        _task(app, name).changing.policy(read_option_values(data))
+    except BridgeError as error:
+        return f"{error} Set it anew, or `bridge policy unset {name}`."
+    return None
+
+
+def make_policy_view(app: Celery, routes: Routes, name: str, data: PolicyData) -> dict[str, Any]:
+    """One handler as `policies` has it."""
+    fault = find_policy_fault(app, routes, name, data)
+    code: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
+    if name in routes.handlers:
+        task = _task(app, name)
+        code = task.changing.shown(task.policy)
+        policy = code if fault else task.changing.shown(task.changing.policy(read_option_values(data)))
+    changed = {
+        option: {"was": code.get(option), "is": each.value, "by": each.by, "at": format_time(each.at), "why": each.why}
+        for option, each in read_changed_options(data).items()
+    }
+    return {"policy": policy, "changed": changed, "fault": fault}
+
+
+def _task(app: Celery, name: str) -> Any:
+    return app.tasks[name]
+
+
+def _outcome_data(app: Celery, routes: Routes, handler: str, outcome: DecisionOutcome) -> dict[str, Any]:
+    return {
+        **make_policy_view(app, routes, handler, outcome.decision.data),
+        "unpublished": outcome.unpublished or None,
+        "unmirrored": outcome.unmirrored or None,
+    }
+
+
+def _data(group: DecisionsInForce, handler: str) -> PolicyData:
+    decision = group.standing.get(policy_key(handler))
+    return None if decision is None else decision.data
+
+
+def _require_known(group: DecisionsInForce) -> None:
+    """What Redis alone has is known within seconds; what Kafka alone has is not, for as long as it is away."""
+    if group.unread and group.unknown:
+        raise NotDecided(f"what was changed is not known: {group.unknown}")
+
+
+def _refuse_half(group: DecisionsInForce) -> None:
+    """A policy is its options together: what is set without knowing of the others would end them."""
+    if group.unknown:
+        raise NotDecided(f"what was changed before is not known, nothing is changed now: {group.unknown}")
+
+
+def _tiers(settings: Settings, handler: Handler, policy: Any) -> dict[str, str]:
+    """Make the retry topics that a policy needs; those that are not there, with why."""
+    wanting = apply_waits(handler, policy)
+    routes, topics, names = Routes({handler.name: wanting}), RetryTopics(settings), TopicNames.of(settings)
+    missing = {}
+    for topic in handler.topics:
+        for delay in list_needed_tiers(settings, routes, topic):
+            try:
+                fault = topics.fault(topic, delay, settings.group)
+            except KafkaUnavailable as error:
+                fault = str(error)
+            if fault is not None:
+                missing[names.retry(topic, delay)] = fault
+    return missing
+
+
+def _refuse_rest(
+    app: Celery, routes: Routes, handler: str, options: Collection[str], before: PolicyData, after: PolicyData
+) -> None:
+    """What is left must be in force, if what was before is."""
+    if handler not in routes.handlers or not options:
+        return
+    changing = _task(app, handler).changing
+    for option in options:
+        if option not in read_option_values(before):
+            try:
+                changing.check_option(option)
+            except BridgeError as error:
+                raise PolicyRefused(str(error)) from None
+    if find_policy_fault(app, routes, handler, before) is not None:
+        return
+    try:
+        changing.policy(read_option_values(after))
+    except BridgeError as error:
+        raise PolicyRefused(f"what is left could not be in force: {error} Unset that as well.") from None
+
+
+def _refuse_unknown(handler: str, known: Collection[str]) -> None:
+    if handler in known:
+        return
+    last = {name.rpartition(".")[2]: name for name in sorted(known)}
+    near = get_close_matches(handler, sorted(known), 1) or [
+        last[name] for name in get_close_matches(handler.rpartition(".")[2], last, 1)
+    ]
+    meant = f"is {near[0]!r} meant?" if near else f"there is {', '.join(sorted(known)) or 'none'}."
+    raise UnknownHandler(f"no handler is called {handler!r}: {meant}")

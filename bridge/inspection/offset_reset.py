@@ -1,0 +1,205 @@
+"""`bridge reset`: the group's committed offsets are moved; with `--again`, settled deliveries from there on run
+again.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.errors import CannotReset, KafkaUnavailable, NoMoment
+from bridge.handler_routes import Routes
+from bridge.inspection.group_access import open_ledger
+from bridge.kafka.clients import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+    admin_client,
+)
+from bridge.kafka.partition_offsets import Extent, find_offsets_at, read_extents
+from bridge.kafka.topic_names import DerivedTopics, TopicNames
+from bridge.ledger import Account, Accounts, Fate, Ledger, LogHistory, Mark
+from bridge.ledger.fate_pages import PAGE
+from bridge.ledger.fate_rules import find_fate_runs
+from bridge.settings import Settings
+
+#: Seconds for one question to Kafka; its client must live until the answer is there.
+ANSWER_WITHIN: Final = 10.0
+#: Offsets of one look at the ledger.
+PAGES: Final = 8 * PAGE
+OPEN_FATES: Final = frozenset({Fate.OPEN})
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMove:
+    """A partition whose committed offset is to be moved.
+
+    Attributes:
+        discarded: how many deliveries that had no fate it passes over, all handlers together.
+        records: how many records lie between the new offset and the end.
+    """
+
+    partition: int
+    before: int | None
+    after: int
+    discarded: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPlan:
+    """What a reset would do, as it is shown before it is done."""
+
+    topic: str
+    moves: list[OffsetMove]
+    extents: list[Extent]
+
+    @property
+    def discarded(self) -> int:
+        """How many deliveries are discarded."""
+        return sum(move.discarded for move in self.moves)
+
+    @property
+    def records(self) -> int:
+        """How many records are read from the new offsets on; what is settled of them is skipped."""
+        return sum(move.records for move in self.moves)
+
+
+def plan_reset(settings: Settings, routes: Routes, topic: str, to: str) -> ResetPlan:
+    """Find out what a reset would do; nothing is changed.
+
+    Parameters:
+        to: `earliest`, `latest`, an offset, or a time as ISO 8601.
+
+    Raises:
+        CannotReset: a bridge runs, the topic does not exist, or `to` cannot be read.
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    if (belongs := DerivedTopics(TopicNames.of(settings), routes.topics).of([topic]).get(topic)) is not None:
+        raise CannotReset(
+            f"{topic!r} is the {belongs.kind} topic of {belongs.source!r}: what lies there is settled where it first "
+            f"lay, and runs when it is due. Reset {belongs.source!r}."
+        )
+    found = read_extents(settings, [topic])
+    if not found:
+        raise CannotReset(f"topic {topic!r} does not exist.")
+    try:
+        targets = find_offsets_at(settings, found, to)
+    except NoMoment as error:
+        raise CannotReset(str(error)) from None
+    _check_stopped(settings)
+    passed = _count_passed(settings, routes, topic, found, targets)
+    moves = [
+        OffsetMove(each.partition, each.committed, target, passed[each.partition], max(0, each.end - target))
+        for each in found
+        for target in (targets[each.partition],)
+    ]
+    return ResetPlan(topic, moves, found)
+
+
+def apply_reset(settings: Settings, routes: Routes, plan: ResetPlan, *, again: bool) -> None:
+    """Move the committed offset of every partition of a topic, as planned. All bridges of the group must be stopped.
+
+    Parameters:
+        again: forget the fates from the new offset on, done too, so that they run again. Without it, what is
+            settled is skipped. What lies between the old offset and a later new one is discarded.
+
+    Raises:
+        CannotReset: a bridge runs by now.
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    targets = {move.partition: move.after for move in plan.moves}
+    _check_stopped(settings)
+    # Before the offsets: moved without their fates, what is to be skipped would run, and a second try see nothing.
+    _write_fates(settings, routes, plan.topic, plan.extents, targets, again)
+    _move(settings, plan.topic, targets)
+
+
+def _count_passed(
+    settings: Settings, routes: Routes, topic: str, found: list[Extent], targets: dict[int, int]
+) -> dict[int, int]:
+    """By partition, how many deliveries without a fate lie between the committed offset and the new one."""
+    handlers = len(routes.of(topic))
+    if settings.ledger_url is None:
+        return {each.partition: max(0, targets[each.partition] - _begin(each)) * handlers for each in found}
+    passed = {}
+    with open_ledger(settings, [topic]) as (ledger, catalog):
+        for each in found:
+            log = LogHistory(ledger).log_id(topic, catalog.topic_ids[topic], each.partition)
+            accounts = [Account(handler.name, topic, log, each.partition) for handler in routes.of(topic)]
+            counts = [ledger.count(account, _begin(each), targets[each.partition] - 1) for account in accounts]
+            passed[each.partition] = sum(count.fates[Fate.OPEN] + count.pageless for count in counts)
+    return passed
+
+
+def _begin(extent: Extent) -> int:
+    return max(extent.first, extent.committed or 0)
+
+
+def _check_stopped(settings: Settings) -> None:
+    """Ask first: librdkafka tries for a minute to move the offsets of a group that has members."""
+    admin = admin_client(settings.kafka)
+    (future,) = admin.describe_consumer_groups([settings.group]).values()
+    try:
+        members = future.result(ANSWER_WITHIN).members
+    except (KafkaException, TimeoutError):
+        # No such group yet; or Kafka is away, which moving the offsets will say.
+        return
+    if members:
+        raise _running(settings)
+
+
+def _running(settings: Settings) -> CannotReset:
+    return CannotReset(
+        f"a bridge of group {settings.group!r} runs: stop all of them, then try again "
+        "(one that was killed counts until its session has timed out)."
+    )
+
+
+def _move(settings: Settings, topic: str, targets: dict[int, int]) -> None:
+    asked = ConsumerGroupTopicPartitions(
+        settings.group, [TopicPartition(topic, partition, offset) for partition, offset in targets.items()]
+    )
+    admin = admin_client(settings.kafka)
+    try:
+        (future,) = admin.alter_consumer_group_offsets([asked]).values()
+        answer = future.result(ANSWER_WITHIN)
+    except TimeoutError:
+        raise KafkaUnavailable("Kafka did not answer when the offsets were to be moved.") from None
+    except KafkaException as error:
+        raise _refused(settings, error.args[0]) from None
+    for partition in answer.topic_partitions:
+        if partition.error is not None:
+            raise _refused(settings, partition.error)
+
+
+def _refused(settings: Settings, error: KafkaError) -> CannotReset:
+    if error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
+        return _running(settings)
+    return CannotReset(f"Kafka did not move the offsets of group {settings.group!r}: {error.str()}.")
+
+
+def _write_fates(
+    settings: Settings, routes: Routes, topic: str, found: list[Extent], targets: dict[int, int], again: bool
+) -> None:
+    """What is skipped is discarded: a person said so. With `again`, what comes is open, done or not."""
+    if settings.ledger_url is None:
+        return
+    with open_ledger(settings, [topic]) as (ledger, catalog):
+        for extent in found:
+            for handler in routes.of(topic):
+                log = LogHistory(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
+                account = Account(handler.name, topic, log, extent.partition)
+                _discard_open(ledger, account, extent, targets[extent.partition])
+                Accounts(ledger).accept(account, targets[extent.partition])
+                if again and targets[extent.partition] < extent.end:
+                    ledger.forget(account, targets[extent.partition], extent.end - 1)
+
+
+def _discard_open(ledger: Ledger, account: Account, extent: Extent, target: int) -> None:
+    for start in range(_begin(extent), target, PAGES):
+        fates = ledger.fates(account, start, min(target, start + PAGES) - 1)
+        marks = [
+            Mark(account, range(start + run.start, start + run.stop), Fate.DISCARDED)
+            for run in find_fate_runs(fates, OPEN_FATES)
+        ]
+        ledger.write(marks)

@@ -1,0 +1,250 @@
+"""`bridge find`: the deliveries of one record, or of all records of a key, with their fate and location; also the
+sibling deliveries of a dead letter.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from celery import Celery
+
+from bridge.dispatch.broker_search import BrokerSearch
+from bridge.dispatch.carrier_message import CarrierMessage, DeliveryKey
+from bridge.dispatch.celery_broker import CeleryBroker
+from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable
+from bridge.formats.dead_letter_record import DeadLetterSummary
+from bridge.formats.failure import cut
+from bridge.formats.group_decision import PolicyData, find_changed_policies, summarize_policy_changes
+from bridge.formats.text_forms import format_time, make_printable
+from bridge.handler_routes import Routes
+from bridge.inspection.delivery_location import DeliveryLocator
+from bridge.inspection.delivery_trace import DeliveryTrace, RecordsByPlace, read_produced_at, trace_deliveries
+from bridge.inspection.terminal_output import EMPTY_KEY
+from bridge.inspection.topic_halt import find_halts, make_halt_view
+from bridge.kafka.clients import Record
+from bridge.kafka.dead_letter_reader import MOST_RECENT, read_dead_letters
+from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.record_reader import read_records
+from bridge.kafka.topic_names import TopicNames
+from bridge.ledger import Fate
+from bridge.settings import Settings
+
+#: Most characters of an error that are shown to people; as JSON it is whole.
+SHOWN_ERROR: Final = 300
+#: Offsets of each partition that are looked through for a key, the latest.
+LOOKED_THROUGH: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What `bridge find` found of some records of one topic.
+
+    Attributes:
+        data: as the command prints it.
+        looked_from: by partition, from which offset on it was looked through, where that is not the first.
+        kept: by partition, the first offset that Kafka has, and the one behind the last.
+    """
+
+    data: list[dict[str, Any]]
+    looked_from: Mapping[int, int]
+    kept: Mapping[int, tuple[int, int]]
+
+
+def parse_coordinates(text: str) -> tuple[str, int, int] | None:
+    """Topic, partition and offset of `orders-3-1234`; `None` if it is not of that form."""
+    topic, *numbers = text.rsplit("-", 2)
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        return None
+    return topic, int(numbers[0]), int(numbers[1])
+
+
+def find_record(
+    app: Celery, settings: Settings, routes: Routes, topic: str, partition: int, offset: int
+) -> SearchResult:
+    """Say where one record stands for each handler.
+
+    Raises:
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    kept = read_extents(settings, [topic])
+    there = [each for each in kept if each.partition == partition and offset < each.end]
+    starts = {(each.topic, each.partition): max(offset, each.first) for each in there}
+    ends = dict.fromkeys(starts, offset + 1)
+    read = {(record.partition() or 0, record.offset() or 0): record for record in read_records(settings, starts, ends)}
+    place = (partition, offset)
+    standing = _describe_records(app, settings, routes, topic, {place: read.get(place)} if there else {}, there)
+    return SearchResult(standing, {}, _kept(kept))
+
+
+def find_records_by_key(app: Celery, settings: Settings, routes: Routes, topic: str, key: str) -> SearchResult:
+    """Say the same of every record with this key, of the latest million of each partition.
+
+    Raises:
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+    """
+    there = read_extents(settings, [topic])
+    starts = {(topic, each.partition): max(each.first, each.end - LOOKED_THROUGH) for each in there}
+    ends = {(topic, each.partition): each.end for each in there}
+    wanted = key.encode()
+    read: dict[tuple[int, int], Record | None] = {
+        (record.partition() or 0, record.offset() or 0): record
+        for record in read_records(settings, starts, ends)
+        if record.key() == wanted
+    }
+    looked_from = {e.partition: starts[(topic, e.partition)] for e in there if starts[(topic, e.partition)] > e.first}
+    standing = _describe_records(app, settings, routes, topic, dict(sorted(read.items())), there)
+    return SearchResult(standing, looked_from, _kept(there))
+
+
+def _kept(there: Sequence[Extent]) -> dict[int, tuple[int, int]]:
+    return {each.partition: (each.first, each.end) for each in there}
+
+
+def _describe_records(
+    app: Celery, settings: Settings, routes: Routes, topic: str, found: RecordsByPlace, there: Sequence[Extent]
+) -> list[dict[str, Any]]:
+    if not found:
+        return []
+    traced = trace_deliveries(settings, routes, topic, found, there)
+    carriers, why = _carriers(app, routes, topic, traced.under_way)
+    policies, halt = find_changed_policies(traced.decided), find_halts(traced.decided).get(topic)
+    known = DeliveryLocator(
+        topic,
+        TopicNames.of(settings).dead_letters(topic),
+        settings.file.kafka_stuck_after,
+        traced.since,
+        traced.before,
+        traced.forgotten,
+        halt is not None,
+        carriers,
+        why,
+        _letters(settings, topic, traced),
+        traced.parked,
+        {name: handler.queue for name, handler in routes.handlers.items()},
+    )
+    return [
+        {
+            "record": _record(topic, place, record),
+            "halted": None if halt is None else make_halt_view(halt),
+            "deliveries": [_delivery(known, traced, policies, (*place, name)) for name in traced.handlers],
+        }
+        for place, record in found.items()
+    ]
+
+
+def _carriers(
+    app: Celery, routes: Routes, topic: str, wanted: set[DeliveryKey]
+) -> tuple[dict[DeliveryKey, CarrierMessage], str | None]:
+    """The Celery messages that carry these deliveries; or why that cannot be told."""
+    if not wanted:
+        return {}, None
+    broker = CeleryBroker(app)
+    try:
+        found = BrokerSearch(broker).carriers(routes.queues, topic, wanted)
+    except HandoffFailed as error:
+        return {}, f"the Celery broker does not answer: {error}"
+    finally:
+        broker.close()
+    return ({}, "the Celery broker, whose messages cannot be listed") if found is None else (found, None)
+
+
+def _letters(settings: Settings, topic: str, traced: DeliveryTrace) -> dict[DeliveryKey, DeadLetterSummary]:
+    """The last dead letter of each, of the logs that the topic has now."""
+    if Fate.DEAD not in traced.fates.values():
+        return {}
+    return {
+        (whose.partition, whose.offset, whose.handler): letter
+        for letter in read_dead_letters(settings, topic, MOST_RECENT).letters
+        if (whose := letter.whose).is_of(traced.logs.get(whose.partition, ""))
+    }
+
+
+# As JSON
+
+
+def _delivery(
+    known: DeliveryLocator, traced: DeliveryTrace, policies: Mapping[str, PolicyData], which: DeliveryKey
+) -> dict[str, Any]:
+    carrier = known.carriers.get(which)
+    fate = traced.fates[which]
+    found = known.of(which, fate)
+    return {
+        **found,
+        "task": traced.ran.get(which) if carrier is None else carrier.task_id,
+        "policy": summarize_policy_changes(policies.get(which[2]), _ended(fate, found["since"])),
+    }
+
+
+def _ended(fate: Fate, since: str | None) -> float | None:
+    """Until when a policy had a say in a delivery: one that has ended knows nothing of what was changed later."""
+    if fate not in (Fate.DONE, Fate.DEAD, Fate.DISCARDED):
+        return None
+    # When it ended is not known: no change can be said to be older.
+    return datetime.fromisoformat(since).timestamp() if since else 0.0
+
+
+def _record(topic: str, place: tuple[int, int], record: Record | None) -> dict[str, Any]:
+    produced = read_produced_at(record)
+    key = record.key() if record is not None else None
+    return {
+        "topic": topic,
+        "partition": place[0],
+        "offset": place[1],
+        "key": None if key is None else bytes(key).decode("utf-8", "backslashreplace"),
+        "timestamp": None if produced is None else round(produced * 1000),
+    }
+
+
+def format_result(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What was found, for people: keys and errors are others' texts, and end no line."""
+    yield from map(make_printable, _lines(found))
+
+
+def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for each in found:
+        record = each["record"]
+        key = "" if record["key"] is None else f", key {record['key'] or EMPTY_KEY}"
+        at = "?" if record["timestamp"] is None else format_time(record["timestamp"] / 1000, "milliseconds")
+        yield f"{record['topic']}-{record['partition']}-{record['offset']}, of {at}{key}"
+        if halt := each["halted"]:
+            yield f"  the topic is halted since {halt['since']}, by {halt['by']}: {halt['why']}"
+        for delivery in each["deliveries"]:
+            roughly = "about " if delivery["fate"] == "handed" else ""
+            since = f" since {roughly}{delivery['since']}" if delivery["since"] else ""
+            where = f": {delivery['where']}" if delivery["where"] else ""
+            counts = ", ".join(f"{count} {what}" for what, count in delivery["attempts"].items() if count)
+            yield f"  {delivery['handler']}: {delivery['fate']}{since}{where}" + (f" ({counts})" if counts else "")
+            if delivery["task"]:
+                yield f"    task {delivery['task']}"
+            if delivery["policy"]:
+                yield f"    its handler's policy was {delivery['policy']}"
+            if delivery["last_error"]:
+                yield f"    {cut(delivery['last_error'], SHOWN_ERROR)}"
+
+
+#: What `bridge find` says of each delivery; or a sentence.
+SiblingDeliveries = Sequence[Mapping[str, Any]] | str
+
+
+def find_sibling_deliveries(
+    app: Celery, settings: Settings, routes: Routes, origin: str, topic: str, partition: int, offset: int
+) -> SiblingDeliveries:
+    """How the deliveries of a letter's record stand; why that is not known, where it is not.
+
+    Parameters:
+        origin: who wrote the letter.
+        topic, partition, offset: of the source record.
+    """
+    if origin != "bridge":
+        return f"it was not ours: {origin} wrote it"
+    if settings.ledger_url is None:
+        return "not known: fates are in the ledger, and the broker is no Redis (LEDGER_URL)"
+    try:
+        found = find_record(app, settings, routes, topic, partition, offset).data
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        return f"not known: {error}"
+    deliveries: SiblingDeliveries = (
+        found[0]["deliveries"] if found else "not known: Kafka does not have that record (any more)"
+    )
+    return deliveries

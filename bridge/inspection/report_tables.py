@@ -1,0 +1,301 @@
+"""The tables that commands print: check, audit, topics, status, halts and policies."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bridge.formats import group_decision
+from bridge.formats.text_forms import make_printable
+from bridge.inspection.setup_check import CheckFinding
+from bridge.inspection.terminal_output import LINE_BREAK, make_cell, print_line, print_table
+from bridge.inspection.topic_audit import COUNTED, LogChange, TopicAudit
+from bridge.inspection.topic_list import TopicList
+from bridge.jobs.group_facts import format_span
+from bridge.ledger.audit_line import AuditLine
+from bridge.ledger.retry_records import RetryTopicCount
+
+_COLOURS: Final = {"ok": "green", "warning": "yellow", "fault": "red"}
+
+
+def print_findings(console: Console, findings: Iterable[CheckFinding]) -> None:
+    """A line for each, its level first."""
+    for each in findings:
+        text = escape(make_printable(each.text, keep=LINE_BREAK))
+        console.print(f"[{_COLOURS[each.level]}]{each.level:>7}[/]  {text}", soft_wrap=True)
+
+
+def print_audit(console: Console, audit: TopicAudit) -> None:
+    """A row a handler and partition, the totals, and the offsets that need a person."""
+    print_table(console, _fates(audit))
+    for line in audit.lines:
+        _print_line(console, f"{audit.topic}-{line.partition} {line.handler}", line)
+    for tier in audit.tiers:
+        _print_tier(console, tier)
+    for deaths in audit.deaths:
+        print_line(
+            console,
+            f"{audit.topic} {deaths.handler}: {deaths.count:,} dead, {deaths.reason}, since {deaths.since}; "
+            f"the last at {deaths.last}: {deaths.error}",
+        )
+    for transaction in audit.open_transactions:
+        print_line(
+            console,
+            f"{audit.topic}-{transaction.partition}: a transaction that began at offset {transaction.offset} is open: "
+            f"{transaction.records:,} offsets from there on are not counted, and no consumer gets them. If it stays "
+            "open, `kafka-transactions.sh find-hanging` names its producer",
+            "yellow",
+        )
+    for change in audit.log_changes:
+        _print_change(console, audit.topic, change)
+    if audit.clean:
+        print_line(console, "nothing is unaccounted for", "green")
+
+
+def _fates(audit: TopicAudit) -> Table:
+    table = Table("handler", title=f"audit of {make_cell(audit.topic)}", box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("partition", *COUNTED):
+        table.add_column(name, justify="right")
+    for line in audit.lines:
+        table.add_row(make_cell(line.handler), str(line.partition), *(f"{getattr(line, name):,}" for name in COUNTED))
+    table.add_section()
+    table.add_row("total", "", *(f"{count:,}" for count in audit.totals.values()))
+    return table
+
+
+def _print_change(console: Console, topic: str, change: LogChange) -> None:
+    lost = f"; {change.lost:,} of them were never handled" if change.lost else ""
+    what = f"the log {change.what}" if change.what != "expired" else "Kafka's retention took unread offsets"
+    print_line(
+        console,
+        f"{topic}-{change.partition}: {what}, at {change.at}: from {change.first} to {change.end}{lost}",
+        "red" if change.lost else "yellow",
+    )
+
+
+def _print_tier(console: Console, tier: RetryTopicCount) -> None:
+    if tier.parked or tier.handed:
+        wait = f", {tier.delay} s" if tier.delay else ""
+        print_line(console, f"{tier.topic}: {tier.parked:,} wait there{wait}; {tier.handed:,} of it are handed off")
+    if tier.unaccounted:
+        print_line(
+            console, f"{tier.topic}: {tier.unaccounted:,} records are committed, and were never handed off", "red"
+        )
+
+
+def _print_line(console: Console, place: str, line: AuditLine) -> None:
+    if not line.imported:
+        print_line(console, f"{place}: no handler here has this name; asked for as far as it came", "yellow")
+    if line.oldest:
+        since = f" (since about {line.oldest_since})" if line.oldest_since else ""
+        print_line(console, f"{place}: oldest in flight: {_shown(line.oldest)}{since}")
+    if line.forgotten:
+        print_line(
+            console,
+            f"{place}: forgotten: {line.forgotten:,}, handed off and committed before the ledger was wiped; "
+            "what was not settled by then is lost, unless `bridge reset` reads it again",
+            "red",
+        )
+    if line.evicted:
+        print_line(
+            console,
+            f"{place}: evicted: Redis dropped the pages of {line.evicted:,} offsets before they could expire; what was "
+            "done there may run again, what was in flight may be lost. Set maxmemory-policy noeviction",
+            "red",
+        )
+    if line.unaccounted:
+        begin = f", from {_shown(line.unaccounted_at)}" if line.unaccounted_at else ""
+        print_line(console, f"{place}: unaccounted for: {line.unaccounted:,}{begin}", "red")
+    if line.parked_nowhere:
+        print_line(
+            console,
+            f"{place}: parked, but in no retry topic: {_shown(line.parked_nowhere)}; "
+            "`bridge reset` to there with --again lets them run, and with them all that comes after them once "
+            "more, what is done too: do it only where the handlers bear that",
+            "red",
+        )
+    if line.letters_missing:
+        print_line(console, f"{place}: dead, but without a dead letter: {_shown(line.letters_missing)}", "red")
+
+
+def print_topics(console: Console, listed: TopicList) -> None:
+    """A row a topic, and what is wrong with any."""
+    table = Table("topic", "for", "use", box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("partitions", "kept", "not settled"):
+        table.add_column(name, justify="right")
+    for seen in listed.found:
+        left = listed.left.get(seen.ours.name)
+        table.add_row(
+            make_cell(seen.ours.name),
+            make_cell(seen.ours.what),
+            seen.use,
+            "missing" if seen.partitions is None else str(seen.partitions),
+            _days(seen.retention_ms),
+            "" if left is None else f"{left:,}",
+        )
+    print_table(console, table)
+    for words in (*listed.problems, *filter(None, [listed.unknown])):
+        print_line(console, words, "yellow")
+
+
+def _days(retention_ms: int | None) -> str:
+    if retention_ms is None:
+        return ""
+    return "without end" if retention_ms < 0 else f"{retention_ms / 86_400_000:.3g} days"
+
+
+def print_status(console: Console, status: dict[str, Any]) -> None:
+    """What needs a person; then topics with their lag, queues, bridges and workers."""
+    for problem in status["problems"]:
+        print_line(console, f"! {problem}", "red")
+    if not status["problems"]:
+        print_line(console, "nothing needs a person", "green")
+    if status["topics"] is not None:
+        _print_topics(console, status["group"], status["topics"])
+    for queue, at in (status["queues"] or {}).items():
+        workers = "" if at["workers"] is None else f", {at['workers']} workers"
+        print_line(console, f"queue {queue}: {at['messages']:,} messages{workers}")
+    _print_waits(console, status)
+    for name, state in (status["bridges"] or {}).items():
+        _print_bridge(console, name, state)
+    for name, state in (status["workers"] or {}).items():
+        queues, count = ", ".join(state["queues"]), len(state["handlers"])
+        # An older version does not say which versions its handlers are of.
+        of = ", ".join(sorted({version for version in state.get("handler_versions", {}).values() if version}))
+        versions = f" (version {of})" if of else ""
+        print_line(
+            console, f"worker {name}: {state['processes']} processes, queues {queues}, {count} handlers{versions}"
+        )
+    _print_unknown(console, status)
+
+
+def _print_unknown(console: Console, status: dict[str, Any]) -> None:
+    """Print the members that may live, and what else is not known."""
+    for kind, members in status.get("unconfirmed", {}).items():
+        for name, member in members.items():
+            seen = f", last seen {member['last_seen']} at the latest" if member["last_seen"] else ""
+            print_line(console, f"{kind[:-1]} {name}: not confirmed{seen}", "yellow")
+    if status["bridges"] is None and not status["unanswered"]:
+        print_line(console, "bridges and workers are not shown: that needs a Redis (LEDGER_URL)")
+    for sentence in status.get("unknown", ()):
+        print_line(console, sentence, "yellow")
+
+
+def _print_waits(console: Console, status: dict[str, Any]) -> None:
+    for tier in status.get("parked") or ():
+        if tier["records"]:
+            due = f", the next due at {tier['next_due']}" if tier["next_due"] else ""
+            if tier["late_seconds"]:
+                due = f", the first was due at {tier['next_due']} and is {format_span(tier['late_seconds'])} late"
+            print_line(console, f"{tier['topic']}: {tier['records']:,} wait there{due}")
+    for each in status["oldest"]:
+        if each["seconds"]:
+            oldest = "oldest delivery under way for {seconds} s".format(**each)
+            print_line(console, f"{each['topic']} {each['handler']}: {oldest}")
+    for handler, how in status["policies"].items():
+        print_line(console, f"the policy of {handler} is not its code's: {how}", "yellow")
+
+
+def _print_topics(console: Console, group: str, topics: dict[str, Any]) -> None:
+    table = Table("topic", "partition", "committed", "end", "lag", title=f"group {make_cell(group)}")
+    for topic, partitions in topics.items():
+        if not partitions:
+            table.add_row(topic, "does not exist yet", "", "", "")
+        for number, at in partitions.items():
+            committed = "none" if at["committed"] is None else f"{at['committed']:,}"
+            table.add_row(topic, number, committed, f"{at['end']:,}", f"{at['lag']:,}")
+    print_table(console, table)
+
+
+def _print_bridge(console: Console, name: str, state: dict[str, Any]) -> None:
+    print_line(console, f"bridge {name}: {len(state['assigned'])} partitions")
+    for place, why in state["paused"].items():
+        since = state.get("paused_since", {}).get(place)
+        print_line(console, f"  {place} is paused{f' since {since}' if since else ''}: {why}", "yellow")
+    for each in state.get("waiting", ()):
+        print_line(
+            console,
+            "  {topic}-{partition}-{offset} has been with {handler} for {seconds} s; "
+            "what comes after it in its order waits".format(**each),
+        )
+    for handler, size in state.get("batches", {}).items():
+        print_line(console, "  {handler}: batches of {size}: {why}".format(handler=handler, **size))
+    for obstacle in state["obstacles"]:
+        print_line(console, f"  {obstacle}", "red")
+
+
+def _shown(offsets: list[int]) -> str:
+    return ", ".join(map(str, offsets))
+
+
+def print_halts(console: Console, found: dict[str, Any]) -> None:
+    """How each topic stands after it was halted or resumed, and who has to hear of it yet."""
+    for topic, how in found["topics"].items():
+        if how["halted"]:
+            print_line(console, f"{topic} is halted: {how['why']}. `bridge resume {topic}` goes on from exactly there.")
+        elif how["changed"]:
+            print_line(console, f"{topic} goes on.")
+        else:
+            print_line(console, f"{topic} is not halted.")
+        _print_unheard(console, how)
+    if not found["topics"]:
+        print_line(console, "no topic is halted.")
+
+
+def print_policies(console: Console, found: dict[str, Any]) -> None:
+    """A row a handler and option that is not Celery's or ours by default; what was changed, with who and why."""
+    table = Table("handler", "option", "value", "the code says", "changed", box=SIMPLE_HEAD, pad_edge=False)
+    for handler, each in found.items():
+        changed, first = each["changed"], make_cell(handler)
+        for option, value in {**each["policy"], **{name: one["is"] for name, one in changed.items()}}.items():
+            # Without an end is a value, and no limit that nobody has set.
+            if option not in changed and option != "max_retries" and value in (None, []):
+                continue
+            one = changed.get(option)
+            who = "" if one is None else f"by {one['by']} at {one['at']}: {one['why']}"
+            code = "" if one is None else group_decision.format_option_value(one["was"])
+            table.add_row(
+                first, option, make_cell(group_decision.format_option_value(value)), make_cell(code), make_cell(who)
+            )
+            first = ""
+        table.add_section()
+    print_table(console, table)
+    for handler, each in found.items():
+        if each["fault"]:
+            print_line(console, f"{handler}: what was changed is not in force: {each['fault']}", "red")
+
+
+def print_policy_decision(console: Console, handler: str, found: dict[str, Any]) -> None:
+    """How a handler's policy stands after it was changed, and who has to hear of it yet."""
+    print_policies(console, {handler: found})
+    if not found["changed"]:
+        print_line(console, f"the policy of {handler} is its code's.")
+    for topic, why in found["tiers"].items():
+        print_line(console, f"  {topic}: {why}: waits as long as that go through the next that there is", "yellow")
+    _print_unheard(console, found)
+
+
+def print_policy_history(console: Console, handler: str, found: list[dict[str, Any]]) -> None:
+    """A line for each change, the latest first."""
+    for each in found:
+        parts = [group_decision.format_options(each["set"])] if each["set"] else []
+        if each["unset"]:
+            parts.append(f"unset {' '.join(each['unset'])}")
+        print_line(console, f"{each['at']}  {', '.join(parts)}  by {each['by']}: {each['why']}")
+    if not found:
+        print_line(console, f"the policy of {handler} was never changed.")
+
+
+def _print_unheard(console: Console, how: dict[str, Any]) -> None:
+    if how.get("unpublished"):
+        print_line(
+            console,
+            "  NOT SAFE YET: Redis alone has it. If that is wiped before a bridge has told Kafka, it is lost, and "
+            f"what Kafka has stands again. Say it once more when Kafka answers. ({how['unpublished']})",
+            "yellow",
+        )
+    if how.get("unmirrored"):
+        print_line(console, f"  Redis does not have it yet, a bridge tells it: {how['unmirrored']}", "yellow")

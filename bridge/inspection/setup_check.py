@@ -1,0 +1,345 @@
+"""`bridge check`: the faults of settings, handlers, topics and connections, all at once, with what to do about each."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from celery import Celery
+
+from bridge import settings
+from bridge.dispatch.celery_broker import find_broker_fault, make_broker_connection
+from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, UnfitRedis
+from bridge.formats.group_decision import find_changed_policies
+from bridge.formats.user_database import missing_django_tables
+from bridge.handler_routes import Routes, changed_handlers
+from bridge.inspection.consumption_problems import find_redis_problems
+from bridge.inspection.status_sources import gather_facts
+from bridge.inspection.topic_problems import find_unsynced_replicas
+from bridge.jobs.deployment_problems import (
+    describe_foreign_member,
+    find_divided_topics,
+    find_foreign_topics,
+    find_other_applications,
+    find_unconsumed_queues,
+    find_unknown_handlers,
+    is_stopped,
+    unknown_members,
+)
+from bridge.jobs.open_transactions import find_held_back_topics
+from bridge.kafka.clients import AdminClient, KafkaException, admin_client, client_fault, consumer_client
+from bridge.kafka.consumer_groups import find_first_reads
+from bridge.kafka.control_topic import read_published_decisions
+from bridge.kafka.managed_topic import ManagedTopic, TopicKind
+from bridge.kafka.topic_names import TopicNames, find_ambiguous_names, name_faults
+from bridge.kafka.topic_survey import SurveyedTopic, survey_topics
+from bridge.ledger import Ledger
+from bridge.ledger.redis_health import check_redis_fit
+from bridge.settings import OWN_APP, Settings, hide_password, is_redis
+from bridge.settings.app_discovery import import_handlers
+from lossless.transport import eviction_risk, refuse_unfit, risks
+
+#: librdkafka's reports of a connection that is open and of another kind than the listener.
+_LOGIN: Final = re.compile(r"security\.protocol|SSL|SASL|[Aa]uthenticat|listener\?")
+#: Seconds for each connection.
+ANSWER_WITHIN: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """One sentence of the report: a `fault` stops the start, a `warning` does not."""
+
+    level: Literal["ok", "warning", "fault"]
+    text: str
+
+    def to_data(self) -> dict[str, str]:
+        """As JSON-able data."""
+        # A problem is its sentence here: what it says beside that cannot be copied.
+        return {"level": self.level, "text": str(self.text)}
+
+
+def check_setup(app: Celery, environ: Mapping[str, str] = os.environ, name: str = OWN_APP) -> list[CheckFinding]:
+    """Import the handlers; check settings, handlers and connections. A fault of one does not hide those of another.
+
+    Parameters:
+        name: the app as `-A` names it, for advice.
+    """
+    chosen, routes, faults, _ = load_setup(app, environ)
+    chosen = replace(chosen, app=name)
+    found = [CheckFinding("fault", fault) for fault in faults]
+    found.extend(_settings(chosen, routes))
+    found.extend(_django(app, routes))
+    if not any(fault.startswith("KAFKA_") for fault in faults):
+        found.extend(_kafka(app, chosen, routes))
+    broker = [] if any(fault.startswith("CELERY_BROKER_URL") for fault in faults) else list(_broker(app, routes))
+    found.extend(broker)
+    # A Redis that is frozen costs seconds for each question: the same one is not asked again.
+    silent = chosen.one_redis and not any(finding.level == "ok" for finding in broker)
+    if not silent and not any(fault.startswith("LEDGER_URL") for fault in faults):
+        found.extend(_ledger(chosen))
+        if not any(finding.level == "fault" for finding in found):
+            found.extend(_workers(app, chosen, routes))
+    return found
+
+
+def load_setup(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Routes, list[str], bool]:
+    """What can be known without a connection.
+
+    Returns:
+        the settings, with defaults where they are wrong; the handlers that were found; everything that is wrong, a
+        sentence each; and whether every module of handlers could be imported.
+    """
+    broken = import_handlers(app)
+    chosen, routes, faults = settings.read_with_handlers(app, environ, broken)
+    if not any(fault.startswith("CELERY_BROKER_URL") for fault in faults) and (fault := find_broker_fault(app)):
+        faults.append(fault)
+    if not any(fault.startswith("KAFKA_") for fault in faults) and (words := client_fault(chosen.kafka)):
+        faults.append(f"KAFKA_…: no client can be made of these settings: {words}.")
+    if routes.topics:
+        faults += [*name_faults(chosen, routes.topics), *settings.sequence_faults(chosen, routes)]
+        faults += find_ambiguous_names(TopicNames.of(chosen), routes.topics)
+    return chosen, routes, faults, not broken
+
+
+def _settings(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
+    for handler in routes:
+        yield CheckFinding("ok", f"{', '.join(handler.topics)} → {handler.name}, queue {handler.queue!r}.")
+    if chosen.config_file:
+        yield CheckFinding("ok", f"settings are read from {chosen.config_file}.")
+    if chosen.ignored:
+        yield CheckFinding("ok", f"left out, librdkafka does not know them: {', '.join(chosen.ignored)}.")
+    yield from (CheckFinding("warning", text) for text in chosen.misspelt)
+    for topic in sorted(chosen.file.kafka_topics.keys() - set(routes.topics)):
+        yield CheckFinding("warning", f"kafka_topics[{topic!r}] has no handler: it is not consumed.")
+
+
+def _django(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
+    """Tables that handlers write in Django's database and that no migration has made: their deliveries would fail."""
+    tasks: Mapping[str, Any] = app.tasks
+    try:
+        missing = missing_django_tables(tasks[handler.name].run for handler in routes)
+    except Exception as error:
+        # Whatever Django or its database raises: the report must go on, and name it.
+        words = hide_password(str(error).strip())
+        yield CheckFinding(
+            "warning", f"Django's database: {type(error).__name__}: {words}. Is it right, and does it run?"
+        )
+        return
+    if missing:
+        yield CheckFinding(
+            "fault",
+            f"Django's database has no table {', '.join(missing)}, which a handler writes with message.settle_with: "
+            "add the migration of docs/tutorials/existing-celery-app.md, and run `python manage.py migrate`.",
+        )
+
+
+def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
+    place = chosen.kafka["bootstrap.servers"]
+    said: list[str] = []
+    admin: AdminClient | None = None
+    try:
+        # Some properties are only read when a client is made: a certificate's file, for instance.
+        consumer_client(chosen.kafka, chosen.group).close()
+        admin = admin_client(chosen.kafka, error_cb=lambda error: said.append(str(error.str())))
+        admin.list_topics(timeout=ANSWER_WITHIN)
+    except (KafkaException, KafkaUnavailable) as error:
+        if admin is not None:
+            # So that what librdkafka has reported is heard.
+            admin.poll(0)
+        yield CheckFinding("fault", explain_unreachable_kafka(place, _words(error), said))
+        return
+    yield CheckFinding("ok", f"Kafka at {place} answers.")
+    yield from _topics(app, admin, chosen, routes)
+    yield from _other_redis(admin, chosen, routes)
+    yield from _first_reads(chosen, routes)
+
+
+def _other_redis(admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
+    """Another application in the group, with a Redis of its own."""
+    if (ledger := Ledger.of(chosen)) is None:
+        return
+    try:
+        with closing(ledger):
+            foreign = find_foreign_topics(admin, chosen, ledger, routes.topics)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        yield CheckFinding("warning", unknown_members(chosen.group, str(error)))
+        return
+    if foreign is None:
+        yield CheckFinding("warning", unknown_members(chosen.group))
+    elif foreign:
+        yield CheckFinding("fault", describe_foreign_member(chosen.group, foreign))
+
+
+def _first_reads(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
+    try:
+        for found in find_first_reads(chosen, routes.topics):
+            yield CheckFinding("warning" if found.is_surprising else "ok", found.words)
+    except KafkaUnavailable as error:
+        # That Kafka does not answer is said above; that this user may not ask is no fault.
+        yield CheckFinding("warning", f"what is read first is not known: {error}")
+
+
+def explain_unreachable_kafka(place: str, words: str, said: Iterable[str]) -> str:
+    """Return a sentence on why Kafka cannot be asked, with the variables that are probably wrong (pure).
+
+    Parameters:
+        words: the error of the call.
+        said: what librdkafka has reported meanwhile: it knows more of logins than the call's own error tells.
+    """
+    login = next((text for text in said if _LOGIN.search(text)), "")
+    if not login:
+        return f"Kafka at {place}: {words}. Is KAFKA_BOOTSTRAP_SERVERS right, and does it run?"
+    return (
+        f"Kafka at {place} ends the connection: {login.rstrip('. ')}. Are KAFKA_SECURITY_PROTOCOL and the variables "
+        "KAFKA_SASL_… and KAFKA_SSL_… as this listener wants them?"
+    )
+
+
+def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
+    """What is wrong with topics, and for how long dead letters are kept, where Kafka tells.
+
+    What a policy needs that people have changed is needed too.
+    """
+    try:
+        decided = {key: each.decision for key, each in read_published_decisions(chosen).standing.items()}
+        found = survey_topics(admin, chosen, routes, changed_handlers(app, routes, find_changed_policies(decided)))
+    except KafkaUnavailable as error:
+        yield CheckFinding("fault", str(error))
+        return
+    if missing := find_missing_topics(found):
+        yield CheckFinding(
+            "warning",
+            f"{len(missing)} topics of the group are missing although a bridge was here: "
+            f"{', '.join(ours.name for ours in missing[:10])}{', …' if len(missing) > 10 else ''}. Until they are "
+            f"there {'; '.join(dict.fromkeys(ours.without for ours in missing))}. A bridge makes them at its start, or "
+            "its log says why Kafka refuses; `bridge topics --create` makes them too.",
+        )
+    replicas = {seen.ours.name: seen.replicas for seen in found}
+    yield from (CheckFinding("warning", problem) for problem in find_unsynced_replicas(replicas))
+    for seen in found:
+        made_at_start = seen.partitions is None and seen.ours.kind is not TopicKind.SOURCE
+        if not (made_at_start and chosen.file.kafka_create_topics):
+            yield from (CheckFinding("fault" if seen.refused else "warning", words) for words in _said(seen))
+        if seen.ours.kind is TopicKind.DEAD_LETTERS and seen.retention_ms is not None:
+            kept = seen.retention_ms
+            shown = "without end" if kept < 0 else f"for {kept / 86_400_000:.3g} days, and then dropped"
+            yield CheckFinding("ok", f"dead letters in {seen.ours.name!r} are kept {shown} (retention.ms).")
+
+
+def find_missing_topics(found: Sequence[SurveyedTopic]) -> list[ManagedTopic]:
+    """Return the topics of ours that are missing beside sources that exist, if a bridge has started before (pure).
+
+    The first bridge of a group makes the control topic and all others before it consumes.
+    """
+    there = {seen.ours.name for seen in found if seen.partitions is not None}
+    if not any(seen.ours.kind is TopicKind.CONTROL and seen.partitions is not None for seen in found):
+        return []
+    beside = (seen.ours for seen in found if seen.use == "needed" and seen.ours.name not in there)
+    return [ours for ours in beside if ours.kind not in (TopicKind.SOURCE, TopicKind.CONTROL) and ours.source in there]
+
+
+def _said(seen: SurveyedTopic) -> tuple[str, ...]:
+    """Its problems; of one that nobody may make, what waits for it."""
+    if seen.partitions is None and seen.ours.kind is not TopicKind.SOURCE:
+        of = f" of {seen.ours.source!r}" if seen.ours.source else ""
+        return (
+            f"topic {seen.ours.name!r} does not exist and kafka_create_topics is False: {seen.ours.what}{of} wait "
+            "until you make it (`bridge topics --create`).",
+        )
+    return seen.problems
+
+
+def _words(error: Exception) -> str:
+    return str(error.args[0].str() if isinstance(error, KafkaException) else error).rstrip(". ")
+
+
+def _broker(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
+    url = str(app.conf.broker_url)
+    shown = hide_password(url)
+    connection = make_broker_connection(app)
+    try:
+        connection.ensure_connection(max_retries=1, interval_start=0, timeout=int(ANSWER_WITHIN))
+        yield CheckFinding("ok", f"the Celery broker at {shown} answers.")
+        if is_redis(url):
+            refuse_unfit(connection)
+            eviction = eviction_risk(connection)
+            for risk in risks(connection):
+                yield CheckFinding("fault" if risk == eviction else "warning", f"Redis: {risk}.")
+        else:
+            yield from _visibility(app, routes, connection.default_channel)
+    except Exception as error:
+        # Whatever the transport raises: the report must go on, and name it.
+        words = hide_password(str(error))
+        yield CheckFinding(
+            "fault",
+            f"the Celery broker at {shown}: {type(error).__name__}: {words}. "
+            "Is CELERY_BROKER_URL right, and does it run?",
+        )
+    finally:
+        connection.release()
+
+
+def _ledger(chosen: Settings) -> Iterator[CheckFinding]:
+    ledger = Ledger.once(chosen, ANSWER_WITHIN)
+    if ledger is None:
+        yield CheckFinding(
+            "warning",
+            "no ledger (the broker is not one Redis, and LEDGER_URL is not set): commit='handoff' only, and there is "
+            "no deduplication, no audit and no changed policy. Set LEDGER_URL to a Redis.",
+        )
+        return
+    shown = hide_password(str(chosen.ledger_url))
+    try:
+        # With one Redis the broker was asked.
+        if not chosen.one_redis and (warning := check_redis_fit(ledger)):
+            yield CheckFinding("warning", warning)
+        ledger.state()
+        yield CheckFinding("ok", f"the ledger at {shown} answers.")
+        if any(topic.handoff_durability for topic in chosen.file.kafka_topics.values()):
+            ledger.fsync(ANSWER_WITHIN - 1)
+    except (UnfitRedis, LedgerCannotFsync, LedgerUnavailable) as error:
+        yield CheckFinding("fault", str(error))
+    finally:
+        ledger.close()
+
+
+def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
+    """Who consumes the queues, which handlers nobody knows, and who else consumes the topics for other handlers."""
+    facts = gather_facts(app, chosen, routes).facts
+    for redis in facts.memory:
+        yield from (
+            CheckFinding("fault" if redis.full else "warning", sentence)
+            for sentence in find_redis_problems(redis, facts.now)
+        )
+    yield from (CheckFinding("warning", sentence) for sentence in facts.stale)
+    yield from (CheckFinding("fault", sentence) for sentence in find_other_applications(facts).values())
+    yield from (CheckFinding("warning", sentence) for sentence in find_divided_topics(facts).values())
+    yield from (CheckFinding("warning", sentence) for sentence in find_held_back_topics(facts))
+    if facts.workers is None:
+        return
+    for queue in routes.queues:
+        count = sum(queue in state["queues"] for state in facts.workers.values())
+        if count:
+            yield CheckFinding("ok", f"queue {queue!r} is consumed by {count} worker{'' if count == 1 else 's'}.")
+    stopped = is_stopped(facts)
+    for sentence in find_unconsumed_queues(facts).values():
+        # Before the first worker has ever run there is nothing wrong yet, and after a planned stop there is nothing
+        # wrong either; once work waits, or a bridge or another worker is here, there is.
+        yield CheckFinding("fault" if (sentence.many or sentence.since) and not stopped else "warning", sentence)
+    for sentence in find_unknown_handlers(facts).values():
+        yield CheckFinding("warning", sentence)
+
+
+def _visibility(app: Celery, routes: Routes, channel: object) -> Iterator[CheckFinding]:
+    """Where a transport has a visibility timeout (SQS, for one), a message held for longer runs again."""
+    # SQS has a default of its own (kombu/transport/SQS.py Channel.visibility_timeout).
+    timeout = app.conf.broker_transport_options.get("visibility_timeout", getattr(channel, "visibility_timeout", None))
+    for handler in routes:
+        if timeout is not None and handler.longest_wait >= timeout:
+            yield CheckFinding(
+                "fault",
+                f"{handler.name} may hold a message for {handler.longest_wait:g} s (a time limit or a delay), but "
+                f"after {timeout:g} s it is run a second time: raise broker_transport_options['visibility_timeout'].",
+            )

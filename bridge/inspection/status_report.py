@@ -1,0 +1,240 @@
+"""The report of the status: every problem that needs a person, the worst first, and all that was found as JSON
+(pure).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
+from typing import Any, Final
+
+from bridge.formats.group_decision import format_options, read_option_values, summarize_policy_changes
+from bridge.formats.text_forms import format_time
+from bridge.inspection import consumption_problems, delivery_problems, topic_problems
+from bridge.inspection.status_sources import StatusSources
+from bridge.inspection.topic_halt import make_halt_view
+from bridge.jobs import handler_health
+from bridge.jobs.deployment_problems import (
+    describe_foreign_member,
+    find_divided_topics,
+    find_other_applications,
+    find_unconsumed_queues,
+    find_unknown_handlers,
+)
+from bridge.jobs.group_facts import DependencyDown, GroupFacts
+from bridge.jobs.open_transactions import find_held_back_topics
+from bridge.jobs.problem import Problem
+from bridge.kafka.partition_offsets import Extent
+from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, TopicHandler
+
+
+def make_silent_problem(sentence: str) -> Problem:
+    """What does not answer: what it alone knows is not known."""
+    what = sentence.partition(":")[0].partition(". ")[0]
+    return Problem(sentence, "silent", what, lost=None, do="start it, or mend the network")
+
+
+def list_problems(facts: GroupFacts) -> list[Problem]:
+    """Everything that needs a person; what stops most comes first."""
+    return [
+        *map(make_silent_problem, facts.silent),
+        *consumption_problems.find_memory_problems(facts),
+        *consumption_problems.find_halted_topics(facts),
+        *facts.stale,
+        *consumption_problems.find_open_breakers(facts),
+        *consumption_problems.find_unnamed_dependencies(facts),
+        *consumption_problems.find_missing_bridges(facts),
+        *handler_health.find_lost_bridges(facts),
+        *find_other_applications(facts).values(),
+        *([describe_foreign_member(facts.group, facts.foreign)] if facts.foreign else []),
+        *find_divided_topics(facts).values(),
+        *consumption_problems.find_obstacles(facts),
+        *find_unconsumed_queues(facts).values(),
+        *find_unknown_handlers(facts).values(),
+        *delivery_problems.find_partly_known_handlers(facts),
+        *handler_health.find_hung_handlers(facts),
+        *handler_health.find_slow_workers(facts),
+        *handler_health.find_skewed_clocks(facts),
+        *delivery_problems.find_unaccounted_deliveries(facts),
+        *delivery_problems.find_log_changes(facts),
+        *delivery_problems.find_old_deliveries(facts),
+        *topic_problems.find_unmade_topics(facts),
+        *topic_problems.find_unfit_topics(facts),
+        *topic_problems.find_unsynced_replicas({tier.topic: tier.replicas for tier in facts.tiers}),
+        *topic_problems.find_overdue_tiers(facts),
+        *topic_problems.find_drained_tiers(facts),
+        *consumption_problems.find_dying_topics(facts),
+        *consumption_problems.find_paused_partitions(facts),
+        *find_held_back_topics(facts),
+        *consumption_problems.find_consumer_lag(facts),
+        *consumption_problems.find_hot_keys(facts),
+        *handler_health.find_quiet_topics(facts),
+        *delivery_problems.find_failing_deliveries(facts),
+        *handler_health.find_dying_processes(facts),
+        *delivery_problems.find_dead_deliveries(facts),
+    ]
+
+
+def make_status_data(asked: StatusSources, topics: Iterable[str]) -> dict[str, Any]:
+    """As JSON-able data (`status` says what it has).
+
+    Parameters:
+        topics: that the group consumes.
+    """
+    facts = asked.facts
+    return {
+        "group": facts.group,
+        **make_problem_data(list_problems(facts)),
+        "topics": None if asked.extents is None else _topics(topics, asked.extents),
+        "bridges": _with_times(facts.bridges),
+        "workers": _with_times(facts.workers),
+        "unconfirmed": {
+            kind: {
+                name: {"last_seen": None if at is None else format_time(at)}
+                for name, at in facts.unconfirmed.get(kind, {}).items()
+            }
+            for kind in ("bridges", "workers")
+        },
+        "queues": _queues(facts),
+        "oldest": [
+            {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}
+            for (topic, handler), seconds in sorted(facts.oldest.items())
+        ],
+        "parked": _parked(facts) if asked.knows_parked else None,
+        "halted": {topic: make_halt_view(halt) for topic, halt in facts.halts.items()},
+        "policies": {
+            name: f"{summarize_policy_changes(data)}: {format_options(read_option_values(data))}"
+            for name, data in asked.policies.items()
+        },
+        "breakers": {each.dependency: _breaker(each) for each in facts.breakers},
+        "counts": None if facts.counts is None else [_counts(*each, facts.now) for each in facts.counts.items()],
+        "unanswered": asked.silent,
+        "unknown": asked.unknown,
+    }
+
+
+def make_problem_data(found: Sequence[Problem]) -> dict[str, Any]:
+    """What needs a person: the sentences, and each with its values."""
+    return {"problems": [*map(str, found)], "problem_values": [each.data() for each in found]}
+
+
+def add_problems(status: Mapping[str, Any], found: Sequence[Problem]) -> dict[str, Any]:
+    """The status, with what needs a person besides; what both say is said once.
+
+    Deliveries that are dead, and groups that grow of their letters, are one thing to mend: of a handler all of whose
+    dead deliveries can be letters of such groups, the groups are said.
+    """
+    dead = _count_by_handler(status["problem_values"], "dead")
+    grow = _count_by_handler([each.data() for each in found], "grows")
+    said = {handler for handler, many in dead.items() if grow.get(handler, 0) >= many}
+    kept = [each["kind"] != "dead" or each["handler"] not in said for each in status["problem_values"]]
+    more = make_problem_data(found)
+    return {**status, **{name: [*compress(status[name], kept), *values] for name, values in more.items()}}
+
+
+def _count_by_handler(problems: Iterable[Mapping[str, Any]], kind: str) -> Counter[str]:
+    """How many deliveries, or letters, problems of a kind are about, by handler."""
+    found: Counter[str] = Counter()
+    for each in problems:
+        if each["kind"] == kind and each["handler"]:
+            found[each["handler"]] += each["many"] or 0
+    return found
+
+
+def _queues(facts: GroupFacts) -> dict[str, dict[str, Any]] | None:
+    if facts.queues is None:
+        return None
+    workers = None if facts.workers is None else facts.workers.values()
+    return {
+        queue: {
+            "messages": length,
+            "workers": None if workers is None else sum(queue in state["queues"] for state in workers),
+            "backlog": _backlog(facts, queue),
+        }
+        for queue, length in facts.queues.items()
+    }
+
+
+def _breaker(down: DependencyDown) -> dict[str, Any]:
+    return {
+        "state": down.state,
+        "since": format_time(down.since),
+        "why": down.why,
+        "handlers": list(down.handlers),
+        "waiting": down.aside.messages,
+        "waiting_deliveries": down.aside.deliveries,
+        "tried": format_time(down.tried) if down.tried else None,
+        "next_try": None if down.state == "ramping" else format_time(down.next),
+        "silent_tries": down.silent,
+    }
+
+
+def _counts(whose: TopicHandler, series: CountSeries, now: float) -> dict[str, Any]:
+    """What a handler did of a topic: by the minute and by the hour, the first of which begins at `from`."""
+    topic, handler = whose
+    minute, hour = now // 60 - MINUTES + 1, now // 3_600 - HOURS + 1
+    return {
+        "topic": topic,
+        "handler": handler,
+        "minutes": {"from": format_time(minute * 60), **series.minutes},
+        "hours": {"from": format_time(hour * 3_600), **series.hours},
+    }
+
+
+def _backlog(facts: GroupFacts, queue: str) -> Any:
+    """What is to be done, as a bridge says it: each says it of the whole group. `None` where none runs."""
+    said = (state.get("backlog", {}).get(queue) for state in (facts.bridges or {}).values())
+    return next((each for each in said if each), None)
+
+
+def _parked(facts: GroupFacts) -> list[dict[str, Any]]:
+    """What waits in Kafka for its time, or to be replayed, and what of it is due next, or has been for how long."""
+    found = []
+    for tier in facts.tiers:
+        if tier.kind in ("retry", "replay") and (tier.records or tier.use == "needed"):
+            first = min(tier.first_due.values(), default=None)
+            found.append(
+                {
+                    "source": tier.source,
+                    "topic": tier.topic,
+                    "delay": tier.delay,
+                    "use": tier.use,
+                    "records": tier.records,
+                    "next_due": None if first is None else format_time(first),
+                    "late_seconds": 0.0 if first is None else round(max(0.0, facts.now - first), 1),
+                }
+            )
+    return found
+
+
+def _topics(names: Iterable[str], found: Iterable[Extent]) -> dict[str, dict[str, Any]]:
+    topics: dict[str, dict[str, Any]] = {topic: {} for topic in names}
+    for extent in found:
+        topics[extent.topic][str(extent.partition)] = {
+            "committed": extent.committed,
+            "end": extent.end,
+            "lag": extent.lag,
+        }
+    return topics
+
+
+#: Where what is announced holds times.
+_TIMES = ("since", "started", "paused_since", "obstacles_since", "unaccounted", "behind", "open_transactions")
+_NO_TIMES: Final = ("partition", "count", "offset")
+
+
+def _with_times(members: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any] | None:
+    """What members announce, its times as people and programs read them."""
+    if members is None:
+        return None
+    return {name: {key: _timed(value, key in _TIMES) for key, value in s.items()} for name, s in members.items()}
+
+
+def _timed(value: Any, times: bool) -> Any:
+    match value:
+        case dict():
+            return {key: _timed(each, times and key not in _NO_TIMES) for key, each in value.items()}
+        case list():
+            return [_timed(each, times) for each in value]
+        case float() | int() if times:
+            return format_time(value)
+    return value

@@ -1,0 +1,322 @@
+"""`bridge audit TOPIC`: the fate of every offset, counted; the number of unaccounted offsets must be zero."""
+
+import time
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from celery import Celery
+
+from bridge.dispatch.broker_search import BrokerSearch
+from bridge.dispatch.carrier_message import CarrierMessage, DeliveryKey
+from bridge.dispatch.celery_broker import CeleryBroker
+from bridge.errors import HandoffFailed, UnknownTopic
+from bridge.formats.text_forms import format_time
+from bridge.handler_routes import Routes
+from bridge.inspection.group_access import open_ledger
+from bridge.kafka.dead_letter_reader import read_dead_letters
+from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.topic_catalog import TopicCatalog
+from bridge.kafka.transactions import OpenTransaction, find_open_transactions
+from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, Ledger, LogHistory
+from bridge.ledger.audit_line import NAMED, AuditLine, count_audit_line
+from bridge.ledger.handoff_times import find_handoff_times
+from bridge.ledger.retry_records import ParkedOffsets, ParkedSearch, RetryTopicCount, count_handed_records
+from bridge.settings import Settings
+
+
+class CarrierSearch:
+    """Looks in the broker for what is parked of a source.
+
+    Parameters:
+        catalog: prepared with the source.
+        queues: where its handlers' messages are.
+    """
+
+    def __init__(
+        self,
+        app: Celery,
+        settings: Settings,
+        ledger: Ledger,
+        catalog: TopicCatalog,
+        source: str,
+        queues: Collection[str],
+    ) -> None:
+        self._app, self._settings, self._ledger = app, settings, ledger
+        self._catalog, self._source, self._queues = catalog, source, queues
+
+    def without(self, parked: ParkedOffsets, search: ParkedSearch) -> ParkedOffsets:
+        """Leave out what a message carries that will run it.
+
+        Where the messages cannot be listed nothing is left as long as something is handed off of topics that are gone:
+        which that is, is not known before it has ended.
+
+        Raises:
+            KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+        """
+        wanted = {
+            (account.partition, offset, account.handler): account
+            for account, offsets in parked.items()
+            for offset in offsets
+        }
+        if not wanted:
+            return parked
+        carriers = self._carriers(wanted)
+        if carriers is None:
+            return {} if self._handed_elsewhere(search) else parked
+        for partition, offset, handler in self._to_run(carriers):
+            parked[wanted[(partition, offset, handler)]].discard(offset)
+        # What was taken meanwhile may have ended, or be parked anew.
+        return search.not_found(parked)
+
+    def _carriers(self, wanted: Collection[DeliveryKey]) -> Mapping[DeliveryKey, CarrierMessage] | None:
+        try:
+            with closing(CeleryBroker(self._app)) as broker:
+                return BrokerSearch(broker).carriers(self._queues, self._source, wanted)
+        except HandoffFailed:
+            return None
+
+    def _to_run(self, carriers: Mapping[DeliveryKey, CarrierMessage]) -> list[DeliveryKey]:
+        """Those that a worker will not skip, as it does what came straight from its source and is parked."""
+        found = {
+            which: (Account(RETRY_RECORD, via.topic, via.topic_id, via.partition), via.offset)
+            for which, carrier in carriers.items()
+            if (via := carrier.via) is not None
+        }
+        fates = self._ledger.fates_many([(account, offset, offset) for account, offset in found.values()])
+        return [which for which, fate in zip(found, fates, strict=True) if fate[0] == Fate.HANDED]
+
+    def _handed_elsewhere(self, search: ParkedSearch) -> bool:
+        """Whether anything is handed off of topics that are gone, or have been made again since."""
+        # As if nothing were committed: what is in the topics as they are now was looked for there.
+        there = [replace(each, first=0, committed=None) for each in read_extents(self._settings, search.tiers)]
+        return bool(count_handed_records(self._ledger, self._is_ours, there, self._catalog.topic_ids))
+
+    def _is_ours(self, topic: str) -> bool:
+        return topic != self._source and self._catalog.source_of(topic) == self._source
+
+
+#: Most characters that are kept of an error: a topic may have millions of dead letters.
+MAX_ERROR: Final = 300
+
+#: A delivery: partition, offset, handler.
+DeliveryPlace = tuple[int, int, str]
+
+
+class Death(NamedTuple):
+    """Why a delivery died, as its last dead letter says; `at` in seconds (Unix)."""
+
+    reason: str
+    error: str
+    at: float
+
+
+@dataclass(frozen=True)
+class DeathSummary:
+    """Deliveries of one handler that are dead for one reason; the error of the last, times as ISO 8601."""
+
+    handler: str
+    reason: str
+    count: int
+    error: str
+    since: str
+    last: str
+
+
+@dataclass(frozen=True)
+class LogChange:
+    """What happened to a partition's log: `made anew`, `went back`, or `expired` (bridge.ledger.KafkaLogChange), ISO
+    8601.
+    """
+
+    partition: int
+    what: str
+    first: int
+    end: int
+    lost: int
+    at: str
+
+
+#: What is counted of each handler and partition.
+COUNTED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired", "evicted")
+
+
+@dataclass
+class TopicAudit:
+    """The report on one topic."""
+
+    topic: str
+    lines: list[AuditLine]
+    deaths: list[DeathSummary] = field(default_factory=list)
+    log_changes: list[LogChange] = field(default_factory=list)
+    tiers: list[RetryTopicCount] = field(default_factory=list)
+    open_transactions: list[OpenTransaction] = field(default_factory=list)
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Offsets by fate, over all handlers and partitions."""
+        return {name: sum(getattr(line, name) for line in self.lines) for name in COUNTED}
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is missing or was taken unread, and every dead letter lies where it should."""
+        if any(change.lost for change in self.log_changes) or any(tier.unaccounted for tier in self.tiers):
+            return False
+        return not any(line.missing or line.letters_missing for line in self.lines)
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON-able data, the totals at the top."""
+        lines = [asdict(line) for line in self.lines]
+        deaths = [asdict(deaths) for deaths in self.deaths]
+        changes = [asdict(change) for change in self.log_changes]
+        return {
+            "topic": self.topic,
+            **self.totals,
+            "clean": self.clean,
+            "deaths": deaths,
+            "log_changes": changes,
+            "open_transactions": [
+                {"partition": each.partition, "offset": each.offset, "records": each.records}
+                for each in self.open_transactions
+            ],
+            "tiers": [tier.to_data() for tier in self.tiers],
+            "lines": lines,
+        }
+
+
+def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> TopicAudit:
+    """Count the fates of every offset that Kafka has of a topic.
+
+    Raises:
+        UnknownTopic: the ledger has nothing of it, and no handler names it.
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer; nothing is said.
+    """
+    imported = [handler.name for handler in routes.of(topic)]
+    lines, dead, accounts = [], [], []
+    logs: dict[int, str] = {}
+    with open_ledger(settings, [topic]) as (ledger, catalog):
+        changes = _log_changes(ledger, topic)
+        known = [each for each in Accounts(ledger).everyone() if each.topic == topic]
+        if not imported and not known:
+            raise UnknownTopic(f"no handler names topic {topic!r}, nor ever did: {', '.join(routes.topics)}.")
+        found = read_extents(settings, [topic])
+        held_back = find_open_transactions(settings, [extent.place for extent in found])
+        for extent in found:
+            log = LogHistory(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
+            logs[extent.partition] = log
+            gone = [
+                each
+                for each in known
+                if (each.partition, each.topic_id) == (extent.partition, log) and each.handler not in imported
+            ]
+            now = [Account(name, topic, log, extent.partition) for name in imported]
+            wiped = wiped_below(settings, ledger, extent, now)
+            unread = 0
+            for account in [*now, *gone]:
+                made = count_audit_line(ledger, account, extent, account in now, wiped)
+                _show_ages(ledger, account, made)
+                lines.append(made)
+                accounts.append(account)
+                unread = max(unread, _unread(ledger, account, extent) if account in now else 0)
+                dead.append(list(ledger.runs(account, {Fate.DEAD}, extent.first, extent.end - 1)))
+            # A bridge that has told of it may not have committed yet.
+            if unread and (extent.partition, extent.committed) not in {(c.partition, c.first) for c in changes}:
+                changes.insert(0, _taken(extent, unread))
+        carried = CarrierSearch(app, settings, ledger, catalog, topic, routes.queues)
+        by_account = dict(zip(accounts, lines, strict=True))
+        tiers = _look_for_parked(ParkedSearch(settings, ledger, catalog, topic), carried, by_account)
+    # After the fates: a letter is written before its delivery is marked, so that now each must be there.
+    read = read_dead_letters(settings, topic)
+    there = {
+        (whose.partition, whose.offset, whose.handler): Death(letter.reason, letter.error[:MAX_ERROR], letter.failed_at)
+        for letter in read.letters
+        if (whose := letter.whose).is_of(logs.get(whose.partition, ""))
+    }
+    for each, runs in zip(lines, dead, strict=True):
+        names = (each.handler, *_earlier_handlers(settings, topic, each.handler))
+        each.letters_missing = _missing(runs, each.partition, names, there) if read.whole else []
+    deaths = _deaths(there, {(each.handler, each.partition): runs for each, runs in zip(lines, dead, strict=True)})
+    return TopicAudit(
+        topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths, changes, tiers, held_back
+    )
+
+
+def _look_for_parked(
+    search: ParkedSearch, carried: CarrierSearch, lines: Mapping[Account, AuditLine]
+) -> list[RetryTopicCount]:
+    """What is parked must lie in a retry or replay topic, or be on its way from there; else it is unaccounted for."""
+    for account, offsets in carried.without(search.missing(lines), search).items():
+        lines[account].unaccounted += len(offsets)
+        lines[account].parked_nowhere = sorted(offsets)[:NAMED]
+    search.count_unaccounted()
+    return search.by_delay()
+
+
+def _log_changes(ledger: Ledger, topic: str) -> list[LogChange]:
+    return [
+        LogChange(each.partition, each.what, each.first, each.end, each.lost, format_time(each.at))
+        for each in LogHistory(ledger).told()
+        if each.topic == topic
+    ]
+
+
+def _unread(ledger: Ledger, account: Account, extent: Extent) -> int:
+    """How much from the committed offset on retention took, and no bridge was there yet to say so."""
+    if extent.committed is None or extent.committed >= extent.first:
+        return 0
+    count = ledger.count(account, extent.committed, extent.first - 1)
+    return count.fates[Fate.OPEN] + count.pageless
+
+
+def _taken(extent: Extent, lost: int) -> LogChange:
+    assert extent.committed is not None
+    return LogChange(extent.partition, "expired", extent.committed, extent.first, lost, format_time(time.time()))
+
+
+def _show_ages(ledger: Ledger, account: Account, made: AuditLine) -> None:
+    """Say since when the oldest of a line is in flight."""
+    if made.oldest and (at := find_handoff_times(ledger, account, made.oldest)):
+        made.oldest_since = format_time(min(at.values()))
+
+
+def wiped_below(settings: Settings, ledger: Ledger, extent: Extent, accounts: Sequence[Account]) -> int:
+    """What was committed on the ground of a ledger that is no more, if it need not have been settled by then.
+
+    One that has the epoch of the commit, and never heard of the partition, is older than what was committed.
+    """
+    if extent.epoch is None or not accounts:
+        return 0
+    there = extent.epoch == ledger.state().epoch and Accounts(ledger).reached(accounts) is not None
+    if there or settings.topic(extent.topic).commit != "handoff":
+        return 0
+    return extent.committed or 0
+
+
+def _missing(runs: Iterable[range], partition: int, names: Sequence[str], there: Container[DeliveryPlace]) -> list[int]:
+    """The first dead offsets without a letter, of this handler or of one before it in a `sequence`."""
+    offsets = (offset for run in runs for offset in run)
+    return list(islice((o for o in offsets if not any((partition, o, name) in there for name in names)), NAMED))
+
+
+def _deaths(there: Mapping[DeliveryPlace, Death], dead: dict[tuple[str, int], list[range]]) -> list[DeathSummary]:
+    """Why those that are dead still died, by handler and reason."""
+    found: dict[tuple[str, str], list[Death]] = {}
+    offsets = {key: {offset for run in runs for offset in run} for key, runs in dead.items()}
+    for (partition, offset, handler), death in there.items():
+        if offset in offsets.get((handler, partition), ()):
+            found.setdefault((handler, death.reason), []).append(death)
+    made = []
+    for (handler, reason), deaths in sorted(found.items()):
+        deaths.sort(key=lambda death: death.at)
+        last = deaths[-1]
+        made.append(
+            DeathSummary(handler, reason, len(deaths), last.error, format_time(deaths[0].at), format_time(last.at))
+        )
+    return made
+
+
+def _earlier_handlers(settings: Settings, topic: str, handler: str) -> Sequence[str]:
+    sequence = settings.topic(topic).sequence
+    return sequence[: sequence.index(handler)] if handler in sequence else ()

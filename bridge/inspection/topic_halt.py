@@ -1,0 +1,156 @@
+"""`bridge halt` and `bridge resume`: decided in Kafka and Redis, with no bridge or worker reachable."""
+
+import getpass
+import os
+import socket
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing, suppress
+from typing import Any
+
+from celery import Celery
+
+from bridge.dispatch.celery_broker import CeleryBroker
+from bridge.errors import HandoffFailed, UnknownTopic
+from bridge.formats import group_decision
+from bridge.formats.gate_names import topic_gate
+from bridge.formats.group_decision import GroupDecision, halt_key, halted_topic
+from bridge.formats.text_forms import format_time
+from bridge.handler_routes import Routes
+from bridge.inspection.group_access import open_decisions
+from bridge.ledger.decision_store import DecisionOutcome
+from bridge.settings import Settings
+
+
+def halt_topics(
+    app: Celery, settings: Settings, routes: Routes, topics: Sequence[str], why: str, by: str
+) -> dict[str, Any]:
+    """Stop the consumption of topics until a person resumes it; one that is halted already is, for this reason now.
+
+    Returns:
+        `topics`: by topic, how it stands and what became of the decision.
+
+    Raises:
+        UnknownTopic: no handler names one of them; nothing was decided.
+        NotDecided: neither Kafka nor Redis has it.
+    """
+    with open_decisions(settings) as group, closing(CeleryBroker(app)) as broker:
+        _refuse_unknown(topics, routes.topics)
+        found = {}
+        for topic in topics:
+            data = group_decision.make_halt_data(group.standing.get(halt_key(topic)), time.time())
+            outcome = group.decide(halt_key(topic), data, by, why)
+            _move_gate(broker, topic_gate(settings.group, topic), why)
+            found[topic] = _outcome_data(outcome)
+        return {"topics": found}
+
+
+def resume_topics(
+    app: Celery, settings: Settings, routes: Routes, topics: Sequence[str] | None, why: str, by: str
+) -> dict[str, Any]:
+    """Go on with topics, from exactly where they stood; one that is not halted stays as it is.
+
+    Where Kafka cannot be asked, nobody knows that a topic is not halted: that it goes on is decided all the same.
+
+    Parameters:
+        topics: `None`: all that are halted, or may be.
+
+    Returns:
+        as `halt`.
+
+    Raises:
+        UnknownTopic: no handler names one of them, and it is not halted; nothing was decided.
+        NotDecided: neither Kafka nor Redis has it.
+    """
+    with open_decisions(settings) as group, closing(CeleryBroker(app)) as broker:
+        halted = find_halts(group.standing)
+        _refuse_unknown(topics or (), {*routes.topics, *halted})
+        maybe = {*halted, *(routes.topics if group.unread else ())}
+        found = {}
+        for topic in sorted(maybe) if topics is None else topics:
+            if topic not in halted and not group.unread:
+                found[topic] = {"halted": False, "changed": False}
+                continue
+            outcome = group.decide(halt_key(topic), None, by, why)
+            _move_gate(broker, topic_gate(settings.group, topic), None)
+            found[topic] = _outcome_data(outcome)
+        return {"topics": found}
+
+
+def read_halts(settings: Settings) -> dict[str, dict[str, Any]]:
+    """By topic, how it is halted, as `shown` has it; nothing where none is.
+
+    Raises:
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+    with open_decisions(settings) as group:
+        return {topic: make_halt_view(decision) for topic, decision in find_halts(group.standing).items()}
+
+
+def read_halt_history(settings: Settings, topic: str) -> list[dict[str, Any]]:
+    """Who halted and resumed a topic, from wherever, the latest first: `halted`, `by`, `at`, `why`; also `handler`.
+
+    Raises:
+        NotDecided: neither Kafka nor Redis can be asked.
+    """
+    with open_decisions(settings) as group:
+        decision = group.standing.get(halt_key(topic))
+    changes = [] if decision is None else [decision.change, *decision.history]
+    return [
+        {"halted": each.data is not None, "by": each.by, "at": format_time(each.at), "why": each.why}
+        | {name: said for name, said in (each.data or {}).items() if name == "handler"}
+        for each in changes
+    ]
+
+
+def find_halts(known: Mapping[str, GroupDecision]) -> dict[str, GroupDecision]:
+    """By topic, why it is halted."""
+    return {
+        topic: each
+        for key, each in sorted(known.items())
+        if each.data is not None and (topic := halted_topic(key)) is not None
+    }
+
+
+def make_halt_view(decision: GroupDecision) -> dict[str, Any]:
+    """A halt as JSON: why, since when, who, and what caused it (`handler`, `record`, `error`) where a handler did."""
+    cause = {name: value for name, value in (decision.data or {}).items() if name != "since"}
+    return {"why": decision.why, "since": format_time(decision.since), "by": decision.by, **cause}
+
+
+def find_person() -> str:
+    """The person at this keyboard: user and host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def _move_gate(broker: CeleryBroker, name: str, why: str | None) -> None:
+    """Last of all; a bridge brings it in order where the broker does not answer."""
+    with suppress(HandoffFailed), broker.gates() as gates:
+        if gates is not None and why is None:
+            gates.open(name)
+        elif gates is not None:
+            gates.shut(name, why or "")
+
+
+def _outcome_data(outcome: DecisionOutcome) -> dict[str, Any]:
+    decision = outcome.decision
+    how = make_halt_view(decision) if decision.data is not None else {"by": decision.by, "why": decision.why}
+    return {
+        "halted": decision.data is not None,
+        "changed": True,
+        **how,
+        "unpublished": outcome.unpublished or None,
+        "unmirrored": outcome.unmirrored or None,
+    }
+
+
+def _refuse_unknown(topics: Collection[str], known: Collection[str]) -> None:
+    unknown = sorted({*topics} - {*known})
+    if unknown:
+        raise UnknownTopic(
+            f"no handler names {', '.join(map(repr, unknown))}; there is {', '.join(sorted(known)) or 'none'}."
+        )

@@ -1,0 +1,141 @@
+"""`bridge topics`: the topics that the handlers need, those that exist, and what is wrong with each; it creates
+missing ones.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from celery import Celery
+
+from bridge.errors import KafkaUnavailable, LedgerUnavailable, NotDecided
+from bridge.formats.group_decision import find_changed_policies
+from bridge.handler_routes import Routes, changed_handlers
+from bridge.inspection.group_access import open_decisions, open_ledger
+from bridge.jobs.deployment_problems import describe_foreign_member, find_foreign_topics, unknown_members
+from bridge.kafka.clients import AdminClient, admin_client
+from bridge.kafka.managed_topic import ManagedTopic, TopicKind
+from bridge.kafka.partition_offsets import read_extents
+from bridge.kafka.topic_admin import ANSWER_WITHIN, add_partitions, create_control_topic, create_topics, read_cluster
+from bridge.kafka.topic_survey import SurveyedTopic, list_waiting_topics, survey_topics
+from bridge.ledger import Ledger
+from bridge.ledger.group_members import find_living_sources
+from bridge.ledger.retry_records import count_handed_records
+from bridge.settings import Settings
+
+
+class TopicList(NamedTuple):
+    """What was found, and by retry and replay topic how many records are not settled yet.
+
+    None is counted where the ledger does not answer: what is handed off is known by it alone.
+
+    Attributes:
+        foreign: the topics of another application that uses the group.
+        unknown: why it is not known whether there is one, a sentence; empty: it is known.
+    """
+
+    found: list[SurveyedTopic]
+    left: Mapping[str, int]
+    group: str = ""
+    foreign: Sequence[str] = ()
+    unknown: str = ""
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, a sentence each."""
+        other = [describe_foreign_member(self.group, self.foreign)] if self.foreign else []
+        return [*other, *(words for seen in self.found for words in seen.problems)]
+
+    def to_data(self) -> list[dict[str, Any]]:
+        """As JSON-able data."""
+        return [{**seen.to_data(), "left": self.left.get(seen.ours.name)} for seen in self.found]
+
+
+def list_topics(app: Celery, settings: Settings, routes: Routes, *, create: bool = False) -> TopicList:
+    """List the topics of the handlers, as their policies are in force, and those of ours beside them.
+
+    Parameters:
+        create: make what is missing first, also where the bridge may not (`kafka_create_topics`).
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    admin = admin_client(settings.kafka)
+    try:
+        with open_decisions(settings) as group:
+            changed = changed_handlers(app, routes, find_changed_policies(group.standing))
+    except NotDecided as error:
+        raise KafkaUnavailable(str(error)) from None
+    others = _others(settings)
+    found = survey_topics(admin, settings, routes, changed, others)
+    if create:
+        made = _create_missing(admin, [seen.ours for seen in found if seen.use == "needed"])
+        # A broker may tell of what its controller has made some moments later.
+        until = time.monotonic() + ANSWER_WITHIN
+        while made and time.monotonic() < until:
+            found = survey_topics(admin, settings, routes, changed, others)
+            made -= {seen.ours.name for seen in found if seen.partitions is not None}
+            time.sleep(0.1 if made else 0.0)
+    foreign, unknown = _other_application(admin, settings, routes)
+    return TopicList(
+        found, _count_unsettled(settings, routes, list_waiting_topics(found)), settings.group, foreign, unknown
+    )
+
+
+def _other_application(admin: AdminClient, settings: Settings, routes: Routes) -> tuple[Sequence[str], str]:
+    """Return the topics of another application that uses the group, and why that is not known."""
+    if (ledger := Ledger.of(settings)) is None:
+        return (), ""
+    try:
+        with closing(ledger):
+            found = find_foreign_topics(admin, settings, ledger, routes.topics)
+    except (KafkaUnavailable, LedgerUnavailable) as error:
+        return (), unknown_members(settings.group, str(error))
+    return found or (), unknown_members(settings.group) if found is None else ""
+
+
+def _others(settings: Settings) -> frozenset[str] | None:
+    """Return the sources that living members of the group handle; `None` if Redis does not say it."""
+    if (ledger := Ledger.of(settings)) is None:
+        return frozenset()
+    try:
+        with closing(ledger):
+            return find_living_sources(ledger)
+    except LedgerUnavailable:
+        return None
+
+
+def _count_unsettled(settings: Settings, routes: Routes, names: list[str]) -> dict[str, int]:
+    """By topic, what is not committed, and what is and has not ended."""
+    there = read_extents(settings, names) if names else []
+    counts = dict.fromkeys(names, 0)
+    for extent in there:
+        counts[extent.topic] += extent.lag
+    if settings.ledger_url is None or not there:
+        return counts
+    try:
+        with open_ledger(settings, routes.topics) as (ledger, catalog):
+            ids = {name: catalog.id_of(name) for name in names}
+            for topic, count in count_handed_records(ledger, counts.__contains__, there, ids).items():
+                counts[topic] += count
+    except LedgerUnavailable:
+        return {}
+    return counts
+
+
+def _create_missing(admin: AdminClient, wanted: list[ManagedTopic]) -> set[str]:
+    """Make what is missing but sources; return the names.
+
+    A source is its producers' to make: how many partitions it needs nobody here can tell.
+    """
+    cluster = read_cluster(admin)
+    known, sources = cluster.named, cluster.shapes
+    made = {ours.name for ours in wanted if ours.kind is TopicKind.CONTROL and ours.name not in known}
+    for name in made:
+        create_control_topic(admin, name)
+    beside = [ours for ours in wanted if ours.source in sources and ours.kind is not TopicKind.SOURCE]
+    made |= {*create_topics(admin, [ours for ours in beside if ours.name not in known], sources)}
+    there = [ours for ours in beside if ours.name in sources]
+    add_partitions(admin, [o for o in there if sources[o.name].partitions < sources[o.source].partitions], sources)
+    return made

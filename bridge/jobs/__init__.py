@@ -1,0 +1,1 @@
+"""Periodic jobs of a running bridge, one a file, and the problems that they find."""

@@ -1,0 +1,411 @@
+"""The announcement of a bridge in Redis: how it is, and the workers and backlog that it sees.
+
+It only tells: nothing that a bridge does rests on it.
+"""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.dispatch.batch_size_rule import BatchSize
+from bridge.errors import LedgerUnavailable
+from bridge.formats.delivery_identity import Place
+from bridge.handler_routes import Routes
+from bridge.jobs.backlog import BacklogGrowth, QueueCounts, add_up_counts, backlog_to_data, measure_backlogs
+from bridge.jobs.consumer_lag import LagWatch
+from bridge.jobs.deployment_problems import (
+    describe_foreign_member,
+    find_divided_topics,
+    find_other_applications,
+    find_unconsumed_queues,
+    find_unknown_handlers,
+)
+from bridge.jobs.group_facts import GroupFacts, HandlerFacts
+from bridge.jobs.handler_health import (
+    find_hung_handlers,
+    find_lost_bridges,
+    find_skewed_clocks,
+    find_slow_workers,
+)
+from bridge.jobs.open_transactions import find_held_back_topics
+from bridge.jobs.problem import Problem
+from bridge.jobs.problem_table import PROBLEM_ROWS, ProblemKind
+from bridge.kafka.transactions import OpenTransaction
+from bridge.ledger import Account, Accounts, Ledger
+from bridge.ledger.attempt_statistics import read_outcomes
+from bridge.ledger.clock_skew import ClockSkew
+from bridge.ledger.first_observation import note_first_observation
+from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_member_name
+from bridge.ledger.handler_costs import HandlerCosts
+from bridge.ledger.handoff_times import find_oldest_delivery
+from bridge.partitions.partition import Partition
+from bridge.settings.code_versions import read_versions
+
+logger = logging.getLogger(__name__)
+
+#: Announcements between two looks at workers and at what is under way.
+LOOK_EVERY: Final = 3
+#: Seconds between two looks for hot keys, which go over every key that waits.
+HOT_KEYS_EVERY: Final = 10.0
+#: Seconds without news from the loop after which nothing more is announced: it does not turn.
+STALE_AFTER: Final = 60.0
+#: Seconds that taking the announcement back may take.
+LEAVE_WITHIN: Final = 1.0
+
+#: The problems that a running bridge sees by itself, and shows on `/metrics`.
+SEEN_BY_BRIDGES: Final[tuple[ProblemKind, ...]] = (
+    "no worker",
+    "unknown handler",
+    "hung",
+    "slow workers",
+    "clock",
+    "bridge lost",
+    "transaction",
+    "divided",
+)
+
+Key = TypeVar("Key")
+
+
+class StartTimes:
+    """Since when each of some things has been so (Unix time): it goes on as long as each look finds it."""
+
+    def __init__(self) -> None:
+        self._first: dict[Any, float] = {}
+
+    def look(self, found: Iterable[Key]) -> dict[Key, float]:
+        """Take in what is so now; return since when."""
+        now = time.time()
+        known, self._first = self._first, {}
+        times = {key: known.get(key, now) for key in found}
+        self._first = {**times}
+        return times
+
+
+class BridgeAnnouncement:
+    """Tells from a thread of its own, so that a Redis that is frozen costs the loop nothing.
+
+    Parameters:
+        here: the ledger, of whatever Kafka.
+        app: the Celery app, as `-A` names it.
+    """
+
+    def __init__(self, here: Ledger, app: str, routes: Routes, metrics: BridgeMetrics) -> None:
+        self._group, self._app, self._routes, self._metrics = here.group, app, routes, metrics
+        self._members, self._workers = GroupMembers(here, "bridges"), GroupMembers(here, "workers")
+        self._ledger: Ledger | None = None
+        self._member = make_member_name()
+        self._started = self._assigned_since = time.time()
+        self._paused, self._obstacles, self._waiting, self._unaccounted = (
+            StartTimes(),
+            StartTimes(),
+            StartTimes(),
+            StartTimes(),
+        )
+        self._hot, self._hot_at = StartTimes(), float("-inf")
+        self._hot_keys: list[dict[str, Any]] = []
+        self._behind, self._growth = LagWatch(), BacklogGrowth()
+        self._skew, self._here = ClockSkew(here), here
+        self._shown_growth: dict[str, Any] = {}
+        self._costs: dict[str, float] = {}
+        self._state: dict[str, Any] = {}
+        self._accounts: list[Account] = []
+        self._oldest: Mapping[tuple[str, str], float] = {}
+        self._uncared_for: frozenset[str] = frozenset()
+        self._divided: frozenset[str] = frozenset()
+        self._others: frozenset[str] = frozenset()
+        self._foreign: Sequence[str] = ()
+        self._ready: QueueCounts = {}
+        self._backlog: dict[str, Any] = {}
+        self._taken_in = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="announcement", daemon=True)
+
+    # For the loop
+
+    def now(self) -> float:
+        """Return the time (Unix) by Redis's clock, as far as it is known."""
+        return self._skew.now()
+
+    def know(self, ledger: Ledger) -> None:
+        """Which ledger knows what is under way."""
+        self._ledger = ledger
+
+    def know_foreign(self, topics: Sequence[str]) -> None:
+        """Which topics another application in the group consumes."""
+        self._foreign = topics
+
+    def take_in(
+        self,
+        obstacles: list[str],
+        partitions: Sequence[Partition] = (),
+        assigned: Iterable[Place] = (),
+        paused: Mapping[Place, str] = MappingProxyType({}),
+        unaccounted: Mapping[tuple[str, int, str], int] = MappingProxyType({}),
+        batches: Mapping[str, BatchSize] = MappingProxyType({}),
+        unread: Mapping[Place, int] = MappingProxyType({}),
+        *,
+        due: QueueCounts = MappingProxyType({}),
+        ready: QueueCounts = MappingProxyType({}),
+        unmade: Iterable[str] = (),
+        open_transactions: Iterable[OpenTransaction] = (),
+    ) -> None:
+        """Note how this bridge is, for `bridge status`; the thread says it.
+
+        Parameters:
+            partitions: those of which something was read.
+            unaccounted: committed offsets whose fate is open, by topic, partition and handler.
+            batches: by handler, how many deliveries a message carries.
+            unread: records of each partition that were not read yet.
+            due, ready: deliveries that wait in Kafka, of the partitions of this bridge, and in the broker, by queue
+                and handler.
+            unmade: topics of ours that Kafka has refused to make, a sentence each.
+            open_transactions: those that hold back partitions of this bridge.
+        """
+        # An error's own words may change from try to try; what it is about does not.
+        since = self._obstacles.look(text.partition(":")[0] for text in obstacles)
+        pauses = self._paused.look(paused)
+        lost = self._unaccounted.look(unaccounted)
+        self._accounts = [account for partition in partitions for account in partition.accounts.values()]
+        places = sorted(map(_format_place, assigned))
+        # After an outage partitions come back one after another: what nobody has then is no problem yet.
+        if obstacles or places != self._state.get("assigned"):
+            self._assigned_since = time.time()
+        self._state = {
+            "assigned_since": self._assigned_since,
+            "ready": {queue: dict(counts) for queue, counts in ready.items()},
+            "cluster": self._ledger.cluster if self._ledger else None,
+            "versions": read_versions(),
+            "started": self._started,
+            "topics": self._routes.topics,
+            "handlers": sorted(handler.name for handler in self._routes),
+            "routes": {topic: [handler.name for handler in self._routes.of(topic)] for topic in self._routes.topics},
+            "assigned": places,
+            "paused": {_format_place(place): why for place, why in sorted(paused.items())},
+            "paused_since": {_format_place(place): at for place, at in sorted(pauses.items())},
+            "obstacles": obstacles,
+            "obstacles_since": [since[text.partition(":")[0]] for text in obstacles],
+            "waiting": self._waits(partitions),
+            "hot_keys": self._look_at_hot_keys(partitions),
+            # Whatever kind of mapping it is: JSON knows objects alone.
+            "due": {queue: dict(handlers) for queue, handlers in due.items()},
+            "unmade": list(unmade),
+            "open_transactions": [each.to_data() for each in open_transactions],
+            "batches": {handler: {"size": size.number, "why": size.why} for handler, size in sorted(batches.items())},
+            "behind": [
+                {"topic": topic, "partition": number, "count": lag.records, "since": lag.since}
+                for (topic, number), lag in sorted(self._behind.look(unread, time.time()).items())
+            ],
+            "unaccounted": [
+                {"topic": topic, "partition": number, "handler": handler, "count": count, "since": lost[where]}
+                for where, count in sorted(unaccounted.items())
+                for topic, number, handler in [where]
+            ],
+        }
+        self._ready = ready
+        self._taken_in = time.monotonic()
+        if not self._thread.is_alive() and not self._ended.is_set():
+            self._thread.start()
+
+    def leave(self) -> None:
+        """Take back what was announced; where Redis does not answer it ends by itself."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(LEAVE_WITHIN)
+
+    # The thread
+
+    def _run(self) -> None:
+        turn = 0
+        while not self._ended.is_set():
+            # A loop that does not turn is no living bridge.
+            if time.monotonic() - self._taken_in < STALE_AFTER:
+                self._quietly(self._announce)
+            self._quietly(self._look_at_backlog)
+            if turn % LOOK_EVERY == 0:
+                self._quietly(self._look)
+            turn += 1
+            self._ended.wait(ANNOUNCE_EVERY)
+        self._quietly(lambda: self._members.leave(self._member))
+
+    def _quietly(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except LedgerUnavailable as error:
+            logger.debug("%s", error)
+        except Exception:
+            logger.exception("this bridge cannot say how it is.")
+
+    def _announce(self) -> None:
+        ages = [
+            {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}
+            for (topic, handler), seconds in sorted(self._oldest.items())
+        ]
+        self._members.announce(
+            self._member,
+            {
+                **self._state,
+                "open_transactions": self._open_transactions(),
+                "oldest": ages,
+                "backlog": self._backlog,
+                "backlog_growth": self._shown_growth,
+                "costs": self._costs,
+                "host": socket.gethostname(),
+                **self._skew.look(),
+            },
+            seen=[f"group {self._group}"],
+        )
+
+    def _open_transactions(self) -> list[dict[str, Any]]:
+        """Return those of this bridge, since when any bridge has seen them: a restart ends none."""
+        found = self._state.get("open_transactions", [])
+        names = ["{topic}-{partition}-{offset}".format(**each) for each in found]
+        seen = dict(zip(names, (each["since"] for each in found), strict=True))
+        try:
+            since = note_first_observation(self._here, "transactions", seen)
+        except LedgerUnavailable as error:
+            # A Redis that is full takes announcements still.
+            logger.debug("%s", error)
+            since = seen
+        return [{**each, "since": since[name]} for name, each in zip(names, found, strict=True)]
+
+    def _look_at_backlog(self) -> None:
+        """Show how much is to be done; each bridge all of it, so that what they show must not be added up."""
+        if self._ledger is None:
+            return
+        taken = add_up_counts(state.get("holds") for state in self._workers.living().values())
+        due = add_up_counts(state.get("due") for state in self._members.living().values())
+        there = (self._ready, taken, due)
+        handlers = {handler for counts in there for of_queue in counts.values() for handler in of_queue}
+        handlers |= {handler.name for handler in self._routes}
+        known = HandlerCosts(self._ledger).known(handlers)
+        costs = {name: found.cost.mean if found.cost is not None else None for name, found in known.items()}
+        found = measure_backlogs(self._routes.queues, self._ready, taken, due, costs)
+        self._metrics.show_backlog({where: (each.deliveries, each.seconds) for where, each in found.items()})
+        self._backlog = backlog_to_data(found)
+        self._shown_growth = self._growth.look(self._backlog, time.time())
+        self._costs = {name: round(cost, 6) for name, cost in costs.items() if cost is not None}
+
+    def _look(self) -> None:
+        """Show who consumes the queues, and how long what was handed off has been under way."""
+        workers = self._workers.living()
+        counts = {queue: sum(queue in w["queues"] for w in workers.values()) for queue in self._routes.queues}
+        self._metrics.show_workers(counts)
+        self._warn(workers)
+        if self._ledger is None:
+            return
+        ages = {(topic, handler.name): 0.0 for handler in self._routes for topic in handler.topics}
+        gone = find_other_accounts(self._accounts, Accounts(self._ledger).everyone())
+        ages.update({(account.topic, account.handler): 0.0 for account in gone})
+        for account in (*self._accounts, *gone):
+            if (found := find_oldest_delivery(self._ledger, account)) is not None:
+                where = (account.topic, account.handler)
+                ages[where] = max(ages.get(where, 0.0), found.seconds)
+        self._metrics.show_oldest(ages)
+        self._oldest = ages
+
+    def _warn(self, workers: Mapping[str, Mapping[str, Any]]) -> None:
+        """Say once of what workers and the other bridges do not take care of, and that they do again."""
+        handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in self._routes)
+        bridges = self._members.living()
+        facts = GroupFacts(
+            time.time(),
+            self._group,
+            handlers,
+            bridges=bridges,
+            workers=workers,
+            seen=self._workers.last_seen(),
+            app=self._app,
+            foreign=self._foreign,
+        )
+        found = {**find_unconsumed_queues(facts), **find_unknown_handlers(facts)}
+        others, divided = find_other_applications(facts), find_divided_topics(facts)
+        foreign = [describe_foreign_member(self._group, facts.foreign)] if facts.foreign else []
+        self._show_problems(facts, [*found.values(), *others.values(), *divided.values(), *foreign])
+        for name in found.keys() - self._uncared_for:
+            logger.warning("%s", found[name])
+        for name in self._uncared_for - found.keys():
+            logger.info("%s: workers take care of it.", name)
+        self._uncared_for = frozenset(found)
+        for group in others.keys() - self._others:
+            logger.error("%s", others[group])
+        self._others = frozenset(others)
+        for topic in sorted(divided.keys() - self._divided):
+            logger.warning("%s", divided[topic])
+        self._divided = frozenset(divided)
+
+    def _show_problems(self, facts: GroupFacts, found: list[Problem]) -> None:
+        """Show how many sentences there are of the problems that a bridge sees by itself; 0 of those that are none."""
+        whose = [(topic, handler.name) for handler in facts.handlers for topic in handler.topics]
+        facts = replace(
+            facts, outcomes=read_outcomes(self._here, whose, facts.now), costs=self._costs, lost=self._members.lost()
+        )
+        for sentences in (
+            find_hung_handlers,
+            find_slow_workers,
+            find_skewed_clocks,
+            find_lost_bridges,
+            find_held_back_topics,
+        ):
+            found += sentences(facts)
+        counts = dict.fromkeys(SEEN_BY_BRIDGES, 0)
+        for problem in found:
+            if problem.kind in counts:
+                counts[problem.kind] += 1
+        self._metrics.show_problems({PROBLEM_ROWS[kind].identifier: count for kind, count in counts.items()})
+
+    def _waits(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
+        """What others of its order have waited for since the last announcement or longer."""
+        now = time.time()
+        found = [
+            (partition.topic, partition.number, handler, offset)
+            for partition in partitions
+            for handler, offset in partition.oldest()
+        ]
+        names = ("topic", "partition", "handler", "offset")
+        return [
+            {**dict(zip(names, delivery, strict=True)), "seconds": round(now - since, 1)}
+            for delivery, since in self._waiting.look(found).items()
+            if since < now
+        ]
+
+    def _look_at_hot_keys(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
+        """Return for how long most waiting deliveries of a partition have had one key; never the key itself."""
+        if time.monotonic() - self._hot_at < HOT_KEYS_EVERY:
+            return self._hot_keys
+        self._hot_at, now = time.monotonic(), time.time()
+        lanes = {
+            (partition.topic, partition.number, handler, lane.key): lane
+            for partition in partitions
+            for handler, lane in partition.hot_keys()
+        }
+        self._hot_keys = [
+            {
+                "topic": topic,
+                "partition": number,
+                "handler": handler,
+                "offset": lane.first,
+                "count": lane.waiting,
+                "seconds": round(now - since, 1),
+            }
+            for (topic, number, handler, key), since in self._hot.look(lanes).items()
+            for lane in [lanes[topic, number, handler, key]]
+        ]
+        return self._hot_keys
+
+
+def find_other_accounts(here: Sequence[Account], everyone: Iterable[Account]) -> list[Account]:
+    """Accounts of the logs of those here whose handlers are not: they were renamed or removed (pure)."""
+    logs = {(each.topic, each.topic_id, each.partition) for each in here}
+    known = {*here}
+    return [each for each in everyone if each not in known and (each.topic, each.topic_id, each.partition) in logs]
+
+
+def _format_place(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"

@@ -1,0 +1,115 @@
+"""What handlers need, as a bridge sees it: gates brought in line with what is known, and handlers that wait.
+
+Any bridge of the group does it, and each of them: what one has begun and not ended another ends within a second. Gates
+of what no handler names any more (a breaker was renamed, or taken away) are opened: nobody else would.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.dispatch.celery_broker import CeleryBroker
+from bridge.dispatch.suspended_handlers import SuspendedHandlers
+from bridge.formats.gate_names import again_gate, gated_dependency, needs_gate
+from bridge.handler_routes import Routes
+from bridge.ledger import Ledger
+from bridge.ledger.circuit_breakers import BreakerStatus, CircuitBreakers, align_gates
+from lossless.transport.message_gates import MessageGates
+
+logger = logging.getLogger(__name__)
+
+#: Most messages that wait in Redis for one dependency, where its handlers share their topics with others that go on.
+MOST_ASIDE: Final = 100_000
+
+
+class SetAsideMessages(NamedTuple):
+    """How many messages wait for a dependency in the broker: that have not failed, and that have."""
+
+    fresh: int = 0
+    again: int = 0
+
+
+class DependencyGates:
+    """The dependencies of a group's handlers.
+
+    Parameters:
+        ledger: `None` where there is no Redis for it: then none is ever held to be down.
+
+    Attributes:
+        kept: the handlers of which nothing is handed off, and where.
+    """
+
+    def __init__(
+        self, routes: Routes, ledger: Ledger | None, broker: CeleryBroker, group: str, metrics: BridgeMetrics
+    ) -> None:
+        self._routes, self._broker, self._group, self._metrics = routes, broker, group, metrics
+        self._breakers = None if ledger is None else CircuitBreakers(ledger)
+        self.kept = SuspendedHandlers()
+        for dependency in routes.terms:
+            metrics.breaker_open.labels(dependency).set(0)
+
+    def look(self) -> None:
+        """See how each stands, and act on it.
+
+        Raises:
+            LedgerUnavailable, HandoffFailed: Redis did not answer; all stays as it was.
+        """
+        if self._breakers is None:
+            return
+        known = self._breakers.look(self._routes.terms)
+        for dependency, each in known.items():
+            self._metrics.breaker_open.labels(dependency).set(0 if each.is_closed else 1)
+            if line := each.words(dependency):
+                logger.log(*line)
+        aside = self._bring_in_line(known)
+        down = {name for name, each in known.items() if must_wait(each, None if aside is None else aside[name].fresh)}
+        full = {name for name in down if aside is None or sum(aside[name]) >= MOST_ASIDE}
+        # What was parked has failed before: it is tried with no sooner than what waits and has failed, too.
+        parked = {name for name, each in known.items() if must_wait(each, None if aside is None else sum(aside[name]))}
+        self.kept = SuspendedHandlers(self._needing(down), self._needing(full), self._needing(parked))
+
+    def _needing(self, dependencies: set[str]) -> frozenset[str]:
+        return frozenset(handler.name for handler in self._routes if dependencies.intersection(handler.needs))
+
+    def _bring_in_line(self, known: Mapping[str, BreakerStatus]) -> dict[str, SetAsideMessages] | None:
+        """How many messages wait for each; `None` where the broker has no gates."""
+        with self._broker.gates() as gates:
+            if gates is None:
+                return None
+            shut = gates.shut_names()
+            self._open_unnamed(gates, [gate for gate in shut if self._is_unnamed(gate, known)])
+            if not shut and all(each.is_closed for each in known.values()):
+                return dict.fromkeys(known, SetAsideMessages())
+            found = gates.aside()
+            aside = {name: self._aside(name, found) for name in known}
+            for dependency, each in known.items():
+                align_gates(gates, self._group, dependency, each, fresh=aside[dependency].fresh > 0)
+            return aside
+
+    def _aside(self, dependency: str, found: Mapping[str, int]) -> SetAsideMessages:
+        fresh, again = needs_gate(self._group, dependency), again_gate(self._group, dependency)
+        return SetAsideMessages(found.get(fresh, 0), found.get(again, 0))
+
+    def _is_unnamed(self, gate: str, known: Mapping[str, BreakerStatus]) -> bool:
+        dependency = gated_dependency(self._group, gate)
+        return dependency is not None and dependency not in known
+
+    def _open_unnamed(self, gates: MessageGates, names: list[str]) -> None:
+        for name in names:
+            gates.open(name)
+            logger.warning("gate %s is open again: no handler names it any more, and what waited there goes on.", name)
+
+
+def must_wait(known: BreakerStatus, there: int | None) -> bool:
+    """Whether nothing is handed off that needs it (pure).
+
+    As long as nothing is there to try it with, something is handed off.
+
+    Parameters:
+        there: how many messages wait for it in the broker that are tried before; `None`: it has no gates, and workers
+            put them off.
+    """
+    if known.state in ("closed", "ramping"):
+        return False
+    return bool(there) or (known.allowed == 0 and (there is None or known.state == "probing"))

@@ -1,0 +1,298 @@
+"""Problems of a deployment: queues without workers, unknown handlers, a group that two applications use."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from bridge.errors import KafkaUnavailable, LedgerUnavailable
+from bridge.jobs.group_facts import GroupFacts, HandlerFacts, format_known_since, format_since
+from bridge.jobs.problem import Problem
+from bridge.kafka.clients import AdminClient
+from bridge.kafka.consumer_groups import find_consumed_topics
+from bridge.kafka.topic_names import DerivedTopics, TopicNames
+from bridge.ledger import Ledger
+from bridge.ledger.group_members import find_living_sources
+from bridge.settings import Settings
+
+#: Seconds for which bridges of the same topics with other handlers may be the two sides of a rolling deploy.
+DEPLOY_LASTS: Final = 600.0
+
+
+def find_unknown_handlers(facts: GroupFacts) -> dict[str, Problem]:
+    """Handlers whose queue is consumed, by workers of which none knows them: a sentence for each name."""
+    return {handler.name: sentence for handler in facts.handlers if (sentence := _describe_unknown(facts, handler))}
+
+
+def find_unconsumed_queues(facts: GroupFacts) -> dict[str, Problem]:
+    """Queues that no living worker consumes: a sentence for each name."""
+    if facts.workers is None:
+        return {}
+    queues = sorted({handler.queue for handler in facts.handlers})
+    return {queue: _describe_unconsumed(facts, queue) for queue in queues if not facts.consumers(queue)}
+
+
+def find_divided_topics(facts: GroupFacts) -> dict[str, Problem]:
+    """Topics that one group hands to different handlers, by the bridge that has the partition: a sentence for each."""
+    groups: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for name, state in (facts.bridges or {}).items():
+        for topic, handlers in state.get("routes", {}).items():
+            groups.setdefault(topic, {}).setdefault(tuple(sorted(handlers)), []).append(name)
+    for topic, found in groups.items():
+        if here := tuple(sorted(handler.name for handler in facts.handlers if topic in handler.topics)):
+            found.setdefault(here, ["here"])
+    return {topic: _describe_divided(facts, topic, found) for topic, found in sorted(groups.items()) if len(found) > 1}
+
+
+def is_stopped(facts: GroupFacts) -> bool:
+    """Return whether no bridge and no worker of this application runs and nothing waits in its queues: a full stop.
+
+    A bridge that fell silent without a shutdown was not stopped.
+    """
+    queues = {handler.queue for handler in facts.handlers}
+    if facts.bridges is None or facts.workers is None or facts.queues is None:
+        return False
+    waits = any(facts.queues.get(queue, 0) + facts.retries.get(queue, 0) for queue in queues)
+    return not (waits or facts.bridges or facts.lost or any(facts.consumers(queue) for queue in queues))
+
+
+def find_other_applications(facts: GroupFacts) -> dict[str, Problem]:
+    """Living members of the group that share no handler with this application, directly or by others: a sentence.
+
+    A bridge of the same source topics is one of a deploy that renames handlers, until both have run for long.
+    """
+    bridges = facts.bridges or {}
+    members = {f"bridge {name}": {*state.get("handlers", ())} for name, state in bridges.items()}
+    for name, state in (facts.workers or {}).items():
+        if state.get("group") == facts.group:
+            members[f"worker {name}"] = {*state["handlers"]}
+    others = {name: handlers for name, handlers in members.items() if handlers}
+    ours = {handler.name for handler in facts.handlers}
+    _join_members(ours, others)
+    began = {f"bridge {name}": float(state.get("started", 0.0)) for name, state in bridges.items()}
+    here = min((at for name, at in began.items() if name not in others), default=facts.now)
+    there = min((at for name, at in began.items() if name in others), default=facts.now)
+    if facts.now - max(here, there) < DEPLOY_LASTS:
+        sources = {topic for handler in facts.handlers for topic in handler.topics}
+        renamed = {f"bridge {name}" for name, state in bridges.items() if sources & {*state.get("routes", ())}}
+        for name in renamed & others.keys():
+            ours |= others.pop(name)
+        _join_members(ours, others)
+    # Workers alone are no application: they may lack a handler, which is said of it.
+    if not ours or not any(name.startswith("bridge ") for name in others):
+        return {}
+    theirs = sorted({handler for handlers in others.values() for handler in handlers})
+    since = max((at for name, at in began.items() if name in others and at), default=None)
+    return {facts.group: _describe_other_application(facts, sorted(others), theirs, since)}
+
+
+def _join_members(ours: set[str], others: dict[str, set[str]]) -> None:
+    """Move the members that share a handler with `ours` there.
+
+    A deploy may rename handlers, and workers of one application may have some each: a chain is one application.
+    """
+    while ours and (joined := [name for name, handlers in others.items() if handlers & ours]):
+        for name in joined:
+            ours |= others.pop(name)
+
+
+def format_workers(names: Sequence[str], states: Mapping[str, Mapping[str, Any]]) -> str:
+    """Workers with their versions, the first five."""
+    shown = ", ".join(f"{name} ({states[name]['versions'].get('celery-kafka-bridge') or '?'})" for name in names[:5])
+    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _describe_other_application(
+    facts: GroupFacts, names: Sequence[str], handlers: Sequence[str], since: float | None
+) -> Problem:
+    return Problem(
+        f"Another application uses the group {facts.group!r}{format_known_since(since, facts.now)}: "
+        f"{_format_some(names)} with {_format_some(handlers)}, and no handler of this one. Each takes the other's "
+        f"tasks for "
+        "those of unknown handlers, and its retry topics for left over. "
+        "Give each application its own BRIDGE_GROUP, and delete no topic. If that is an older version of this one, "
+        "stop it.",
+        "divided",
+        f"Another application uses the group {facts.group!r}",
+        since=since,
+        many=len(names),
+        of="processes",
+        do="give each application its own BRIDGE_GROUP",
+    )
+
+
+def _format_some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _describe_unconsumed(facts: GroupFacts, queue: str) -> Problem:
+    last = facts.seen.get(f"queue {queue}")
+    since = format_since(last, facts.now)
+    count = (facts.queues or {}).get(queue)
+    later = facts.retries.get(queue, 0)
+    if count is None:
+        waiting = "all waits there"
+    elif not count + later:
+        waiting = "nothing waits there"
+    else:
+        waiting = f"{_format_messages(count + later, facts.deliveries.get(queue))} wait there"
+        waiting += f", {later:,} of them for their retry" if later else ""
+    # A ledger that was wiped has lost its queues with it: what is missing there is said beside this.
+    missing = _has_unaccounted(facts, queue)
+    safe = "" if count == later == 0 or missing else ", none of them is lost"
+    start = f"celery -A {facts.app} worker"
+    return Problem(
+        f"No worker consumes queue {queue!r}, {since}: {waiting}{safe}. Start one: {start}, or with -Q {queue}.",
+        "no worker",
+        f"No worker consumes queue {queue!r}",
+        since=last,
+        many=None if count is None else facts.deliveries.get(queue) or count + later,
+        of="deliveries" if facts.deliveries.get(queue) else "messages",
+        lost=None if missing else 0,
+        do=f"start `{start}`",
+    )
+
+
+def _format_messages(count: int, deliveries: int | None) -> str:
+    """So many Celery messages, and what they carry where that is known and another number."""
+    if not deliveries or deliveries == count:
+        return f"{count:,} messages"
+    return f"{deliveries:,} deliveries in {count:,} Celery message{'' if count == 1 else 's'}"
+
+
+def _has_unaccounted(facts: GroupFacts, queue: str) -> bool:
+    """Whether something of a handler of this queue is unaccounted for."""
+    names = {handler.name for handler in facts.handlers if handler.queue == queue}
+    return any(each["handler"] in names for s in (facts.bridges or {}).values() for each in s.get("unaccounted", ()))
+
+
+def _describe_unknown(facts: GroupFacts, handler: HandlerFacts) -> Problem | None:
+    consumers = facts.consumers(handler.queue)
+    if not consumers or any(handler.name in state["handlers"] for state in consumers.values()):
+        return None
+    last, count = facts.seen.get(f"handler {handler.name}"), (facts.queues or {}).get(handler.queue, 0)
+    own = _count_ready(facts, handler)
+    waiting = f"{own:,} of its deliveries wait there" if own is not None else f"{count:,} messages wait in that queue"
+    return Problem(
+        f"No worker knows handler {handler.name}, {format_since(last, facts.now)}: "
+        f"{format_workers(list(consumers), consumers)} consume "
+        f"its queue {handler.queue!r}; {waiting}. Deploy it to the workers, or see their "
+        "HANDLERS and `imports`.",
+        "unknown handler",
+        f"No worker knows handler {handler.name}",
+        handler=handler.name,
+        since=last,
+        many=count if own is None else own,
+        of="messages" if own is None else "deliveries",
+        do="deploy it to the workers",
+    )
+
+
+def _count_ready(facts: GroupFacts, handler: HandlerFacts) -> int | None:
+    """How many deliveries of a handler wait in its queue, as bridges reckon it; `None`: none has said."""
+    said = (state.get("ready") for state in (facts.bridges or {}).values())
+    queue = next((each[handler.queue] for each in said if isinstance(each, Mapping) and handler.queue in each), None)
+    return round(queue.get(handler.name, 0)) if isinstance(queue, Mapping) else None
+
+
+def _describe_divided(facts: GroupFacts, topic: str, found: Mapping[tuple[str, ...], Sequence[str]]) -> Problem:
+    since = _divided_since(facts, found.values())
+    sets = "; ".join(f"{', '.join(handlers)} ({', '.join(names[:5])})" for handlers, names in sorted(found.items()))
+    return Problem(
+        f"Topic {topic!r} has different handlers in one group, {facts.group!r}{format_known_since(since, facts.now)}: "
+        f"{sets}. Each gets only the partitions of its "
+        "own bridges. Is one another application? Give it its own BRIDGE_GROUP; else start all bridges of the group "
+        "with the same handlers.",
+        "divided",
+        f"Topic {topic!r} has different handlers in one group",
+        topic=topic,
+        since=since,
+        many=len({*chain(*found.values())} & {*(facts.bridges or {})}),
+        of="bridges",
+        do="start all bridges with the same handlers",
+    )
+
+
+def _divided_since(facts: GroupFacts, sides: Iterable[Sequence[str]]) -> float | None:
+    """When the second of the sides that run began; `None`: there is one, or its bridges do not say when they began."""
+    bridges = facts.bridges or {}
+    began = [[bridges[name].get("started") for name in names if name in bridges] for names in sides]
+    firsts = sorted(min(map(float, filter(None, times))) for times in began if times and all(times))
+    return firsts[1] if len(firsts) > 1 else None
+
+
+logger = logging.getLogger(__name__)
+
+
+def find_foreign_topics(
+    admin: AdminClient, settings: Settings, ledger: Ledger, sources: Collection[str]
+) -> tuple[str, ...] | None:
+    """Return the topics that a member of the group consumes which no bridge or worker of this Redis handles.
+
+    `None`: Kafka gives the partitions out anew just now.
+
+    Parameters:
+        sources: what this application handles.
+
+    Raises:
+        KafkaUnavailable: Kafka did not say who is in the group.
+        LedgerUnavailable: Redis did not say who lives.
+    """
+    consumed = find_consumed_topics(admin, settings.group)
+    if consumed is None:
+        return None
+    if not consumed or not sources:
+        return ()
+    known = {*sources, *find_living_sources(ledger)}
+    return tuple(sorted(consumed - known - DerivedTopics(TopicNames.of(settings), known).of(consumed).keys()))
+
+
+def unknown_members(group: str, why: str = "") -> str:
+    """Return the sentence of a group whose other members are not known, and why not."""
+    why = why or "it gives its partitions out anew just now."
+    return f"Whether another application uses the group {group!r} is not known: {why}"
+
+
+def describe_foreign_member(group: str, topics: Sequence[str]) -> Problem:
+    """Return the sentence of a member of the group that consumes these topics, and that this Redis does not know."""
+    return Problem(
+        f"Another application uses the group {group!r}: a member that no bridge of this Redis is consumes "
+        f"{len(topics)} topic{'' if len(topics) == 1 else 's'}, {', '.join(topics[:5])}{', …' if topics[5:] else ''}. "
+        "Give each application its own BRIDGE_GROUP, and delete no topic.",
+        "divided",
+        f"Another application uses the group {group!r}",
+        many=len(topics),
+        of="topics",
+        do="give each application its own BRIDGE_GROUP",
+    )
+
+
+class GroupWatch:
+    """Looks for another application in the group, and logs when one comes and when it is gone.
+
+    Parameters:
+        find: `find_foreign_topics` of this application.
+
+    Attributes:
+        foreign: the topics of the other application, as last known.
+    """
+
+    def __init__(self, group: str, find: Callable[[], tuple[str, ...] | None]) -> None:
+        self.foreign: tuple[str, ...] = ()
+        self._group, self._find = group, find
+
+    def look(self) -> bool:
+        """Look once; return whether it is known who is in the group."""
+        try:
+            found = self._find()
+        except (KafkaUnavailable, LedgerUnavailable) as error:
+            logger.debug("%s", unknown_members(self._group, str(error)))
+            return False
+        if found is None:
+            return False
+        if found and found != self.foreign:
+            logger.error("%s", describe_foreign_member(self._group, found))
+        elif self.foreign and not found:
+            logger.info("no other application uses the group %r any more.", self._group)
+        self.foreign = found
+        return True

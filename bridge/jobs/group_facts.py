@@ -1,0 +1,263 @@
+"""The facts of a group: its bridges, workers, queues, topics and servers, and how they are put into words."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from bridge.dispatch.broker_search import NONE_ASIDE, SetAside
+from bridge.dispatch.carrier_message import WaitingFailures
+from bridge.formats.group_decision import GroupDecision
+from bridge.jobs.deleted_topics import DeletedTopic
+from bridge.jobs.problem import Problem
+from bridge.kafka.managed_topic import IN_SYNC, ReplicaState
+from bridge.ledger import KafkaLogChange
+from bridge.ledger.attempt_statistics import CountSeries, OutcomeSummary, TopicHandler, UnpublishedDeadLetters
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFacts:
+    """A handler of the settings: its topics and queue, and the longest wait in seconds that it may see by itself."""
+
+    name: str
+    topics: tuple[str, ...]
+    queue: str
+    longest_wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFacts:
+    """Dead letters of one handler and topic of dead letters whose deliveries are still dead; the last one's error."""
+
+    topic: str
+    handler: str
+    count: int
+    since: float
+    reason: str
+    error: str
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RedisMemory:
+    """How a Redis is: bytes used and allowed (0: no limit), and why it does not bring its data to disk.
+
+    Attributes:
+        evicts: its maxmemory-policy, if that evicts now.
+        evicted: keys that it has evicted since its start.
+        would_evict: its maxmemory-policy, if that evicts as soon as a maxmemory is set.
+        saved_at: when its last snapshot came to disk, or it started, where a snapshot has failed since.
+        unsaved: how many changes that snapshot lacks.
+    """
+
+    where: str
+    used: int = 0
+    allowed: int = 0
+    disk: str | None = None
+    evicts: str | None = None
+    evicted: int = 0
+    would_evict: str | None = None
+    saved_at: float | None = None
+    unsaved: int | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes nothing more."""
+        return 0 < self.allowed <= self.used
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """A topic of the group's, and what a retry or replay topic holds.
+
+    Attributes:
+        kind, use: as `bridge topics` says them.
+        delay: seconds that its records wait there.
+        records: how many are not settled yet, what is handed off and committed among them.
+        first_due: by partition, when (Unix time) the first that is not handed off is due.
+        lag: by partition, how many are not committed yet.
+        problems: what is wrong with the topic, a sentence each.
+        refused: whether no bridge starts with it as it is.
+        failed: by handler, what waits there after a failure, of those records that were looked at.
+        replicas: how the topic's copies are.
+    """
+
+    topic: str
+    kind: str
+    source: str
+    delay: int | None
+    use: str
+    records: int = 0
+    first_due: Mapping[int, float] = field(default_factory=dict)
+    lag: Mapping[int, int] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+    refused: bool = False
+    failed: Sequence[WaitingFailures] = ()
+    replicas: ReplicaState = IN_SYNC
+
+    @property
+    def waits(self) -> bool:
+        """Whether its records are to run again."""
+        return self.kind in ("retry", "replay") and self.use != "abandoned"
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyDown:
+    """A dependency that is held to be down, or is tried again.
+
+    Attributes:
+        state: `open`, `probing` or `ramping`.
+        since: when its first failure was.
+        handlers: those that need it.
+        aside: what waits for it in the broker.
+        tried: when the last delivery that tries it began; 0: none has.
+        next: from when on another may.
+        silent: how many of them have not ended in the time that they may take.
+    """
+
+    dependency: str
+    state: str
+    since: float
+    why: str
+    handlers: Sequence[str] = ()
+    aside: SetAside = NONE_ASIDE
+    tried: float = 0.0
+    next: float = 0.0
+    silent: int = 0
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """What is known; what could not be asked is None.
+
+    Attributes:
+        now: Unix time, as all times here.
+        handlers: of the settings here.
+        app: the Celery app, as `-A` names it.
+        silent: why something did not answer, a sentence each.
+        lag: per topic, records between the committed offset and the end.
+        partitions: per topic, how many.
+        bridges, workers: what the living announce.
+        unconfirmed: by `bridges` and `workers`, the members that a Redis which refuses writes still lists, and when any
+            of their kind announced itself last (`None`: not known). They may live.
+        seen: when each name was announced last, `queue …`, `handler …` and `group …`.
+        queues: messages that wait, per queue.
+        deliveries: what the messages of a queue carry, those that wait for their time too, where that was counted.
+        retries: messages that wait for their time, per queue.
+        oldest: seconds that the oldest delivery has been under way, by topic and handler.
+        tiers: the topics of ours, in the order in which they are listed.
+        halts: by topic, why its consumption is halted.
+        stale: what was changed of policies and is not in force, a sentence each.
+        breakers: what handlers need and is held to be down.
+        aside: by topic, what its halt keeps back in the broker.
+        sources: of retry and replay topics that are gone, whose deliveries lay there.
+        gone: retry and replay topics that were deleted with what is parked there.
+        unnamed: what waits in the broker for what no handler here names, by what that is called.
+        counts: what was handled, failed, died and was replayed, by topic and handler.
+        outcomes: how the last attempts ended, by topic and handler.
+        unpublished: by handler, the deliveries whose dead letter Kafka does not take.
+        costs: seconds that a delivery of a handler takes, where it was measured.
+        foreign: topics that a member of the consumer group has which no bridge of this Redis is.
+        lost: bridges that fell silent in the last hour without a shutdown, and how many seconds ago.
+    """
+
+    now: float
+    group: str
+    handlers: Sequence[HandlerFacts] = ()
+    silent: Sequence[str] = ()
+    lag: Mapping[str, int] | None = None
+    partitions: Mapping[str, int] | None = None
+    bridges: Mapping[str, Mapping[str, Any]] | None = None
+    workers: Mapping[str, Mapping[str, Any]] | None = None
+    unconfirmed: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict)
+    queues: Mapping[str, int] | None = None
+    deliveries: Mapping[str, int] = field(default_factory=dict)
+    retries: Mapping[str, int] = field(default_factory=dict)
+    oldest: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    letters: Sequence[DeadLetterFacts] = ()
+    failing: Sequence[WaitingFailures] = ()
+    changes: Sequence[KafkaLogChange] = ()
+    memory: Sequence[RedisMemory] = ()
+    tiers: Sequence[TopicFacts] = ()
+    halts: Mapping[str, GroupDecision] = field(default_factory=dict)
+    stale: Sequence[Problem] = ()
+    breakers: Sequence[DependencyDown] = ()
+    aside: Mapping[str, SetAside] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    unnamed: Mapping[str, SetAside] = field(default_factory=dict)
+    gone: Sequence[DeletedTopic] = ()
+    counts: Mapping[TopicHandler, CountSeries] | None = None
+    outcomes: Mapping[TopicHandler, OutcomeSummary] = field(default_factory=dict)
+    unpublished: Mapping[str, UnpublishedDeadLetters] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    lost: Mapping[str, float] = field(default_factory=dict)
+    foreign: Sequence[str] = ()
+    app: str = "tasks"
+
+    def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:
+        """The living workers that consume a queue."""
+        return {name: state for name, state in (self.workers or {}).items() if queue in state["queues"]}
+
+    def parked(self, source: str | None = None) -> int:
+        """How many records of retry and replay topics wait in Kafka; of one source, or of all."""
+        return sum(sum(tier.lag.values()) for tier in self.tiers if tier.waits and source in (None, tier.source))
+
+    @property
+    def held_back(self) -> set[str]:
+        """Topics of which transactions that stay open hold back every partition."""
+        counts = Counter(topic for topic, _ in self.held_back_places)
+        return {topic for topic, count in counts.items() if count >= (self.partitions or {}).get(topic, 1)}
+
+    @property
+    def held_back_places(self) -> set[tuple[str, int]]:
+        """Partitions of which a transaction that stays open holds something back."""
+        states = (self.bridges or {}).values()
+        return {(each["topic"], each["partition"]) for state in states for each in state.get("open_transactions", ())}
+
+    @property
+    def waiting_for_needs(self) -> set[str]:
+        """Handlers whose deliveries wait because what they need is held to be down, or is tried again."""
+        return {handler for each in self.breakers for handler in each.handlers}
+
+
+def format_since(at: float | None, now: float) -> str:
+    """`since 2026-01-31 12:00:05 UTC (7 min)`."""
+    if at is None:
+        return "and none was seen before"
+    return f"since {format_utc(at)} ({format_span(now - at)})"
+
+
+def format_known_since(at: float | None, now: float) -> str:
+    """`, since 2026-01-31 12:00:05 UTC (7 min)`; nothing if no time is known."""
+    return "" if at is None else f", {format_since(at, now)}"
+
+
+def format_utc(at: float) -> str:
+    """`2026-01-31 12:00:05 UTC`."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def format_span(seconds: float) -> str:
+    """A time in its largest unit but one: `7 min`, `3.5 h`."""
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def format_waiting_records(unread: int, parked: int) -> str:
+    """`9 records in Kafka wait, 2 of them in retry and replay topics`: what was not read, and what is parked."""
+    of_these = f", {parked:,} of them in retry and replay topics" if parked else ""
+    return f"{format_record_count(unread + parked)} in Kafka wait{of_these}"
+
+
+def format_letter_count(count: int) -> str:
+    """`1 letter`, `1,234 letters`."""
+    return f"{count:,} letter{'' if count == 1 else 's'}"
+
+
+def format_record_count(count: int) -> str:
+    """`1 record`, `1,234 records`."""
+    return f"{count:,} record{'' if count == 1 else 's'}"

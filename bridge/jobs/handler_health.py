@@ -1,0 +1,308 @@
+"""Whether handlers fail, hang, die or are too slow: by counters and rates of all attempts, not by samples (pure).
+
+A running bridge looks for these by itself (`bridge_problems`), and so does `bridge status`.
+"""
+
+from collections.abc import Iterator, Mapping
+from math import ceil
+from typing import Any, Final, NamedTuple
+
+from bridge.jobs.group_facts import GroupFacts, HandlerFacts, format_since, format_span, format_utc
+from bridge.jobs.problem import Problem
+from bridge.ledger.attempt_statistics import LOST_TOGETHER, OutcomeSummary
+
+#: Failures without a success between from which on every attempt of a handler fails.
+ALL_FAIL: Final = 10
+#: The share of attempts, and their number, from which on failures need a person though others succeed.
+SHARE: Final = 0.05
+SOME_FAIL: Final = 20
+#: Seconds after the last failure after which a handler does not fail any more, if nothing waits for a retry.
+FAILS_FOR: Final = 60.0
+#: Minutes of counts that are looked at for the share: the one that is not over, and those before it.
+MINUTES_LOOKED_AT: Final = 3
+#: Seconds that a delivery runs before it may hang, and how many times as long as others of its handler.
+HANGS: Final = 20.0
+TIMES_AS_LONG: Final = 10.0
+#: Seconds of work for each process from which on a backlog that grows needs a person, and those of its growth.
+BEHIND: Final = 60.0
+#: Processes that die within ten minutes, from which on a person is needed.
+PROCESSES: Final = 3
+#: Minutes with records of the last hour, and records a minute, of a topic on which silence is strange.
+BUSY_MINUTES: Final = 50
+BUSY_RATE: Final = 10
+#: Bridges that die within ten minutes from which on they die again and again; and seconds before one was seen to be
+#: lost in which another that starts takes its place.
+DIE_AGAIN: Final = 3
+TAKES_ITS_PLACE: Final = 30.0
+#: Seconds by which a clock may differ.
+SKEW: Final = 5.0
+
+
+class FailingHandler(NamedTuple):
+    """How a handler fails.
+
+    Attributes:
+        all: whether every attempt does.
+        failed, of: how many attempts failed, of how many.
+    """
+
+    all: bool
+    failed: int
+    of: int
+    since: float
+    error: str
+
+
+def find_failing_handlers(facts: GroupFacts) -> dict[str, FailingHandler]:
+    """Return the handlers whose attempts fail now, all of them or one in twenty."""
+    return {each.name: found for each in facts.handlers if (found := _find_failure(facts, each)) is not None}
+
+
+def _find_failure(facts: GroupFacts, handler: HandlerFacts) -> FailingHandler | None:
+    if handler.name in facts.waiting_for_needs or not _is_known(facts, handler):
+        return None
+    for topic in handler.topics:
+        outcomes = facts.outcomes.get((topic, handler.name))
+        if outcomes is None or not _is_failing_now(facts, handler, topic, outcomes):
+            continue
+        if outcomes.failed >= ALL_FAIL and outcomes.failing_since > outcomes.done_at:
+            return FailingHandler(True, outcomes.failed, outcomes.failed, outcomes.failing_since, outcomes.error)
+        if facts.now - outcomes.failed_at < FAILS_FOR / 2 and (found := _share(facts, topic, handler.name)):
+            return found._replace(error=outcomes.error)
+    return None
+
+
+def _is_known(facts: GroupFacts, handler: HandlerFacts) -> bool:
+    """Whether a worker runs it, as far as that is known: of what nobody runs the failures are past."""
+    if facts.workers is None:
+        return True
+    return any(handler.name in state["handlers"] for state in facts.consumers(handler.queue).values())
+
+
+def _is_failing_now(facts: GroupFacts, handler: HandlerFacts, topic: str, outcomes: OutcomeSummary) -> bool:
+    if not outcomes.failed_at:
+        return False
+    waits = any(each.handler == handler.name for each in facts.failing) or facts.retries.get(handler.queue, 0)
+    parked = facts.parked(topic)
+    return facts.now - outcomes.failed_at < FAILS_FOR or bool(waits) or bool(parked)
+
+
+def _share(facts: GroupFacts, topic: str, handler: str) -> FailingHandler | None:
+    """How many of the last minutes' attempts failed, where that is too many, in this minute and the one before."""
+    series = (facts.counts or {}).get((topic, handler))
+    if series is None:
+        return None
+    pairs = list(zip(series.minutes["failed"], series.minutes["handled"], strict=True))
+
+    def too_many(failed: int, good: int) -> bool:
+        return failed > 0 and failed >= SHARE * (failed + good)
+
+    recent = pairs[-MINUTES_LOOKED_AT:]
+    failed, good = sum(each for each, _ in recent), sum(each for _, each in recent)
+    # What began in this minute may pass by itself.
+    lasts = facts.now % 60 >= 40 or too_many(*pairs[-2])
+    if failed < SOME_FAIL or not too_many(failed, good) or not too_many(*pairs[-1]) or not lasts:
+        return None
+    minutes = 1
+    while minutes < len(pairs) and too_many(*pairs[-1 - minutes]):
+        minutes += 1
+    since = (facts.now // 60 - minutes + 1) * 60
+    return FailingHandler(False, failed, failed + good, since, "")
+
+
+def find_hung_handlers(facts: GroupFacts) -> Iterator[Problem]:
+    """Handlers whose deliveries run for far longer than they take, while none of them ends."""
+    for handler in facts.handlers:
+        running = [
+            (name, state, each)
+            for name, state in facts.consumers(handler.queue).items()
+            for each in state.get("running", ())
+            if each["handler"] == handler.name
+        ]
+        mean = facts.costs.get(handler.name) or 0.0
+        limit = max(HANGS, TIMES_AS_LONG * mean)
+        late = sorted(
+            ((facts.now - each["seconds"], name, each) for name, _, each in running if each["seconds"] > limit),
+            key=lambda found: found[0],
+        )
+        if not late:
+            continue
+        processes = sum(state.get("processes", 1) for state in facts.consumers(handler.queue).values())
+        ended = max((_ended_at(facts, topic, handler.name) for topic in handler.topics), default=0.0)
+        # Where others of it end, or processes are free, one that takes long is no incident before it takes very long.
+        if (len(late) < processes or ended > late[-1][0]) and facts.now - late[0][0] < 3 * limit:
+            continue
+        since, worker, first = late[0]
+        where = f"{first['record']} in process {first['pid']} of {worker}"
+        nothing = f"nothing of it has ended since {format_utc(ended)}" if ended else "nothing of it has ended yet"
+        yield Problem(
+            f"Handler {handler.name} hangs, {format_since(since, facts.now)}: {len(late)} of {processes} processes of "
+            f"queue "
+            f"{handler.queue!r} run a delivery of it for over {format_span(limit)}, the oldest {where}; {nothing}. "
+            f"See what "
+            f"it waits for (`py-spy dump --pid {first['pid']}`), give it a time_limit, and restart the worker: its "
+            "deliveries run again.",
+            "hung",
+            f"Handler {handler.name} hangs",
+            topic=handler.topics[0] if len(handler.topics) == 1 else None,
+            handler=handler.name,
+            since=since,
+            many=len(late),
+            of="processes",
+            do=f"see what process {first['pid']} waits for, give the handler a time_limit, restart the worker",
+        )
+
+
+def _ended_at(facts: GroupFacts, topic: str, handler: str) -> float:
+    outcomes = facts.outcomes.get((topic, handler), OutcomeSummary())
+    return max(outcomes.done_at, outcomes.failed_at)
+
+
+def find_slow_workers(facts: GroupFacts) -> Iterator[Problem]:
+    """Queues whose backlog is over a minute of work for their workers, and grows."""
+    said: Mapping[str, Any] = next(
+        (state["backlog_growth"] for state in (facts.bridges or {}).values() if state.get("backlog_growth")), {}
+    )
+    for queue, growth in sorted(said.items()):
+        processes = sum(state.get("processes", 1) for state in facts.consumers(queue).values())
+        if not processes or growth["rate"] <= 0:
+            continue
+        behind, more = growth["seconds"] / processes, growth["rate"] / processes
+        if behind < BEHIND:
+            continue
+        needed = max(1, ceil(growth["rate"]))
+        yield Problem(
+            f"The workers of queue {queue!r} are too slow, {format_since(growth['since'], facts.now)}: "
+            f"{growth['deliveries']:,.0f} deliveries are {format_span(behind)} of work for their {processes} "
+            f"processes, and "
+            f"that grows by {format_span(max(1.0, more * 60))} a minute. Start {needed} more processes to keep up, and "
+            "more to catch up.",
+            "slow workers",
+            f"The workers of queue {queue!r} are too slow",
+            since=growth["since"],
+            many=round(growth["deliveries"]),
+            of="deliveries",
+            do=f"start {needed} more processes",
+        )
+
+
+def find_dying_processes(facts: GroupFacts) -> Iterator[Problem]:
+    """Handlers with whose deliveries processes die."""
+    for handler in facts.handlers:
+        for topic in handler.topics:
+            found = facts.outcomes.get((topic, handler.name), OutcomeSummary())
+            if found.lost < PROCESSES or facts.now - found.lost_at > LOST_TOGETHER:
+                continue
+            yield Problem(
+                f"Worker processes die with deliveries of {topic!r} to {handler.name}, "
+                f"{format_since(found.lost_since, facts.now)}: {found.lost:,} of them, the last at "
+                f"{format_utc(found.lost_at)}. "
+                "See the workers' log (out of memory, a crash, a hard time limit); a delivery that takes three "
+                "processes is a dead letter (poison).",
+                "processes lost",
+                f"Worker processes die with deliveries of {handler.name}",
+                topic=topic,
+                handler=handler.name,
+                since=found.lost_since,
+                many=found.lost,
+                of="processes",
+                do="see the workers' log",
+            )
+
+
+def find_quiet_topics(facts: GroupFacts) -> Iterator[Problem]:
+    """Topics on which nothing comes, after an hour in which records came nearly every minute."""
+    if not facts.bridges or facts.lag is None:
+        return
+    for topic in sorted(
+        {topic for each in facts.handlers for topic in each.topics} - facts.halts.keys() - facts.held_back
+    ):
+        if facts.lag.get(topic, 0) or facts.parked(topic):
+            continue
+        found = [series.minutes for (of, _), series in (facts.counts or {}).items() if of == topic]
+        ended = [
+            sum(each)
+            for each in zip(*(minutes[what] for minutes in found for what in ("handled", "failed")), strict=True)
+        ]
+        if not ended or any(ended[-2:]):
+            continue
+        silent = next((n for n, count in enumerate(reversed(ended)) if count), len(ended))
+        before = ended[: len(ended) - silent]
+        busy = sorted(before)[len(before) // 2] if before else 0
+        if silent > 10 or sum(1 for count in before if count) < BUSY_MINUTES - silent or busy < BUSY_RATE:
+            continue
+        since = max((_ended_at(facts, topic, each.name) for each in facts.handlers if topic in each.topics), default=0)
+        yield Problem(
+            f"Nothing comes on topic {topic!r}, {format_since(since or None, facts.now)}: in the hour before it were "
+            f"{busy:,} records in most minutes. See its producers; said for ten minutes.",
+            "quiet",
+            f"Nothing comes on topic {topic!r}",
+            topic=topic,
+            since=since or None,
+            many=0,
+            of="records",
+            do="see its producers",
+        )
+
+
+def find_lost_bridges(facts: GroupFacts) -> Iterator[Problem]:
+    """Bridges that ended without a shutdown and have no successor, and bridges that die again and again."""
+    if not facts.bridges or not facts.lost:
+        return
+    started = sorted(float(state.get("started", 0.0)) for state in facts.bridges.values())
+    gone = sorted((facts.now - ago, name) for name, ago in facts.lost.items() if name not in facts.bridges)
+    recent = [each for each in gone if facts.now - each[0] <= LOST_TOGETHER]
+    # One that began since then, or shortly before it was seen, has taken its place.
+    successors = [at for at in started if gone and at >= gone[0][0] - TAKES_ITS_PLACE]
+    missing = len(gone) - len(successors)
+    if missing <= 0 and len(recent) < DIE_AGAIN:
+        return
+    many, since = (missing, gone[-missing][0]) if missing > 0 else (len(recent), recent[0][0])
+    last = gone[-1][1]
+    what = (
+        f"{many} bridge{'s' if many > 1 else ''} ended without a shutdown"
+        if missing > 0
+        else f"Bridges die again and again, {many} in the last {format_span(LOST_TOGETHER)}"
+    )
+    yield Problem(
+        f"{what}, {format_since(since, facts.now)}: the last was {last}; {len(facts.bridges)} run. The others have its "
+        "partitions. See its log and why it ended (killed, frozen, out of memory), and start it again; said for an "
+        "hour.",
+        "bridge lost",
+        what,
+        since=since,
+        many=many,
+        of="bridges",
+        do="see its log, and start it again",
+    )
+
+
+def find_skewed_clocks(facts: GroupFacts) -> Iterator[Problem]:
+    """Hosts whose clocks differ from that of Redis."""
+    hosts: dict[str, tuple[float, list[str]]] = {}
+    for name, state in ({**(facts.bridges or {}), **(facts.workers or {})}).items():
+        skew = state.get("clock_skew")
+        if isinstance(skew, int | float) and abs(skew) > SKEW:
+            host = str(state.get("host") or name.rpartition(":")[0] or name)
+            _, names = hosts.get(host, (skew, []))
+            hosts[host] = (skew, [*names, name])
+    for host, (skew, names) in sorted(hosts.items()):
+        which = "ahead of" if skew > 0 else "behind"
+        began = min((_started(facts, name) for name in names), default=None)
+        yield Problem(
+            f"The clock of host {host!r} is {format_span(abs(skew))} {which} that of Redis, seen "
+            f"{format_since(began, facts.now)}, by "
+            f"{len(names)} processes. Time budgets (give_up_after) and the times of failures go by it: "
+            "synchronise it (NTP).",
+            "clock",
+            f"The clock of host {host!r} is wrong",
+            since=began,
+            many=len(names),
+            of="processes",
+            do="synchronise it (NTP)",
+        )
+
+
+def _started(facts: GroupFacts, name: str) -> float:
+    state: Mapping[str, Any] = (facts.bridges or {}).get(name) or (facts.workers or {}).get(name) or {}
+    return float(state.get("clock_skew_since") or state.get("started") or facts.now)

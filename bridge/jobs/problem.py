@@ -1,0 +1,71 @@
+"""A problem: something that needs a person, as a sentence, and the same as values beside it."""
+
+from typing import Any, Final, Self
+
+from bridge.formats.text_forms import format_time
+from bridge.jobs.problem_table import PROBLEM_ROWS, ProblemKind, ProblemRow
+
+_VALUES: Final = ("kind", "what", "topic", "handler", "group", "since", "many", "of", "lost", "do")
+
+
+class Problem(str):
+    """One thing that needs a person, as the sentence that says it: what, since when, how many, and what to do.
+
+    Attributes:
+        kind: what it is, in a word that programs may rely on.
+        what: the same in a few words.
+        topic, handler, group: what it is about, a group of letters by its id; `None`: about none.
+        since: Unix time; `None`: not known.
+        many, of: how many of what it concerns; `None`: not known, or nothing is counted.
+        lost: how many of these are lost, or may be; `None`: not known.
+        do: what to do: a command, or a few words.
+    """
+
+    kind: ProblemKind
+    what: str
+    topic: str | None
+    handler: str | None
+    group: int | None
+    since: float | None
+    many: int | None
+    of: str
+    lost: int | None
+    do: str
+
+    def __new__(
+        cls,
+        sentence: str,
+        kind: ProblemKind,
+        what: str,
+        *,
+        topic: str | None = None,
+        handler: str | None = None,
+        group: int | None = None,
+        since: float | None = None,
+        many: int | None = None,
+        of: str = "",
+        lost: int | None = 0,
+        do: str = "",
+    ) -> Self:
+        """Of a sentence, with what it says."""
+        made = super().__new__(cls, sentence)
+        values = (kind, what, topic, handler, group, since, many, of, lost, do)
+        for name, value in zip(_VALUES, values, strict=True):
+            setattr(made, name, value)
+        return made
+
+    @property
+    def row(self) -> ProblemRow:
+        """Its row in the table of problems."""
+        return PROBLEM_ROWS[self.kind]
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str, ProblemKind, str], dict[str, Any]]:
+        """What a copy is made of."""
+        return (str(self), self.kind, self.what), {name: getattr(self, name) for name in _VALUES[2:]}
+
+    def data(self) -> dict[str, Any]:
+        """As programs read it."""
+        found = {name: getattr(self, name) for name in _VALUES}
+        since = None if self.since is None else format_time(self.since)
+        row = {"id": self.row.identifier, "runbook": f"docs/runbooks/problems.md#{self.row.identifier}"}
+        return {**row, **found, "since": since, "sentence": str(self)}

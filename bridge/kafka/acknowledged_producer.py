@@ -1,0 +1,220 @@
+"""A producer of which each record is acknowledged, refused or given up when `publish` returns."""
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from bridge.errors import NeverPublished, PublishFailed, RecordTooLarge, RefusedWithOthers
+from bridge.formats.delivery import Delivery
+from bridge.formats.header_block import RecordHeaders
+from bridge.kafka.clients import (
+    FatalErrorCatcher,
+    KafkaError,
+    KafkaException,
+    Producer,
+    Record,
+    producer_client,
+)
+from bridge.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: Seconds to wait for Kafka's acknowledgement; more than librdkafka's own `message.timeout.ms`,
+#: so that a record is either acknowledged or given up by it, never still in flight.
+ACKNOWLEDGED_WITHIN: Final = 20.0
+
+
+#: What no time mends: no topic can have this name.
+_NEVER: Final = (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG)
+#: A record that its topic does not take (a compacted one takes none without a key): so Kafka answers to all that were
+#: written with it.
+_REFUSED: Final = (KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD)
+
+
+class OutgoingRecord(NamedTuple):
+    """A record on its way to Kafka.
+
+    Attributes:
+        partition: -1 where that is the partitioner's to say.
+        whose: the delivery because of which it is written, for errors.
+        what: what it is to that, for errors.
+    """
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: RecordHeaders
+    whose: str
+    what: str
+
+    @classmethod
+    def of(cls, topic: str, partition: int, delivery: Delivery, headers: RecordHeaders, what: str) -> "OutgoingRecord":
+        """A delivery's own key and value, under these headers."""
+        message = delivery.message
+        return cls(topic, partition, message.key, message.value, headers, str(delivery), what)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its key and value."""
+        return len(self.key or b"") + len(self.value or b"")
+
+
+class RecordPosition(NamedTuple):
+    """Where a record lies that Kafka has acknowledged."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, record: Record) -> "RecordPosition":
+        """Where a record lies that was acknowledged."""
+        return cls(record.topic() or "", record.partition() or 0, record.offset() or 0)
+
+
+class AcknowledgedProducer:
+    """Publishes what is to become of a delivery. It must not cross a fork (bridge.kafka.clients.producer_client)."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._producer: Producer = producer_client(settings.kafka)
+        self._partitions: dict[str, int] = {}
+
+    def publish(self, topic: str, delivery: Delivery, headers: RecordHeaders) -> None:
+        """Write a delivery's key and value under these headers, and wait until every in-sync replica has them.
+
+        Raises:
+            RecordTooLarge: the topic does not take a record of this size.
+            PublishFailed: Kafka did not acknowledge it; it may or may not be there.
+        """
+        partition = self._partition(topic, delivery.message.partition)
+        (failed,) = self.publish_all([OutgoingRecord.of(topic, partition, delivery, headers, "its dead letter")])
+        if failed is not None:
+            raise failed
+
+    def publish_all(self, letters: Sequence[OutgoingRecord]) -> list[PublishFailed | None]:
+        """Write many, and wait for all their acknowledgements: for each why it failed, or `None`."""
+        return self._publish_all(letters, [[] for _ in letters])
+
+    def place_all(self, letters: Sequence[OutgoingRecord]) -> list[RecordPosition | PublishFailed]:
+        """Write many, and wait for all their acknowledgements: for each where it lies, or why it failed.
+
+        Of what Kafka refuses as one of a batch is found out which record that is: `NeverPublished`.
+        """
+        written: list[list[Record]] = [[] for _ in letters]
+        failures = self._publish_all(letters, written)
+        never = [NeverPublished(str(each)) if isinstance(each, RefusedWithOthers) else each for each in failures]
+        return [RecordPosition.of(written[at][-1]) if failed is None else failed for at, failed in enumerate(never)]
+
+    def _publish_all(
+        self, letters: Sequence[OutgoingRecord], written: list[list[Record]]
+    ) -> list[PublishFailed | None]:
+        failures = self._publish_together(letters, written)
+        # Kafka refuses a batch of the client as a whole: one of it is bad, or all are too large together.
+        refused = [at for at, failed in enumerate(failures) if isinstance(failed, RefusedWithOthers | RecordTooLarge)]
+        for some in _halves(refused) if len(letters) > 1 else ():
+            again = self._publish_all([letters[at] for at in some], [written[at] for at in some])
+            for at, answer in zip(some, again, strict=True):
+                failures[at] = answer
+        return failures
+
+    def _publish_together(
+        self, letters: Sequence[OutgoingRecord], written: list[list[Record]]
+    ) -> list[PublishFailed | None]:
+        answers: list[list[KafkaError | None]] = [[] for _ in letters]
+        refused = [self._produce(letter, answers[at], written[at]) for at, letter in enumerate(letters)]
+        # flush() returns 0 although all records failed: only the callback says what became of each.
+        fatal = self._flush() if None in refused else None
+        for answer in (fatal, *(answer for some in answers for answer in some)):
+            if self._renew_if_fatal(answer):
+                break
+        return [
+            why if why is not None else self._failure(letter, [*([] if fatal is None else [fatal]), *some])
+            for letter, why, some in zip(letters, refused, answers, strict=True)
+        ]
+
+    def _produce(
+        self, letter: OutgoingRecord, answers: list[KafkaError | None], written: list[Record]
+    ) -> PublishFailed | None:
+        def acknowledged(error: KafkaError | None, record: Record) -> None:
+            answers.append(error)
+            written.append(record)
+
+        try:
+            self._producer.produce(
+                letter.topic,
+                value=letter.value,
+                key=letter.key,
+                headers=letter.headers,
+                partition=letter.partition,
+                on_delivery=acknowledged,
+            )
+        except KafkaException as error:
+            self._renew_if_fatal(error.args[0])
+            return _publish_failure(letter, error.args[0])
+        except BufferError:
+            return PublishFailed(f"{letter.whose}: the producer's queue is full: Kafka has not answered for long.")
+        return None
+
+    def _failure(self, letter: OutgoingRecord, answers: Sequence[KafkaError | None]) -> PublishFailed | None:
+        """From what the client said of itself, and of the record if it said so: the last counts."""
+        if not answers:
+            return PublishFailed(
+                f"{letter.whose}: no answer from Kafka for {letter.topic!r} in {ACKNOWLEDGED_WITHIN:g} s."
+            )
+        if answers[-1] is None:
+            return None
+        self._partitions.pop(letter.topic, None)
+        return _publish_failure(letter, answers[-1])
+
+    def _flush(self) -> KafkaError | None:
+        """Wait for the acknowledgement; return why the producer cannot go on, if so."""
+        try:
+            with FatalErrorCatcher() as fatal:
+                self._producer.flush(ACKNOWLEDGED_WITHIN)
+        except KafkaException as error:
+            return error.args[0]  # type: ignore[no-any-return]
+        except SystemError as error:
+            # The client called back with its own exception set: that is the cause, and what it called said nothing.
+            if not isinstance(error.__cause__, KafkaException):
+                raise
+            return error.__cause__.args[0]  # type: ignore[no-any-return]
+        return fatal.error
+
+    def _renew_if_fatal(self, error: KafkaError | None) -> bool:
+        """Nothing gets out of an idempotent producer any more after a fatal error: a log that lost its end is one."""
+        if error is None or not (error.fatal() or error.code() == KafkaError._FATAL):
+            return False
+        logger.error("the producer cannot go on and is made anew: %s", error.str())
+        self._producer = producer_client(self._settings.kafka)
+        return True
+
+    def _partition(self, topic: str, source: int) -> int:
+        """The source's partition number where the topic has it, else one that is always the same."""
+        if topic not in self._partitions:
+            with suppress(KafkaException):
+                known = self._producer.list_topics(topic, timeout=5).topics[topic]
+                if known.error is None and known.partitions:
+                    self._partitions[topic] = len(known.partitions)
+        count = self._partitions.get(topic)
+        # Without metadata the partitioner decides; the record then waits in librdkafka for the topic.
+        return source % count if count else -1
+
+
+def _publish_failure(letter: OutgoingRecord, error: KafkaError) -> PublishFailed:
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return RecordTooLarge(
+            f"{letter.whose}: {letter.what} ({letter.size} bytes of key and value) is larger than {letter.topic!r} "
+            "takes: raise that topic's max.message.bytes."
+        )
+    if error.code() in _NEVER:
+        return NeverPublished(f"{letter.whose}: {letter.topic!r} can never take {letter.what}: {error.str()}.")
+    failed = RefusedWithOthers if error.code() in _REFUSED else PublishFailed
+    return failed(f"{letter.whose}: {letter.topic!r} did not take {letter.what}: {error.str()}.")
+
+
+def _halves(some: Sequence[int]) -> tuple[Sequence[int], ...]:
+    middle = len(some) // 2
+    return tuple(half for half in (some[:middle], some[middle:]) if half)

@@ -1,0 +1,148 @@
+"""The consumer groups of a topic: which groups have committed offsets there, and what a new group is about to read."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from bridge.errors import KafkaUnavailable
+from bridge.formats.delivery_identity import Place
+from bridge.kafka.clients import (
+    AdminClient,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    admin_client,
+)
+from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.settings import Settings
+
+#: Seconds for one question to Kafka.
+ANSWER_WITHIN: Final = 10.0
+
+
+def find_reading_groups(settings: Settings, topics: Collection[str]) -> dict[str, list[str]]:
+    """By topic, the groups that have committed offsets there, sorted; a topic that none reads is left out.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer, or this user may not ask.
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for group, offsets in read_group_commits(settings, topics).items():
+        for topic, _ in offsets:
+            found[topic].add(group)
+    return {topic: sorted(groups) for topic, groups in found.items()}
+
+
+def read_group_commits(settings: Settings, topics: Collection[str]) -> dict[str, dict[Place, int]]:
+    """By consumer group, the offsets that it has committed on partitions of these topics.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer, or this user may not ask.
+    """
+    if not topics:
+        return {}
+    admin = admin_client(settings.kafka)
+    found: dict[str, dict[Place, int]] = defaultdict(dict)
+    try:
+        listed = admin.list_consumer_groups(request_timeout=ANSWER_WITHIN).result(ANSWER_WITHIN * 2)
+        asked = [ConsumerGroupTopicPartitions(each.group_id) for each in listed.valid if each.group_id]
+        # One question a group: Kafka's client takes no more.
+        answers = [admin.list_consumer_group_offsets([each], request_timeout=ANSWER_WITHIN) for each in asked]
+        for answer in answers:
+            for group, future in answer.items():
+                for place in future.result(ANSWER_WITHIN * 2).topic_partitions:
+                    if place.topic in topics and place.offset >= 0:
+                        found[group][place.topic, place.partition] = place.offset
+    except (KafkaException, TimeoutError) as error:
+        raise KafkaUnavailable(f"Kafka does not say which groups read {', '.join(sorted(topics))}: {error}.") from None
+    return dict(found)
+
+
+def find_consumed_topics(admin: AdminClient, group: str) -> frozenset[str] | None:
+    """Return the topics of which living members of a group have partitions.
+
+    `None`: Kafka gives the partitions out anew just now.
+
+    Raises:
+        KafkaUnavailable: Kafka did not say who the members are.
+    """
+    try:
+        (future,) = admin.describe_consumer_groups([group], request_timeout=ANSWER_WITHIN).values()
+        found = future.result(ANSWER_WITHIN * 2)
+    except (KafkaException, TimeoutError) as error:
+        raise KafkaUnavailable(f"Kafka does not say who is in the group {group!r}: {error}.") from None
+    if found.state in (ConsumerGroupState.PREPARING_REBALANCING, ConsumerGroupState.COMPLETING_REBALANCING):
+        return None
+    return frozenset(place.topic for member in found.members for place in member.assignment.topic_partitions)
+
+
+#: Most other groups that are named.
+NAMED_GROUPS: Final = 3
+
+
+class FirstRead(NamedTuple):
+    """What is read of a topic on which the group has committed nothing.
+
+    Attributes:
+        records: how many are read from the beginning; or, from the end on, are not.
+        others: how many records each other group has left to read there.
+    """
+
+    topic: str
+    group: str
+    records: int
+    from_end: bool
+    others: Mapping[str, int]
+
+    @property
+    def is_surprising(self) -> bool:
+        """Whether records are read that another group has read: as after a group was renamed."""
+        return bool(self.records and self.others) and not self.from_end
+
+    @property
+    def words(self) -> str:
+        """A sentence for the log and for `bridge check`."""
+        what = (
+            f"begins at the end, {self.records:,} records before that are not read (KAFKA_AUTO_OFFSET_RESET)"
+            if self.from_end
+            else f"{self.records:,} records from the beginning"
+        )
+        said = [
+            f"group {name!r} " + (f"has {left:,} left to read" if left else "is at the end")
+            for name, left in sorted(self.others.items())[:NAMED_GROUPS]
+        ]
+        if (more := len(self.others) - NAMED_GROUPS) > 0:
+            said.append(f"{more} other groups read it too")
+        advice = (
+            f" If this group takes the place of another one, set its offsets first: `bridge reset {self.topic} --to …`."
+            if self.is_surprising
+            else ""
+        )
+        return f"new group {self.group!r} on topic {self.topic!r}: {'; '.join([what, *said])}.{advice}"
+
+
+def find_first_reads(settings: Settings, topics: Collection[str]) -> list[FirstRead]:
+    """Return what is about to be read of each topic on which the group has committed nothing.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer, or this user may not ask which groups there are.
+    """
+    by_topic: dict[str, list[Extent]] = {}
+    for extent in read_extents(settings, topics):
+        by_topic.setdefault(extent.topic, []).append(extent)
+    new = {topic: some for topic, some in by_topic.items() if all(each.committed is None for each in some)}
+    committed = read_group_commits(settings, [topic for topic, some in new.items() if any(each.lag for each in some)])
+    from_end = settings.kafka.get("auto.offset.reset") in ("latest", "largest", "end")
+    return [
+        FirstRead(topic, settings.group, sum(each.lag for each in some), from_end, _records_left(some, committed))
+        for topic, some in new.items()
+    ]
+
+
+def _records_left(found: Sequence[Extent], committed: Mapping[str, Mapping[tuple[str, int], int]]) -> dict[str, int]:
+    """How many records each group has left on these partitions; a group without a commit there is none of theirs."""
+    return {
+        group: sum(max(0, each.end - max(each.first, at.get(each.place, 0))) for each in found)
+        for group, at in committed.items()
+        if any(each.place in at for each in found)
+    }

@@ -1,0 +1,209 @@
+"""The control topic: the last decision of each key for the group, in one partition of one compacted topic."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from bridge.errors import KafkaUnavailable, PublishFailed
+from bridge.formats.group_decision import (
+    GroupDecision,
+    PublishedDecision,
+    choose_newest_decision,
+    read_decision,
+)
+from bridge.formats.untrusted_json import log_skipped_once
+from bridge.kafka.clients import (
+    Consumer,
+    FatalErrorCatcher,
+    KafkaError,
+    KafkaException,
+    Record,
+    TopicPartition,
+    admin_client,
+    consumer_client,
+    producer_client,
+)
+from bridge.kafka.partition_offsets import cached_first_and_end, watermarks
+from bridge.kafka.record_reader import read_records
+from bridge.kafka.topic_admin import create_control_topic, read_cluster
+from bridge.kafka.topic_names import TopicNames
+from bridge.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: All decisions lie in one partition, so that their offsets tell which is the newest.
+PARTITION: Final = 0
+#: Seconds to wait for Kafka's acknowledgement of a decision.
+ACKNOWLEDGED_WITHIN: Final = 10.0
+#: Seconds for which the topic must end before what was read of it, to be held to be another one.
+SHORT_FOR: Final = 5.0
+
+
+def ensure_control_topic(settings: Settings) -> bool:
+    """Make the topic where it is missing and may be made; return whether it is there, or is made on first use.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    name, admin = TopicNames.of(settings).control, admin_client(settings.kafka)
+    cluster = read_cluster(admin)
+    # librdkafka's mock has no CreateTopics, and makes a topic on first use.
+    if name in cluster.topics or cluster.is_mock:
+        return True
+    if not settings.file.kafka_create_topics:
+        return False
+    create_control_topic(admin, name)
+    return name in read_cluster(admin).named
+
+
+def publish_decision(settings: Settings, decision: GroupDecision) -> int:
+    """Write a decision, and wait until every in-sync replica has it; return its offset.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+        PublishFailed: Kafka did not acknowledge it; it may or may not be there.
+    """
+    name = TopicNames.of(settings).control
+    if not ensure_control_topic(settings):
+        raise PublishFailed(
+            f"{decision.key}: there is no topic {name!r}: make it by hand, with cleanup.policy=compact and one "
+            "partition."
+        )
+    outcome: list[tuple[KafkaError | None, int]] = []
+
+    def acknowledged(error: KafkaError | None, record: Record) -> None:
+        outcome.append((error, record.offset() or 0))
+
+    # One producer for one record: decisions are rare, and a client that had a fatal error is none any more.
+    client = producer_client({**settings.kafka, "message.timeout.ms": str(int(ACKNOWLEDGED_WITHIN * 900))})
+    try:
+        client.produce(name, decision.to_value(), decision.key, PARTITION, on_delivery=acknowledged)
+        with FatalErrorCatcher():
+            client.flush(ACKNOWLEDGED_WITHIN)
+    except (KafkaException, SystemError) as error:
+        raise PublishFailed(f"{decision.key}: {name!r} did not take it: {error}.") from None
+    if not outcome:
+        raise PublishFailed(f"{decision.key}: no answer from Kafka for {name!r} in {ACKNOWLEDGED_WITHIN:g} s.")
+    refusal, offset = outcome[-1]
+    if refusal is not None:
+        raise PublishFailed(f"{decision.key}: {name!r} did not take it: {refusal.str()}.")
+    return offset
+
+
+class PublishedDecisions(NamedTuple):
+    """What Kafka had when it was asked.
+
+    Attributes:
+        standing: by key.
+        end: where the topic ended; 0 where there is none.
+    """
+
+    standing: dict[str, PublishedDecision]
+    end: int = 0
+
+
+def read_published_decisions(settings: Settings) -> PublishedDecisions:
+    """Read the topic to its end.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    place = (TopicNames.of(settings).control, PARTITION)
+    client = consumer_client(settings.kafka, f"{settings.group}.control")
+    try:
+        if place[0] not in read_cluster(client).topics:
+            return PublishedDecisions({})
+        first, end = watermarks(client, TopicPartition(*place))
+    except KafkaException as error:
+        raise KafkaUnavailable(
+            f"Kafka does not give topic {place[0]!r}, which has what is decided for the group (halts, policies): "
+            f"{error.args[0].str()}. Is the broker down that has it?"
+        ) from None
+    finally:
+        client.close()
+    return PublishedDecisions(find_last_decisions(read_records(settings, {place: first}, {place: end})), end)
+
+
+def find_last_decisions(found: Iterable[Record]) -> dict[str, PublishedDecision]:
+    """By key, the last decision among some records."""
+    last: dict[str, PublishedDecision] = {}
+    for record in found:
+        standing = read_decision_record(record)
+        if standing is not None and (kept := choose_newest_decision(last.get(standing.decision.key), standing)):
+            last[standing.decision.key] = kept
+    return last
+
+
+def read_decision_record(record: Record) -> PublishedDecision | None:
+    """Return the decision in a record; `None` if it is none: that is logged, and the decisions before it stand."""
+    key = record.key()
+    name = key.decode(errors="surrogateescape") if isinstance(key, bytes) else key
+    decision = read_decision(name, record.value()) if name else None
+    if decision is None:
+        place = f"record {record.offset()} of the control topic {record.topic()!r}"
+        log_skipped_once(logger, place, "it holds no decision of this version; the decision before it stands")
+        return None
+    return PublishedDecision(decision, record.offset() or 0)
+
+
+class ControlTopicFollower:
+    """Reads the control topic on and on, a poll at a time: from its beginning, then what comes.
+
+    Attributes:
+        caught_up: whether it has read to where the topic ended since it began.
+        went_back: whether the topic is another one than at the last poll, or lost its end: it is read from its
+            beginning again.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings, self._clock = settings, clock
+        self._place = TopicPartition(TopicNames.of(settings).control, PARTITION, 0)
+        self._client: Consumer | None = None
+        self._next = 0
+        self._short_since: float | None = None
+        self.caught_up = self.went_back = False
+
+    def poll(self, seconds: float = 0.0) -> list[PublishedDecision]:
+        """What was decided since the last poll; empty where Kafka does not answer, or has nothing new."""
+        client, self.went_back = self._reading(), False
+        found = []
+        for record in client.consume(500, seconds):
+            if record.error() is not None:
+                continue
+            self.went_back |= (record.offset() or 0) < self._next
+            self._next = (record.offset() or 0) + 1
+            if (standing := read_decision_record(record)) is not None:
+                found.append(standing)
+        self._look_at_end(client)
+        return found
+
+    def close(self) -> None:
+        """Leave Kafka."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _reading(self) -> Consumer:
+        if self._client is None:
+            # Without a group of its own: it commits nothing, and nothing is balanced.
+            self._client = consumer_client(self._settings.kafka, f"{self._settings.group}.control")
+            self._client.assign([self._place])
+        return self._client
+
+    def _look_at_end(self, client: Consumer) -> None:
+        """What the last answer to a fetch said of the end: no question is asked."""
+        try:
+            _, end = cached_first_and_end(client.get_watermark_offsets(self._place, cached=True))
+        except KafkaException:
+            return
+        self.caught_up = self.caught_up or 0 <= end <= self._next
+        if not 0 <= end < self._next:
+            self._short_since = None
+            return
+        # A partition that has just changed its leader may say less for a moment.
+        if self._short_since is None:
+            self._short_since = self._clock()
+        if self._clock() - self._short_since > SHORT_FOR:
+            self.went_back, self._next, self._short_since = True, 0, None
+            client.seek(self._place)

@@ -1,0 +1,152 @@
+"""Dead letters read back from Kafka: those of a group for one source topic, and the latest of them for who looks again
+and again.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from sys import intern
+from typing import Final, NamedTuple
+
+from bridge.formats import dead_letter_record
+from bridge.formats.dead_letter_record import DeadLetterSummary
+from bridge.formats.delivery_identity import Place
+from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.record_reader import read_records
+from bridge.kafka.topic_names import TopicNames
+from bridge.settings import Settings
+
+
+class DeadLetterStream(NamedTuple):
+    """Dead letters as they are read, those of a partition in the order in which they were written.
+
+    Attributes:
+        letters: read from Kafka one by one; raises KafkaUnavailable when it does not answer.
+        whole: whether Kafka has dropped none (retention).
+    """
+
+    letters: Iterator[DeadLetterSummary]
+    whole: bool
+
+
+def find_dead_letter_partitions(settings: Settings, topics: Iterable[str]) -> dict[str, list[Extent]]:
+    """By source topic, the partitions that its dead letters lie in; Kafka is asked once for all of them.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    named = {topic: TopicNames.of(settings).dead_letters(topic) for topic in topics}
+    found: dict[str, list[Extent]] = {name: [] for name in named.values()}
+    for each in read_extents(settings, found):
+        found[each.topic].append(each)
+    return {topic: found[name] for topic, name in named.items()}
+
+
+def read_dead_letters(
+    settings: Settings,
+    topic: str,
+    last: int | None = None,
+    partition: int | None = None,
+) -> DeadLetterStream:
+    """The dead letters of this group for a source topic.
+
+    Parameters:
+        last: how many records of each partition are looked through, the latest; `None`: all.
+        partition: that of the source, if only its dead letters are asked for.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    there = find_dead_letter_partitions(settings, [topic])[topic]
+    if partition is not None:
+        there = [each for each in there if each.partition == partition % len(there)]
+    starts = {each.place: each.first if last is None else max(each.first, each.end - last) for each in there}
+    ends = {each.place: each.end for each in there}
+    read = map(dead_letter_record.read_dead_letter_summary, read_records(settings, starts, ends))
+    return DeadLetterStream(
+        (found for found in read if found is not None and (found.group, found.topic) == (settings.group, topic)),
+        whole=all(each.first == 0 for each in there),
+    )
+
+
+#: How many of a partition's dead letters are looked through for who asks how things stand, the latest.
+MOST_RECENT: Final = 2_000
+#: Characters of its error that are kept of each.
+KEPT_ERROR: Final = 300
+#: Seconds after which all is read anew: a topic that was made again may have grown beyond what was read of the old one.
+KEPT_FOR: Final = 300.0
+
+
+class LatestDeadLetters(NamedTuple):
+    """Dead letters of a source topic, those of a partition in the order in which they were written.
+
+    Attributes:
+        more: whether there are older ones, which were not looked through.
+    """
+
+    letters: list[DeadLetterSummary]
+    more: bool
+
+
+@dataclass
+class _KeptPartition:
+    """What was read of a partition since `since`, with the offset of each; all from `first` on, and below `next`."""
+
+    first: int
+    next: int
+    since: float
+    letters: deque[tuple[int, DeadLetterSummary]] = field(default_factory=deque)
+
+
+@dataclass
+class RecentDeadLetters:
+    """Reads dead letters, and keeps what it has read; one thread at a time."""
+
+    settings: Settings
+    clock: Callable[[], float] = time.monotonic
+    _kept: dict[tuple[str, Place], _KeptPartition] = field(default_factory=dict, init=False, repr=False)
+
+    def of(self, topic: str, there: Sequence[Extent]) -> LatestDeadLetters:
+        """The latest for a source topic.
+
+        Parameters:
+            there: the partitions that they lie in (bridge.kafka.dead_letter_reader.find_dead_letter_partitions).
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        kept = {each.place: self._known(topic, each) for each in there}
+        self._read(topic, kept, {each.place: each.end for each in there})
+        for each in there:
+            self._kept[topic, each.place] = kept[each.place]
+        letters = [letter for some in kept.values() for _, letter in some.letters]
+        return LatestDeadLetters(letters, any(kept[each.place].first > each.first for each in there))
+
+    def _known(self, topic: str, there: Extent) -> _KeptPartition:
+        """What is kept of a partition, without what is too old; nothing where it may be of another log."""
+        first = max(there.first, there.end - MOST_RECENT)
+        kept = self._kept.pop((topic, there.place), None)
+        goes_on = kept is not None and kept.first <= first <= kept.next <= there.end
+        if kept is None or not goes_on or self.clock() - kept.since >= KEPT_FOR:
+            return _KeptPartition(first, first, self.clock())
+        while kept.letters and kept.letters[0][0] < first:
+            kept.letters.popleft()
+        kept.first = first
+        return kept
+
+    def _read(self, topic: str, kept: dict[Place, _KeptPartition], ends: dict[Place, int]) -> None:
+        for record in read_records(self.settings, {place: each.next for place, each in kept.items()}, ends):
+            place, offset = (record.topic() or "", record.partition() or 0), record.offset() or 0
+            found = dead_letter_record.read_dead_letter_summary(record)
+            if found is not None and (found.group, found.topic) == (self.settings.group, topic):
+                kept[place].letters.append((offset, _shorten_letter(found)))
+        for place, end in ends.items():
+            kept[place].next = end
+
+
+def _shorten_letter(letter: DeadLetterSummary) -> DeadLetterSummary:
+    """As far as it is kept; what many have in common is there once."""
+    whose = letter.whose._replace(handler=intern(letter.whose.handler), topic_id=intern(letter.whose.topic_id))
+    topic, group, reason = intern(letter.topic), intern(letter.group), intern(letter.reason)
+    return replace(letter, whose=whose, topic=topic, group=group, reason=reason, error=letter.error[:KEPT_ERROR])

@@ -1,0 +1,289 @@
+"""The topics that the bridge manages beside a source topic: which ones handlers need, how each must be configured, and
+what is wrong with one that is not (pure).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from bridge.handler_routes import Routes
+from bridge.kafka import retry_tiers
+from bridge.kafka.topic_names import TopicNames
+from bridge.settings import Settings
+
+#: How much larger than its source's a record of ours may be: our headers, cut as bridge.formats.failure says.
+HEADROOM: Final = 65_536
+#: The largest record that a topic takes where nothing else is said, in bytes (Kafka's message.max.bytes).
+USUAL_RECORD_SIZE: Final = 1_048_588
+DAY: Final = 86_400_000
+#: What a record of a retry or replay topic is kept for beyond twice its delay: bridges may be away for as long.
+SPARE_RETENTION: Final = 7 * DAY
+
+
+class TopicKind(StrEnum):
+    """What a topic is for."""
+
+    SOURCE = "source"
+    RETRY = "retry"
+    REPLAY = "replay"
+    DEAD_LETTERS = "dead letters"
+    CONTROL = "control"
+
+
+class TopicShape(NamedTuple):
+    """How a topic is cut: partitions, and copies of each."""
+
+    partitions: int
+    replicas: int = 1
+
+
+class ReplicaState(NamedTuple):
+    """How the copies of a topic's partitions are.
+
+    Attributes:
+        behind: partitions of which not every copy is in sync.
+        refusing: those of them with fewer copies in sync than min.insync.replicas asks for: they take no record that
+            waits for all of them (acks=all).
+    """
+
+    behind: int = 0
+    refusing: int = 0
+
+
+#: Those of a topic whose copies are all in sync, or of which that is not known.
+IN_SYNC: Final = ReplicaState()
+
+
+class SourceLimits(NamedTuple):
+    """What a source demands: the largest record that it takes, and the replicas that must have one (0: not known)."""
+
+    largest: int = USUAL_RECORD_SIZE
+    in_sync: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedTopic:
+    """A topic of ours.
+
+    Attributes:
+        source: the topic whose records it takes.
+        delay: seconds that records wait there; `None` where they wait for nothing.
+    """
+
+    name: str
+    kind: TopicKind
+    source: str
+    delay: int | None = None
+
+    @property
+    def retention_ms(self) -> int:
+        """For how long its records must be kept; -1: without end."""
+        return 2_000 * (self.delay or 0) + SPARE_RETENTION if self.kind in (TopicKind.RETRY, TopicKind.REPLAY) else -1
+
+    @property
+    def what(self) -> str:
+        """What lies in it, for people."""
+        match self.kind:
+            case TopicKind.RETRY:
+                return f"records that wait {self.delay} s"
+            case TopicKind.REPLAY:
+                return "records that are sent back"
+            case TopicKind.CONTROL:
+                return "decisions for the group"
+        return str(self.kind)
+
+    def config(self, limits: SourceLimits) -> dict[str, str]:
+        """What it is made with: nothing is left to a broker's defaults by which a record would be lost."""
+        if self.kind is TopicKind.CONTROL:
+            return {"cleanup.policy": "compact"}
+        config = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(self.retention_ms),
+            "retention.bytes": "-1",
+            "max.message.bytes": str(limits.largest + HEADROOM),
+        }
+        if self.kind in (TopicKind.RETRY, TopicKind.REPLAY):
+            # Its age is what Kafka drops a record for: a worker's clock must not decide that.
+            config["message.timestamp.type"] = "LogAppendTime"
+        if limits.in_sync:
+            config["min.insync.replicas"] = str(limits.in_sync)
+        return config
+
+    @property
+    def without(self) -> str:
+        """What happens as long as the topic does not exist."""
+        match self.kind:
+            case TopicKind.DEAD_LETTERS:
+                return "a dead letter stays in the Celery broker, is not recorded, and is tried again"
+            case TopicKind.RETRY:
+                return f"what is to wait {self.delay} s waits in the Celery broker"
+            case TopicKind.REPLAY:
+                return "no dead letter can be replayed"
+            case TopicKind.CONTROL:
+                return "halts and policies are in Redis alone"
+        return "nothing is consumed"
+
+    @property
+    def lost(self) -> str:
+        """What is lost where Kafka drops a record of it."""
+        return "a dead letter" if self.kind is TopicKind.DEAD_LETTERS else "a delivery"
+
+
+def find_retention_fault(ours: ManagedTopic, config: Mapping[str, str]) -> str | None:
+    """Why a retry topic cannot be parked in at all: what lies there is dropped before it is due."""
+    if ours.kind is not TopicKind.RETRY:
+        return None
+    kept = _number(config, "retention.ms")
+    if kept is not None and 0 <= kept <= 1000 * (ours.delay or 0):
+        return (
+            f"topic {ours.name!r} keeps records for {kept / 1000:g} s (retention.ms), and they wait there for "
+            f"{ours.delay} s: they would be dropped before they are due. Set its retention.ms to {ours.retention_ms}."
+        )
+    if "compact" in config.get("cleanup.policy", ""):
+        return (
+            f"topic {ours.name!r} is compacted (cleanup.policy): of the parked records of a key only the last would be "
+            "kept. Set its cleanup.policy to delete."
+        )
+    return None
+
+
+def find_topic_faults(
+    ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str], source: TopicShape, limits: SourceLimits
+) -> list[str]:
+    """What is wrong with a topic that is there, a sentence each, with what to do.
+
+    Parameters:
+        config: of the topic, as far as Kafka tells it.
+        source, limits: of its source.
+    """
+    if ours.kind is TopicKind.SOURCE:
+        return list(_unwritable(ours, shape, config))
+    if ours.kind is TopicKind.CONTROL:
+        return [*_control(ours, shape, config), *_unwritable(ours, shape, config)]
+    found = [refused] if (refused := find_retention_fault(ours, config)) else list(_kept(ours, config))
+    return [*found, *_cut(ours, shape, source), *_taken(ours, shape, config, limits)]
+
+
+def _kept(ours: ManagedTopic, config: Mapping[str, str]) -> Iterator[str]:
+    kept, bytes_kept = _number(config, "retention.ms"), _number(config, "retention.bytes")
+    if ours.kind is not TopicKind.DEAD_LETTERS and kept is not None and 0 <= kept < 2_000 * (ours.delay or 0) + DAY:
+        yield (
+            f"topic {ours.name!r} keeps records for {kept / 3_600_000:.3g} h (retention.ms): what its bridges do not "
+            f"take in that time is dropped. Set its retention.ms to {ours.retention_ms}."
+        )
+    if bytes_kept is not None and bytes_kept >= 0:
+        yield (
+            f"topic {ours.name!r} drops its oldest records from {bytes_kept:,} bytes a partition on (retention.bytes), "
+            f"each of them {ours.lost}. Set its retention.bytes to -1."
+        )
+    if "compact" in config.get("cleanup.policy", ""):
+        yield (
+            f"topic {ours.name!r} is compacted (cleanup.policy): of {ours.what} only the last of a key is kept. "
+            "Set its cleanup.policy to delete."
+        )
+
+
+def _control(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str]) -> Iterator[str]:
+    if config and config.get("cleanup.policy", "") != "compact":
+        yield (
+            f"topic {ours.name!r} is not only compacted (cleanup.policy): what was decided is dropped with its age. "
+            "Set its cleanup.policy to compact."
+        )
+    if shape.partitions > 1:
+        yield (
+            f"topic {ours.name!r} has {shape.partitions} partitions: what was decided lies in the first alone, and "
+            "what others write to the rest is not read. Make it with one partition."
+        )
+
+
+def _cut(ours: ManagedTopic, shape: TopicShape, source: TopicShape) -> Iterator[str]:
+    if shape.partitions < source.partitions:
+        yield (
+            f"topic {ours.name!r} has {shape.partitions} partitions, and {ours.source!r} has {source.partitions}: they "
+            "share fewer bridges. `bridge topics --create` adds what is missing."
+        )
+    if shape.replicas < source.replicas:
+        yield (
+            f"topic {ours.name!r} has {shape.replicas} replicas, and {ours.source!r} has {source.replicas}: it is lost "
+            "sooner than its source. Give it as many (kafka-reassign-partitions)."
+        )
+
+
+def _taken(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str], limits: SourceLimits) -> Iterator[str]:
+    largest, in_sync = _number(config, "max.message.bytes"), _number(config, "min.insync.replicas")
+    if largest is not None and largest < limits.largest:
+        yield (
+            f"topic {ours.name!r} takes records of up to {largest:,} bytes, and {ours.source!r} of {limits.largest:,}: "
+            f"a larger one would not get there. Set its max.message.bytes to {limits.largest + HEADROOM}."
+        )
+    yield from _unwritable(ours, shape, config)
+    if in_sync is not None and in_sync < limits.in_sync <= shape.replicas:
+        yield (
+            f"topic {ours.name!r} needs {in_sync} replicas in sync, and {ours.source!r} {limits.in_sync}: it "
+            f"acknowledges what its source would not yet. Set its min.insync.replicas to {limits.in_sync}."
+        )
+
+
+def _unwritable(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str]) -> Iterator[str]:
+    in_sync = _number(config, "min.insync.replicas")
+    if in_sync is not None and in_sync > shape.replicas:
+        what = "it takes nothing"
+        if ours.kind is TopicKind.SOURCE:
+            what = "producers that wait for all of them (acks=all) cannot write to it"
+        yield (
+            f"topic {ours.name!r} needs {in_sync} replicas in sync and has {shape.replicas}: {what}. "
+            f"Set its min.insync.replicas to {shape.replicas} or less."
+        )
+
+
+def count_replicas(partitions: Iterable[tuple[int, int]], config: Mapping[str, str]) -> ReplicaState:
+    """Return how the copies of a topic are.
+
+    Parameters:
+        partitions: of each how many copies it has, and how many of them are in sync.
+    """
+    behind = [(copies, in_sync) for copies, in_sync in partitions if in_sync < copies]
+    wanted = _number(config, "min.insync.replicas") or 0
+    return ReplicaState(len(behind), sum(in_sync < wanted <= copies for copies, in_sync in behind))
+
+
+def _number(config: Mapping[str, str], name: str) -> int | None:
+    text = config.get(name, "")
+    return int(text) if text.lstrip("-").isdecimal() else None
+
+
+def list_needed_topics(settings: Settings, routes: Routes) -> list[ManagedTopic]:
+    """What must lie beside the source topics from the start: for what waits long, for replays, for dead letters."""
+    return [
+        ours
+        for topic in routes.topics
+        for ours in list_topics_beside(settings, topic, list_needed_tiers(settings, routes, topic))
+    ]
+
+
+def list_needed_tiers(settings: Settings, routes: Routes, topic: str) -> list[int]:
+    """The tiers of a topic that its handlers' own policies may use, ascending, in seconds."""
+    file = settings.file
+    asked = (
+        retry_tiers.required_tiers(
+            handler.retry_delays, handler.longest_delay, file.kafka_park_after, file.kafka_retry_tiers
+        )
+        for handler in routes.of(topic)
+    )
+    return sorted({delay for delays in asked for delay in delays})
+
+
+def list_topics_beside(settings: Settings, topic: str, delays: Iterable[int]) -> list[ManagedTopic]:
+    """The topics of ours beside a source that has these tiers."""
+    names = TopicNames.of(settings)
+    return [
+        *(make_retry_topic(settings, topic, delay) for delay in delays),
+        ManagedTopic(names.replay(topic), TopicKind.REPLAY, topic),
+        ManagedTopic(names.dead_letters(topic), TopicKind.DEAD_LETTERS, topic),
+    ]
+
+
+def make_retry_topic(settings: Settings, topic: str, delay: int) -> ManagedTopic:
+    """One tier of a source topic."""
+    return ManagedTopic(TopicNames.of(settings).retry(topic, delay), TopicKind.RETRY, topic, delay)

@@ -1,0 +1,293 @@
+"""The offsets of partitions as Kafka tells them: where each begins and ends, what the group has committed, and which
+offset a time means.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from bridge.errors import KafkaUnavailable, NoMoment
+from bridge.formats.delivery_identity import Place
+from bridge.kafka.clients import (
+    AdminClient,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    OffsetSpec,
+    TopicPartition,
+    admin_client,
+    consumer_client,
+)
+from bridge.kafka.topic_admin import ANSWER_WITHIN, read_cluster
+from bridge.settings import Settings
+
+#: The client's number for no offset: nothing is committed, or a question ran out of time.
+OFFSET_INVALID: Final = -1001
+#: In an answer about a time: no record is of that time or later.
+NO_SUCH_RECORD: Final = -1
+
+
+def listed_offset(answer: Future[Any], *, of_a_time: bool = False) -> int:
+    """Return the offset in an answer to ListOffsets that is there; `NO_SUCH_RECORD` only if a time was asked for.
+
+    A question that ran out of time ends without an error, and with the offset -1001 (RD_KAFKA_OFFSET_INVALID).
+
+    Raises:
+        KafkaUnavailable: the answer holds no offset.
+        KafkaException: Kafka refused, or did not answer.
+    """
+    offset: Any = answer.result().offset
+    if is_offset(offset) or (of_a_time and offset == NO_SUCH_RECORD):
+        return int(offset)
+    raise KafkaUnavailable(f"Kafka did not answer in time where a partition begins or ends (client: {offset}).")
+
+
+def first_and_end(answer: Any) -> tuple[int, int]:
+    """Return where a partition begins and ends, of what `get_watermark_offsets` gave.
+
+    Raises:
+        KafkaUnavailable: these are no offsets.
+    """
+    if answer is not None:
+        first, end = answer
+        if is_offset(first) and is_offset(end) and first <= end:
+            return int(first), int(end)
+    raise KafkaUnavailable(f"Kafka did not answer in time where a partition begins and ends (client: {answer}).")
+
+
+def cached_first_and_end(answer: Any) -> tuple[int, int]:
+    """Return where a partition begins and ends by `get_watermark_offsets(cached=True)`; -1 for what is unknown."""
+    first, end = answer if answer is not None else (-1, -1)
+    return int(first) if is_offset(first) else -1, int(end) if is_offset(end) else -1
+
+
+def committed_offset(partition: Any) -> int | None:
+    """Return the offset in an answer of `committed`; `None` if the group has committed none.
+
+    Raises:
+        KafkaUnavailable: the answer holds no offset, and does not say that there is none.
+    """
+    if is_offset(partition.offset):
+        return int(partition.offset)
+    if partition.offset == OFFSET_INVALID:
+        return None
+    raise KafkaUnavailable(
+        f"Kafka did not say what is committed of {partition.topic}-{partition.partition} (client: {partition.offset})."
+    )
+
+
+def is_offset(number: Any) -> bool:
+    """Return whether a client's number is an offset, and not one of those that it gives in place of an error."""
+    return isinstance(number, int) and number >= 0
+
+
+#: Of what is asked, the end.
+END: Final = None
+
+
+class OffsetQuestion:
+    """One question at a time; what Kafka does not tell is left out, and nothing is to rest on that."""
+
+    def __init__(self, admin: AdminClient, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> None:
+        self._admin, self._isolation = admin, isolation
+        self._asked: dict[TopicPartition, Future[Any]] = {}
+        self._of_times: frozenset[Place] = frozenset()
+
+    def ask(self, places: Mapping[Place, float | None]) -> None:
+        """Ask, unless an answer is waited for still.
+
+        Parameters:
+            places: for each the Unix time from which on the first record is asked for, or `END`.
+        """
+        if places and not self._asked:
+            wanted = {TopicPartition(*place): _offset_spec(at) for place, at in places.items()}
+            self._of_times = frozenset(place for place, at in places.items() if at is not END)
+            options = {"isolation_level": self._isolation, "request_timeout": ANSWER_WITHIN}
+            self._asked = dict(self._admin.list_offsets(wanted, **options))
+
+    def told(self) -> dict[Place, int] | None:
+        """The answer, once it is there; `None` until then. An offset of -1: there is no such record."""
+        if not self._asked or not all(future.done() for future in self._asked.values()):
+            return None
+        asked, self._asked = self._asked, {}
+        found = {}
+        for partition, future in asked.items():
+            place = (partition.topic, partition.partition)
+            with suppress(KafkaException, KafkaUnavailable):
+                found[place] = listed_offset(future, of_a_time=place in self._of_times)
+        return found
+
+
+def _offset_spec(at: float | None) -> OffsetSpec:
+    made: OffsetSpec = OffsetSpec.latest() if at is END else OffsetSpec.for_timestamp(int(at * 1000))  # type: ignore[no-untyped-call]
+    return made
+
+
+#: Seconds for one question to Kafka.
+EXTENT_ANSWER_WITHIN: Final = 10.0
+#: A group's coordinator that has just started, or is just chosen, says so; some seconds later it knows.
+PASSING_ERRORS: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._WAIT_COORD,
+)
+#: A partition that has just been made, or has another leader now.
+MOVING_ERRORS: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+#: Seconds between two questions.
+AGAIN_AFTER: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A partition's offsets.
+
+    Attributes:
+        first: the first offset that Kafka still has.
+        end: one more than the last.
+        committed: the group's, or `None` if it has committed nothing.
+        epoch: the epoch of the ledger that the commit rests on, or `None` if it was not a bridge that committed.
+    """
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+    committed: int | None
+    epoch: str | None = None
+
+    @property
+    def place(self) -> Place:
+        """The partition."""
+        return (self.topic, self.partition)
+
+    @property
+    def lag(self) -> int:
+        """Records between the committed offset and the end."""
+        return max(0, self.end - max(self.first, self.committed or 0))
+
+
+def commit_note(epoch: str | None, log: str = "") -> str:
+    """What a bridge commits beside an offset: the epoch of the ledger that it rests on, and the log that it is of."""
+    return " ".join([*([f"ledger={epoch}"] if epoch else []), *([f"log={log}"] if log else [])])
+
+
+def noted_epoch(noted: str | None) -> str | None:
+    """The ledger's epoch in what was committed beside an offset; `None` if it was not a bridge that committed."""
+    return _word("ledger", noted)
+
+
+def noted_log(noted: str | None) -> str | None:
+    """The id of the log in what was committed beside an offset; `None` if it was not a bridge that committed."""
+    return _word("log", noted)
+
+
+def _word(wanted: str, noted: str | None) -> str | None:
+    words = (word.partition("=") for word in (noted or "").split())
+    return next((value for name, _, value in words if name == wanted), None)
+
+
+def read_extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
+    """The partitions of those topics, in order; a topic that does not exist has none.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    client = consumer_client(settings.kafka, settings.group)
+    try:
+        known = read_cluster(client, EXTENT_ANSWER_WITHIN).topics
+        places = [
+            TopicPartition(topic, partition)
+            for topic in topics
+            if topic in known
+            for partition in sorted(known[topic].partitions)
+        ]
+        found = []
+        for place in _committed(client, places) if places else []:
+            first, end = watermarks(client, place)
+            committed = committed_offset(place)
+            found.append(Extent(place.topic, place.partition, first, end, committed, noted_epoch(place.metadata)))
+        return found
+    except KafkaException as error:
+        raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+    finally:
+        client.close()
+
+
+def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Return where a partition begins and ends; one that has just been made, or moved, has no leader for a moment.
+
+    Raises:
+        KafkaException: Kafka did not tell.
+    """
+    give_up = time.monotonic() + EXTENT_ANSWER_WITHIN
+    while True:
+        try:
+            return first_and_end(client.get_watermark_offsets(place, timeout=EXTENT_ANSWER_WITHIN))
+        except KafkaException as error:
+            if error.args[0].code() not in MOVING_ERRORS or time.monotonic() > give_up:
+                raise
+        time.sleep(AGAIN_AFTER)
+
+
+def _committed(client: Consumer, places: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """What the group has committed; an answer that passes is no answer, and asked for again."""
+    give_up = time.monotonic() + EXTENT_ANSWER_WITHIN
+    while True:
+        try:
+            found = client.committed(list(places), timeout=EXTENT_ANSWER_WITHIN)
+            refused = next((place.error for place in found if place.error is not None), None)
+            if refused is None:
+                return found
+            raise KafkaException(refused)
+        except KafkaException as error:
+            if error.args[0].code() not in PASSING_ERRORS or time.monotonic() > give_up:
+                raise
+        time.sleep(AGAIN_AFTER)
+
+
+#: Seconds for Kafka's answer; its client must live until that is there.
+MOMENT_ANSWER_WITHIN: Final = 10.0
+
+
+def find_offsets_at(settings: Settings, found: Sequence[Extent], moment: str) -> dict[int, int]:
+    """The offset of each partition that a moment means, no less than its first and no more than its end.
+
+    Parameters:
+        found: the partitions of one topic.
+        moment: `earliest`, `latest`, an offset, or a time as ISO 8601: the first record of that time or later.
+
+    Raises:
+        NoMoment: it is none of these.
+        KafkaUnavailable: Kafka did not answer.
+    """
+    if moment == "earliest":
+        return {extent.partition: extent.first for extent in found}
+    if moment == "latest":
+        return {extent.partition: extent.end for extent in found}
+    if moment.isdecimal():
+        return {extent.partition: min(max(int(moment), extent.first), extent.end) for extent in found}
+    try:
+        time = int(datetime.fromisoformat(moment).astimezone().timestamp() * 1000)
+    except ValueError:
+        raise NoMoment(f"{moment!r} is no offset, no time (2026-01-31T12:00), neither earliest nor latest.") from None
+    return _find_offsets_at_time(settings, found, moment, time)
+
+
+def _find_offsets_at_time(settings: Settings, found: Sequence[Extent], moment: str, time: int) -> dict[int, int]:
+    asked = {TopicPartition(extent.topic, extent.partition): OffsetSpec.for_timestamp(time) for extent in found}
+    ends = {extent.partition: extent.end for extent in found}
+    admin = admin_client(settings.kafka)
+    try:
+        answers = admin.list_offsets(asked, request_timeout=MOMENT_ANSWER_WITHIN)
+        if wait(answers.values(), MOMENT_ANSWER_WITHIN * 2).not_done:
+            raise KafkaUnavailable(f"no answer within {MOMENT_ANSWER_WITHIN * 2:g} s")
+        offsets = {place.partition: listed_offset(future, of_a_time=True) for place, future in answers.items()}
+    except (KafkaException, KafkaUnavailable) as error:
+        raise KafkaUnavailable(f"Kafka does not say which offsets {moment} means: {error}.") from None
+    return {partition: ends[partition] if offset == NO_SUCH_RECORD else offset for partition, offset in offsets.items()}

@@ -1,0 +1,355 @@
+"""The catalog of a running bridge: which topics there are, their ids and ends; it makes the managed topics that are
+missing.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from threading import Thread
+from typing import Any, Final
+
+from bridge.errors import KafkaUnavailable
+from bridge.formats.delivery_identity import Place
+from bridge.kafka.clients import (
+    AdminClient,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    OffsetSpec,
+    TopicCollection,
+    TopicPartition,
+    admin_client,
+)
+from bridge.kafka.managed_topic import ManagedTopic, TopicKind, find_retention_fault
+from bridge.kafka.partition_offsets import OffsetQuestion, listed_offset
+from bridge.kafka.topic_admin import (
+    ANSWER_WITHIN,
+    MOCK,
+    Cluster,
+    add_partitions,
+    create_topics,
+    log_made_on_first_use,
+    read_cluster,
+    read_shape,
+    read_topic_configs,
+)
+from bridge.kafka.topic_names import DerivedTopic, DerivedTopics, TopicNames
+from bridge.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: Seconds after which topics that Kafka has refused to make are tried again.
+REFUSED_FOR: Final = 60.0
+_NO_ANSWER: Final = (
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+)
+
+
+class TopicCatalog:
+    """Kafka's metadata for the topics that handlers name.
+
+    Parameters:
+        ours: what must lie beside them, and is made where it may be (bridge.kafka.managed_topic).
+
+    Attributes:
+        missing: source topics that do not exist (yet).
+        cluster: the id of the Kafka cluster.
+        unmade: topics of ours that Kafka has refused to make; they are tried again.
+        unfit: retry topics that would drop records before they are due, a sentence each, as last found.
+        waiting: the retry and replay topics of the sources that exist, with whose they are.
+        orphans: what looks like a retry topic of a source that no handler names, with that source.
+        unlisted: why Kafka did not list its topics when it was last asked; `None` if it did.
+        listings: how often Kafka has listed its topics.
+        numbers: the partitions of each source, as last listed.
+        letters: the partitions of each source's dead letters, as far as they were seen.
+        topic_ids: per topic, the id that tells it from one of the same name that was deleted before.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Iterable[str],
+        ours: Iterable[ManagedTopic] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._ours, self._makes = tuple(ours), settings.file.kafka_create_topics
+        self._topics = tuple(topics)
+        self._admin: AdminClient = admin_client(settings.kafka)
+        self._prepared: set[str] = set()
+        self._named: set[str] = set()
+        self._ends: dict[TopicPartition, Future[Any]] = {}
+        self._ids: dict[str, Future[Any]] = {}
+        self._belongings = DerivedTopics(TopicNames.of(settings), self._topics)
+        self._listing: Future[Cluster] | None = None
+        self.unlisted: str | None = None
+        self._absent: frozenset[str] = frozenset()
+        self.waiting: dict[str, DerivedTopic] = {}
+        self.orphans: dict[str, str] = {}
+        self.missing: frozenset[str] = frozenset(topics)
+        self.unfit: list[str] = []
+        self.unmade: list[ManagedTopic] = []
+        self._refused_at = 0.0
+        self.cluster = ""
+        self.topic_ids: dict[str, str] = {}
+        names = TopicNames.of(settings)
+        self._letters = {source: names.dead_letters(source) for source in self._topics}
+        self.letters: dict[str, list[Place]] = {}
+        self.listings = 0
+        self.numbers: dict[str, tuple[int, ...]] = {}
+
+    def need(self, ours: Iterable[ManagedTopic]) -> None:
+        """These must lie beside the sources besides: `prepare` has something to do again, where there are new ones."""
+        new = [each for each in ours if each not in self._ours]
+        self._ours += tuple(new)
+        self._prepared -= {each.source for each in new}
+
+    def asking(self) -> OffsetQuestion:
+        """A question of one's own about offsets."""
+        return OffsetQuestion(self._admin)
+
+    def asking_stable(self) -> OffsetQuestion:
+        """A question about where what is readable ends: at the first transaction that is still open."""
+        return OffsetQuestion(self._admin, IsolationLevel.READ_COMMITTED)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every source topic exists and has what must lie beside it."""
+        return self._prepared.issuperset(self._topics) and not self._is_due_again
+
+    @property
+    def _is_due_again(self) -> bool:
+        """Whether what Kafka has refused to make was refused long enough ago."""
+        return bool(self.unmade) and self._clock() - self._refused_at >= REFUSED_FOR
+
+    def prepare(self) -> None:
+        """Find the source topics, and make what is missing beside them.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        cluster = read_cluster(self._admin)
+        known, there = cluster.named, cluster.topics
+        self.cluster = cluster.id
+        if self._is_due_again:
+            self._prepared -= {ours.source for ours in self.unmade}
+        found = {name: there[name] for name in self._topics if name in there}
+        missing = frozenset(self._topics) - found.keys()
+        for name in sorted(missing - self._named):
+            logger.warning("topic %r does not exist yet: it is consumed as soon as it does.", name)
+        for name in sorted(self._named - missing):
+            logger.info("topic %r is there now, with %d partitions.", name, len(found[name].partitions))
+        self._named = set(missing)
+        self.missing = missing
+        self._see(known)
+        self._must_identify({name for name in found if name not in self.topic_ids})
+        wanted = [ours for ours in self._ours if ours.source in found.keys() - self._prepared]
+        if self._makes:
+            self._make(wanted, known)
+        self._look_at_retention([ours for ours in wanted if ours.name in known])
+        self._prepared.update(found)
+
+    def belonging(self, topic: str) -> DerivedTopic | None:
+        """Whose a retry or replay topic is, by its name; `None` for a source."""
+        return self._belongings.of([topic]).get(topic)
+
+    def source_of(self, topic: str) -> str:
+        """Whose deliveries lie in a topic: a source's are its own."""
+        belongs = self.belonging(topic)
+        return topic if belongs is None else belongs.source
+
+    def ask_topics(self) -> None:
+        """Ask which topics there are, without waiting for the answer: a tier may be made while the bridge runs."""
+        if self._listing is None:
+            answered: Future[Cluster] = Future()
+            self._listing = answered
+            Thread(target=_answer_with_cluster, args=(self._admin, answered), daemon=True).start()
+
+    def hear_topics(self) -> bool:
+        """Take in the answer to `ask_topics`, if it is there; return whether Kafka gave one."""
+        if self._listing is not None and self._listing.done():
+            listed, self._listing = self._listing, None
+            error = listed.exception()
+            self.unlisted = None if error is None else str(error)
+            if error is None:
+                self._see(listed.result().named)
+                return True
+        return False
+
+    def _see(self, known: Mapping[str, Any]) -> None:
+        if not known:
+            # A broker that has just started may list nothing at all.
+            return
+        self.listings += 1
+        self.numbers |= {name: tuple(known[name].partitions) for name in self._topics if name in known}
+        # One that has no leader for a moment stays what it was; and one is gone that two answers in a row leave out.
+        absent = self.waiting.keys() - known.keys()
+        missed_once, self._absent = absent - self._absent, frozenset(absent)
+        listed = [name for name, topic in known.items() if topic.error is None or name in self.waiting]
+        there = [*listed, *sorted(missed_once)]
+        self.waiting = self._belongings.of(there)
+        self.letters.update(
+            (source, [(name, number) for number in known[name].partitions])
+            for source, name in self._letters.items()
+            if name in known and known[name].error is None
+        )
+        named = ((name, self._belongings.source_of(name)) for name in listed if name not in self._topics)
+        self.orphans = {name: source for name, source in named if source is not None and source not in self._topics}
+
+    def identify(self, topics: Collection[str]) -> dict[str, str]:
+        """Ask for the ids of topics; return of which Kafka did not tell it, and why: one that is gone, perhaps."""
+        unknown = sorted(topics)
+        if not unknown:
+            return {}
+        if self.cluster.startswith(MOCK):
+            # librdkafka's mock has no DescribeTopics (api key 75): it would not answer at all.
+            self.topic_ids.update(dict.fromkeys(unknown, ""))
+            return {}
+        answers = self._admin.describe_topics(TopicCollection(unknown), request_timeout=ANSWER_WITHIN)
+        untold = {}
+        for name, future in answers.items():
+            try:
+                self.topic_ids[name] = str(future.result(ANSWER_WITHIN * 2).topic_id)
+            except (KafkaException, TimeoutError) as error:
+                untold[name] = f"Kafka does not say the id of topic {name!r}: {error}."
+        return untold
+
+    def id_of(self, topic: str) -> str:
+        """The id of a topic.
+
+        Raises:
+            KafkaUnavailable: it is not known yet, and Kafka did not tell.
+        """
+        if topic not in self.topic_ids:
+            self._must_identify({topic})
+        return self.topic_ids[topic]
+
+    def _must_identify(self, topics: Collection[str]) -> None:
+        for why in self.identify(topics).values():
+            raise KafkaUnavailable(why)
+
+    def ask_ids(self, topics: Iterable[str]) -> None:
+        """Ask for the ids of topics anew, without waiting for the answer."""
+        names = sorted(set(topics))
+        if names and not self._ids and not self.cluster.startswith(MOCK):
+            asked = self._admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_WITHIN)
+            self._ids = dict(asked)
+
+    def new_ids(self) -> dict[str, str]:
+        """The answer to `ask_ids`, if it is there; of a topic that is gone there is none."""
+        if not self._ids or not all(future.done() for future in self._ids.values()):
+            return {}
+        asked, self._ids = self._ids, {}
+        told = {name: str(future.result().topic_id) for name, future in asked.items() if not future.exception()}
+        self.topic_ids.update(told)
+        return told
+
+    def _make(self, wanted: Collection[ManagedTopic], known: Mapping[str, Any]) -> None:
+        """Make what is missing, and give as many partitions as the source has to what has fewer."""
+        missing = [ours for ours in wanted if ours.name not in known]
+        if self.cluster.startswith(MOCK):
+            log_made_on_first_use([ours.name for ours in missing])
+            return
+        sources = {ours.source: read_shape(known[ours.source]) for ours in wanted}
+        made = {*create_topics(self._admin, missing, sources)}
+        refused = [ours for ours in missing if ours.name not in made]
+        self.unmade = [ours for ours in self.unmade if ours.source not in sources] + refused
+        if refused:
+            self._refused_at = self._clock()
+            logger.error(
+                "%d topics of the group could not be made, and are tried again in %g s: until then %s. See above why "
+                "each was refused; `bridge topics --create` makes them too.",
+                len(refused),
+                REFUSED_FOR,
+                "; ".join(dict.fromkeys(ours.without for ours in refused)),
+            )
+        there = [ours for ours in wanted if ours.name in known and known[ours.name].error is None]
+        small = [ours for ours in there if len(known[ours.name].partitions) < sources[ours.source].partitions]
+        add_partitions(self._admin, small, sources)
+
+    def _look_at_retention(self, wanted: Collection[ManagedTopic]) -> None:
+        """What was not made here may keep records for less than they wait: what is parked there would be lost."""
+        retries = [ours for ours in wanted if ours.kind is TopicKind.RETRY]
+        if not retries or self.cluster.startswith(MOCK):
+            return
+        found = read_topic_configs(self._admin, [ours.name for ours in retries])
+        self.unfit = [words for ours in retries if (words := find_retention_fault(ours, found[ours.name]))]
+        for words in self.unfit:
+            logger.error("%s", words)
+
+    def ask_log(self, topic: str, partition: int) -> tuple[Future[Any], Future[Any]]:
+        """Ask where one partition begins and ends, without waiting for the answers (`told`)."""
+        place = TopicPartition(topic, partition)
+        first, end = (
+            self._admin.list_offsets({place: spec}, request_timeout=ANSWER_WITHIN)[place]
+            for spec in (_earliest(), _latest())
+        )
+        return first, end
+
+    def told(self, answer: Future[Any]) -> int:
+        """The offset that an answer to `ask_log` holds; it must be there.
+
+        Raises:
+            KafkaUnavailable: Kafka did not tell; why.
+        """
+        error = answer.exception()
+        if error is None:
+            return listed_offset(answer)
+        self._learn_anew(error.args[0] if isinstance(error, KafkaException) else None)
+        raise KafkaUnavailable(f"Kafka does not say where the partition begins and ends: {error}.")
+
+    def ask_ends(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask where these partitions end, without waiting for the answer."""
+        latest = {TopicPartition(p.topic, p.partition): _latest() for p in partitions}
+        if latest and not self._ends:
+            self._ends = dict(self._admin.list_offsets(latest, request_timeout=ANSWER_WITHIN))
+
+    def ends(self) -> dict[tuple[str, int], int] | None:
+        """The answers to `ask_ends`: the end offset of each partition; `None` while there is none.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer any of them.
+        """
+        if not self._ends or not all(future.done() for future in self._ends.values()):
+            return None
+        asked, self._ends = self._ends, {}
+        found: dict[tuple[str, int], int] = {}
+        failure: Exception | None = None
+        for partition, future in asked.items():
+            try:
+                found[(partition.topic, partition.partition)] = listed_offset(future)
+            except (KafkaException, KafkaUnavailable) as error:
+                failure = error
+        if found:
+            return found
+        if isinstance(failure, KafkaUnavailable):
+            raise failure
+        self._learn_anew(failure.args[0] if failure is not None else None)
+        return None
+
+    def _learn_anew(self, error: KafkaError | None) -> None:
+        """After a restart of Kafka this client's metadata may be too old to ask with (FENCED_LEADER_EPOCH)."""
+        if error is None or error.code() in _NO_ANSWER:
+            raise KafkaUnavailable(f"Kafka does not answer: {error.str() if error else 'no time was left'}.")
+        read_cluster(self._admin)
+
+
+def _earliest() -> OffsetSpec:
+    earliest: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+    return earliest
+
+
+def _latest() -> OffsetSpec:
+    latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return latest
+
+
+def _answer_with_cluster(admin: AdminClient, answered: "Future[Cluster]") -> None:
+    try:
+        answered.set_result(read_cluster(admin))
+    except BaseException as error:
+        answered.set_exception(error)

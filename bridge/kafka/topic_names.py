@@ -1,0 +1,291 @@
+"""The names of retry, replay, dead-letter and control topics by their patterns, and the same names read backwards to
+their source topic (pure).
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from bridge.settings import Settings
+
+#: Longest name that Kafka takes for a topic (org.apache.kafka.common.internals.Topic).
+MAX_TOPIC_NAME = 249
+_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_TOPIC_NAME}}}")
+#: What is filled in for a name of a pattern, besides what any topic or group may be called.
+_FILLED = {"delay": r"\d+[smh]"}
+_UNITS = (("h", 3600), ("m", 60), ("s", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    """Patterns for the topics of ours; `{topic}`, `{delay}` and `{group}` are filled in."""
+
+    group: str
+    retry_pattern: str = "{topic}.retry.{delay}"
+    replay_pattern: str = "{topic}.replay"
+    dead_letter_pattern: str = "{topic}.dlq"
+    control_pattern: str = "{group}.control"
+
+    @classmethod
+    def of(cls, settings: Settings) -> "TopicNames":
+        """The names that the settings' patterns give for their group."""
+        file = settings.file
+        return cls(
+            settings.group,
+            file.kafka_retry_topic,
+            file.kafka_replay_topic,
+            file.kafka_dead_letter_topic,
+            file.kafka_control_topic,
+        )
+
+    @property
+    def control(self) -> str:
+        """The topic that has what was decided for the group."""
+        return self.control_pattern.format(group=self.group)
+
+    def retry(self, topic: str, delay: int) -> str:
+        """The topic in which records of `topic` wait for `delay` seconds."""
+        return self.retry_pattern.format(topic=topic, group=self.group, delay=format_delay(delay))
+
+    def replay(self, topic: str) -> str:
+        """The topic for what a person sent back."""
+        return self.replay_pattern.format(topic=topic, group=self.group)
+
+    def dead_letters(self, topic: str) -> str:
+        """The topic for dead letters of `topic`."""
+        return self.dead_letter_pattern.format(topic=topic, group=self.group)
+
+    def clashes(self, topics: Iterable[str]) -> list[str]:
+        """Faults that filling in the patterns would cause, a sentence each."""
+        sources = sorted(set(topics))
+        faults = []
+        owner: dict[str, str] = {}
+        if fault := self._control_fault(sources):
+            faults.append(fault)
+        for source in sources:
+            if fault := topic_fault(source):
+                faults.append(fault)
+                continue
+            for name in (self.dead_letters(source), self.replay(source)):
+                if name in sources:
+                    faults.append(
+                        f"topic {name!r} is consumed, but it is also where records of {source!r} go: "
+                        "rename one, or change the kafka_*_topic pattern."
+                    )
+                elif name in owner:
+                    faults.append(
+                        f"records of {owner[name]!r} and {source!r} would both go to {name!r}: "
+                        "put {topic} in the pattern."
+                    )
+                elif len(name) > MAX_TOPIC_NAME:
+                    faults.append(
+                        f"topic name {name!r} is longer than Kafka's {MAX_TOPIC_NAME} characters: shorten the pattern."
+                    )
+                owner.setdefault(name, source)
+        return faults
+
+    def _control_fault(self, sources: Collection[str]) -> str | None:
+        """What is wrong with the name of the topic of decisions."""
+        if not _TOPIC.fullmatch(self.control):
+            return f"kafka_control_topic: {topic_fault(self.control)}"
+        if self.control in sources:
+            return (
+                f"topic {self.control!r} is consumed, but it is also where what is decided for the group lies: rename "
+                "one, or change kafka_control_topic."
+            )
+        for source in sources:
+            if self.control in (self.dead_letters(source), self.replay(source)):
+                return (
+                    f"what is decided for the group and records of {source!r} would both go to {self.control!r}: "
+                    "change one of the kafka_*_topic patterns."
+                )
+        return None
+
+
+_DEFAULTS = TopicNames("")
+
+
+def name_faults(settings: Settings, topics: Collection[str]) -> list[str]:
+    """What is wrong with the names of the topics that handlers have, and of those that `kafka_topics` has besides."""
+    others = [topic for topic in settings.file.kafka_topics if topic not in topics]
+    in_settings = [f"kafka_topics: {fault}" for topic in others if (fault := topic_fault(topic))]
+    return [*TopicNames.of(settings).clashes(topics), *in_settings]
+
+
+def topic_fault(name: str) -> str | None:
+    """Why Kafka would never have a topic of this name, a sentence; `None` if it may.
+
+    A name that begins with `^` is a pattern to librdkafka: what it matches would be consumed, and no handler named it.
+    """
+    if _TOPIC.fullmatch(name) and name not in (".", ".."):
+        return None
+    pattern = " It is no pattern either: name each topic." if name.startswith("^") else ""
+    return (
+        f"{name!r} is no name of a topic: Kafka takes 1 to {MAX_TOPIC_NAME} letters of A-Z, a-z, 0-9, '.', '_' "
+        f"and '-'.{pattern}"
+    )
+
+
+def is_internal(name: str) -> bool:
+    """Whether Kafka, or what is built on it, keeps its own state in a topic of this name."""
+    return name.startswith("__")
+
+
+def role_for_any_group(name: str, names: TopicNames) -> str:
+    """Return what a topic of this name is to some consumer group of this project, by its name alone; "": nothing.
+
+    What is written there acts: a control topic halts and resumes, retry and replay topics are handled. Groups are told
+    by the default patterns and by the patterns of these settings.
+    """
+    for role, patterns in (
+        ("control", (_DEFAULTS.control_pattern, names.control_pattern)),
+        ("replay", (_DEFAULTS.replay_pattern, names.replay_pattern)),
+        ("retry", (_DEFAULTS.retry_pattern, names.retry_pattern)),
+    ):
+        if any(_matches(name, pattern) for pattern in patterns):
+            return role
+    return ""
+
+
+def _matches(name: str, pattern: str) -> bool:
+    # A pattern without a word of its own would be every name.
+    if not re.search("[A-Za-z]", re.sub(r"\{\w+\}", "", pattern)):
+        return False
+    anything = re.sub(r"\\\{(\w+)\\\}", lambda each: _FILLED.get(each[1], ".+"), re.escape(pattern))
+    return re.fullmatch(anything, name) is not None
+
+
+def format_delay(seconds: int) -> str:
+    """A delay as it stands in a topic's name, in the largest unit that divides it.
+
+    >>> tier(300), tier(3600), tier(45), tier(90)
+    ('5m', '1h', '45s', '90s')
+    """
+    for unit, size in _UNITS:
+        if seconds and seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+_SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
+_DELAY: Final = "(?P<delay>[1-9][0-9]{0,8}[hms])"
+_DELAY_TEXT: Final = re.compile("[1-9][0-9]{0,8}[hms]")
+#: Letters of the longest delay.
+_LONGEST: Final = 10
+#: Delays of every form, with which two sources' names are tried against each other.
+_SAMPLE_DELAYS: Final = (1, 5, 10, 60, 90, 300, 3_600, 36_000)
+#: What no topic is called, in whose place the parts of a pattern are looked for.
+_TOPIC_MARK, _DELAY_MARK = "\0", "\1"
+
+
+class DerivedTopic(NamedTuple):
+    """A topic of ours.
+
+    Attributes:
+        source: whose deliveries lie there.
+        delay: seconds that they wait there; 0 for a replay topic.
+    """
+
+    kind: Literal["retry", "replay"]
+    source: str
+    delay: int = 0
+
+
+class DerivedTopics:
+    """Tells the retry and replay topics of some sources from all others.
+
+    Parameters:
+        names: the patterns.
+        sources: the topics that handlers name.
+    """
+
+    def __init__(self, names: TopicNames, sources: Iterable[str]) -> None:
+        self._sources = frozenset(sources)
+        self._names = names
+        self._replays = {names.replay(source): source for source in self._sources}
+        self._any = _retry_name_pattern(names)
+        self._parts: dict[str, list[str]] = {}
+
+    def all_of(self, name: str) -> list[DerivedTopic]:
+        """Every reading of a name; more than one is a fault of the patterns (`ambiguities`).
+
+        The work grows with the length of the name, and not with the number of sources.
+        """
+        readings = {(source, delay) for delay in _delays(name) for source in self._sources_with(name, delay)}
+        found = [DerivedTopic("retry", source, _seconds(delay)) for source, delay in sorted(readings)]
+        return [*found, DerivedTopic("replay", self._replays[name])] if name in self._replays else found
+
+    def _sources_with(self, name: str, delay: str) -> Iterable[str]:
+        """The sources whose retry topic of a delay has this name."""
+        parts = self._parts.get(delay)
+        if parts is None:
+            filled = self._names.retry_pattern.format(topic=_TOPIC_MARK, delay=delay, group=self._names.group)
+            parts = self._parts[delay] = filled.split(_TOPIC_MARK)
+        times = len(parts) - 1
+        if not times:
+            return self._sources if name == parts[0] else ()
+        length, rest = divmod(len(name) - sum(map(len, parts)), times)
+        source = name[len(parts[0]) : len(parts[0]) + length]
+        return (source,) if not rest and source in self._sources and source.join(parts) == name else ()
+
+    def of(self, names: Iterable[str]) -> dict[str, DerivedTopic]:
+        """Those of these topics that are ours, with whose they are; what is itself a source is none of them."""
+        return {name: found[0] for name in names if name not in self._sources and (found := self.all_of(name))}
+
+    def source_of(self, name: str) -> str | None:
+        """The source of what looks like a retry topic by its name, also of one that no handler names (any more)."""
+        match = self._any.fullmatch(name)
+        return match["topic"] if match else None
+
+
+def find_ambiguous_names(names: TopicNames, topics: Collection[str]) -> list[str]:
+    """Sources of whose retry topics one could be taken for another's, or for another kind of topic; a sentence each."""
+    sources = sorted(set(topics))
+    ours = DerivedTopics(names, sources)
+    found: dict[tuple[str, ...], str] = {}
+    for name, what in _name_samples(names, sources):
+        retries = {f"a retry topic of {each.source!r}" for each in ours.all_of(name) if each.kind == "retry"}
+        found.setdefault(tuple(sorted({what, *retries})), name)
+    return [
+        f"topic {name!r} would be {' and '.join(readings)}: put something between {{topic}} and {{delay}} in "
+        "kafka_retry_topic that no topic's name has there, or rename one."
+        for readings, name in found.items()
+        if len(readings) > 1
+    ]
+
+
+def _name_samples(names: TopicNames, sources: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Names of topics that could be mistaken, and what each is."""
+    for source in sources:
+        yield source, f"the source {source!r}"
+        yield names.replay(source), f"the replay topic of {source!r}"
+        yield names.dead_letters(source), f"the dead-letter topic of {source!r}"
+        for delay in _SAMPLE_DELAYS:
+            yield names.retry(source, delay), f"a retry topic of {source!r}"
+
+
+def _delays(name: str) -> set[str]:
+    """Every part of a name that may be a delay."""
+    return {
+        name[first:end]
+        for first, letter in enumerate(name)
+        if letter in "123456789"
+        for end in range(first + 2, min(len(name), first + _LONGEST) + 1)
+        if _DELAY_TEXT.fullmatch(name, first, end)
+    }
+
+
+def _retry_name_pattern(names: TopicNames) -> re.Pattern[str]:
+    """The names that retry topics of any source may have."""
+    topic = "(?P<topic>[A-Za-z0-9._-]+)"
+    filled = names.retry_pattern.format(topic=_TOPIC_MARK, delay=_DELAY_MARK, group=names.group)
+    first, *rest = filled.split(_DELAY_MARK)
+    # Where a part occurs again it is the same again.
+    pattern = re.escape(first) + _DELAY + "(?P=delay)".join(map(re.escape, rest))
+    before, *others = pattern.split(re.escape(_TOPIC_MARK))
+    return re.compile(before + "(?P=topic)".join([topic + others[0], *others[1:]]) if others else before)
+
+
+def _seconds(tier: str) -> int:
+    return int(tier[:-1]) * _SECONDS[tier[-1]]

@@ -1,0 +1,240 @@
+"""Every topic that a group has to do with, as it is in Kafka: what it is for, and what is wrong with it."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from bridge.errors import KafkaUnavailable
+from bridge.handler_routes import Handler, Routes
+from bridge.kafka import retry_tiers
+from bridge.kafka.clients import AdminClient
+from bridge.kafka.consumer_groups import find_consumed_topics
+from bridge.kafka.managed_topic import (
+    IN_SYNC,
+    ManagedTopic,
+    ReplicaState,
+    SourceLimits,
+    TopicKind,
+    TopicShape,
+    count_replicas,
+    find_retention_fault,
+    find_topic_faults,
+    list_needed_tiers,
+    list_needed_topics,
+    make_retry_topic,
+)
+from bridge.kafka.partition_offsets import read_extents
+from bridge.kafka.topic_admin import read_cluster, read_source_limits, read_topic_configs
+from bridge.kafka.topic_names import DerivedTopics, TopicNames
+from bridge.settings import Settings
+
+#: Whether handlers need a topic from the start, may park something there, or neither: then what it holds still ends.
+#: Of a source that has no handlers any more nothing is handed off.
+TopicUse = Literal["needed", "at need", "drained", "abandoned"]
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedTopic:
+    """A topic as it was found.
+
+    Attributes:
+        partitions: how many, or `None`: it does not exist.
+        retention_ms: for how long its records are kept, -1 without end; `None` where Kafka does not tell.
+        problems: what is wrong with it, a sentence each.
+        refused: whether a bridge does not start with it.
+        replicas: how its copies are.
+    """
+
+    ours: ManagedTopic
+    use: TopicUse
+    partitions: int | None = None
+    retention_ms: int | None = None
+    problems: tuple[str, ...] = ()
+    refused: bool = False
+    replicas: ReplicaState = IN_SYNC
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON-able data."""
+        return {
+            "topic": self.ours.name,
+            "kind": self.ours.kind.value,
+            "source": self.ours.source or None,
+            "delay": self.ours.delay,
+            "use": self.use,
+            "exists": self.partitions is not None,
+            "partitions": self.partitions,
+            "retention_ms": self.retention_ms,
+            "out_of_sync": self.replicas.behind,
+            "problem": " ".join(self.problems) or None,
+        }
+
+
+def survey_topics(
+    admin: AdminClient,
+    settings: Settings,
+    routes: Routes,
+    changed: Collection[Handler] = (),
+    others: Collection[str] | None = (),
+) -> list[SurveyedTopic]:
+    """The topics of the handlers and ours beside them, those that are there and those that should be, by source.
+
+    Parameters:
+        changed: handlers as they wait by policies that were changed: what these need is needed too.
+        others: sources of which living members of the group have handlers: their topics are none that is left over.
+            `None`: it is not known, and no topic is called that.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    cluster = read_cluster(admin)
+    known = cluster.shapes
+    listed = [
+        *list_group_topics(settings, routes, known, changed),
+        *(() if others is None else _left_over(admin, settings, routes, known, frozenset(others))),
+    ]
+    if cluster.is_mock:
+        return [
+            SurveyedTopic(ours, use, known[ours.name].partitions if ours.name in known else None)
+            for ours, use in listed
+        ]
+    there = [ours.name for ours, _ in listed if ours.name in known]
+    config, limits = (
+        read_topic_configs(admin, there),
+        read_source_limits(admin, [t for t in routes.topics if t in known]),
+    )
+    # A bridge looks at what its code needs, and at nothing else, before it starts.
+    code = {*list_needed_topics(settings, routes)}
+    return [
+        replace(
+            _survey_topic(ours, use, known, config.get(ours.name, {}), limits, ours in code),
+            replicas=_replicas(cluster.topics.get(ours.name), config.get(ours.name, {})),
+        )
+        for ours, use in listed
+    ]
+
+
+def list_group_topics(
+    settings: Settings, routes: Routes, known: Collection[str], changed: Collection[Handler] = ()
+) -> Iterator[tuple[ManagedTopic, TopicUse]]:
+    """The topics of the handlers and those of ours beside them, with their use (pure).
+
+    Parameters:
+        known: the names of topics that there are.
+        changed: as `survey` has them.
+    """
+    names = TopicNames.of(settings)
+    # What the code says needs its topics too: a change is taken back at any time.
+    routes = Routes({**routes.handlers, **{f"{each.name}, changed": each for each in changed}})
+    wanted = list_needed_topics(settings, routes)
+    tiers_there: dict[str, dict[str, int]] = {topic: {} for topic in routes.topics}
+    for name, each in DerivedTopics(names, routes.topics).of(known).items():
+        if each.kind == "retry":
+            tiers_there[each.source][name] = each.delay
+    others: dict[str, list[ManagedTopic]] = {topic: [] for topic in routes.topics}
+    for ours in wanted:
+        if ours.kind is not TopicKind.RETRY:
+            others[ours.source].append(ours)
+    for topic in routes.topics:
+        yield ManagedTopic(topic, TopicKind.SOURCE, topic), "needed"
+        # No tier is left out that is there: what lies in it is handed out when it is due, whoever needs it.
+        there = tiers_there[topic]
+        tiers_of = {
+            make_retry_topic(settings, topic, delay): delay for delay in list_needed_tiers(settings, routes, topic)
+        }
+        for ours in sorted(
+            {*tiers_of, *(ManagedTopic(n, TopicKind.RETRY, topic, d) for n, d in there.items())}, key=_by_delay
+        ):
+            yield ours, "needed" if ours in tiers_of else _use(settings, routes, ours)
+        yield from ((ours, "needed") for ours in others[topic])
+    yield ManagedTopic(names.control, TopicKind.CONTROL, ""), "needed"
+
+
+def _by_delay(ours: ManagedTopic) -> tuple[int, str]:
+    return (ours.delay or 0, ours.name)
+
+
+def _use(settings: Settings, routes: Routes, ours: ManagedTopic) -> TopicUse:
+    """Of a tier that is there and that no policy needs from the start."""
+    possible = {
+        make_retry_topic(settings, ours.source, delay) for delay in list_possible_tiers(settings, routes, ours.source)
+    }
+    return "at need" if ours in possible else "drained"
+
+
+def _left_over(
+    admin: AdminClient, settings: Settings, routes: Routes, known: Collection[str], others: frozenset[str]
+) -> Iterator[tuple[ManagedTopic, TopicUse]]:
+    """Retry topics of sources that no handler names any more, of which this group has committed something.
+
+    One that a living member of the group consumes is none, whatever Redis that member announces itself in.
+    """
+    belongings = DerivedTopics(TopicNames.of(settings), routes.topics)
+    sources = {name: source for name in known if (source := belongings.source_of(name))}
+    named = {*routes.topics, *others}
+    gone = sorted(name for name, source in sources.items() if source not in named and name not in named)
+    ours = {extent.topic for extent in read_extents(settings, gone) if extent.committed is not None} if gone else set()
+    if not ours:
+        return
+    try:
+        consumed = find_consumed_topics(admin, settings.group)
+    except KafkaUnavailable:
+        return
+    if consumed is None:
+        return
+    ours = {name for name in ours if name not in consumed and sources[name] not in consumed}
+    of_gone = DerivedTopics(TopicNames.of(settings), {sources[name] for name in ours}).of(ours)
+    for name, each in sorted(of_gone.items()):
+        yield ManagedTopic(name, TopicKind.RETRY, each.source, each.delay), "abandoned"
+
+
+def list_waiting_topics(found: Iterable[SurveyedTopic]) -> list[str]:
+    """The retry and replay topics that are there."""
+    return [
+        s.ours.name for s in found if s.partitions is not None and s.ours.kind in (TopicKind.RETRY, TopicKind.REPLAY)
+    ]
+
+
+def list_possible_tiers(settings: Settings, routes: Routes, topic: str) -> frozenset[int]:
+    """The tiers of a topic that some handler may ask for, by `RetryLater` too."""
+    file = settings.file
+    asked = (
+        retry_tiers.usable_tiers(handler.retry_delays, file.kafka_park_after, file.kafka_retry_tiers)
+        for handler in routes.of(topic)
+    )
+    return frozenset(delay for delays in asked for delay in delays)
+
+
+def _replicas(topic: Any, config: Mapping[str, str]) -> ReplicaState:
+    """Return how the copies of a topic are, by its metadata; of one that does not exist nothing is said."""
+    partitions = () if topic is None else topic.partitions.values()
+    return count_replicas(((len(each.replicas), len(each.isrs)) for each in partitions), config)
+
+
+def _survey_topic(
+    ours: ManagedTopic,
+    use: TopicUse,
+    known: Mapping[str, TopicShape],
+    config: Mapping[str, str],
+    limits: Mapping[str, SourceLimits],
+    at_start: bool,
+) -> SurveyedTopic:
+    shape = known.get(ours.name)
+    if shape is None:
+        return SurveyedTopic(ours, use, problems=(_missing(ours),))
+    kept = config.get("retention.ms", "")
+    source = known.get(ours.source, TopicShape(0, 0))
+    said = find_topic_faults(ours, shape, config, source, limits.get(ours.source, SourceLimits()))
+    return SurveyedTopic(
+        ours,
+        use,
+        shape.partitions,
+        int(kept) if kept.lstrip("-").isdecimal() else None,
+        tuple(said),
+        refused=at_start and find_retention_fault(ours, config) is not None,
+    )
+
+
+def _missing(ours: ManagedTopic) -> str:
+    if ours.kind is TopicKind.SOURCE:
+        return f"topic {ours.name!r} does not exist yet: it is consumed as soon as it does."
+    return f"topic {ours.name!r} does not exist, and {ours.without}: `bridge topics --create` makes it."

@@ -1,0 +1,68 @@
+"""Open transactions of producers: consumers get nothing of a partition from their first record on."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
+
+from bridge.errors import KafkaUnavailable
+from bridge.formats.delivery_identity import Place
+from bridge.kafka.clients import IsolationLevel, KafkaException, OffsetSpec, TopicPartition, admin_client
+from bridge.kafka.partition_offsets import listed_offset
+from bridge.kafka.topic_admin import ANSWER_WITHIN
+from bridge.settings import Settings
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that holds back a partition.
+
+    Attributes:
+        offset: the first record that no consumer gets.
+        records: how many offsets are held back.
+        since: when (Unix time) it was seen first to hold back; 0: it was only seen now.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    records: int
+    since: float = 0.0
+
+    @classmethod
+    def of(cls, announced: Mapping[str, Any]) -> Self:
+        """Return what a bridge announced."""
+        names = ("topic", "partition", "offset", "count", "since")
+        return cls(*(announced[name] for name in names))
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as a bridge announces it."""
+        return dict(zip(("topic", "partition", "offset", "count", "since"), self, strict=True))
+
+
+def find_open_transactions(settings: Settings, places: Iterable[Place]) -> list[OpenTransaction]:
+    """Return the partitions of which Kafka has more records than it gives to consumers, at this moment.
+
+    Raises:
+        KafkaUnavailable: Kafka did not answer.
+    """
+    wanted = [TopicPartition(*place) for place in places]
+    if not wanted:
+        return []
+    admin = admin_client(settings.kafka)
+
+    def ends(isolation: IsolationLevel) -> dict[Place, int]:
+        asked = admin.list_offsets(
+            {place: OffsetSpec.latest() for place in wanted},  # type: ignore[no-untyped-call]
+            isolation_level=isolation,
+            request_timeout=ANSWER_WITHIN,
+        )
+        return {(place.topic, place.partition): listed_offset(future) for place, future in asked.items()}
+
+    try:
+        # In this order: what is written in between must not look held back.
+        all_of_it, stable = ends(IsolationLevel.READ_UNCOMMITTED), ends(IsolationLevel.READ_COMMITTED)
+    except KafkaException as error:
+        raise KafkaUnavailable(f"Kafka does not say where partitions end: {error.args[0].str()}.") from None
+    return [
+        OpenTransaction(*place, stable[place], end - stable[place])
+        for place, end in sorted(all_of_it.items())
+        if stable[place] < end
+    ]

@@ -1,0 +1,150 @@
+"""What the ledger knows of each account beside its fates: where it begins, how far it has come, what was lost.
+
+None of this expires, so that a page that did can be told from one that was never written.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from bridge.ledger.fate_pages import PAGE, Account, ledger_key
+from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_epoch import LedgerState
+
+
+class AccountProgress(NamedTuple):
+    """What is known of one account; `None` where nothing was noted.
+
+    Attributes:
+        joined: the first offset that the handler was there for.
+        reached: what lies below it, from `joined` on, was safe to commit.
+        lost: of what lies below it, the ledger lost the fates with its data.
+    """
+
+    joined: int | None = None
+    reached: int | None = None
+    lost: int | None = None
+
+
+#: What the accounts of one partition's log have in common: topic, id of the topic and partition.
+LogKey = tuple[str, str, int]
+
+
+class Accounts:
+    """The accounts of a ledger. Each method raises LedgerUnavailable when Redis does not do what it was asked."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._names = [ledger_key(ledger.cluster, ledger.group, name) for name in AccountProgress._fields]
+
+    def known(self, accounts: Collection[Account]) -> list[AccountProgress]:
+        """Return what is known of each."""
+        if not accounts:
+            return []
+        fields = [ledger_key(*account) for account in accounts]
+        with self._ledger.asking("read where handlers begin") as pipe:
+            for name in self._names:
+                pipe.hmget(name, fields)
+            rows = zip(*pipe.execute(), strict=True)
+            return [AccountProgress(*(None if found is None else int(found) for found in row)) for row in rows]
+
+    def reached(
+        self, accounts: Collection[Account], by_log: Callable[[], Mapping[LogKey, Collection[Account]]] | None = None
+    ) -> int | None:
+        """Return how far a partition had come when this ledger last heard of it; `None` if it never did.
+
+        Parameters:
+            accounts: the handlers of one partition. Where none of them is known, those of earlier ones count.
+            by_log: gives `by_log()`, read once for many partitions.
+        """
+        found = [each.reached for each in self.known(accounts) if each.reached is not None]
+        if not found:
+            there = (by_log or self.by_log)()
+            gone = [account for log in {account[1:] for account in accounts} for account in there.get(log, ())]
+            found = [each.reached for each in self.known(gone) if each.reached is not None]
+        # The farthest: a handler that was away for a while has not come as far as the others.
+        return max(found, default=None)
+
+    def everyone(self) -> list[Account]:
+        """Return every account that ever began, handlers that are no more among them.
+
+        What names none is left out: Redis may hold what others wrote.
+        """
+        with self._ledger.asking("list the handlers") as pipe:
+            pipe.hkeys(self._names[0])
+            (fields,) = pipe.execute()
+        return sorted(account for account in map(_read_account, fields) if account is not None)
+
+    def by_log(self) -> Mapping[LogKey, Collection[Account]]:
+        """Return `everyone()` by the log that they are of."""
+        found: defaultdict[LogKey, list[Account]] = defaultdict(list)
+        for account in self.everyone():
+            found[account[1:]].append(account)
+        return found
+
+    def join(self, account: Account, first: int) -> int:
+        """Note that the ledger answers for the handler from offset `first` on; return the offset that holds.
+
+        What was noted before holds, unless the page right below `first` is gone: expired, or lost with a Redis
+        that went back. Then nothing is known of what was committed below, and nothing there is unaccounted for.
+        """
+        names, below = (self._names[0], ledger_key(*account)), max(0, first - 1) // PAGE
+        with self._ledger.asking("note where a handler begins") as pipe:
+            pipe.hsetnx(*names, str(first))
+            pipe.hget(*names)
+            pipe.exists(self._ledger.page_key(account, below))
+            _, joined, there = pipe.execute()
+            if int(joined) >= first or there:
+                return int(joined)
+            pipe.hset(*names, str(first))
+            pipe.execute()
+            return first
+
+    def reach(self, offsets: Mapping[Account, int], since: LedgerState | None = None) -> LedgerState:
+        """Note what is safe to commit, before it is committed: a commit above it says that the ledger went back.
+
+        Parameters:
+            since: the state when what this rests on was seen. A ledger that may have lost some of it since is given no
+                credit for it: nothing is noted.
+
+        Returns:
+            the ledger's state at that moment, to compare with `since`.
+        """
+        with self._ledger.asking("note how far handlers have come") as pipe:
+            # No other data set comes in between, be it on the same connection or on another: this is refused then.
+            pipe.watch(ledger_key("epoch"))
+            now = self._ledger.state_on(pipe)
+            if offsets and (since is None or now.doubt(since) is None):
+                pipe.multi()
+                pipe.hset(
+                    self._names[1], mapping={ledger_key(*account): str(offset) for account, offset in offsets.items()}
+                )
+                pipe.execute()
+        return now
+
+    def accept(self, account: Account, first: int) -> None:
+        """Note that a person lets everything begin at an offset: what was lost below it is not asked for."""
+        (known,) = self.known([account])
+        with self._ledger.asking("note where a handler begins") as pipe:
+            pipe.hset(self._names[1], ledger_key(*account), str(first))
+            if known.lost is not None:
+                pipe.hset(self._names[0], ledger_key(*account), str(first))
+                pipe.hdel(self._names[2], ledger_key(*account))
+            pipe.execute()
+
+    def lose(self, accounts: Iterable[Account], below: int) -> None:
+        """Note that what became of everything below an offset was lost with the ledger's data."""
+        with self._ledger.asking("note what was lost") as pipe:
+            pipe.hset(self._names[2], mapping={ledger_key(*account): str(below) for account in accounts})
+            pipe.execute()
+
+
+def _read_account(field: bytes) -> Account | None:
+    """The account that a field names; `None`: it is none of ours."""
+    try:
+        parts = [unquote(part, errors="surrogatepass") for part in field.decode().split(":")]
+        _, name, topic, topic_id, number = parts
+        return Account(name, topic, topic_id, int(number))
+    except ValueError:
+        return None

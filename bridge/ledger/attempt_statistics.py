@@ -1,0 +1,335 @@
+"""Statistics of attempts, by topic and handler: counts by minute and hour, recent successes and failures, dead letters
+that Kafka does not take. They are for people: no delivery rests on them, and a Redis that was wiped has lost a
+picture. Nothing here is keyed by the Kafka cluster. The counts are of all attempts, not samples.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from struct import Struct
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from bridge.ledger.fate_pages import ledger_key
+from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_scripts import OUTCOMES
+from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
+
+#: What is counted: runs of a handler that succeeded, and that failed; dead letters; and what went to it as a replay.
+CountKind = Literal["handled", "failed", "dead", "replayed"]
+COUNT_KINDS: Final[tuple[CountKind, ...]] = get_args(CountKind)
+
+#: How many minutes and hours are told.
+MINUTES: Final = 60
+HOURS: Final = 24
+#: Seconds after the last count for which a string is kept: until nobody asks for the last of its minutes, or hours.
+_MINUTES_KEPT: Final = 2 * 3_600
+_HOURS_KEPT: Final = 2 * 86_400
+
+#: A topic and a handler.
+TopicHandler = tuple[str, str]
+
+
+class CountKey(NamedTuple):
+    """What is counted together.
+
+    Attributes:
+        topic: the source, also of what came by a retry or replay topic.
+        minute: since the epoch.
+    """
+
+    topic: str
+    handler: str
+    what: CountKind
+    minute: int
+
+
+class CountSeries(NamedTuple):
+    """What was counted of a handler on a topic, the oldest first; the last minute and hour are not over."""
+
+    minutes: Mapping[str, tuple[int, ...]]
+    hours: Mapping[str, tuple[int, ...]]
+
+
+def add_counts(ledger: Ledger, counts: Mapping[CountKey, int]) -> None:
+    """Add these to what was counted before, in one trip.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    of_minutes: dict[str, list[str | int]] = {}
+    of_hours: dict[str, list[str | int]] = {}
+    for (topic, handler, what, minute), number in counts.items():
+        hour, place = minute // 60, COUNT_KINDS.index(what)
+        minutes = of_minutes.setdefault(_counts_key(ledger, topic, handler, "minutes", hour), [])
+        minutes += ["INCRBY", "u32", f"#{minute % 60 * len(COUNT_KINDS) + place}", number]
+        hours = of_hours.setdefault(_counts_key(ledger, topic, handler, "hours", hour // 24), [])
+        hours += ["INCRBY", "u32", f"#{hour % 24 * len(COUNT_KINDS) + place}", number]
+    with ledger.asking("count what was handled") as pipe:
+        for strings, kept in ((of_minutes, _MINUTES_KEPT), (of_hours, _HOURS_KEPT)):
+            for name, fields in strings.items():
+                pipe.execute_command("BITFIELD", name, "OVERFLOW", "SAT", *fields)
+                pipe.expire(name, kept)
+        pipe.execute()
+
+
+def read_counts(ledger: Ledger, whose: Iterable[TopicHandler], now: float) -> dict[TopicHandler, CountSeries]:
+    """Return the last 60 minutes and 24 hours of each, in one trip; nothing known is 0.
+
+    Parameters:
+        now: Unix time, whose minute is the last.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    wanted = list(dict.fromkeys(whose))
+    if not wanted:
+        return {}
+    hour = int(now // 3_600)
+    names = [
+        _counts_key(ledger, topic, handler, *which)
+        for topic, handler in wanted
+        for which in (
+            ("minutes", hour - 1),
+            ("minutes", hour),
+            ("hours", hour // 24 - 1),
+            ("hours", hour // 24),
+        )
+    ]
+    with ledger.asking("read what was counted") as pipe:
+        pipe.mget(names)
+        (found,) = pipe.execute()
+    minute = int(now // 60) % 60 + 60
+    return {
+        each: CountSeries(
+            _read_last(_MINUTES, found[at : at + 2], minute, MINUTES),
+            _read_last(_HOURS, found[at + 2 : at + 4], hour % 24 + 24, HOURS),
+        )
+        for each, at in zip(wanted, range(0, len(found), 4), strict=True)
+    }
+
+
+_MINUTES: Final = Struct(f">{60 * len(COUNT_KINDS)}I")
+_HOURS: Final = Struct(f">{24 * len(COUNT_KINDS)}I")
+
+
+def _read_last(form: Struct, strings: Iterable[bytes | None], last: int, count: int) -> dict[str, tuple[int, ...]]:
+    """Of two strings, one after the other, the numbers up to place `last`; what is of another length is another's."""
+    numbers: list[int] = []
+    for string in strings:
+        numbers += form.unpack((string or b"")[: form.size].ljust(form.size, b"\0"))
+    step, first = len(COUNT_KINDS), last + 1 - count
+    return {what: tuple(numbers[first * step + at : (last + 1) * step : step]) for at, what in enumerate(COUNT_KINDS)}
+
+
+def _counts_key(ledger: Ledger, topic: str, handler: str, unit: str, number: int) -> str:
+    return ledger_key("", ledger.group, "counts", topic, handler, unit, number)
+
+
+#: Seconds within which processes that are lost belong to one incident.
+LOST_TOGETHER: Final = 600
+#: Seconds for which all is kept, and characters of an error.
+KEPT_FOR: Final = 7 * 86_400
+ERROR_LENGTH: Final = 300
+
+
+@dataclass(slots=True)
+class RecentAttempts:
+    """Attempts of one handler on one topic that a process has not told yet; times are of its own clock.
+
+    Attributes:
+        failed: how many failed since the last success among them, the first at `first_failed_at`.
+        lost: how many processes died.
+    """
+
+    done_at: float | None = None
+    first_failed_at: float | None = None
+    failed_at: float | None = None
+    failed: int = 0
+    error: str = ""
+    lost: int = 0
+
+    def succeeded(self, at: float) -> None:
+        """Take in a success."""
+        self.done_at, self.failed, self.first_failed_at = at, 0, None
+
+    def has_failed(self, at: float, number: int = 1, error: str = "") -> None:
+        """Take in failures."""
+        self.failed_at, self.failed = at, self.failed + number
+        self.first_failed_at = at if self.first_failed_at is None else self.first_failed_at
+        self.error = error[:ERROR_LENGTH] or self.error
+
+
+class OutcomeSummary(NamedTuple):
+    """What is known of one handler on one topic; times are Unix times by the reader's clock, 0: it never was.
+
+    Attributes:
+        failed: how many attempts failed since one succeeded, the first at `failing_since`.
+        lost: how many processes died lately with its deliveries, the first at `lost_since`, the last at `lost_at`.
+    """
+
+    done_at: float = 0.0
+    failed_at: float = 0.0
+    failing_since: float = 0.0
+    failed: int = 0
+    error: str = ""
+    lost_at: float = 0.0
+    lost_since: float = 0.0
+    lost: int = 0
+
+
+_FIELDS: Final = OutcomeSummary._fields
+
+
+def note_outcomes(ledger: Ledger, found: Mapping[TopicHandler, RecentAttempts], now: float) -> None:
+    """Tell how attempts ended.
+
+    Parameters:
+        now: Unix time by the clock of what is told.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    for whose, attempts in found.items():
+        failing = attempts.failed_at is not None and attempts.first_failed_at is not None
+        args: list[Any] = [
+            "" if attempts.done_at is None else max(0.0, now - attempts.done_at),
+            max(0.0, now - (attempts.failed_at or now)) if failing else "",
+            max(0.0, now - (attempts.first_failed_at or now)) if failing else "",
+            attempts.failed,
+            attempts.error,
+            attempts.lost,
+            LOST_TOGETHER,
+            KEPT_FOR,
+        ]
+        ledger.run("note how attempts ended", OUTCOMES, [_outcomes_key(ledger, *whose)], args)
+
+
+def read_outcomes(ledger: Ledger, whose: Iterable[TopicHandler], now: float) -> dict[TopicHandler, OutcomeSummary]:
+    """Return what is known of each, in one trip.
+
+    Parameters:
+        now: Unix time by the reader's clock, of which the times are.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    wanted = list(dict.fromkeys(whose))
+    with ledger.asking("read how attempts ended") as pipe:
+        pipe.time()
+        for each in wanted:
+            pipe.hmget(_outcomes_key(ledger, *each), _FIELDS)
+        clock, *rows = pipe.execute(raise_on_error=False)
+    seconds, micros = raise_error_answer(clock)
+    ahead = now - (seconds + micros / 1e6)
+    return {each: _read_outcomes_row(row, ahead) for each, row in zip(wanted, rows, strict=True)}
+
+
+def _read_outcomes_row(row: Any, ahead: float) -> OutcomeSummary:
+    """What a hash says; what is no number there, whoever wrote it, is 0."""
+    if is_wrong_type(row):
+        return OutcomeSummary()
+    done_at, failed_at, failing_since, failed, error, lost_at, lost_since, lost = raise_error_answer(row)
+
+    def moment(value: bytes | None) -> float:
+        at = _read_number(value)
+        return at + ahead if at else 0.0
+
+    return OutcomeSummary(
+        moment(done_at),
+        moment(failed_at),
+        moment(failing_since),
+        int(_read_number(failed)),
+        (error or b"").decode(errors="replace"),
+        moment(lost_at),
+        moment(lost_since),
+        int(_read_number(lost)),
+    )
+
+
+def _read_number(value: bytes | None) -> float:
+    try:
+        number = float(value or 0)
+    except ValueError:
+        return 0.0
+    return number if isfinite(number) and number > 0 else 0.0
+
+
+def _outcomes_key(ledger: Ledger, topic: str, handler: str) -> str:
+    return ledger_key("", ledger.group, "outcomes", topic, handler)
+
+
+#: Seconds after its last try for which one counts: tries are a minute apart at most, and then wait in their queue.
+COUNTS_FOR: Final = 1_800
+#: Members of one set at most.
+MOST_UNPUBLISHED: Final = 200_000
+
+
+class UnpublishedDeadLetters(NamedTuple):
+    """How many there are of a handler, since when (Unix time by the reader's clock), and why."""
+
+    many: int
+    since: float
+    error: str
+
+
+def note_unpublished(
+    ledger: Ledger, refused: Mapping[str, Mapping[str, str]], written: Mapping[str, Iterable[str]]
+) -> None:
+    """Note what Kafka did not take, and what it has taken after all.
+
+    Parameters:
+        refused: by handler, the error of each delivery.
+        written: by handler, deliveries.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    with ledger.asking("note which dead letters Kafka does not take") as pipe:
+        pipe.time()
+        ((now, _),) = pipe.execute()
+        for handler, errors in refused.items():
+            tried, about = _unpublished_keys(ledger, handler)
+            pipe.zadd(tried, dict.fromkeys(errors, now))
+            pipe.zremrangebyrank(tried, 0, -MOST_UNPUBLISHED - 1)
+            pipe.hsetnx(about, "since", now)
+            pipe.hset(about, "error", [*errors.values()][-1])
+            pipe.expire(tried, COUNTS_FOR)
+            pipe.expire(about, COUNTS_FOR)
+        for handler, deliveries in written.items():
+            if gone := [*deliveries]:
+                pipe.zrem(_unpublished_keys(ledger, handler)[0], *gone)
+        pipe.execute()
+
+
+def read_unpublished(ledger: Ledger, handlers: Iterable[str], now: float) -> dict[str, UnpublishedDeadLetters]:
+    """Return those that have any; the time since when is forgotten once there are none.
+
+    Parameters:
+        now: Unix time by the reader's clock.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    wanted = list(dict.fromkeys(handlers))
+    with ledger.asking("read which dead letters Kafka does not take") as pipe:
+        pipe.time()
+        ((seconds, _),) = pipe.execute()
+        for handler in wanted:
+            tried, about = _unpublished_keys(ledger, handler)
+            pipe.zcount(tried, seconds - COUNTS_FOR, "+inf")
+            pipe.hmget(about, "since", "error")
+        rows = pipe.execute()
+        found = {}
+        for handler, count, (since, error) in zip(wanted, rows[::2], rows[1::2], strict=True):
+            if count:
+                at = now - max(0.0, seconds - float(since or seconds))
+                found[handler] = UnpublishedDeadLetters(int(count), at, (error or b"").decode(errors="replace"))
+            elif since is not None:
+                pipe.delete(_unpublished_keys(ledger, handler)[1])
+        pipe.execute()
+    return found
+
+
+def _unpublished_keys(ledger: Ledger, handler: str) -> tuple[str, str]:
+    start = ledger_key("", ledger.group, "unpublished", handler)
+    return start, f"{start}:about"

@@ -1,0 +1,130 @@
+"""The audit line of one handler on one partition: its fates, counted."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from bridge.kafka.partition_offsets import Extent
+from bridge.ledger.account_progress import Accounts
+from bridge.ledger.fate_pages import Account
+from bridge.ledger.fate_rules import Fate
+from bridge.ledger.ledger_client import Ledger
+
+#: How many offsets of each kind a report names.
+NAMED: Final = 10
+_SHOWN: Final = ("done", "handed", "parked", "dead", "discarded", "open", "forgotten", "expired", "evicted")
+
+
+@dataclass
+class AuditLine:
+    """One handler on one partition.
+
+    Attributes:
+        imported: whether the handler is one of the settings; one that was renamed or removed is not, and owes
+            nothing that came after it.
+        first, end: offsets that Kafka has.
+        joined: the first offset that the handler was there for.
+        gaps: offsets without a record (compaction, transaction markers), and those of which a page knew that has
+            expired and was written again.
+        expired: committed offsets, from `joined` on, without a page: it has expired, or nothing lay there. No fault.
+        forgotten: offsets that were handed off and committed, and of which the ledger was wiped before they were
+            settled: they may be lost.
+        evicted: offsets, from `joined` on, whose page Redis evicted before it could expire. How many of them had a fate
+            is not known: what was done may run again, what was handed off and committed may be lost.
+        unaccounted: how many offsets below the committed one are open, and `unaccounted_at`, the first of them.
+        oldest: the oldest offsets in flight, and `oldest_since`, about when the first of these was handed off
+            (ISO 8601; up to ten seconds early).
+        parked_nowhere: offsets that are parked, and of which no retry or replay topic has a record any more; they count
+            as unaccounted.
+        letters_missing: offsets that are dead, but have no dead letter in the topic.
+    """
+
+    handler: str
+    partition: int
+    first: int
+    end: int
+    committed: int | None
+    joined: int | None
+    imported: bool = True
+    done: int = 0
+    handed: int = 0
+    parked: int = 0
+    dead: int = 0
+    discarded: int = 0
+    open: int = 0
+    gaps: int = 0
+    expired: int = 0
+    forgotten: int = 0
+    evicted: int = 0
+    unaccounted: int = 0
+    unaccounted_at: list[int] = field(default_factory=list)
+    oldest: list[int] = field(default_factory=list)
+    oldest_since: str | None = None
+    parked_nowhere: list[int] = field(default_factory=list)
+    letters_missing: list[int] = field(default_factory=list)
+
+    @property
+    def fates(self) -> dict[str, int]:
+        """How many deliveries there are of each fate, and how many whose fate was forgotten or has expired."""
+        return {fate: getattr(self, fate) for fate in _SHOWN}
+
+    @property
+    def missing(self) -> int:
+        """How many committed offsets nobody can account for: must be 0."""
+        return self.unaccounted + self.forgotten + self.evicted
+
+
+def count_audit_line(
+    ledger: Ledger, account: Account, extent: Extent, imported: bool = True, wiped_below: int = 0
+) -> AuditLine:
+    """Count one handler on one partition.
+
+    Parameters:
+        imported: a handler that is not is asked for as far as it came, no further.
+        wiped_below: what was committed below was handed off with another ledger than this.
+
+    Raises:
+        LedgerUnavailable: the ledger does not answer.
+    """
+    first, last = extent.first, extent.end - 1
+    (known,) = Accounts(ledger).known([account])
+    committed = extent.committed if imported else known.reached
+    count = ledger.count(account, first, last)
+    made = AuditLine(account.handler, account.partition, first, extent.end, extent.committed, known.joined, imported)
+    made.done, made.handed, made.parked = (count.fates[fate] for fate in (Fate.DONE, Fate.HANDED, Fate.PARKED))
+    made.dead, made.discarded = count.fates[Fate.DEAD], count.fates[Fate.DISCARDED]
+    made.gaps = count.fates[Fate.GAP]
+    asked_to = min(last, (committed or 0) - 1)
+    asked = count if imported else ledger.count(account, first, asked_to)
+    made.open = asked.fates[Fate.OPEN] + asked.pageless
+    lost_below = min(committed or 0, max(known.lost or 0, wiped_below if imported else 0))
+    evicted = list(ledger.evicted(account, max(first, lost_below, known.joined or 0), last if imported else asked_to))
+    made.evicted = sum(len(offsets) for offsets, _ in evicted)
+    if committed is not None:
+        gone = ledger.count(account, first, lost_below - 1)
+        made.forgotten = gone.fates[Fate.OPEN] + gone.pageless
+        # Of a handler that never began here nothing has expired: others got what was committed.
+        begun = committed if known.joined is None else known.joined
+        below = range(max(first, lost_below, begun), committed)
+        still_missing = sum(len(_find_common(offsets, below)) for offsets, missing in evicted if missing)
+        made.expired = ledger.count(account, below.start, below.stop - 1).pageless - still_missing
+        made.open -= made.forgotten + made.expired + still_missing
+    if committed is not None and known.joined is not None:
+        lost = list(ledger.runs(account, {Fate.OPEN}, max(first, known.joined), committed - 1))
+        made.unaccounted = sum(map(len, lost))
+        made.unaccounted_at = _first_offsets(lost)
+    made.oldest = _first_offsets(ledger.runs(account, {Fate.HANDED}, first, last))
+    return made
+
+
+def _find_common(one: range, other: range) -> range:
+    return range(max(one.start, other.start), min(one.stop, other.stop))
+
+
+def _first_offsets(runs: Iterable[range]) -> list[int]:
+    found: list[int] = []
+    for run in runs:
+        found += run[: NAMED - len(found)]
+        if len(found) >= NAMED:
+            break
+    return found

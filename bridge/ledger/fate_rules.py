@@ -1,0 +1,130 @@
+"""Where a delivery stands, which fate may follow which, and many fates at once as bytes (pure).
+
+In Redis a fate is half a byte; in Python many fates are a ``bytes`` with one byte per offset, so that
+counting, searching and comparing a million of them runs in C.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from enum import IntEnum
+from functools import lru_cache
+
+
+class Fate(IntEnum):
+    """Where a delivery stands. The numbers are stored: never renumber them."""
+
+    OPEN = 0
+    HANDED = 1
+    DONE = 2
+    PARKED = 3
+    DEAD = 4
+    DISCARDED = 5
+    GAP = 6
+    """No record lies at this offset (compaction, a transaction marker): nothing to handle, or missing."""
+
+
+SETTLED = frozenset({Fate.DONE, Fate.PARKED, Fate.DEAD, Fate.DISCARDED})
+UNSETTLED = frozenset({Fate.OPEN, Fate.HANDED})
+
+OVERWRITES: Mapping[Fate, frozenset[Fate]] = {
+    # Only what a bridge declared stuck is opened again; the rest goes back on purpose alone (Ledger.forget).
+    Fate.OPEN: frozenset({Fate.HANDED}),
+    Fate.HANDED: frozenset({Fate.OPEN, Fate.GAP}),
+    # Work that happened, happened: done may follow anything, nothing may follow done.
+    Fate.DONE: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.DEAD, Fate.DISCARDED, Fate.GAP}),
+    # Not what is dead: who was frozen between Kafka's acknowledgement and this mark may wake when the parked record
+    # has come due and died (tests/model found it); it would be parked, and nowhere.
+    Fate.PARKED: frozenset({Fate.OPEN, Fate.HANDED, Fate.GAP}),
+    Fate.DEAD: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.GAP}),
+    Fate.DISCARDED: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.DEAD, Fate.GAP}),
+    # A gap is inferred from what Kafka left out: a record that does turn up overwrites it.
+    Fate.GAP: frozenset({Fate.OPEN}),
+}
+"""For each fate, the ones that it may overwrite. The ledger's Lua script is generated from this table."""
+
+_KNOWN = bytes(Fate)
+_FROM_HEX = bytes(int(chr(c), 16) if chr(c) in "0123456789abcdef" else 0 for c in range(256))
+_TO_HEX = bytes(b"0123456789abcdef"[c] if c < 16 else ord("?") for c in range(256))
+_FLAGS = {
+    wanted: bytes(old in [int(fate) for fate in allowed] for old in range(256))
+    for wanted, allowed in OVERWRITES.items()
+}
+
+
+def follow_fate(old: Fate, wanted: Fate) -> Fate:
+    """Return the fate that a delivery with fate `old` has after `wanted` was written to it."""
+    return wanted if old in OVERWRITES[wanted] else old
+
+
+def flag_changes(before: bytes, wanted: Fate) -> bytes:
+    """Return 1 for each fate in `before` that `wanted` may overwrite, else 0."""
+    return before.translate(_FLAGS[wanted])
+
+
+def unpack_fates(halves: bytes) -> bytes:
+    """Return one byte per fate for bytes of a page (two fates each, the lower offset in the high half)."""
+    return halves.hex().encode().translate(_FROM_HEX)
+
+
+def find_unknown_fate(fates: bytes) -> int:
+    """Return the index of the first fate that no version up to this one writes, or -1."""
+    strange = fates.translate(None, _KNOWN)
+    return fates.index(strange[0]) if strange else -1
+
+
+def pack_fates(fates: bytes) -> bytes:
+    """Return the stretch of a page for an even number of fates, one byte each.
+
+    Raises:
+        ValueError: a fate above 15, or an odd number of fates.
+    """
+    return bytes.fromhex(fates.translate(_TO_HEX).decode())
+
+
+def count_fates(fates: bytes) -> dict[Fate, int]:
+    """Return how many of `fates` there are of each."""
+    return {fate: fates.count(fate) for fate in Fate}
+
+
+def find_fate(fates: bytes | bytearray, wanted: Collection[Fate], start: int = 0) -> int:
+    """Return the index of the first fate at or after `start` that is one of `wanted`, or -1."""
+    match = _any_of(frozenset(wanted)).search(fates, start)
+    return match.start() if match else -1
+
+
+def find_fate_runs(fates: bytes, wanted: Collection[Fate]) -> Iterator[range]:
+    """Yield the indexes of each unbroken run of fates that are among `wanted`."""
+    for match in _any_of(frozenset(wanted)).finditer(fates):
+        yield range(*match.span())
+
+
+def is_to_skip(own: Fate, origin: Fate = Fate.OPEN, *, retried: bool = False, again: bool = False) -> bool:
+    """Tell whether a worker skips a delivery: its record is settled in any way, its origin done or discarded.
+
+    A parked origin is what a retry is for, and a dead one what a replay is for, so these do not count. But a retry
+    whose origin is dead comes of a run that was killed before it could mark what it had parked: the next run ended it.
+
+    Parameters:
+        own: the fate at the record's own coordinates.
+        origin: the one at its origin's (a record on a source topic is its own origin).
+        retried: whether its record has waited on a retry topic, and no person has ever sent it back.
+        again: whether a person asked that it run whatever has become of its origin: only its own fate counts.
+    """
+    if own in SETTLED or again:
+        return own in SETTLED
+    return origin in (Fate.DONE, Fate.DISCARDED) or (retried and origin is Fate.DEAD)
+
+
+def is_to_run(own: Fate, *, passed: bool) -> bool:
+    """Tell whether what a record of a retry topic holds is yet to run.
+
+    Parameters:
+        own: the fate at the record's own coordinates.
+        passed: whether the group has committed it: what is open there was forgotten, and does not come again.
+    """
+    return own is Fate.HANDED or (own is Fate.OPEN and not passed)
+
+
+@lru_cache(maxsize=64)
+def _any_of(wanted: frozenset[Fate]) -> re.Pattern[bytes]:
+    return re.compile(b"[" + b"".join(re.escape(bytes([fate])) for fate in sorted(wanted)) + b"]+")

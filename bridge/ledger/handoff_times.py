@@ -1,0 +1,208 @@
+"""The times of hand-offs, and the age of what is in flight: an index that costs a few dozen bytes per ten seconds.
+
+With each hand-off the ledger's script widens one field of a small hash: a step of ten seconds, with the first and
+last offset handed in it. An offset that was handed again counts in the later step. A sorted set beside it notes which
+deliveries wait for their retry; nothing is decided by these notes, and a missing one makes a delivery seem older than
+it is.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from bridge.formats.untrusted_json import log_skipped_once
+from bridge.ledger.fate_pages import Account
+from bridge.ledger.fate_rules import Fate
+from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_scripts import NARROW
+
+logger = logging.getLogger(__name__)
+
+#: Seconds per step, as in write.lua.
+STEP_SECONDS: Final = 10
+
+
+class HandoffStep(NamedTuple):
+    """Ten seconds of hand-offs.
+
+    Attributes:
+        since: when they begin (Unix time by Redis's clock).
+        span: from the first to the last offset handed in them.
+    """
+
+    since: int
+    span: range
+
+    @property
+    def until(self) -> int:
+        """When they end: until then the span may grow."""
+        return self.since + STEP_SECONDS
+
+
+class StepRest(NamedTuple):
+    """What is left of a step.
+
+    Attributes:
+        handed: the offsets of its span that are handed and not settled, in runs.
+        own: those of them that no later step holds as well: that they were handed then is certain.
+    """
+
+    step: HandoffStep
+    handed: Sequence[range]
+    own: Sequence[range]
+
+
+def read_steps(fields: Mapping[bytes, bytes]) -> list[HandoffStep]:
+    """Return the steps of an index, as Redis answers, the oldest first; what is no step is skipped."""
+    steps = []
+    for field, value in fields.items():
+        try:
+            steps.append(HandoffStep(int(field) * STEP_SECONDS, _read_span(value)))
+        except ValueError:
+            log_skipped_once(logger, f"{field!r} of an index of hand-offs in Redis", "it is no step of ten seconds")
+    return sorted(steps)
+
+
+def read_step_rests(ledger: Ledger, account: Account, steps: Sequence[HandoffStep]) -> Iterator[StepRest]:
+    """What is left of each step, the oldest first; the ledger is asked for a step when it is its turn.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    for number, step in enumerate(steps):
+        handed = list(ledger.runs(account, {Fate.HANDED}, step.span.start, step.span.stop - 1))
+        yield StepRest(step, handed, list(cut_out_ranges(handed, (later.span for later in steps[number + 1 :]))))
+
+
+def narrow_steps(ledger: Ledger, account: Account, seen: Iterable[StepRest], now: float) -> None:
+    """Narrow each step that is over to what is left of it; one of which nothing is left goes.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    changes = []
+    for step, handed, _ in seen:
+        left = _format_span(range(handed[0].start, handed[-1].stop)) if handed else ""
+        if step.until <= now and left != _format_span(step.span):
+            changes += [step.since // STEP_SECONDS, _format_span(step.span), left]
+    if changes:
+        ledger.run("drop what is settled from the index", NARROW, [ledger.index_key(account)], changes)
+
+
+def find_handoff_times(ledger: Ledger, account: Account, offsets: Sequence[int]) -> dict[int, float]:
+    """Return when each of these offsets was handed off last (Unix time, up to ten seconds early), where that is known.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    with ledger.asking("see when deliveries were handed off") as pipe:
+        pipe.hgetall(ledger.index_key(account))
+        (fields,) = pipe.execute()
+    found: dict[int, float] = {}
+    for step in read_steps(fields):
+        found.update({offset: float(step.since) for offset in offsets if offset in step.span})
+    return found
+
+
+def cut_out_ranges(runs: Iterable[range], ranges: Iterable[range]) -> Iterator[range]:
+    """Yield the parts of `runs` that lie in none of `ranges`; `runs` ascending."""
+    others = sorted(ranges, key=lambda other: other.start)
+    for run in runs:
+        start = run.start
+        for other in others:
+            if other.stop <= start:
+                continue
+            if other.start >= run.stop or start >= run.stop:
+                break
+            if other.start > start:
+                yield range(start, other.start)
+            start = max(start, other.stop)
+        if start < run.stop:
+            yield range(start, run.stop)
+
+
+def _read_span(value: bytes) -> range:
+    first, last = map(int, value.split(b"-"))
+    return range(first, last + 1)
+
+
+def _format_span(span: range) -> str:
+    return f"{span.start}-{span.stop - 1}"
+
+
+#: Seconds that a note is kept after the last one of its account.
+_KEPT_FOR: Final = 30 * 86_400
+
+
+class OldestDelivery(NamedTuple):
+    """The delivery that has been under way longest, and for how many seconds (up to ten too many)."""
+
+    offset: int
+    seconds: float
+
+
+def note_waiting_retries(ledger: Ledger, account: Account, offsets: Sequence[int], due: float) -> None:
+    """Note that deliveries wait for their retry until `due` (Unix time).
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    with ledger.asking("note what waits for its retry") as pipe:
+        pipe.zadd(_waits_key(ledger, account), {str(offset): due for offset in offsets})
+        pipe.expire(_waits_key(ledger, account), _KEPT_FOR)
+        pipe.execute()
+
+
+def find_oldest_delivery(ledger: Ledger, account: Account) -> OldestDelivery | None:
+    """Return what has been under way longest: since its hand-off, or since its last retry was due.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    with ledger.asking("see how long deliveries have been under way") as pipe:
+        pipe.time()
+        pipe.hgetall(ledger.index_key(account))
+        pipe.zrange(_waits_key(ledger, account), 0, -1, withscores=True)
+        (seconds, micros), fields, noted = pipe.execute()
+    now = seconds + micros / 1e6
+    # What is no offset another program has put there: nothing is decided by these notes.
+    waits = {int(offset): due for offset, due in noted if offset.isdigit()}
+    found = _find_late(ledger, account, waits, now)
+    first = _find_first(ledger, account, fields, waits, now)
+    if first is not None:
+        found.append(first)
+    return max(found, key=lambda each: each.seconds, default=None)
+
+
+def _find_late(ledger: Ledger, account: Account, waits: Mapping[int, float], now: float) -> list[OldestDelivery]:
+    """Those whose retry is due and that are not settled yet; the note of the others is dropped."""
+    late = sorted(offset for offset, due in waits.items() if due <= now)
+    if not late:
+        return []
+    (fates,) = ledger.fates_of([(account, late)])
+    there = {offset for offset, fate in zip(late, fates, strict=True) if fate == Fate.HANDED}
+    if settled := [offset for offset in late if offset not in there]:
+        with ledger.asking("drop the notes of what is settled") as pipe:
+            for start in range(0, len(settled), 1000):
+                pipe.zrem(_waits_key(ledger, account), *settled[start : start + 1000])
+            pipe.execute()
+    return [OldestDelivery(offset, now - waits[offset]) for offset in there]
+
+
+def _find_first(
+    ledger: Ledger, account: Account, fields: Mapping[bytes, bytes], waits: Mapping[int, float], now: float
+) -> OldestDelivery | None:
+    """The first handed off of those that wait for no retry and never did; the index is narrowed on the way there."""
+    seen, found = [], None
+    for look in read_step_rests(ledger, account, read_steps(fields)):
+        seen.append(look)
+        offset = next((offset for run in look.own for offset in run if offset not in waits), None)
+        if offset is not None:
+            found = OldestDelivery(offset, max(0.0, now - look.step.since))
+            break
+    narrow_steps(ledger, account, seen, now)
+    return found
+
+
+def _waits_key(ledger: Ledger, account: Account) -> str:
+    return ledger.index_key(account) + ":waits"

@@ -1,0 +1,337 @@
+"""Fates in Redis: half a byte per delivery, written only through one Lua script (write.lua).
+
+Every write may be repeated after a lost answer: a transition that happened does not happen again, and an
+entry is pushed only while its offsets are open.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from bridge.errors import LedgerUnavailable
+from bridge.ledger import fate_rules, ledger_scripts
+from bridge.ledger.fate_pages import PAGE, Account, choose_fates, find_stretches, ledger_key, split_by_page
+from bridge.ledger.fate_rules import Fate
+from bridge.ledger.ledger_epoch import LedgerState, LedgerStateReader
+from bridge.ledger.ledger_scripts import Mark, Push, WriteCall, WriteResult
+from bridge.ledger.redis_connection import RedisConnection
+from bridge.settings import Settings
+from lossless.lua import Script
+
+#: Pages that are read in one round trip.
+_PAGES_AT_ONCE: Final = 32
+#: Pages whose time to live one call of a script renews.
+_RENEWED_AT_ONCE: Final = 1_000
+
+
+class FateCount(NamedTuple):
+    """How many offsets have each fate, and how many lie on pages that expired or were never written."""
+
+    fates: dict[Fate, int]
+    pageless: int
+
+
+class Ledger:
+    """The fates of one consumer group on one Kafka cluster.
+
+    Parameters:
+        url: where Redis is (``redis://``, ``rediss://``, ``unix://``, kombu's ``redis+socket://``).
+        cluster: the Kafka cluster's id.
+        group: the consumer group.
+        keep: days that a page is kept after its last write.
+        timeout: seconds to wait for an answer.
+        patient: whether what does not answer in time is asked once more.
+        named: the variable that `url` was set by, for errors.
+
+    Attributes:
+        where: host and port, or path, without the password.
+
+    Connects when first asked. Every method raises LedgerUnavailable when Redis does not do what it was asked.
+    Safe to share between threads, and to inherit through a fork.
+
+    Raises:
+        ValueError: `url` is no Redis address.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        cluster: str,
+        group: str,
+        keep: float = 7,
+        timeout: float = 5,
+        named: str = "LEDGER_URL",
+        patient: bool = True,
+    ) -> None:
+        self.cluster, self.group = cluster, group
+        self.keep = max(1, int(keep * 86_400))
+        self._connection = RedisConnection(url, timeout, named, patient)
+        self.where = self._connection.where
+        writes = ledger_key("writes")
+        self._states = LedgerStateReader(self._connection, writes)
+        self._fixed = (writes, ledger_key(cluster, group, "joined"), ledger_key(cluster, group, "reached"))
+        self._prefixes: dict[Account, str] = {}
+
+    @classmethod
+    def of(cls, settings: Settings, cluster: str = "", timeout: float = 5, patient: bool = True) -> "Ledger | None":
+        """That of the settings' group; `None` where they name no Redis for it.
+
+        Parameters:
+            cluster: as above; empty for what a group has whatever its Kafka is: what was decided, who lives.
+        """
+        if (url := settings.ledger_url) is None:
+            return None
+        keep = settings.file.kafka_ledger_days
+        return cls(url, cluster, settings.group, keep, timeout, settings.ledger_named, patient)
+
+    @classmethod
+    def once(cls, settings: Settings, seconds: float, cluster: str = "") -> "Ledger | None":
+        """The same for whom somebody waits: what has not answered in so many seconds is not asked again."""
+        return cls.of(settings, cluster, seconds, patient=False)
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.where}, cluster={self.cluster!r}, group={self.group!r})"
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._connection.close()
+
+    def write(self, items: Sequence[Mark | Push]) -> list[WriteResult]:
+        """Do all `items` in one atomic step, in order, and return what each found.
+
+        Repeating a write changes nothing. A page's time to live begins anew with each write that changes it.
+
+        Raises:
+            ValueError: offsets that are not ascending; or a hand-off whose entries are neither one, nor one for each
+                offset.
+        """
+        if not items:
+            return []
+        call = self.call(items)
+        return call.written(self.run("write fates", ledger_scripts.WRITE, call.keys, call.args))
+
+    def call(self, items: Iterable[Mark | Push] = ()) -> WriteCall:
+        """Return the keys and arguments of `script.WRITE` for `items`: for who writes in one step with something else.
+
+        Raises:
+            ValueError: as `write`.
+        """
+        made = WriteCall(self._fixed, self.keep, self._key)
+        for item in items:
+            made.add(item)
+        return made
+
+    def mark_gap(self, account: Account, first: int, last: int) -> None:
+        """Mark many offsets in a row as gaps, pages apart that they cover whole and that are not there.
+
+        On those nothing is open that anybody asks for, however long the gap is.
+        """
+        spans = split_by_page(first, last)
+        while some := list(islice(spans, _PAGES_AT_ONCE)):
+            with self.asking("see which pages there are") as pipe:
+                for page, _, _ in some:
+                    pipe.exists(self._key(account, page))
+                there = pipe.execute()
+            found = [span for span, known in zip(some, there, strict=True) if known or span[1:] != (0, PAGE - 1)]
+            self.write([Mark(account, range(p * PAGE + a, p * PAGE + b + 1), Fate.GAP) for p, a, b in found])
+
+    def renew(self, spans: Iterable[tuple[Account, int, int]]) -> None:
+        """Let the time to live begin anew of what there is between the first and last offset of each span."""
+        doing, found = "keep what is in flight", list(spans)
+        pages = (self._key(account, page) for account, *span in found for page, _, _ in split_by_page(*span))
+        while some := list(islice(pages, _RENEWED_AT_ONCE)):
+            self.run(doing, ledger_scripts.RENEW, some, [self.keep])
+        with self.asking(doing) as pipe:
+            for account in {account for account, *_ in found}:
+                pipe.expire(self.index_key(account), self.keep)
+            pipe.execute()
+
+    def forget(self, account: Account, first: int, last: int) -> None:
+        """Make every fate from `first` to `last` open, done too: for a person who wants it to run again."""
+        for page, start, end in split_by_page(first, last):
+            call = self.call()
+            offsets = range(page * PAGE + start, page * PAGE + end + 1)
+            call.add_stretches(account, offsets, ledger_scripts.FORGET, "mark", 0)
+            self.run("forget fates", ledger_scripts.WRITE, call.keys, call.args)
+
+    def discard_unsettled(self, account: Account, runs: Sequence[range]) -> int:
+        """Discard those offsets of `runs` that are open or handed, and return how many; the rest has ended."""
+        call = self.call()
+        for run in runs:
+            call.add_stretches(account, run, ledger_scripts.DISCARD_UNSETTLED, "mark", 0)
+        answer = self.run("discard what is queued", ledger_scripts.WRITE, call.keys, call.args)
+        before = (
+            choose_fates(old, mask)
+            for run, olds in zip(runs, answer, strict=True)
+            for old, (_, _, mask) in zip(olds, find_stretches(run), strict=True)
+        )
+        return sum(each.count(fate) for each in before for fate in fate_rules.UNSETTLED)
+
+    def fates(self, account: Account, first: int, last: int) -> bytes:
+        """Return the fates from `first` to `last`, both included, one byte each; without a page: open."""
+        return self.fates_many([(account, first, last)])[0]
+
+    def fates_many(self, questions: Sequence[tuple[Account, int, int]]) -> list[bytes]:
+        """Return, for many (account, first, last), what `fates` does for one, in one round trip."""
+        spans = [(account, list(split_by_page(first, last))) for account, first, last in questions]
+        with self.asking("read fates") as pipe:
+            for account, pages in spans:
+                for page, start, end in pages:
+                    pipe.getrange(self._key(account, page), start >> 1, end >> 1)
+            answers = iter(pipe.execute())
+        found = [b"".join(_cut_fates(next(answers), start, end) for _, start, end in pages) for _, pages in spans]
+        for (account, first, last), each in zip(questions, found, strict=True):
+            self._check(account, range(first, last + 1), each)
+        return found
+
+    def fates_of(self, questions: Sequence[tuple[Account, Sequence[int]]]) -> list[bytes]:
+        """Return the fates, one byte each, of many offsets (ascending) of many accounts in one round trip.
+
+        So a worker asks before it runs a batch: own coordinates and origins together (see fates.to_skip).
+        """
+        spans = [(account, find_stretches(offsets)) for account, offsets in questions]
+        with self.asking("read fates") as pipe:
+            for account, some in spans:
+                for page, first, mask in some:
+                    pipe.getrange(self._key(account, page), first, first + len(mask) - 1)
+            answers = iter(pipe.execute())
+        found = [
+            b"".join(choose_fates(next(answers).ljust(len(mask), b"\0"), mask) for _, _, mask in some)
+            for _, some in spans
+        ]
+        for (account, offsets), each in zip(questions, found, strict=True):
+            self._check(account, offsets, each)
+        return found
+
+    def find(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> int | None:
+        """Return the first offset from `first` to `last` with one of these fates (without a page: open)."""
+        while first <= last:
+            end = min(last, first - first % PAGE + PAGE * _PAGES_AT_ONCE - 1)
+            at = fate_rules.find_fate(self.fates(account, first, end), wanted)
+            if at >= 0:
+                return first + at
+            first = end + 1
+        return None
+
+    def runs(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> Iterator[range]:
+        """Yield the offsets from `first` to `last` whose fate is one of `wanted`, in unbroken runs cut at
+        pages.
+
+        Offsets without a page, expired or never written, are left out, even when open is wanted. So what is
+        unaccounted for is ``runs(account, {Fate.OPEN}, joined, committed - 1)``.
+        """
+        for base, found in self._pages(account, first, last):
+            if found is not None:
+                yield from (
+                    range(base + run.start, base + run.stop) for run in fate_rules.find_fate_runs(found, wanted)
+                )
+
+    def count(self, account: Account, first: int, last: int) -> FateCount:
+        """Count the fates from offset `first` to `last`, both included."""
+        total, seen = dict.fromkeys(Fate, 0), 0
+        for _, found in self._pages(account, first, last):
+            if found is not None:
+                seen += len(found)
+                for fate, number in fate_rules.count_fates(found).items():
+                    total[fate] += number
+        return FateCount(total, max(0, last - first + 1) - seen)
+
+    def evicted(self, account: Account, first: int, last: int) -> Iterator[tuple[range, bool]]:
+        """Yield the offsets from `first` to `last` whose page Redis dropped before it could expire, page by page.
+
+        Each comes with whether the page is still missing: one that was written again knows new fates alone.
+        """
+        notes, spans = ledger_key(self.cluster, self.group, "pages", *account), split_by_page(first, last)
+        while some := list(islice(spans, _PAGES_AT_ONCE)):
+            with self.asking("read which pages were evicted") as pipe:
+                pipe.time()
+                pipe.hmget(notes, [name for page, _, _ in some for name in (f"{page}", f"!{page}")])
+                for page, _, _ in some:
+                    pipe.exists(self._key(account, page))
+                (now, _), noted, *there = pipe.execute()
+            for (page, start, end), due, again, exists in zip(some, noted[::2], noted[1::2], there, strict=True):
+                if again is not None or (not exists and int(due or 0) > now):
+                    yield range(page * PAGE + start, page * PAGE + end + 1), not exists
+
+    def state(self) -> LedgerState:
+        """Return the ledger's state, to compare with an earlier one (State.doubt); a new data set is given an
+        epoch.
+
+        Ask after the reads and writes that a commit rests on, and before the commit.
+        """
+        return self._states.now()
+
+    def state_on(self, pipe: Any) -> LedgerState:
+        """Return the ledger's state on the connection on which `pipe` watches a key; without a data set, no epoch."""
+        return self._states.on(pipe)
+
+    def since(self) -> float:
+        """Return since when nothing was forgotten (Unix time): the start of the server, or of the data set if later.
+
+        What was settled before may be open again, be it that the server's last second was lost.
+        """
+        return self._states.since()
+
+    def fsync(self, seconds: float) -> LedgerState:
+        """Wait until all that anyone wrote so far is on disk in the append-only file; return the state then.
+
+        A server that started again since the writes has synced nothing of them: compare with the state before.
+
+        Raises:
+            LedgerCannotFsync: this server never can.
+            LedgerNotSynced: not within `seconds`.
+            LedgerUnavailable: Redis did not answer.
+            ValueError: `seconds` is not less than the ledger's `timeout`.
+        """
+        return self._states.synced(seconds)
+
+    def asking(self, doing: str) -> AbstractContextManager[Any]:
+        """Give a pipeline (one connection, no MULTI), and turn Redis's errors into LedgerUnavailable."""
+        return self._connection.asking(doing)
+
+    def run(self, doing: str, what: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run one of the ledger's scripts and return its answer."""
+        return self._connection.run(doing, what, keys, args)
+
+    def index_key(self, account: Account) -> str:
+        """Return the key of the account's index of hand-off times (handed.py)."""
+        return self._key(account, "handed")
+
+    def page_key(self, account: Account, page: int) -> str:
+        """Return the key of a page."""
+        return self._key(account, page)
+
+    def _check(self, account: Account, offsets: Sequence[int], found: bytes) -> None:
+        """Raise where one is no fate: whether the delivery may run, or be committed, is not known then."""
+        if (at := fate_rules.find_unknown_fate(found)) >= 0:
+            raise LedgerUnavailable(
+                f"{account.topic}-{account.partition}-{offsets[at]} has a fate for {account.handler} that this version "
+                f"does not know: {found[at]}, in {self._key(account, offsets[at] // PAGE)!r} of the ledger at "
+                f"{self.where}. It is neither run nor committed. Has a newer version written it, start that one here; "
+                f"else have it read again: bridge reset {account.topic} --to {offsets[at]} --again."
+            )
+
+    def _key(self, account: Account, what: int | str) -> str:
+        prefix = self._prefixes.get(account)
+        if prefix is None:
+            prefix = self._prefixes[account] = ledger_key(self.cluster, self.group, "fates", *account)
+        return f"{prefix}:{what}"
+
+    def _pages(self, account: Account, first: int, last: int) -> Iterator[tuple[int, bytes | None]]:
+        """Yield (first offset, fates or None where there is no page) for the pages from `first` to `last`."""
+        spans = split_by_page(first, last)
+        while some := list(islice(spans, _PAGES_AT_ONCE)):
+            with self.asking("read fates") as pipe:
+                for page, start, end in some:
+                    pipe.exists(self._key(account, page))
+                    pipe.getrange(self._key(account, page), start >> 1, end >> 1)
+                answers = pipe.execute()
+            for (page, start, end), there, found in zip(some, answers[::2], answers[1::2], strict=True):
+                yield page * PAGE + start, _cut_fates(found, start, end) if there else None
+
+
+def _cut_fates(found: bytes, start: int, end: int) -> bytes:
+    """Return the fates from `start` to `end` of a page, given its bytes from `start // 2` on."""
+    halves = found.ljust((end >> 1) - (start >> 1) + 1, b"\0")
+    return fate_rules.unpack_fates(halves)[start & 1 :][: end - start + 1]

@@ -1,0 +1,170 @@
+"""The Lua scripts of the ledger, and the keys, arguments and answers of a write.
+
+WRITE alone writes fates. A program that marks in one step with something of its own runs it with the keys and
+arguments of a `WriteCall`.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import compress
+from typing import Final, NamedTuple
+
+from bridge.ledger import fate_rules
+from bridge.ledger.fate_pages import PAGE, Account, choose_fates, find_stretches
+from bridge.ledger.fate_rules import SETTLED, UNSETTLED, Fate, follow_fate
+from lossless.lua import script
+
+#: Asked for as if it were a fate: everything, done too, becomes open.
+FORGET: Final = 15
+#: Asked for as if it were a fate: what is open or handed becomes discarded; what has ended meanwhile stays so.
+DISCARD_UNSETTLED: Final = 14
+
+
+def _fate_row(wanted: Fate) -> str:
+    """For each of 16 old fates the new one, as a letter from ``@`` on (see fates.OVERWRITES)."""
+    known = set(Fate)
+    return "".join(chr(64 + (follow_fate(Fate(old), wanted) if old in known else old)) for old in range(16))
+
+
+def _lua_values() -> str:
+    """What `write.lua` finds in front of it."""
+    unsettled = "".join(chr(64 + (Fate.DISCARDED if old in UNSETTLED else old)) for old in range(16))
+    rows = [f"[{wanted.value}]='{_fate_row(wanted)}'" for wanted in Fate]
+    rows += [f"[{FORGET}]='{'@' * 16}'", f"[{DISCARD_UNSETTLED}]='{unsettled}'"]
+    ends = [f"[{int(fate)}]=true" for fate in (*sorted(SETTLED | {Fate.HANDED}), DISCARD_UNSETTLED)]
+    return (
+        f"local ROWS = {{{','.join(rows)}}} local ENDS = {{{','.join(ends)}}} "
+        f"local PAGE, GAP = {PAGE}, {Fate.GAP.value}"
+    )
+
+
+WRITE: Final = script("bridge.ledger", "write", _lua_values())
+RENEW: Final = script("bridge.ledger", "renew")
+NARROW: Final = script("bridge.ledger", "narrow")
+#: The body of a function: see riding.py.
+LOOK: Final = script("bridge.ledger", "look")
+ANNOUNCE: Final = script("bridge.ledger", "announce")
+TIMES: Final = script("bridge.ledger", "times")
+CONTROL: Final = script("bridge.ledger", "control")
+BREAKER: Final = script("bridge.ledger", "breaker")
+OUTCOMES: Final = script("bridge.ledger", "outcomes")
+
+
+class Mark(NamedTuple):
+    """Write `fate` to those of `offsets` (ascending) whose fate it may overwrite (fates.OVERWRITES)."""
+
+    account: Account
+    offsets: Sequence[int]
+    fate: Fate
+
+
+class Push(NamedTuple):
+    """Push queue entries and mark their offsets (ascending) handed, in one step.
+
+    `entries` is either one entry for each offset, pushed where that offset is still open; or one entry that
+    carries them all, pushed only if all are. `queue` is the key of the broker's list in the same Redis.
+    """
+
+    account: Account
+    offsets: Sequence[int]
+    queue: str
+    entries: Sequence[bytes]
+
+    @property
+    def fate(self) -> Fate:
+        return Fate.HANDED
+
+    @property
+    def whole(self) -> bool:
+        return len(self.entries) == 1
+
+
+class WriteResult(NamedTuple):
+    """What a write found. `before` has one byte per offset: its fate until then."""
+
+    offsets: Sequence[int]
+    before: bytes
+    fate: Fate
+    whole: bool = False
+    """The write was for all offsets or none."""
+
+    @property
+    def free(self) -> Sequence[int]:
+        """The offsets whose fate could be overwritten: for a hand-off, those that were still open."""
+        flags = fate_rules.flag_changes(self.before, self.fate)
+        return self.offsets if flags.count(1) == len(self.offsets) else list(compress(self.offsets, flags))
+
+    @property
+    def changed(self) -> Sequence[int]:
+        """The offsets whose fate was overwritten now."""
+        free = self.free
+        return [] if self.whole and len(free) < len(self.offsets) else free
+
+
+ScriptArgument = str | int | bytes
+
+
+class WriteCall:
+    """The keys and arguments of one run of the script, and the way to read its answer.
+
+    Parameters:
+        fixed: the keys of the count of writes, and of where accounts begin and how far they have come.
+        keep: seconds that a page is kept after its last write.
+        account_key: gives the key of an account's page (by number) or index of hand-off times (``"handed"``).
+    """
+
+    def __init__(self, fixed: Sequence[str], keep: int, account_key: Callable[[Account, int | str], str]) -> None:
+        self._numbers = {name: number for number, name in enumerate(fixed, 1)}
+        self._account_key = account_key
+        self._masks: list[list[bytes]] = []
+        self._items: list[Mark | Push] = []
+        self.args: list[ScriptArgument] = [keep]
+
+    @property
+    def keys(self) -> list[str]:
+        return list(self._numbers)
+
+    def add(self, item: Mark | Push) -> None:
+        """Add one item.
+
+        Raises:
+            ValueError: offsets that are not ascending; or entries that are neither one, nor one for each offset.
+        """
+        self._items.append(item)
+        if isinstance(item, Mark):
+            self.add_stretches(item.account, item.offsets, item.fate, "mark", 0)
+            return
+        if not item.offsets or len(item.entries) not in (1, len(item.offsets)):
+            raise ValueError(
+                f"{len(item.entries)} queue entries for {len(item.offsets)} offsets of {item.account.topic}: "
+                "give one for each, or one that carries them all."
+            )
+        mode = "whole" if item.whole else "each"
+        self.add_stretches(item.account, item.offsets, item.fate, mode, self._number(item.queue))
+        self.args[-1] = len(item.entries)
+        self.args += item.entries
+
+    def add_stretches(self, account: Account, offsets: Sequence[int], fate: int, mode: str, queue: int) -> None:
+        """Add where `offsets` lie and what to write there, with no queue entry."""
+        spans = find_stretches(offsets)
+        index = self._number(self._account_key(account, "handed")) if fate == Fate.HANDED else 0
+        first, last = (offsets[0], offsets[-1]) if offsets else (0, 0)
+        self.args += (int(fate), mode, queue, index, first, last, len(spans))
+        for page, first_byte, mask in spans:
+            self.args += (self._number(self._account_key(account, page)), first_byte, mask)
+        self.args.append(0)
+        self._masks.append([span.mask for span in spans])
+
+    def written(self, answer: Sequence[Sequence[bytes]]) -> list[WriteResult]:
+        """Return what each item found, from the script's answer."""
+        return [
+            WriteResult(
+                item.offsets,
+                b"".join(map(choose_fates, olds, masks)),
+                item.fate,
+                isinstance(item, Push) and item.whole,
+            )
+            for item, olds, masks in zip(self._items, answer, self._masks, strict=True)
+        ]
+
+    def _number(self, key: str) -> int:
+        return self._numbers.setdefault(key, len(self._numbers) + 1)

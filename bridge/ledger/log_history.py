@@ -1,0 +1,204 @@
+"""The log that each partition has in Kafka, and what has happened to it, noted in Redis."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import unquote
+
+from bridge.formats.untrusted_json import is_time, log_skipped_once, parse_json
+from bridge.ledger.fate_pages import ledger_key
+from bridge.ledger.ledger_client import Ledger
+
+logger = logging.getLogger(__name__)
+
+Read = TypeVar("Read")
+
+#: How many changes are kept, the latest.
+CHANGES: Final = 200
+
+
+class KnownLog(NamedTuple):
+    """A partition's log. An offset means the same record only within one: what is known of one says nothing of another.
+
+    Attributes:
+        topic_id: another one is of a topic that was deleted and made again.
+        turn: how often the log lost its end, so that other records may lie at offsets that had been read.
+        epoch: the highest leader epoch of what was read; -1 while it is not known.
+    """
+
+    topic_id: str
+    turn: int = 0
+    epoch: int = -1
+
+    @property
+    def id(self) -> str:
+        """What accounts and deliveries have as the topic's id, and commits carry."""
+        return f"{self.topic_id}.{self.turn}" if self.turn else self.topic_id
+
+    @classmethod
+    def of(cls, log_id: str) -> "KnownLog":
+        """The log that has this id."""
+        topic_id, _, turn = log_id.partition(".")
+        return cls(topic_id, int(turn) if turn.isdecimal() else 0)
+
+
+class KafkaLogChange(NamedTuple):
+    """What happened to a log.
+
+    Attributes:
+        what: `made anew` (the topic), `went back` (its end), `expired` (its beginning, before it was handled), or
+            `deleted` (a retry or replay topic, with what waited in it).
+        first, end: the offsets that it concerns: those of another log, or those that were never handled.
+        lost: how many of these were never handled, where they expired; of a topic that was deleted, at most.
+        at: Unix time.
+    """
+
+    topic: str
+    partition: int
+    what: str
+    first: int
+    end: int
+    lost: int
+    at: float
+
+
+class LogHistory:
+    """The logs of a ledger's group. Each method raises LedgerUnavailable when Redis does not do what it was asked."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known = ledger_key(ledger.cluster, ledger.group, "logs")
+        self._changes = ledger_key(ledger.cluster, ledger.group, "log changes")
+        self._gone = ledger_key(ledger.cluster, ledger.group, "gone topics")
+        self._deleted = ledger_key(ledger.cluster, ledger.group, "deleted logs")
+
+    def known(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], KnownLog]:
+        """Return the log of each place, as the last bridge knew it; those that none knew are left out."""
+        if not places:
+            return {}
+        with self._ledger.asking("read which logs are known") as pipe:
+            pipe.hmget(self._known, [ledger_key(*place) for place in places])
+            (found,) = pipe.execute()
+            return {place: _read_log(raw) for place, raw in zip(places, found, strict=True) if raw is not None}
+
+    def everything(self) -> dict[tuple[str, int], KnownLog]:
+        """Return the log of each place that any bridge ever knew."""
+        with self._ledger.asking("read which logs are known") as pipe:
+            pipe.hgetall(self._known)
+            (found,) = pipe.execute()
+            return {_read_place(name): _read_log(raw) for name, raw in found.items()}
+
+    def forget(self, topic: str) -> None:
+        """Forget a topic that is gone, and its logs: nothing of it is missed."""
+        fields = [ledger_key(*place) for place in self.everything() if place[0] == topic]
+        with self._ledger.asking("forget a topic that is gone") as pipe:
+            pipe.hdel(self._gone, topic)
+            if fields:
+                pipe.hdel(self._known, *fields)
+            pipe.execute()
+
+    def note_gone(self, topic: str, at: float) -> None:
+        """Note that a retry or replay topic is gone, or is another one, and when that was seen first (Unix time)."""
+        with self._ledger.asking("note that a topic is gone") as pipe:
+            pipe.hsetnx(self._gone, topic, repr(at))
+            pipe.execute()
+
+    def found_again(self, topic: str) -> None:
+        """Note that nothing is missed of a topic that was gone; its logs are those of another one by now."""
+        with self._ledger.asking("note that nothing is missed") as pipe:
+            pipe.hdel(self._gone, topic)
+            pipe.execute()
+
+    def gone(self) -> dict[str, float]:
+        """Return the topics that were noted as gone, and when that was seen first (Unix time)."""
+        with self._ledger.asking("read which topics are gone") as pipe:
+            pipe.hgetall(self._gone)
+            (found,) = pipe.execute()
+        return dict(
+            _read_notes("a topic that is gone", found.items(), lambda name, at: (name.decode(), _read_time(at)))
+        )
+
+    def log_id(self, topic: str, topic_id: str, partition: int) -> str:
+        """Return the id of a partition's log as it is now: what its accounts have."""
+        found = self.known([(topic, partition)]).get((topic, partition))
+        return found.id if found is not None and found.topic_id == topic_id else topic_id
+
+    def note(self, place: tuple[str, int], log: KnownLog) -> None:
+        """Note which log a partition has, before anything is handed out that was read of it."""
+        with self._ledger.asking("note which log a partition has") as pipe:
+            pipe.hset(self._known, ledger_key(*place), json.dumps(log._asdict()))
+            pipe.execute()
+
+    def is_first_to_tell(self, place: tuple[str, int], log: KnownLog) -> bool:
+        """Return whether nobody has asked this of a log that was deleted: two bridges that had it may both see it."""
+        with self._ledger.asking("note that a deleted log is told of") as pipe:
+            pipe.hsetnx(self._deleted, ledger_key(*place, log.id), repr(time.time()))
+            pipe.expire(self._deleted, self._ledger.keep)
+            first, _ = pipe.execute()
+        return bool(first)
+
+    def tell(self, change: KafkaLogChange) -> None:
+        """Note what has happened to a log, for who asks later."""
+        with self._ledger.asking("note what happened to a log") as pipe:
+            pipe.lpush(self._changes, json.dumps(change._asdict()))
+            pipe.ltrim(self._changes, 0, CHANGES - 1)
+            pipe.expire(self._changes, self._ledger.keep)
+            pipe.execute()
+
+    def told(self) -> list[KafkaLogChange]:
+        """Return what has happened, the latest first; forgotten when nothing more did for as long as pages are kept."""
+        with self._ledger.asking("read what happened to logs") as pipe:
+            pipe.lrange(self._changes, 0, -1)
+            (found,) = pipe.execute()
+        return list(_read_notes("a change of a log", enumerate(found), lambda _, raw: _read_change(raw)))
+
+
+def _read_notes(what: str, noted: Iterable[tuple[Any, Any]], read: Callable[[Any, Any], Read]) -> Iterable[Read]:
+    """Yield what can be read of some notes; one that another program has written over is left out, and logged once."""
+    for name, raw in noted:
+        try:
+            found = read(name, raw)
+        except Exception as error:
+            log_skipped_once(logger, f"{what}, noted in Redis as {name!r},", type(error).__name__)
+        else:
+            yield found
+
+
+def _read_place(name: bytes) -> tuple[str, int]:
+    _, topic, number = name.decode().split(":")
+    return unquote(topic, errors="surrogatepass"), int(number)
+
+
+def _read_time(raw: bytes) -> float:
+    if not is_time(at := float(raw)):
+        raise ValueError("it is no time")
+    return at
+
+
+def _read_log(raw: bytes) -> KnownLog:
+    """A log as it was noted. It is not skipped if it cannot be read: it says which fates a record has.
+
+    Raises:
+        ValueError: it is none: another program has written it.
+    """
+    try:
+        log = KnownLog(**parse_json(raw))
+    except TypeError as error:
+        raise ValueError("it is no log") from error
+    if not (_are(str, log.topic_id) and _are(int, log.turn, log.epoch)):
+        raise ValueError("it is no log")
+    return log
+
+
+def _read_change(raw: bytes) -> KafkaLogChange:
+    change = KafkaLogChange(**parse_json(raw))
+    texts, numbers = (change.topic, change.what), (change.partition, change.first, change.end, change.lost)
+    if not (_are(str, *texts) and _are(int, *numbers) and is_time(change.at)):
+        raise TypeError("it is no change of a log")
+    return change
+
+
+def _are(kind: type, *values: object) -> bool:
+    return all(isinstance(value, kind) for value in values)

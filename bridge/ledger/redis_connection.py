@@ -1,0 +1,160 @@
+"""The connection to the ledger's Redis: the only importer of its client in the bridge."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, ResponseError
+from redis.retry import Retry
+
+from bridge.errors import LedgerCannotFsync, LedgerNotSynced, LedgerUnavailable
+from lossless.lua import Script
+from lossless.transport.redis_outage import make_leaving_class
+from lossless.transport.redis_permissions import is_refusal
+
+_ADVICE: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (redis.AuthenticationError, "check the user and password in {named}"),
+    (redis.ReadOnlyError, "it is a replica: point {named} at the primary"),
+    (redis.OutOfMemoryError, "raise its maxmemory or free some: nothing is taken until then"),
+    (redis.BusyLoadingError, "it is reading its files after a start: wait"),
+    (redis.ConnectionError, "start it or mend the network, and ask again"),
+    (redis.TimeoutError, "see what keeps it busy (SLOWLOG GET), and ask again"),
+)
+
+_REFUSED: Final = "allow this Redis user what it was refused (ACL SETUSER)"
+
+
+class RedisConnection:
+    """A Redis that is asked with advice: every error of its client becomes a LedgerUnavailable that says what to do.
+
+    Parameters:
+        url: where Redis is (``redis://``, ``rediss://``, ``unix://``, kombu's ``redis+socket://``).
+        timeout: seconds to wait for an answer.
+        named: the variable that `url` was set by, for errors.
+        patient: whether what does not answer in time is asked once more.
+
+    Attributes:
+        where: host and port, or path, without the password.
+        lost: how many connections were lost so far.
+
+    Raises:
+        ValueError: `url` is no Redis address.
+    """
+
+    def __init__(self, url: str, timeout: float, named: str, patient: bool = True) -> None:
+        self.timeout, self.lost, self._named = timeout, 0, named
+        self._redis = _client(url, timeout, named, patient)
+        pool = self._redis.connection_pool
+        pool.connection_class = make_leaving_class(pool.connection_class, on_lost=self._count_lost)
+        settings = pool.connection_kwargs
+        self.where = str(settings.get("path") or f"{settings.get('host')}:{settings.get('port', 6379)}")
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._redis.close()
+
+    @contextmanager
+    def asking(self, doing: str) -> Iterator[Any]:
+        """Give a pipeline (one connection, no MULTI), and turn Redis's errors into LedgerUnavailable.
+
+        So is a ValueError: what was answered is read here, where it may be none of ours.
+        """
+        try:
+            with self._redis.pipeline(transaction=False) as pipe:
+                yield pipe
+        except (redis.RedisError, OSError) as error:
+            advice = _advice(error)
+            raise LedgerUnavailable(
+                f"The ledger (Redis at {self.where}, {self._named}) could not {doing}: "
+                f"{type(error).__name__}: {error}; {advice.format(named=self._named)}."
+            ) from error
+        except ValueError as error:
+            # Not the value: what another program has written may be its secret.
+            raise LedgerUnavailable(
+                f"The ledger (Redis at {self.where}, {self._named}) could not {doing}: something else wrote over it. "
+                "Find out what writes keys that begin with ledger: there, and give it a Redis of its own."
+            ) from error
+
+    def run(self, doing: str, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run a script and return its answer.
+
+        Raises:
+            LedgerUnavailable: Redis did not do it.
+        """
+        with self.asking(doing) as pipe:
+            pipe.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+            (answer,) = pipe.execute(raise_on_error=False)
+            if isinstance(answer, NoScriptError):  # a new server, or SCRIPT FLUSH: EVAL loads it for the next time
+                pipe.execute_command("EVAL", script.text, len(keys), *keys, *args)
+                (answer,) = pipe.execute(raise_on_error=False)
+            return raise_error_answer(answer)
+
+    def check_synced(self, answer: Any, seconds: float) -> None:
+        """Say why WAITAOF did not answer that the disk has everything, if so.
+
+        Raises:
+            LedgerCannotFsync: this server never can.
+            LedgerNotSynced: not within `seconds`.
+        """
+        refusal = str(answer).lower() if isinstance(answer, redis.ResponseError) else ""
+        if "unknown command" in refusal:
+            raise LedgerCannotFsync(
+                f"Redis at {self.where} has no WAITAOF, which came with Redis and Valkey 7.2: "
+                'update it, or do without handoff_durability="fsync".'
+            )
+        if "appendonly" in refusal:
+            raise LedgerCannotFsync(
+                f"Redis at {self.where} keeps no append-only file: set appendonly yes there, "
+                'or do without handoff_durability="fsync".'
+            )
+        if raise_error_answer(answer)[0] < 1:
+            raise LedgerNotSynced(
+                f"Redis at {self.where} did not bring its append-only file to disk within {seconds:g} s: "
+                "look at its disk; nothing may be committed until it does."
+            )
+
+    def _count_lost(self) -> None:
+        self.lost += 1
+
+
+def raise_error_answer(answer: Any) -> Any:
+    """An answer of a pipeline that raises none itself; an error is raised."""
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def is_wrong_type(answer: Any) -> bool:
+    """Whether it is Redis's error that a key is not of the type that was asked for: another wrote it."""
+    return isinstance(answer, ResponseError) and str(answer).startswith("WRONGTYPE")
+
+
+def _client(url: str, timeout: float, named: str, patient: bool) -> redis.Redis:
+    """Make the client. A second try covers a stale connection; to go on is the caller's matter."""
+    # It tries to connect, and then what is asked: a Redis that is frozen would be waited for four times.
+    tried_again = (redis.ConnectionError, redis.TimeoutError) if patient else (redis.ConnectionError,)
+    if url.startswith("redis+socket://"):  # kombu's name for it
+        url = "unix://" + url.removeprefix("redis+socket://").replace("virtual_host=", "db=")
+    try:
+        return redis.Redis.from_url(
+            url,
+            protocol=2,
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+            socket_keepalive=True,
+            health_check_interval=25,
+            retry=Retry(NoBackoff(), 1, tried_again),
+        )
+    except ValueError:  # its text may hold a part of the password
+        raise ValueError(
+            f"{named} is no Redis address: write redis://:password@host:6379/0, the password URL-encoded."
+        ) from None
+
+
+def _advice(error: Exception) -> str:
+    """Return what to do about an error of Redis or of the way to it."""
+    if is_refusal(error):  # the error of a script that an ACL refuses something has no class of its own
+        return _REFUSED
+    return next((text for kind, text in _ADVICE if isinstance(error, kind)), "see Redis's own log")

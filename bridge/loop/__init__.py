@@ -1,1 +1,0 @@
-"""Poll, hand off, commit: one turn of the loop, and what interrupts it."""

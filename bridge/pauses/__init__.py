@@ -1,1 +1,0 @@
-"""Why a partition is paused, a reason a file; `pauses` alone pauses and resumes."""

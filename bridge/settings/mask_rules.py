@@ -1,0 +1,125 @@
+"""The rules of DEADLETTERS_MASK: which fields of values, keys and headers are masked, by topic (pure)."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Final
+
+from bridge.settings.address_values import split_list
+
+_KEY: Final = "@key"
+_VALUE: Final = "@value"
+_HEADER: Final = "@header."
+_TOPIC: Final = re.compile(r"[\w.*?-]{1,249}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedFields:
+    """What of a topic's records is masked.
+
+    Attributes:
+        paths: of values: names from the outside in, each a pattern; a field is meant whose path ends so.
+        headers: patterns of their names.
+        key, value: all of it.
+    """
+
+    paths: tuple[tuple[str, ...], ...] = ()
+    headers: tuple[str, ...] = ()
+    key: bool = False
+    value: bool = False
+
+    @property
+    def of_value(self) -> bool:
+        """Whether something of values is masked."""
+        return self.value or bool(self.paths)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return self.of_value or self.key or bool(self.headers)
+
+    def has(self, path: Sequence[str]) -> bool:
+        """Whether a field of a value is masked.
+
+        Parameters:
+            path: the names from the outside in; an item of a list has none.
+        """
+        names = _names(path)
+        return any(
+            len(asked) <= len(names) and all(map(fnmatchcase, names[len(names) - len(asked) :], asked))
+            for asked in self.paths
+        )
+
+    def has_header(self, name: str) -> bool:
+        """Whether a header is masked."""
+        return any(fnmatchcase(name.lower(), asked) for asked in self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskRules:
+    """All that is masked: by pattern of a topic, its fields."""
+
+    rules: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything is masked anywhere."""
+        return bool(self.rules)
+
+    def of(self, topic: str) -> MaskedFields:
+        """What is masked of a topic."""
+        return _fields(tuple(field for asked, fields in self.rules if fnmatchcase(topic, asked) for field in fields))
+
+    def of_rule(self, number: int) -> MaskedFields:
+        """What one rule masks, of whatever topics."""
+        return _fields(self.rules[number][1])
+
+
+@cache
+def read_mask_rules(text: str) -> MaskRules:
+    """What a setting says: `orders: customer.email, card_number, @key; *: password, @header.authorization`.
+
+    Raises:
+        ValueError: it says what can mean nothing; names the part.
+    """
+    return MaskRules(tuple(_rule(part) for part in text.split(";") if part.strip()))
+
+
+def _rule(part: str) -> tuple[str, tuple[str, ...]]:
+    topic, colon, fields = (each.strip() for each in part.partition(":"))
+    if not colon or not _TOPIC.fullmatch(topic):
+        raise ValueError(f"{part.strip()!r} names no topic: write `orders: customer.email`, or `*: …` for all")
+    found = split_list(fields)
+    if not found:
+        raise ValueError(f"{part.strip()!r} names no field")
+    if wrong := [each for each in found if not _is_field(each)]:
+        raise ValueError(
+            f"{wrong[0]!r} is no field: write names with dots between them (`customer.email`), "
+            f"{_KEY}, {_VALUE}, or {_HEADER}NAME"
+        )
+    return topic, found
+
+
+def _is_field(text: str) -> bool:
+    if text.startswith("@"):
+        return text in (_KEY, _VALUE) or (len(text) > len(_HEADER) and text.startswith(_HEADER))
+    return all(text.split("."))
+
+
+@cache
+def _fields(said: tuple[str, ...]) -> MaskedFields:
+    return MaskedFields(
+        paths=tuple(tuple(each.casefold().split(".")) for each in said if not each.startswith("@")),
+        headers=tuple(each.removeprefix(_HEADER).lower() for each in said if each.startswith(_HEADER)),
+        key=_KEY in said,
+        value=_VALUE in said,
+    )
+
+
+def _names(path: Sequence[str]) -> list[str]:
+    return [part for name in path for part in _parts(name)]
+
+
+def _parts(name: str) -> Iterator[str]:
+    """A name with dots in it is a way in, too: rather too much is masked than too little."""
+    yield from name.casefold().split(".")

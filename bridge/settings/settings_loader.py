@@ -1,0 +1,156 @@
+"""The loader of settings from celeryconfig and the environment, alone or together with the handlers that were found;
+every fault is reported at once.
+"""
+
+from collections.abc import Iterable, Mapping
+from inspect import ismodule
+from typing import NamedTuple
+
+from celery import Celery
+from pydantic import ValidationError
+
+from bridge.errors import SettingsError
+from bridge.handler_routes import Routes, find_routes
+from bridge.settings import app_discovery, settings_validation, unknown_variables
+from bridge.settings.app_discovery import explain_no_handler
+from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings, Settings
+
+
+def load(app: Celery, environ: Mapping[str, str]) -> Settings:
+    """Read and check all settings that can be checked without a connection.
+
+    Raises:
+        SettingsError: with every fault, a sentence each.
+    """
+    settings, wrong = read(app, environ)
+    if wrong:
+        raise SettingsError(wrong)
+    return settings
+
+
+def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
+    """Read all settings, with the defaults in place of those that are wrong; and say what is wrong, a sentence each."""
+    file, in_file = _file_settings(app)
+    environment, in_environment = _environment(environ)
+    kafka, ignored, in_kafka = _kafka_properties(environ)
+    config_file = app_discovery.find_config_file(app, environ)
+    warnings = filter(None, [app_discovery.warn_of_foreign_config(config_file, environ)])
+    settings = Settings(
+        *(file, environment, str(app.conf.broker_url or ""), kafka, tuple(ignored)),
+        unread=(
+            *warnings,
+            *unknown_variables.find_misspelt_variables(environ),
+            *unknown_variables.find_misspelt_settings(_theirs(app)),
+        ),
+        unread_by_desk=tuple(unknown_variables.find_unknown_desk_variables(environ)),
+        config_file=config_file,
+    )
+    wrong = [
+        *unknown_variables.find_padded_values(
+            {name: environ[name] for name in unknown_variables.READ_VARIABLES if name in environ}
+        ),
+        *in_file,
+        *in_environment,
+        *in_kafka,
+        *settings_validation.find_celery_faults(app),
+        *settings_validation.find_pattern_faults(file, settings.group),
+        *settings_validation.find_ledger_faults(settings),
+    ]
+    return settings, wrong
+
+
+def _file_settings(app: Celery) -> tuple[FileSettings, list[str]]:
+    given, unread = {}, []
+    for name in _own_names(app):
+        try:
+            given[name] = app.conf[name]
+        except KeyError:
+            unread.append(f"celeryconfig: {name.upper()} is not read: write {name}.")
+    try:
+        file = FileSettings.model_validate(given)
+    except ValidationError as error:
+        return FileSettings(), [*unread, *settings_validation.find_value_faults("celeryconfig", error)]
+    return file, [*unread, *settings_validation.find_pressure_faults(file), *settings_validation.find_tier_faults(file)]
+
+
+def _own_names(app: Celery) -> list[str]:
+    """Ours among the names of an app's settings; in a Django project they are written CELERY_KAFKA_TOPICS."""
+    prefix = _prefix(app)
+    bare = (str(name).removeprefix(prefix) for name in app.conf if str(name).startswith((prefix, "kafka_")))
+    return sorted({name.lower() for name in bare if name.lower().startswith("kafka_")})
+
+
+def _theirs(app: Celery) -> set[str]:
+    """The names in an app's configuration that may be settings of Celery: values, and no functions or modules."""
+    prefix = _prefix(app)
+    names = {str(name).removeprefix(prefix): app.conf.get(name) for name in app.conf if str(name).startswith(prefix)}
+    return {name for name, value in names.items() if not (name.startswith("_") or callable(value) or ismodule(value))}
+
+
+def _prefix(app: Celery) -> str:
+    namespace: str = getattr(app, "namespace", None) or ""
+    return f"{namespace.rstrip('_')}_" if namespace else ""
+
+
+def _environment(environ: Mapping[str, str]) -> tuple[EnvironmentSettings, list[str]]:
+    given = {name: environ[name] for name in EnvironmentSettings.model_fields if environ.get(name)}
+    # White space around a value is a fault of its own (slips.padded): what is in between is looked at without it.
+    given = {
+        name: value.strip() if any(unknown_variables.find_padded_values({name: value})) else value
+        for name, value in given.items()
+    }
+    try:
+        found = EnvironmentSettings.model_validate(given)
+    except ValidationError as error:
+        return EnvironmentSettings(), settings_validation.find_value_faults("environment", error)
+    return found, settings_validation.find_environment_faults(found)
+
+
+def _kafka_properties(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str], list[str]]:
+    """librdkafka's properties, the variables that it does not know, and what is wrong with the others."""
+    properties, ignored, wrong = {"bootstrap.servers": "localhost:9092"}, [], []
+    for variable in sorted(environ):
+        if not variable.startswith("KAFKA_") or not environ[variable] or variable in EnvironmentSettings.model_fields:
+            continue
+        name = variable.removeprefix("KAFKA_").lower().replace("_", ".")
+        fault = settings_validation.find_property_fault(variable, name, environ[variable])
+        if fault == settings_validation.UNKNOWN_PROPERTY:
+            ignored.append(variable)
+        elif fault:
+            wrong.append(fault)
+        else:
+            wrong.extend(
+                unknown_variables.find_padded_values(
+                    {variable: environ[variable]} if variable not in unknown_variables.READ_VARIABLES else {}
+                )
+            )
+            properties[name] = environ[variable]
+    return properties, ignored, wrong
+
+
+class SettingsAndRoutes(NamedTuple):
+    """What can be known without a connection.
+
+    Attributes:
+        settings: with defaults where they are wrong.
+        routes: the handlers that were found.
+        faults: everything that is wrong, a sentence each.
+    """
+
+    settings: Settings
+    routes: Routes
+    faults: list[str]
+
+
+def read_with_handlers(app: Celery, environ: Mapping[str, str], broken: Iterable[str] = ()) -> SettingsAndRoutes:
+    """Read the settings, and the handlers of the modules that were imported.
+
+    Parameters:
+        broken: what was wrong with importing them.
+    """
+    chosen, wrong = read(app, environ)
+    routes, lost = find_routes(app)
+    faults = [*broken, *wrong, *lost]
+    if not routes.topics and not faults:
+        faults.append(explain_no_handler(app, environ))
+    return SettingsAndRoutes(chosen, routes, faults)

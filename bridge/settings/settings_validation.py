@@ -1,0 +1,324 @@
+"""The validation of settings: every fault, a sentence each that says what to do, and never only the first (pure)."""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+from celery import Celery
+from pydantic import ValidationError
+
+from bridge.handler_routes import Routes
+from bridge.kafka.clients import FIXED, property_fault
+from bridge.settings.address_values import (
+    BROKERS,
+    find_unsupported_broker,
+    holds_ledger,
+    may_be_asked,
+    read_claimed_roles,
+    read_networks,
+    split_list,
+)
+from bridge.settings.mask_rules import read_mask_rules
+from bridge.settings.setting_defaults import (
+    OWN_APP,
+    EnvironmentSettings,
+    FileSettings,
+    Settings,
+    TopicSettings,
+)
+
+#: librdkafka does not know the property: no fault of its own, and left out.
+UNKNOWN_PROPERTY: Final = "unknown"
+#: Kafka's own rule for a group or topic name that every tool can show and type.
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
+_HOST: Final = re.compile(r"[^\s:/?#@*,]{1,253}")
+#: Where a console is found.
+_URL: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+_LINKED: Final = (
+    "Kubernetes sets that in every pod for a service of this name: call the service otherwise, or say "
+    "`enableServiceLinks: false` in the pod's spec."
+)
+_SECRET: Final = re.compile(r"password|secret|key\.pem|jaas|oauthbearer\.config|token", re.IGNORECASE)
+#: A topic's pattern → what it must contain.
+_PATTERNS: Final = {
+    "kafka_retry_topic": ("topic", "delay"),
+    "kafka_replay_topic": ("topic",),
+    "kafka_dead_letter_topic": (),
+    "kafka_control_topic": ("group",),
+}
+#: What each may use; that of decisions is one for all topics of the group.
+_MAY: Final = {**dict.fromkeys(_PATTERNS, "{topic}, {delay} and {group}"), "kafka_control_topic": "{group}"}
+
+
+#: What pydantic asks for, in words of a person who sets a variable.
+_WANTED: Final = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "bool_parsing": "True or False",
+    "bool_type": "True or False",
+    "string_type": "text",
+    "literal_error": "{expected}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+}
+
+
+def find_value_faults(source: str, error: ValidationError) -> list[str]:
+    """Values that are of another kind than theirs, or settings that there are not."""
+    return [_sentence(source, problem) for problem in error.errors()]
+
+
+def _sentence(source: str, problem: Mapping[str, Any]) -> str:
+    place = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"{source}: there is no setting {place!r}: see the list in docs/reference/settings.md."
+    wanted = _WANTED.get(problem["type"])
+    must = problem["msg"] if wanted is None else f"must be {wanted.format(**problem.get('ctx', {}))}"
+    words = f"{source}: {place}: {must} (it is {problem['input']!r})."
+    return f"{words} {_LINKED}" if str(problem["input"]).startswith("tcp://") else words
+
+
+def find_pressure_faults(file: FileSettings) -> list[str]:
+    """Marks of a queue's length that contradict each other."""
+    if file.kafka_resume_below < file.kafka_pause_above:
+        return []
+    return [
+        f"celeryconfig: kafka_resume_below ({file.kafka_resume_below}) must be less than "
+        f"kafka_pause_above ({file.kafka_pause_above})."
+    ]
+
+
+def find_tier_faults(file: FileSettings) -> list[str]:
+    """Tiers that are no waits, or in no order."""
+    tiers = file.kafka_retry_tiers
+    if tiers and tiers[0] > 0 and all(one < other for one, other in pairwise(tiers)):
+        return []
+    return [
+        "celeryconfig: kafka_retry_tiers must be one or more whole numbers of seconds above 0, each larger than "
+        f"the one before; it is {tiers!r}."
+    ]
+
+
+def find_environment_faults(found: EnvironmentSettings) -> list[str]:
+    """Variables whose values nothing could work with."""
+    wrong = []
+    if not _NAME.fullmatch(found.BRIDGE_GROUP):
+        wrong.append("BRIDGE_GROUP may hold letters, digits, '.', '_' and '-' only, 200 at most.")
+    if found.LEDGER_URL and not holds_ledger(found.LEDGER_URL):
+        wrong.append("LEDGER_URL must be that of a Redis: one server, redis:// or rediss://.")
+    return [
+        *wrong,
+        *_host_faults(found),
+        *_proxy_faults(found),
+        *_issuer_faults(found),
+        *_mask_faults(found),
+        *_address_faults(found),
+    ]
+
+
+def _host_faults(found: EnvironmentSettings) -> Iterator[str]:
+    """Names of the console that no browser would call it by."""
+    for name in split_list(found.DEADLETTERS_CONSOLE_HOSTS):
+        if not _HOST.fullmatch(name):
+            yield (
+                f"DEADLETTERS_CONSOLE_HOSTS: {name!r} is no name of a host: write console.example.com, without "
+                "https:// and port, with commas between several."
+            )
+
+
+def _mask_faults(found: EnvironmentSettings) -> Iterator[str]:
+    """Masks that would hide nothing, or that nobody has set."""
+    try:
+        masked = read_mask_rules(found.DEADLETTERS_MASK)
+    except ValueError as error:
+        yield f"DEADLETTERS_MASK: {error}."
+        return
+    if found.DEADLETTERS_MASK.strip() and not masked:
+        yield "DEADLETTERS_MASK masks nothing: write `orders: customer.email`, or leave it out."
+    if found.DEADLETTERS_MASK_NOT_FOR and not masked:
+        yield "DEADLETTERS_MASK_NOT_FOR needs DEADLETTERS_MASK: nothing is masked."
+
+
+def _address_faults(found: EnvironmentSettings) -> Iterator[str]:
+    """What pages and webhooks would link to, or where they may be sent to, that is none."""
+    if found.DEADLETTERS_CONSOLE_URL and not _URL.fullmatch(found.DEADLETTERS_CONSOLE_URL):
+        yield "DEADLETTERS_CONSOLE_URL must be where browsers find the console: https://console.example.com."
+    if found.DEADLETTERS_FLOWER_URL and not _URL.fullmatch(found.DEADLETTERS_FLOWER_URL):
+        yield "DEADLETTERS_FLOWER_URL must be where browsers find Flower, without a password: https://flower.example.com."
+    try:
+        read_networks(found.DEADLETTERS_WEBHOOK_NETWORKS)
+    except ValueError as error:
+        yield f"DEADLETTERS_WEBHOOK_NETWORKS must be addresses or networks, with commas between them: {error}."
+
+
+def _proxy_faults(found: EnvironmentSettings) -> Iterator[str]:
+    """A proxy that is to say who somebody is, and could not, or anybody could."""
+    try:
+        read_networks(found.DEADLETTERS_TRUSTED_PROXY)
+    except ValueError as error:
+        yield f"DEADLETTERS_TRUSTED_PROXY must be addresses or networks, with commas between them: {error}."
+    user, role = found.DEADLETTERS_PROXY_USER_HEADER, found.DEADLETTERS_PROXY_ROLE_HEADER
+    for name in (user, role):
+        if name and not _HEADER.fullmatch(name):
+            yield f"{name!r} is no name of a header (DEADLETTERS_PROXY_USER_HEADER, DEADLETTERS_PROXY_ROLE_HEADER)."
+    if user and not found.DEADLETTERS_TRUSTED_PROXY:
+        yield "DEADLETTERS_PROXY_USER_HEADER needs DEADLETTERS_TRUSTED_PROXY: anybody could say who they are."
+    if user and bool(role) == bool(found.DEADLETTERS_PROXY_ROLE):
+        yield (
+            "DEADLETTERS_PROXY_USER_HEADER needs a role: DEADLETTERS_PROXY_ROLE for all, or "
+            "DEADLETTERS_PROXY_ROLE_HEADER, not both."
+        )
+    if not user and (role or found.DEADLETTERS_PROXY_ROLE):
+        yield "DEADLETTERS_PROXY_ROLE and DEADLETTERS_PROXY_ROLE_HEADER need DEADLETTERS_PROXY_USER_HEADER."
+
+
+def _issuer_faults(found: EnvironmentSettings) -> Iterator[str]:
+    """An issuer of OpenID Connect by which nobody could sign in, or not safely."""
+    if not found.DEADLETTERS_OIDC_ISSUER:
+        others = ("CLIENT_ID", "CLIENT_SECRET", "ROLE_CLAIM", "ROLES", "ROLE")
+        if any(getattr(found, f"DEADLETTERS_OIDC_{name}") for name in others):
+            yield "The settings DEADLETTERS_OIDC_… need DEADLETTERS_OIDC_ISSUER."
+        return
+    if not may_be_asked(found.DEADLETTERS_OIDC_ISSUER):
+        yield "DEADLETTERS_OIDC_ISSUER must be an address with https://, as the issuer writes it, without ? and #."
+    if not (found.DEADLETTERS_OIDC_CLIENT_ID and found.DEADLETTERS_OIDC_CLIENT_SECRET):
+        yield "DEADLETTERS_OIDC_ISSUER needs DEADLETTERS_OIDC_CLIENT_ID and DEADLETTERS_OIDC_CLIENT_SECRET."
+    if not may_be_asked(found.DEADLETTERS_CONSOLE_URL):
+        yield (
+            "DEADLETTERS_OIDC_ISSUER needs DEADLETTERS_CONSOLE_URL, with https://: the issuer sends people back there."
+        )
+    if "openid" not in found.DEADLETTERS_OIDC_SCOPES.split():
+        yield "DEADLETTERS_OIDC_SCOPES must have openid among them, with spaces between them."
+    yield from _claim_faults(found)
+
+
+def _claim_faults(found: EnvironmentSettings) -> Iterator[str]:
+    """Claims that give nobody a role."""
+    try:
+        read_claimed_roles(found.DEADLETTERS_OIDC_ROLES)
+    except ValueError as error:
+        yield f"DEADLETTERS_OIDC_ROLES: {error}."
+    if bool(found.DEADLETTERS_OIDC_ROLE_CLAIM) != bool(found.DEADLETTERS_OIDC_ROLES):
+        yield (
+            "DEADLETTERS_OIDC_ROLE_CLAIM and DEADLETTERS_OIDC_ROLES need each other: a claim, and which of its values "
+            "are which role."
+        )
+    elif not (found.DEADLETTERS_OIDC_ROLES or found.DEADLETTERS_OIDC_ROLE):
+        yield (
+            "DEADLETTERS_OIDC_ISSUER needs a role: DEADLETTERS_OIDC_ROLE_CLAIM with DEADLETTERS_OIDC_ROLES, or "
+            "DEADLETTERS_OIDC_ROLE for everybody whom it signs in."
+        )
+
+
+def find_property_fault(variable: str, name: str, value: str) -> str | None:
+    """Why a property may not be set so; UNKNOWN where librdkafka has none of that name."""
+    fault = property_fault(name, value)
+    if fault == UNKNOWN_PROPERTY:
+        return UNKNOWN_PROPERTY
+    if name in FIXED:
+        return f"{variable}: the bridge sets {name} itself: remove the variable."
+    if not fault:
+        return None
+    shown = fault.replace(value, "…") if _SECRET.search(name) else fault
+    return f"{variable}: {shown.strip()}."
+
+
+def find_celery_faults(app: Celery) -> list[str]:
+    """Celery's own settings with which a delivery would be lost, loop or not be read."""
+    conf = app.conf
+    wanted: tuple[tuple[str, bool, str], ...] = (
+        ("'json' in accept_content", "json" in conf.accept_content, "deliveries are JSON"),
+        ("task_protocol = 2", conf.task_protocol == 2, "the `kafka` header needs it"),
+        ("task_always_eager = False", not conf.task_always_eager, "nothing would go through the broker"),
+    )
+    if app.main == OWN_APP:
+        wanted += (
+            ("task_acks_late = True", bool(conf.task_acks_late), "a killed worker would lose what it runs"),
+            ("task_acks_on_failure = True", conf.task_acks_on_failure is not False, "failures would loop or be lost"),
+            ("task_acks_on_timeout = True", conf.task_acks_on_timeout is not False, "timeouts would loop for ever"),
+            ("task_serializer = 'json'", conf.task_serializer == "json", "only JSON is read back"),
+            ("accept_content = ['json']", set(conf.accept_content) == {"json"}, "pickle from a queue runs any code"),
+        )
+    needed = [f"celeryconfig: {name} is needed: {why}." for name, right, why in wanted if not right]
+    return [*find_broker_faults(str(conf.broker_url or "")), *needed]
+
+
+def find_broker_faults(url: str) -> list[str]:
+    """A kind of broker on which nothing is promised, though kombu has it."""
+    if (scheme := find_unsupported_broker(url)) is None:
+        return []
+    supported = ", ".join(f"{name} ({', '.join(schemes)})" for name, schemes in BROKERS.items())
+    return [
+        f"CELERY_BROKER_URL: the broker {scheme!r} is not supported: deliveries would be lost in it, or never run. "
+        f"Supported are {supported}; not Redis Cluster."
+    ]
+
+
+def find_pattern_faults(file: FileSettings, group: str) -> list[str]:
+    """Patterns of topics that cannot be filled in, or that give no topic."""
+    return [
+        fault
+        for name, needed in _PATTERNS.items()
+        for fault in _pattern_faults(name, getattr(file, name), needed, group)
+    ]
+
+
+def _pattern_faults(name: str, pattern: str, needed: tuple[str, ...], group: str) -> Iterator[str]:
+    parts = {"topic": "orders", "delay": "5m", "group": group} if "topic" in _MAY[name] else {"group": group}
+    try:
+        filled = pattern.format(**parts)
+    except (KeyError, IndexError, ValueError):
+        yield f"celeryconfig: {name} may use {_MAY[name]} only; it is {pattern!r}."
+        return
+    missing = [part for part in needed if f"{{{part}}}" not in pattern]
+    if missing:
+        yield f"celeryconfig: {name} must contain {{{missing[0]}}}; it is {pattern!r}."
+    # A group that is wrong is a fault of its own.
+    if _NAME.fullmatch(group) and not _NAME.fullmatch(filled):
+        yield f"celeryconfig: {name} gives {filled!r}, which Kafka does not take for a topic."
+
+
+def find_ledger_faults(settings: Settings) -> list[str]:
+    """Topics that ask for what this ledger, or the lack of one, does not give."""
+    topics = settings.file.kafka_topics.items()
+    found = [fault for topic, chosen in topics for fault in _topic_faults(settings, f"kafka_topics[{topic!r}]", chosen)]
+    if settings.file.kafka_pause_above_seconds is not None and settings.ledger_url is None:
+        found.append(
+            "celeryconfig: kafka_pause_above_seconds needs a ledger in Redis, where workers tell how long deliveries "
+            "take, and the broker is not one (redis:// or rediss://): set LEDGER_URL."
+        )
+    return found
+
+
+def _topic_faults(settings: Settings, where: str, chosen: TopicSettings) -> Iterator[str]:
+    if chosen.order and chosen.commit != "completion":
+        yield f"{where}: order={chosen.order!r} needs commit='completion'."
+    if chosen.handoff_durability and not settings.one_redis:
+        yield (
+            f"{where}: handoff_durability='fsync' waits for the broker's append-only file: the broker must be one "
+            "Redis (redis:// or rediss://), and the ledger the same (no LEDGER_URL)."
+        )
+    if settings.ledger_url is None:
+        for option in ("commit", "order", "sequence"):
+            if (value := getattr(chosen, option)) and value != "handoff":
+                yield (
+                    f"{where}: {option}={value!r} needs a ledger in Redis, and the broker is not one "
+                    "(redis:// or rediss://): set LEDGER_URL."
+                )
+
+
+def find_sequence_faults(settings: Settings, routes: Routes) -> list[str]:
+    """Handlers that a `sequence` names and the topic does not have."""
+    return [
+        f"kafka_topics[{topic!r}]: sequence names {name!r}, which is no handler of that topic."
+        for topic, chosen in settings.file.kafka_topics.items()
+        for name in chosen.sequence
+        if name not in {handler.name for handler in routes.of(topic)}
+    ]

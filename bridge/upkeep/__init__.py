@@ -1,1 +1,0 @@
-"""What a running bridge does now and then, a job a file."""

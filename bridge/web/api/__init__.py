@@ -1,1 +1,0 @@
-"""The console's JSON API: the desk's verbs for programs, described by the same table that answers."""

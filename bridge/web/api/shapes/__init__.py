@@ -1,1 +1,0 @@
-"""The shapes of what the API is asked and answers: by these it validates, and describes itself."""

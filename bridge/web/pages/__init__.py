@@ -1,1 +1,0 @@
-"""What the console's pages show: a file a page."""

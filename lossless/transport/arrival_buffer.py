@@ -1,0 +1,192 @@
+"""Messages that one channel has taken and not delivered yet, and what becomes of those that cannot be delivered."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from time import monotonic, time
+from typing import Any, Protocol
+
+from kombu.asynchronous import get_event_loop
+from kombu.log import get_logger
+
+from lossless.transport import message_ownership
+from lossless.transport.celery_worker_state import runs_in_this_process, stopping
+from lossless.transport.inflight_messages import MessageHolder
+from lossless.transport.message_ownership import TAKEN_AT
+from lossless.transport.queue_backoff import QueueBackoff
+from lossless.transport.script_hook import LOOKED
+from lossless.transport.storage_layout import TransportKeys, decode_message, read_eta
+
+logger = get_logger("lossless.transport")
+
+
+class DeliveringChannel(Protocol):
+    """What arrivals need of the channel."""
+
+    keys: TransportKeys
+    holder: MessageHolder | None
+    no_ack_queues: set[str]
+    wait_from: float
+    on_unreadable: Callable[[str, bytes, str, Exception], None] | None
+
+    @property
+    def active_queues(self) -> Collection[str]:
+        """The queues that are consumed from."""
+
+    def check_body(self, message: dict[str, Any]) -> None:
+        """Raise unless a message's body can be decoded."""
+
+    def hand_over(self, message: dict[str, Any], queue: str) -> None:
+        """Give a message to the queue's consumers."""
+
+    def settle_now(self) -> None:
+        """Settle what has ended before anything else is done."""
+
+    def put_back(self, queue: str, message: dict[str, Any]) -> None:
+        """Put a message that nobody holds back into its list."""
+
+
+class ArrivalBuffer:
+    """The messages that one channel has taken and not delivered yet.
+
+    Parameters:
+        channel: the channel.
+        yielding: what it leaves to others; told here what its messages were.
+    """
+
+    def __init__(self, channel: DeliveringChannel, yielding: QueueBackoff) -> None:
+        self.channel = channel
+        self._yielding = yielding
+        self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
+        #: Whether the message that is being delivered is nothing for this worker; None: it has been so for long.
+        self._strange: bool | None = False
+        self._changed = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def come(
+        self, queue: str, key: str, raw: bytes, number: int, now: float, looked: tuple[float, str] | None = None
+    ) -> None:
+        """Note a message that was taken, and let it wait in Redis where it is not due.
+
+        Parameters:
+            queue: its queue.
+            key: the list that it lay in.
+            raw: its bytes.
+            number: its field in the owner's hash.
+            now: the server's time.
+            looked: when a rider looked at it, and what it found; None: there is no rider.
+        """
+        holder = None if queue in self.channel.no_ack_queues else self.channel.holder
+        tag = holder.add(number, queue, key, raw) if holder is not None else None
+        try:
+            message = decode_message(raw)
+            properties = message["properties"]
+            properties["delivery_info"]["routing_key"]
+            properties["delivery_tag"] = tag or properties["delivery_tag"]
+            properties.pop(LOOKED, None)  # a sender's word is none
+            properties[TAKEN_AT] = message_ownership.read_host_clock()
+            if tag is not None and looked is not None:
+                properties[LOOKED] = looked
+            due = read_eta(message)
+            self.channel.check_body(message)
+        except Exception as exc:
+            self._unreadable(tag, raw, queue, exc)
+            return
+        if due is not None and due - now > self.channel.wait_from and holder is not None and tag is not None:
+            holder.wait(tag, due)
+        else:
+            if due is not None and due <= now and due > time():
+                # Redis says that it is due. A worker whose clock is behind would hold it until its own says so.
+                message["headers"]["eta"] = None
+            self._waiting.append((queue, message))
+
+    def _unreadable(self, tag: str | None, raw: bytes, queue: str, exc: Exception) -> None:
+        """Have a message that is none replaced by what the consumer makes of it, else set it aside."""
+        if tag is None or self.channel.holder is None:
+            logger.error("Took an entry of queue %r that is no message (%r), without acknowledgement", queue, exc)
+            return
+        if self.channel.on_unreadable is not None:
+            try:
+                self.channel.on_unreadable(tag, raw, queue, exc)
+                self._note_strange(queue)
+                return
+            except Exception:
+                logger.exception("An entry of queue %r that is no message could not be replaced", queue)
+        key = self.channel.keys.undecodable
+        logger.error("Took an entry of queue %r that is no message (%r): moved to the list %r", queue, exc, key)
+        self.channel.holder.set_aside(tag)
+
+    def next(self) -> dict[str, Any]:
+        """Take out the first, for who asked for one."""
+        return self._waiting.popleft()[1]
+
+    def deliver(self) -> bool:
+        """Hand what has arrived to the consumers, and return whether there was anything; if one raises, the rest is
+        kept for the next turn. A worker that was told to stop begins nothing more: the rest is put back as it closes.
+        """
+        delivered = False
+        while self._waiting:
+            queue, message = self._waiting[0]
+            if stopping() and queue not in self.channel.no_ack_queues:
+                break
+            if queue in self.channel.active_queues:
+                delivered = True
+                self._waiting.popleft()
+                self._strange = False
+                self.channel.hand_over(message, queue)
+                if runs_in_this_process():  # it has ended, and the next one may take long, or kill the worker
+                    self.channel.settle_now()
+                self._note_strange(queue)
+            else:  # cancelled meanwhile
+                self._return_cancelled()
+        return delivered
+
+    # -- what is nothing for this worker
+
+    def strange(self, for_long: bool = False) -> None:
+        """Be told that the message which is being delivered is nothing for this worker, and waits for another."""
+        self._strange = None if for_long else True
+
+    def changed_turns(self) -> bool:
+        """Whether a queue is left to others, or no longer, since this was asked last."""
+        changed, self._changed = self._changed, False
+        return changed
+
+    def _note_strange(self, queue: str) -> None:
+        """Leave a queue to others for a moment where this worker knows nothing of what it takes there."""
+        strange, self._strange = self._strange, False
+        now = monotonic()
+        before = self._yielding.most(queue, now)
+        pause = 0.0 if strange is None else self._yielding.note(queue, strange, now)
+        if self._yielding.most(queue, now) != before or (strange is not False and before > 0):
+            self._changed = True  # it is idle there no longer, or again
+        if pause and (hub := get_event_loop()) is not None:
+            hub.call_later(pause, lambda: None)  # the loop sleeps for longer
+
+    # -- what goes back
+
+    def _return_cancelled(self) -> None:
+        """Put back what came from queues that are consumed no longer, the oldest last: it is next to run then."""
+        active, kept = self.channel.active_queues, deque[tuple[str, dict[str, Any]]]()
+        while self._waiting:
+            queue, message = self._waiting.pop()
+            if queue in active:
+                kept.appendleft((queue, message))
+            else:
+                self._return(queue, message)
+        self._waiting = kept
+
+    def _return(self, queue: str, message: dict[str, Any]) -> None:
+        """Put back what was not delivered, also what is taken without acknowledgement."""
+        if queue in self.channel.no_ack_queues:
+            self.channel.put_back(queue, message)
+        elif self.channel.holder is not None:
+            self.channel.holder.give_back(message["properties"]["delivery_tag"], front=True)
+
+    def return_all(self) -> None:
+        """Put all of them back, the oldest next to run."""
+        while self._waiting:
+            self._return(*self._waiting.pop())

@@ -1,0 +1,78 @@
+"""The tasks that this Celery worker is working on, read off Celery's own state."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+#: The worker of this process, as a list of one.
+_workers: list[weakref.ref[Any]] = []
+
+
+def follow_worker() -> None:
+    """Note a worker of this process as it is made, for `free_processes`."""
+    try:
+        from celery import signals
+    except ImportError:
+        return
+    signals.worker_init.connect(_note_worker, dispatch_uid=__name__)
+
+
+def _note_worker(sender: Any, **_: Any) -> None:
+    _workers[:] = [weakref.ref(sender)]
+
+
+def free_processes() -> int | None:
+    """Return how many tasks could begin at once here, None where that is not known (no Celery worker)."""
+    worker = _workers[0]() if _workers else None
+    processes = getattr(getattr(worker, "pool", None), "num_processes", None)
+    state = _state()
+    if state is None or not processes:
+        return None
+    return max(0, int(processes) - len(state.reserved_requests))
+
+
+def runs_in_this_process() -> bool:
+    """Return whether tasks run in the event loop itself (pool solo): it does nothing else meanwhile."""
+    worker = _workers[0]() if _workers else None
+    return type(getattr(worker, "pool", None)).__module__ == "celery.concurrency.solo"
+
+
+def _state() -> Any:
+    return sys.modules.get("celery.worker.state")
+
+
+def stopping() -> bool:
+    """Return whether this is a worker that was told to stop, warm or cold."""
+    state = _state()
+    # the exit code to stop with, which may be 0
+    return state is not None and any(
+        code is not None and code is not False for code in (state.should_stop, state.should_terminate)
+    )
+
+
+def running_tags() -> set[str]:
+    """Return the delivery tags of the tasks that run now."""
+    state = _state()
+    return set() if state is None else {request.message.delivery_tag for request in tuple(state.active_requests)}
+
+
+def known_requests() -> tuple[Any, ...]:
+    """Return the requests that this worker has and that have not ended."""
+    state = _state()
+    return () if state is None else tuple(state.requests.values())
+
+
+def started_tags() -> set[str]:
+    """Return the delivery tags of the tasks that run or have been given to the pool, which may run them any
+    moment.
+
+    The rest waits for a free process (celery/worker/request.py sets ``_apply_result`` when the pool has the
+    task).
+    """
+    state = _state()
+    if state is None:
+        return set()
+    given = (r for r in tuple(state.reserved_requests) if getattr(r, "_apply_result", None) is not None)
+    return running_tags() | {request.message.delivery_tag for request in given}

@@ -1,0 +1,317 @@
+"""The poller, and the connections to Redis that the event loop polls; what a failure of Redis does to them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from queue import Empty
+from time import monotonic
+from typing import Any, Protocol, TypeVar
+
+import redis
+from kombu.log import get_logger
+from kombu.transport import redis as _kombu_redis
+
+from lossless.transport.redis_outage import UNAVAILABLE, OutageProbe
+
+logger = get_logger("lossless.transport")
+kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
+
+#: Seconds that one poll lasts at most without an event loop: how soon a connection that owes an answer is noticed.
+LONGEST_POLL = 1.0
+
+
+class PolledChannel(Protocol):
+    """What the poller needs of a channel."""
+
+    active_fanout_queues: set[str]
+
+    def turn(self) -> None:
+        """Deliver what has arrived, and send what is to be sent."""
+
+    def deliver(self) -> bool:
+        """Deliver what has arrived; return whether there was anything."""
+
+    def stop_listening(self) -> None:
+        """Drop the connection of published messages."""
+
+
+class OutageKeeper(OutageProbe, Protocol):
+    """What the poller needs of the keeper."""
+
+    @property
+    def away(self) -> bool:
+        """Whether Redis cannot be reached, over new connections either."""
+
+
+class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
+    """kombu's poller, polling the lines of takers instead of ``BRPOP`` connections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Whether an event loop polls: then failures of Redis are waited out instead of raised, since a consumer that
+        #: is started anew would forget what its tasks hold.
+        self.endures = False
+        #: Whether there are other brokers to go to: then only a cut is waited out, not a Redis that is away.
+        self._fails_over = False
+        self._keeper: OutageKeeper | None = None
+        self._listen_failed_at = 0.0
+        #: The event loop's readers, by file descriptor.
+        self._watched: Mapping[int, Any] = {}
+        self._fds: dict[PolledConnection, int] = {}
+
+    def endure(self, readers: Mapping[int, Any], *, fails_over: bool) -> None:
+        """Be polled by an event loop from now on.
+
+        Parameters:
+            readers: what the event loop watches, by file descriptor.
+            fails_over: whether there are other brokers to go to.
+        """
+        self.endures, self._watched, self._fails_over = True, readers, fails_over
+
+    def tended_by(self, keeper: OutageKeeper) -> None:
+        """Be told of the keeper that finds out whether Redis answers."""
+        self._keeper = keeper
+
+    @property
+    def waits_with(self) -> OutageKeeper | None:
+        """With whom failures of Redis are waited out; None: they are raised."""
+        return self._keeper if self.endures else None
+
+    @property
+    def fds(self) -> dict[int, Any]:
+        """What the event loop does not watch yet: kombu has it register all of them at every turn."""
+        return {fd: entry for fd, entry in self._fd_to_chan.items() if fd not in self._watched}
+
+    def watch(self, channel: object, line: PolledConnection) -> None:
+        """Poll a line."""
+        sock = line.connection._sock
+        self._fds[line] = sock.fileno()
+        self._fd_to_chan[self._fds[line]] = (channel, line)
+        self._chan_to_sock[channel, line, "LINE"] = sock
+        self.poller.register(sock, self.eventflags)
+
+    def unwatch(self, line: PolledConnection) -> None:
+        """Poll a line no longer."""
+        fd = self._fds.pop(line, None)
+        if fd is None:
+            return
+        channel, _ = self._fd_to_chan.pop(fd, (None, None))
+        self._chan_to_sock.pop((channel, line, "LINE"), None)
+        with contextlib.suppress(KeyError, ValueError, OSError):
+            self._unregister_from_poll(fd)
+
+    def on_poll_start(self) -> None:
+        """Send what is to be sent, on all channels.
+
+        Raises `redis.ConnectionError` where it is the next broker's turn.
+        """
+        # Without channels it is closed, and the event loop does not forget it.
+        if self._channels and self._fails_over and self._keeper is not None and self._keeper.away:
+            raise redis.ConnectionError("Redis is away, and there are other brokers to go to")
+        for channel in tuple(self._channels):
+            channel.turn()
+            if channel.active_fanout_queues:
+                self._listen(channel)
+
+    def _listen(self, channel: PolledChannel) -> None:
+        keeper = self.waits_with
+        if keeper is None:
+            self._register_LISTEN(channel)
+        elif keeper.answered_since(self._listen_failed_at):
+            try:
+                self._register_LISTEN(channel)
+            except UNAVAILABLE as exc:
+                self._listen_failed(channel, exc, keeper)
+
+    def _listen_failed(self, channel: PolledChannel, exc: Exception, keeper: OutageKeeper) -> None:
+        logger.warning("Listening for remote control and events stopped: %r", exc)
+        self._listen_failed_at = monotonic()
+        keeper.probe()
+        channel.stop_listening()
+
+    def on_readable(self, fileno: int) -> Any:
+        """Read the answer on a line, or a published message."""
+        channel, kind = self._fd_to_chan.get(fileno, (None, None))
+        if isinstance(kind, PolledConnection):
+            return kind.on_readable(kind)
+        try:
+            return super().on_readable(fileno)
+        except UNAVAILABLE as exc:
+            if channel is None or self.waits_with is None:
+                raise
+            self._listen_failed(channel, exc, self.waits_with)
+
+    # -- without an event loop
+
+    def get(self, callback: Callable[..., Any], timeout: float | None = None) -> None:
+        """Deliver one message of a queue, or read what is published, and return; for `drain_events`.
+
+        kombu's callers count the returns (a pidbox takes each for a worker's answer), and what is not delivered when
+        they stop must still be in Redis: so not one message more.
+
+        Parameters:
+            timeout: seconds to wait at most, None for as long as it takes.
+
+        Raises `queue.Empty` when the time is over, and redis-py's errors.
+        """
+        until = None if timeout is None else monotonic() + timeout
+        self._in_protected_read = True
+        try:
+            while not self._delivers(until):
+                if until is not None and monotonic() >= until:
+                    self.maybe_restore_messages()
+                    raise Empty
+        finally:
+            self._in_protected_read = False
+            while self.after_read:
+                self.after_read.pop()()
+
+    def _delivers(self, until: float | None) -> bool:
+        """Look once, for a second at most; return whether a message was delivered."""
+        self.maybe_refresh_binding_expiry()
+        if any(channel.deliver() for channel in tuple(self._channels)):
+            return True
+        self.on_poll_start()
+        left = LONGEST_POLL if until is None else max(0.0, min(LONGEST_POLL, until - monotonic()))
+        return any(self._handled(fileno) for fileno, _ in self.poller.poll(left) or ())
+
+    def _handled(self, fileno: int) -> bool:
+        """Read a socket; return whether a message was delivered, or a subscription confirmed, as kombu has it."""
+        channel, kind = self._fd_to_chan.get(fileno, (None, None))
+        try:
+            if isinstance(kind, PolledConnection):
+                return bool(kind.on_readable(kind))
+            if channel is not None:
+                channel.handlers[kind]()
+            return channel is not None
+        except Empty:
+            return False
+
+    def maybe_check_brpop_health(self) -> None:
+        """There is no ``BRPOP``; takers look after their lines."""
+
+    def maybe_restore_messages(self) -> None:
+        """Put back what workers on the plain transport left in ``unacked``, as the plain transport does."""
+        try:
+            super().maybe_restore_messages()
+        except UNAVAILABLE as exc:
+            logger.debug("Looking at unacked failed: %r", exc)
+
+    def on_poll_init(self, poller: Any) -> None:
+        """Use the event loop's poller."""
+        self.poller = poller
+        self.maybe_restore_messages()
+
+
+class PolledConnection:
+    """A connection on which one command at a time is sent, and read when the poller says so."""
+
+    def __init__(self, connection: Any, on_readable: Callable[[PolledConnection], object]) -> None:
+        self.connection = connection
+        self.on_readable = on_readable
+        self._sent_at: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is to come."""
+        return self._sent_at is not None
+
+    def overdue(self, now: float, most: float) -> bool:
+        """Whether Redis has owed an answer for longer than ``most`` seconds; ``now`` is monotonic."""
+        waits = 0.0 if self._sent_at is None else now - self._sent_at
+        # Unread is not unanswered: under `solo` a task keeps the event loop for as long as it runs.
+        return waits > most and not self.connection.can_read(timeout=0)
+
+    def send(self, *command: Any) -> None:
+        """Send a command."""
+        self.connection.send_command(*command)
+        self._sent_at = monotonic()
+
+    def read(self) -> Any:
+        """Read the answer. Raises redis-py's errors."""
+        if not self.busy:
+            raise redis.ConnectionError("Redis closed an idle connection")
+        try:
+            return self.connection.read_response()
+        finally:
+            self._answered()
+
+    def cut(self) -> None:
+        """Disconnect: no answer is to come any more."""
+        with suppress(*UNAVAILABLE):
+            self.connection.disconnect()
+        self._answered()
+
+    def _answered(self) -> None:
+        self._sent_at = None
+
+
+class BellConnection(PolledConnection):
+    """A connection on which an owner hears that something has come."""
+
+    def listen(self, *channels: str) -> None:
+        """Listen from now on. Raises redis-py's errors."""
+        self.connection.send_command("SUBSCRIBE", *channels)
+        for _ in channels:
+            self.connection.read_response(push_request=True)
+
+    def read(self) -> bool:
+        """Read what there is. Returns whether the bell was rung. Raises redis-py's errors."""
+        rung = False
+        if not self.connection.can_read(timeout=0):
+            return rung  # the event loop spoke of another connection, which had its number: this one is not waited for
+        while True:
+            heard = self.connection.read_response(push_request=True)  # the answer to a PING, or what was published
+            self._answered()
+            rung = rung or (isinstance(heard, list) and heard[0] == b"message")
+            if not self.connection.can_read(timeout=0):
+                return rung
+
+
+class ConnectionPoller(Protocol):
+    """Who polls lines: what `Lines` needs of the poller."""
+
+    def watch(self, channel: Any, line: PolledConnection) -> None:
+        """Poll a line that is connected."""
+
+    def unwatch(self, line: PolledConnection) -> None:
+        """Poll a line no longer."""
+
+
+class PooledChannel(Protocol):
+    """Whose connections they are: what `Lines` needs of the channel."""
+
+    @property
+    def pool(self) -> Any:
+        """The pool whose connections' settings are used; none is taken from it."""
+
+    @property
+    def poller(self) -> ConnectionPoller:
+        """Who polls them."""
+
+
+AnyLine = TypeVar("AnyLine", bound=PolledConnection)
+
+
+class ConnectionMaker:
+    """Makes one channel's lines, and has them polled."""
+
+    def __init__(self, channel: PooledChannel) -> None:
+        self.channel = channel
+
+    def make(self, kind: type[AnyLine], on_readable: Callable[[PolledConnection], object], **settings: Any) -> AnyLine:
+        """Return a line that is not connected yet, with settings of its own beside the pool's."""
+        pool = self.channel.pool
+        return kind(pool.connection_class(**{**pool.connection_kwargs, **settings}), on_readable)
+
+    def open(self, line: PolledConnection) -> None:
+        """Connect a line, and have it polled. Raises redis-py's errors."""
+        line.connection.connect()
+        self.channel.poller.watch(self.channel, line)
+
+    def close(self, line: PolledConnection) -> None:
+        """Have it polled no longer, and disconnect it."""
+        self.channel.poller.unwatch(line)
+        line.cut()

@@ -1,0 +1,330 @@
+"""The keeper: one thread per process and broker that shows that the process lives, and tends what lies in
+Redis.
+
+It beats for the owners of its process, sends what the event loop could not settle, moves waiting messages
+that are due, and puts back what dead owners held (sweeping.py). A thread, because a worker's main loop may
+be blocked for longer than a dead owner is waited for (a task under ``-P solo``, a slow disk, a broker that
+does not answer) while it lives.
+
+What a worker believes that it holds may not be what Redis has: Redis may have gone back (a snapshot restored, a
+replica promoted that had not got the last writes). Every lost connection and every change of the server is a
+doubt: each holder compares then. And every task of the keeper fails for itself: one foreign value somewhere must
+not stop the beats or the delays.
+
+The keepers of this process, one a broker, and their end with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import redis
+from kombu.log import get_logger
+
+from lossless.lua import Script
+from lossless.transport.idle_workers import IdleWorkerNotifier
+from lossless.transport.inflight_messages import CHUNK, MessageHolder
+from lossless.transport.message_recovery import DeadOwnerSweep, OrphanedHolders
+from lossless.transport.redis_outage import (
+    RETRY_INTERVAL,
+    UNAVAILABLE,
+    is_refused_by_replica,
+    is_unavailable,
+    make_leaving_class,
+)
+from lossless.transport.redis_permissions import RedisPermissions
+from lossless.transport.script_hook import UNHOOKED
+from lossless.transport.storage_layout import TransportKeys, decode_text
+from lossless.transport.transport_scripts import BEAT, MOVE_DUE
+
+logger = get_logger("lossless.transport")
+
+#: The longest pause between beats, in seconds: versions that do not read an owner's own time wait for their own,
+#: by default 30 s.
+BEAT_INTERVAL = 5.0
+
+#: Seconds between tries at the end of a process to have done what Redis refuses.
+PAUSES_AT_THE_END = (0.5, 1.0)
+
+#: Commands that a process sends at once through its keeper, at most, however many channels it has.
+MOST_AT_ONCE = 8
+
+
+class HeartbeatKeeper:
+    """Tends the holders of one process at one broker.
+
+    Parameters:
+        client: a client of its own, with a pool of its own, usable from any thread, that prefixes nothing.
+        keys: the names of the keys.
+        dead_after: seconds after which an owner that does not beat is dead.
+        due_interval: seconds between looks for due messages, all workers together.
+    """
+
+    def __init__(self, client: Any, keys: TransportKeys, dead_after: float, due_interval: float) -> None:
+        self.client = client
+        self.keys = keys
+        self.due_interval = due_interval
+        self.dead_after = dead_after
+        self.beat_interval = min(dead_after / 6, BEAT_INTERVAL)
+        self._holders: set[MessageHolder] = set()
+        self._orphans = OrphanedHolders()
+        #: When Redis last answered, on the monotonic clock.
+        self._contact_at = 0.0
+        self._lookout = IdleWorkerNotifier(client.connection_pool, keys, lambda: bool(self._holders))
+        self._sweep = DeadOwnerSweep(keys, self.run, self._fields, dead_after)
+        self._permissions = RedisPermissions(keys, self.run)
+        self._turns = threading.BoundedSemaphore(min(MOST_AT_ONCE, client.connection_pool.max_connections))
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._beat_at = self._due_at = self._sweep_at = 0.0
+        self._failures = 0
+        self._faults: dict[str, str] = {}
+        self._server: tuple[Any, Any] | None = None
+        pool = client.connection_pool
+        pool.connection_class = make_leaving_class(pool.connection_class, on_lost=self.doubt)
+
+    @property
+    def away(self) -> bool:
+        """Whether Redis cannot be reached, over new connections either."""
+        return self._failures > 1
+
+    def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
+        """Call a script, loading it where Redis does not know it (it forgets at a restart)."""
+        try:
+            with self._turns:  # the pool has no more connections than it may have, and waits for none
+                answer = script.run(self.client, keys, args)
+        except redis.ResponseError as error:
+            if not is_refused_by_replica(error):
+                self._contact_at = monotonic()
+            raise
+        self._contact_at = monotonic()
+        return answer
+
+    def _fields(self, key: str) -> dict[bytes, bytes]:
+        with self._turns:
+            return self.client.hgetall(key)  # type: ignore[no-any-return]
+
+    def holder(self, ack: Script = UNHOOKED.ack) -> MessageHolder:
+        """Return a new holder that this keeper tends, and start the thread where it does not run.
+
+        Parameters:
+            ack: the script by which it acknowledges.
+        """
+        holder = MessageHolder(self.keys, self.run, self.wake, self.dead_after, ack)
+        with self._lock:
+            self._holders.add(holder)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="transport-keeper", daemon=True)
+                self._thread.start()
+        return holder
+
+    def release(self, holder: MessageHolder) -> None:
+        """Be told that a holder's channel is closed: it ends as soon as it holds nothing.
+
+        What tasks are working on still is kept for them. Where Redis does not answer, it is repeated until it does.
+        """
+        if holder not in self._holders or holder in self._orphans:
+            return
+        try:
+            if holder.leave():
+                self._forget(holder)
+        except UNAVAILABLE as exc:
+            logger.warning("Giving back failed: %r. It is repeated until Redis answers", exc)
+        if holder in self._holders:
+            self._orphans.add(holder)
+        self.wake()
+
+    def doubt(self) -> None:
+        """Have every holder compare what it holds with what Redis has."""
+        for holder in tuple(self._holders):
+            holder.doubt()
+
+    def wake(self) -> None:
+        """Have the thread settle at once."""
+        self._wake.set()
+
+    def probe(self) -> None:
+        """Have the thread find out at once whether Redis answers."""
+        self._beat_at = 0.0
+        self._wake.set()
+
+    def answered_since(self, moment: float) -> bool:
+        """Whether Redis has answered since a moment of the monotonic clock."""
+        return self._contact_at >= moment
+
+    def check_permissions(self, lists: Iterable[str]) -> None:
+        """Name in the log what the ACL refuses to this user; ``lists`` are the keys of a queue that is consumed."""
+        self._permissions.check(lists)
+
+    def explained(self, error: Exception) -> str:
+        """Return an error as text, with what is refused where it is a refusal: that is no outage, and does not pass."""
+        return self._permissions.explained(error)
+
+    # -- the thread
+
+    def _work(self) -> None:
+        pause = 0.0
+        while self._is_needed():
+            self._wake.wait(pause)
+            self._wake.clear()
+            try:
+                self._turn()
+            except Exception as exc:
+                self._failed(exc)
+                pause = RETRY_INTERVAL
+                threading.Event().wait(pause)  # a wake-up must not turn this into a hot loop
+            else:
+                self._available()
+                pause = max(0.0, min(self._beat_at, self._due_at, self._sweep_at, monotonic() + 0.1) - monotonic())
+
+    def _is_needed(self) -> bool:
+        """Whether there are holders; if not, the thread ends, and one that joins from now on starts another."""
+        with self._lock:
+            if not self._holders:
+                self._thread = None
+            return self._thread is not None
+
+    def _failed(self, exc: Exception) -> None:
+        if not isinstance(exc, UNAVAILABLE):
+            logger.exception("The keeper of taken messages failed, and goes on")
+            return
+        self._failures += 1
+        if self._failures == 1:
+            logger.warning("Redis is not available (%r): trying again every %s s", exc, RETRY_INTERVAL)
+        # Idle ones: one that another thread uses is its own to give up.
+        self.client.connection_pool.disconnect(inuse_connections=False)
+        self.doubt()
+
+    def _available(self) -> None:
+        if self._failures:
+            self._failures = 0
+            logger.warning("Redis is available again")
+
+    def _turn(self) -> None:
+        if monotonic() >= self._beat_at or self._failures:  # first: nothing else may keep a living owner from it
+            self._apart("beating", self._beat)
+            self._apart("asking which server this is", self._recognize)
+            self._beat_at = monotonic() + self.beat_interval
+        if monotonic() >= self._sweep_at or self._failures:
+            self._apart("looking for dead owners", self._look_for_dead)
+            self._sweep_at = monotonic() + self._sweep.pause()
+        for holder in tuple(self._holders):
+            self._apart(f"settling for {holder.owner}", partial(self._tend, holder))
+        self._apart("standing as lookout", partial(self._lookout.apply, self.run, self._rivals()))
+        if monotonic() >= self._due_at:
+            self._apart("moving what is due", self._move_due)
+            # The looks of all workers together come every due_interval, however many there are.
+            share = self.due_interval * max(1, self._sweep.owners)
+            self._due_at = monotonic() + share * random.uniform(0.8, 1.2)
+
+    def _apart(self, doing: str, step: Callable[[], None]) -> None:
+        """Do one step; what is wrong with it is said once and keeps no other step, unless Redis is away."""
+        try:
+            step()
+        except Exception as exc:
+            if isinstance(exc, UNAVAILABLE) and is_unavailable(exc):
+                raise
+            if self._faults.get(doing) != repr(exc):
+                logger.error("The keeper failed at %s, goes on, and tries again: %s", doing, self.explained(exc))
+            self._faults[doing] = repr(exc)
+        else:
+            self._faults.pop(doing, None)
+
+    def _tend(self, holder: MessageHolder) -> None:
+        holder.settle()
+        if holder in self._orphans and self._orphans.tend(holder):
+            self._forget(holder)
+
+    def _forget(self, holder: MessageHolder) -> None:
+        """Tend a holder no longer."""
+        with self._lock:
+            self._holders.discard(holder)
+        self._orphans.discard(holder)
+        self._faults.pop(f"settling for {holder.owner}", None)
+
+    def _rivals(self) -> int:
+        """About how many processes there are: each has as many owners as this one."""
+        return self._sweep.owners // max(1, len(self._holders))
+
+    def _beat(self) -> None:
+        owners = [holder.owner for holder in tuple(self._holders) if holder.registered]
+        gone = {decode_text(owner) for owner in self.run(BEAT, [self.keys.owners], owners)}
+        for holder in tuple(self._holders):
+            if holder.owner in gone:
+                holder.doubt()
+
+    def _recognize(self) -> None:
+        """Doubt everything where another server answers, or one that has been a replica meanwhile."""
+        with self._turns, self.client.pipeline(transaction=False) as pipe:
+            pipe.info("server").info("replication")
+            server, replication = pipe.execute()
+        if replication.get("role", "master") != "master":
+            raise redis.ReadOnlyError("READONLY it is a replica")
+        found = (server.get("run_id"), replication.get("master_replid"))
+        before, self._server = self._server, found
+        if before not in (None, found):
+            logger.info("Redis was started again, or a replica took over: what is held is compared with what it has")
+            self.doubt()
+
+    def _look_for_dead(self) -> None:
+        own = {holder.owner for holder in tuple(self._holders)}
+        for owner in self._sweep.dead(own):
+            self._apart(f"putting back what {owner} held", partial(self._sweep.put_back, owner))
+
+    def _move_due(self) -> None:
+        keys = [self.keys.waiting_queues, self.keys.undecodable]
+        moved = CHUNK
+        while moved >= CHUNK:
+            moved, *wrong = self.run(MOVE_DUE, keys, [self.keys.waiting(""), CHUNK])
+            if wrong:
+                raise RuntimeError("; ".join(map(decode_text, wrong)))
+
+    def close(self) -> None:
+        """At the process's end: settle, give back, leave. What fails three times is left to the others' sweep."""
+        for holder in tuple(self._holders):
+            for attempt in range(3):
+                try:
+                    self._close(holder)
+                    break
+                except UNAVAILABLE as exc:
+                    logger.warning("Could not give back %d messages: %r", len(holder.tags), exc)
+                    threading.Event().wait(attempt * RETRY_INTERVAL / 2)
+            self._forget(holder)
+        self.wake()
+
+    def _close(self, holder: MessageHolder) -> None:
+        holder.give_back_all()
+        # What is refused is tried three times: the process must end.
+        for pause in (0.0, *PAUSES_AT_THE_END):
+            threading.Event().wait(pause)
+            if holder.leave(at_once=True) or not holder.refused:
+                return
+        logger.error("%d steps that go along with acknowledgements are lost: Redis refused them", holder.refused)
+
+
+_keepers: dict[tuple[int, Any], HeartbeatKeeper] = {}
+_keepers_lock = threading.Lock()
+
+
+def get_keeper(broker: Any, make: Callable[[], HeartbeatKeeper]) -> HeartbeatKeeper:
+    """Return this process's keeper at ``broker`` (anything hashable), made by ``make`` at first."""
+    with _keepers_lock:
+        key = (os.getpid(), broker)
+        if key not in _keepers:
+            _keepers[key] = make()
+        return _keepers[key]
+
+
+@atexit.register
+def _close_keepers() -> None:
+    for (pid, _), keeper in tuple(_keepers.items()):
+        if pid == os.getpid():
+            keeper.close()

@@ -1,0 +1,145 @@
+"""Gates: messages that must not run for now wait in Redis, without a worker's time, until their gate opens.
+
+A message's property `gates` names those that it must pass, parted by blanks. While one of them is shut, Redis itself
+sets the message aside, in the step in which a worker would take it (``lua/gated.lua``): into a list of that gate and of
+the list that it lay in. It goes on from there, before all that lies in its queue and in the order in which it came, as
+soon as the gate is open; nothing is moved for that, so opening takes no longer for a million than for one, and no crash
+falls into it. What is set aside is as safe as what is queued: it is counted, found, purged and drained with its queue.
+
+Workers of a version that knows no gates run what they find in the queue, and leave what is set aside alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+from redis.exceptions import NoPermissionError
+
+from lossless.transport.storage_layout import TransportKeys, decode_text
+from lossless.transport.transport_scripts import ALLOW
+
+#: The property of a message that names its gates.
+GATES: Final = "gates"
+#: Printable ASCII, without what JSON would write otherwise, and without blanks.
+_NAME: Final = re.compile(r"[!#-\[\]-~]+")
+
+
+def format_gates(names: Iterable[str]) -> str:
+    """Return the property `gates` of a message that must pass these.
+
+    Raises `ValueError` for what is no name: printable ASCII, without blanks, quotes and backslashes.
+    """
+    return " ".join(map(_check_gate_name, names))
+
+
+def _check_gate_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a gate: printable ASCII, without blanks, quotes and backslashes")
+    return name
+
+
+class MessageGates:
+    """The gates of one broker.
+
+    Parameters:
+        client: a redis-py client of the broker's Redis, that prefixes nothing.
+        prefix: kombu's ``global_keyprefix``.
+
+    All methods raise redis-py's errors.
+    """
+
+    def __init__(self, client: Any, prefix: str = "") -> None:
+        self._client = client
+        self._keys = TransportKeys(prefix)
+
+    def shut(self, name: str, why: str = "") -> None:
+        """Let nothing through any more, also what was allowed still. Raises `ValueError` as `gates_of`."""
+        with self._client.pipeline() as pipe:
+            pipe.hset(self._keys.gates, _check_gate_name(name), 0)
+            pipe.hset(self._keys.gates_why, name, why)
+            pipe.execute()
+
+    def open(self, name: str) -> None:
+        """Let everything through, what was set aside in front. One that is open stays so."""
+        with self._client.pipeline() as pipe:
+            pipe.hdel(self._keys.gates, name)
+            pipe.hdel(self._keys.gates_why, name)
+            pipe.execute()
+
+    def allow(self, name: str, most: int) -> bool:
+        """Let so many messages through from now on, whatever was allowed before, while it stays shut.
+
+        Returns whether it is shut.
+        """
+        return bool(ALLOW.run(self._client, [self._keys.gates], [name, most]))
+
+    def allowed(self, name: str) -> int | None:
+        """Return how many a shut gate lets through still; None where it is open."""
+        found = self._client.hget(self._keys.gates, name)
+        return None if found is None else int(found)
+
+    def shut_names(self) -> dict[str, str]:
+        """Return the gates that are shut, and why each is."""
+        with self._client.pipeline() as pipe:
+            pipe.hkeys(self._keys.gates)
+            pipe.hgetall(self._keys.gates_why)
+            names, whys = pipe.execute()
+        known = {decode_text(name): decode_text(why) for name, why in whys.items()}
+        return {name: known.get(name, "") for name in sorted(map(decode_text, names))}
+
+    def aside(self) -> dict[str, int]:
+        """Return how many messages each gate has set aside, and not given back yet."""
+        found: dict[str, int] = {}
+        for member, length in SetAsideLists(self._client, self._keys).lengths().items():
+            gate = member.partition("\0")[0]
+            found[gate] = found.get(gate, 0) + length
+        return found
+
+
+class SetAsideLists:
+    """What gates have set aside of some lists: members of the set ``_aside``, each a gate, NUL, a list.
+
+    Parameters:
+        client: as of `Gates`.
+        keys: the names of the keys.
+    """
+
+    def __init__(self, client: Any, keys: TransportKeys) -> None:
+        self._client = client
+        self._keys = keys
+
+    def members(self, lists: Collection[str] | None = None) -> list[str]:
+        """Return those of the lists ``lists`` (None: of all)."""
+        try:
+            members = sorted(map(decode_text, self._client.smembers(self._keys.aside)))
+        except NoPermissionError:
+            return []  # an ACL of before gates came: to this user all are open, and nothing is set aside
+        return [member for member in members if lists is None or read_list_key(member) in lists]
+
+    def lengths(self, lists: Collection[str] | None = None) -> dict[str, int]:
+        """Return how many messages each has."""
+        if not (members := self.members(lists)):
+            return {}
+        with self._client.pipeline(transaction=False) as pipe:
+            for member in members:
+                pipe.llen(self._keys.aside_of(member))
+            return dict(zip(members, map(int, pipe.execute()), strict=True))
+
+    def drop(self, lists: Collection[str]) -> int:
+        """Forget what was set aside of these lists; return how many there were."""
+        dropped = 0
+        for member in self.members(lists):
+            name = self._keys.aside_of(member)
+            with self._client.pipeline() as pipe:
+                pipe.llen(name)
+                pipe.delete(name)
+                pipe.srem(self._keys.aside, member)
+                dropped += int(pipe.execute()[0])
+        return dropped
+
+
+def read_list_key(member: str) -> str:
+    """Return the list that the messages of a member lay in."""
+    return member.partition("\0")[2]

@@ -1,0 +1,151 @@
+"""Owners of taken messages: their names, when one counts as dead, what it has begun with, and whether a message is
+still its own. Redis is told of a begun task at once where nothing was told a moment ago, else a moment later for
+all of them, so a message costs no trip of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
+from typing import Any
+
+from kombu.log import get_logger
+
+#: Seconds without a beat after which an owner that does not say its time is dead at the earliest: the default.
+DEFAULT_PATIENCE = 30.0
+
+#: The shortest pause between two looks, in seconds, however short a time some owner says.
+SHORTEST_PAUSE = 0.1
+
+
+def make_owner(dead_after: float) -> str:
+    """Return a name that nobody has. It says for how long its owner may be silent: that is the owner's to decide.
+
+    Others that watch it may have another `dead_after`: the setting is changed one worker after the other. To
+    versions that do not read it, it is a name like any other.
+    """
+    return f"{uuid.uuid4().hex}:{dead_after:g}"
+
+
+def read_patience(owner: str) -> float | None:
+    """Return for how many seconds an owner says that it may be silent, None if it says nothing (sensible)."""
+    try:
+        seconds = float(owner.partition(":")[2])
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds > 0 else None
+
+
+def sort_fields(fields: set[str]) -> list[str]:
+    """Return the fields of an owner's hash, the last taken first; what is no field of ours comes first of all."""
+    return sorted(fields, key=lambda field: int(field) if field.isdecimal() else math.inf, reverse=True)
+
+
+class OwnerWatch:
+    """Which owners have stopped: `dead` is told the beats and the time, and names the dead.
+
+    Parameters:
+        dead_after: the watcher's own; owners that say none are given it, or the default where that is longer.
+    """
+
+    def __init__(self, dead_after: float) -> None:
+        self.dead_after = dead_after
+        self._seen: dict[str, tuple[str, float]] = {}
+        self._watched_at = -math.inf
+
+    def dead(self, beats: Mapping[str, str], now: float) -> list[str]:
+        """Return the dead, given each owner's beat and the watcher's monotonic time in seconds.
+
+        The time counts from nothing again where the watcher itself was away for half of it.
+        """
+        away, self._watched_at = now - self._watched_at, now
+        self._seen = {owner: (beat, self._since(owner, beat, now, away)) for owner, beat in beats.items()}
+        return [owner for owner, (_, since) in self._seen.items() if now - since >= self._patience(owner)]
+
+    def pause(self) -> float:
+        """Return the seconds to the next look: often enough for the owner that says the shortest time."""
+        shortest = min([self.dead_after, *map(self._patience, self._seen)])
+        return max(SHORTEST_PAUSE, shortest / 6)
+
+    def _patience(self, owner: str) -> float:
+        return read_patience(owner) or max(self.dead_after, DEFAULT_PATIENCE)
+
+    def _since(self, owner: str, beat: str, now: float, away: float) -> float:
+        seen = self._seen.get(owner)
+        if seen is None or seen[0] != beat or away > max(self._patience(owner) / 2, 3 * SHORTEST_PAUSE):
+            return now
+        return seen[1]
+
+
+#: Seconds between two times that Redis is told.
+TELL_EVERY = 0.05
+
+
+class BegunTasks:
+    """The fields of what has begun, of one owner."""
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self._fields: set[str] = set()
+        self._lock = threading.Lock()
+        self._is_news = False
+        self._told_at = -TELL_EVERY
+
+    def add(self, field: str) -> bool:
+        """Note that a task has begun with a message; return whether Redis should be told at once."""
+        with self._lock:
+            self._fields.add(field)
+            was, self._is_news = self._is_news, True
+            return not was and self._now() - self._told_at >= TELL_EVERY
+
+    def to_tell(self, held: Iterable[str]) -> str | None:
+        """Return what Redis is to be told now, None if it knows all, or has been told a moment ago.
+
+        Parameters:
+            held: the fields of what is held still; the others are forgotten.
+        """
+        with self._lock:
+            if not self._is_news or self._now() - self._told_at < TELL_EVERY:
+                return None
+            self._fields.intersection_update(held)
+            self._is_news, self._told_at = False, self._now()
+            return ",".join(sorted(self._fields, key=int))
+
+    def untold(self) -> None:
+        """Be told that Redis did not hear it."""
+        self._is_news = True
+
+
+logger = get_logger("lossless.transport")
+
+#: The property of a message that says when it was taken, as `now` counts.
+TAKEN_AT = "taken"
+
+# Where the machine sleeps, time passes for all others.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def read_host_clock() -> float:
+    """Seconds on a clock that all processes of this machine share, and that goes on while it sleeps."""
+    return time.clock_gettime(_CLOCK)
+
+
+def is_given_away(app: Any, delivery_tag: str) -> bool:
+    """Whether a taken message was given to others, because this worker seemed to be dead.
+
+    False where that is not known: Redis does not answer, it was wiped, or the transport is another one.
+
+    Parameters:
+        app: the Celery app whose broker it came from.
+    """
+    try:
+        with app.connection_or_acquire() as connection:
+            channel = connection.default_channel
+            return hasattr(channel, "gave_away") and bool(channel.gave_away(delivery_tag))
+    except Exception as error:  # kombu's, redis-py's, the pool's: whatever it is, the work goes on
+        logger.debug("It is not known whether %s is held: %r", delivery_tag, error)
+        return False

@@ -1,0 +1,146 @@
+"""Redis outages and failovers: which errors may pass, how long something stays stopped, and connections that leave a
+replica. Behind one address a replica may take over while open connections lead to the old master: so a connection
+that was refused by a replica is made anew before its next command.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Protocol
+
+import redis
+from kombu.asynchronous import get_event_loop
+from kombu.log import get_logger
+
+logger = get_logger("lossless.transport")
+
+#: What a Redis that is down, starting, failing over, full or misconfigured raises. All of it may pass.
+UNAVAILABLE = (redis.RedisError, OSError)
+
+#: Seconds between attempts to reach a Redis that does not answer.
+RETRY_INTERVAL = 0.5
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Whether an error says that Redis is away or no master, and not that it refuses this one command."""
+    return not isinstance(error, redis.ResponseError) or is_refused_by_replica(error)
+
+
+class OutageProbe(Protocol):
+    """Who finds out whether Redis answers: what an outage needs of the keeper."""
+
+    def probe(self) -> None:
+        """Find out at once, in another thread."""
+
+    def answered_since(self, moment: float) -> bool:
+        """Whether Redis has answered since a moment of the monotonic clock."""
+
+    def explained(self, error: Exception) -> str:
+        """Return an error as text, with what to do where that is known."""
+
+
+class RedisOutage:
+    """Whether something is stopped since Redis failed it.
+
+    Parameters:
+        what: what is stopped, as the log names it.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._since = self._until = 0.0
+        self._said = ""
+
+    def begins(self, error: Exception, keeper: OutageProbe) -> None:
+        """Be told of a failure. It is logged once, until `ends`."""
+        self._since = monotonic()
+        self._until = self._since if is_unavailable(error) else self._since + RETRY_INTERVAL
+        keeper.probe()
+        if repr(error) != self._said:
+            goes_on = "Redis answers" if is_unavailable(error) else "that is mended"
+            logger.warning("%s stopped: %s. It goes on as soon as %s", self.what, keeper.explained(error), goes_on)
+        self._said = repr(error)
+
+    def lasts(self, keeper: OutageProbe | None) -> bool:
+        """Whether Redis has not answered the keeper since the last failure, or refused something just now."""
+        return keeper is not None and (not keeper.answered_since(self._since) or monotonic() < self._until)
+
+    def ends(self) -> None:
+        """Be told that Redis has done again what it failed to do."""
+        self._said = ""
+
+
+#: How a server says that it is no master. Redis before 7 puts it into the text of a script's error.
+REPLICA_SIGNS = ("READONLY", "UNBLOCKED", "MASTERDOWN")
+
+
+def is_refused_by_replica(error: BaseException) -> bool:
+    """Whether an error says that the server is a replica, or has become one."""
+    if isinstance(error, redis.ReadOnlyError):
+        return True
+    return isinstance(error, redis.ResponseError) and any(sign in str(error) for sign in REPLICA_SIGNS)
+
+
+class _LeavesReplica:
+    """Mixed into a connection class of redis-py."""
+
+    _sock: Any
+    pid: int
+    _refused = False
+    _on_lost: Callable[[], None] | None = None
+
+    def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        """Read an answer, and note where it is a replica's refusal."""
+        # Answers to a pipeline's other commands may still be under way: it is left at the next command.
+        try:
+            answer = super().read_response(*args, **kwargs)  # type: ignore[misc]
+        except redis.ResponseError as error:
+            self._refused = self._refused or is_refused_by_replica(error)
+            raise
+        if type(answer) is list and any(map(_is_refusal_answer, answer)):  # what EXEC answers
+            self._refused = True
+        return answer
+
+    def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+        """Send a command, over a new connection if the last one led to a replica."""
+        if self._refused:
+            self._refused = False
+            self.disconnect()
+        super().send_packed_command(*args, **kwargs)  # type: ignore[misc]
+
+    def disconnect(self, *args: Any, **kwargs: Any) -> None:
+        """Disconnect, and tell of it."""
+        if self._sock is not None and self._on_lost is not None:
+            self._on_lost()
+        self._unpoll()
+        super().disconnect(*args, **kwargs)  # type: ignore[misc]
+
+    def _unpoll(self) -> None:
+        """Have the event loop watch the socket no longer, while it is open.
+
+        A process of the pool may have inherited it. Closed here, it would stay open there, and epoll would tell of it
+        for ever, by a number that the next connection has (epoll(7), question 6).
+        """
+        hub = get_event_loop()
+        if hub is not None and self._sock is not None and self.pid == os.getpid():
+            with suppress(OSError, ValueError):
+                hub.poller.unregister(self._sock.fileno())
+
+
+def _is_refusal_answer(answer: Any) -> bool:
+    return isinstance(answer, redis.ResponseError) and is_refused_by_replica(answer)
+
+
+def make_leaving_class(connection_class: type[Any], on_lost: Callable[[], None] | None = None) -> type[Any]:
+    """Return a class of connections of this kind that leave a replica.
+
+    Parameters:
+        connection_class: a connection class of redis-py.
+        on_lost: called when an open connection is given up, whatever for, in whichever thread meets it.
+    """
+    told = {"_on_lost": None if on_lost is None else staticmethod(on_lost)}
+    bases = (connection_class,) if issubclass(connection_class, _LeavesReplica) else (_LeavesReplica, connection_class)
+    return type(connection_class.__name__, bases, told)

@@ -1,0 +1,86 @@
+"""The end of a worker: unstarted tasks are given back at once, running ones have their time."""
+
+import signal
+from collections.abc import Iterable
+from typing import Any
+
+from celery.utils.log import get_logger
+from celery.worker import state
+
+logger = get_logger(__name__)
+
+KILL_AFTER = 2
+# A BRPOP that kombu sent before it stopped consuming (brpop_timeout: 1 s) would fetch it straight back.
+GIVE_BACK_AFTER = 1.2
+
+
+def list_unstarted_requests(buckets: Any) -> list[Any]:
+    """Return the requests that the pool has not been given: waiting for a slot, for their time, for their rate.
+
+    Parameters:
+        buckets: the consumer's, of tasks with a rate limit.
+    """
+    limited = [request for bucket in buckets.values() if bucket for request, _ in bucket.contents]
+    known = [request for request in tuple(state.requests.values()) if request._apply_result is None]
+    return [request for request in limited + known if not request.acknowledged]
+
+
+def begin_shutdown(timer: Any, pool: Any, waiting: list[Any], grace: float) -> None:
+    """Have requests given back, and what still runs stopped when its time is over; returns at once.
+
+    Parameters:
+        timer: the consumer's.
+        pool: what runs tasks.
+        waiting: what has not begun.
+        grace: seconds that what runs has left; 0: any number.
+    """
+    timer.call_after(GIVE_BACK_AFTER, _give_back, (waiting,))
+    if grace > 0 and not state.should_terminate:
+        timer.call_after(grace, _stop_running, (timer, pool))
+
+
+def _give_back(requests: list[Any]) -> None:
+    for request in requests:
+        try:
+            request.message.requeue()
+            request.acknowledged = True
+        except Exception as error:  # it stays unacknowledged: the channel gives it back when it closes
+            logger.error("%s could not be given back at once: %r", str(request), error)
+
+
+def _stop_running(timer: Any, pool: Any) -> None:
+    """Stop what still runs, and who has not begun yet: SIGTERM, then SIGKILL for what takes no notice."""
+    running = [request for request in _list_requests(state.active_requests) if not request.acknowledged]
+    processes = [
+        pid for request in _list_requests(state.reserved_requests) if (pid := _find_process(request)) is not None
+    ]
+    if running or processes:
+        logger.warning("The time to finish is over: %d running tasks are given back", len(running) + len(processes))
+    for request in running:
+        request.cancel(pool, emit_retry=False)
+    for pid in processes:
+        pool.terminate_job(pid, signal.SIGTERM)
+    timer.call_after(KILL_AFTER, _kill, (pool, [request.worker_pid for request in running] + processes))
+
+
+def _find_process(request: Any) -> int | None:
+    """The process that was sent this and has not said that it has begun: it may be frozen, or late."""
+    job = request._apply_result() if request._apply_result is not None else None
+    process = getattr(job, "_write_to", None)
+    # What is acknowledged as it begins may have begun: it is lost with its process.
+    return process.pid if process is not None and not request.time_start and request.task.acks_late else None
+
+
+def _list_requests(requests: Iterable[Any]) -> list[Any]:
+    """The timer may fire in another thread than the one that takes requests off."""
+    for _ in range(10):
+        try:
+            return list(requests)
+        except RuntimeError:
+            continue
+    return []
+
+
+def _kill(pool: Any, processes: list[int]) -> None:
+    for pid in processes:
+        pool.terminate_job(pid, signal.SIGKILL)

@@ -1,0 +1,163 @@
+"""The process pool: it reports every end of a task; and which other pools are supported."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from signal import SIGKILL
+from time import monotonic
+from typing import Any, Final
+
+from billiard.einfo import ExceptionInfo
+from billiard.pool import RUN
+from celery import Celery
+from celery.concurrency import asynpool, prefork, solo, thread
+from celery.exceptions import ImproperlyConfigured, WorkerShutdown, WorkerTerminate
+from celery.utils.functional import noop
+from celery.utils.log import get_logger
+
+from lossless.worker.acknowledgement_bundle import TRACES, run_traced
+
+logger = get_logger(__name__)
+
+#: Seconds that processes have to take the rest of a message, of which they were sent a part as the worker closes.
+REST_WITHIN: Final = 2.0
+
+
+class ReportingPool(asynpool.AsynPool):
+    """The processes of prefork, of which the last words count; tasks in them may have something done along with their
+    acknowledgement (lossless/worker/acknowledgement_bundle.py).
+
+    billiard looks after all jobs when a process has ended. The job of another one that dies in that moment, and whose
+    word that it has begun is not read yet, it takes for one that nobody has begun (billiard/pool.py,
+    `_join_exited_workers`): it ran once more, and that lost process was not counted.
+    """
+
+    def apply_async(self, func: Callable[..., Any], args: Any = (), *more: Any, **options: Any) -> Any:
+        """Have a process run `func`."""
+        if func in TRACES:
+            func, args = run_traced, (func, *args)
+        return super().apply_async(func, args, *more, **options)
+
+    def did_start_ok(self) -> bool:
+        """Whether any process is there, as the worker begins: one that was killed since is replaced as at any time.
+
+        billiard says no as soon as one is gone, and Celery ends the worker (celery/worker/loops.py, `asynloop`).
+        """
+        there: list[Any] = vars(self)["_pool"]
+        return bool(super().did_start_ok() or there)
+
+    def flush(self) -> None:
+        """Forget what no process was sent, as a consumer closes; the words of what one was sent are waited for.
+
+        Celery forgets all that no process has accepted yet (celery/concurrency/asynpool.py, `flush`). A process that
+        has it in its pipe runs it none the less: given back, it ran twice, and the worker waited for words that
+        nobody read.
+        """
+        jobs: tuple[Any, ...] = tuple(vars(self)["_cache"].values())
+        sent = [job for job in jobs if not job._accepted and job._write_to is not None]
+        for job in sent:
+            job._accepted = True
+        if vars(self)["_state"] != RUN:
+            self._send_rest(sent)
+        super().flush()
+        for job in sent:
+            job._accepted = job._worker_pid is not None
+            if not job._accepted and not job._write_to._is_alive():
+                job.discard()
+
+    def _send_rest(self, sent: list[Any]) -> None:
+        """Send what is sent in part: a pipe takes 64 KiB. Who does not take it has not begun with it, and is killed.
+
+        Celery sends it only while the pool runs. As the worker ends, the pool is closed before: the word to end got in
+        among the message, for the rest of which the process waited for ever, and the worker for the process.
+        """
+        until, writers = monotonic() + REST_WITHIN, vars(self)["_active_writers"]
+        for job in sent:
+            process, writer = job._write_to, job._writer()
+            while writer in writers and process._is_alive() and monotonic() < until:
+                _, writable, _ = asynpool._select(writers={process.inq._writer}, timeout=0.1)  # type: ignore[attr-defined]
+                if writable:
+                    with suppress(OSError, EOFError):
+                        next(writer, None)
+            if writer in writers and process._is_alive():
+                logger.warning("Process %d takes nothing: it is killed, and what it was sent given back", process.pid)
+                self.terminate_job(process.pid, SIGKILL)
+                process.join()
+        # A closed pool looks for the dead no more; who writes to their full pipes waits for ever.
+        self._join_exited_workers()  # type: ignore[attr-defined]
+
+    def on_job_process_down(self, job: Any, pid_gone: Any) -> None:
+        """Called for each job whose process has ended, before it is given to another one."""
+        process = job._write_to or job._scheduled_for
+        if not job._accepted and process is not None and not process.dead:
+            self.process_flush_queues(process)
+        super().on_job_process_down(job, pid_gone)
+
+
+def prepare_pool(app: Celery, pool: Any) -> None:
+    """Make `pool` report every end of a task, before it starts.
+
+    prefork does, but for what `Pool` mends. `threads` and `solo` report no exception that leaves Celery's own
+    trace (a raising Task.on_failure, MemoryError, sys.exit): `threads` leaves the message unacknowledged for
+    ever, `solo` ends the worker (celery/concurrency/base.py, `apply_target`); here they report it. A crash of the
+    process is a crash of the whole worker there, and time limits are not enforced: a warning says so.
+
+    Raises `ImproperlyConfigured` for other pools: greenlets have no event loop to wait in.
+    """
+    if isinstance(pool, prefork.TaskPool):
+        pool.Pool = ReportingPool
+        return
+    if not isinstance(pool, (thread.TaskPool, solo.TaskPool)):
+        raise ImproperlyConfigured(
+            f"the pool {type(pool).__module__} is not supported: its workers have no event loop, so ends of "
+            "tasks could not be settled without blocking; use prefork, threads or solo"
+        )
+    limited = find_limited_tasks(app)
+    if limited:
+        logger.warning(
+            "This pool (%s) enforces no time limits: those of %s have no effect here; use prefork",
+            type(pool).__module__, ", ".join(limited),
+        )  # fmt: skip
+    pool.on_apply = make_reporting(pool.on_apply)  # type: ignore[method-assign]
+
+
+def find_limited_tasks(app: Celery) -> list[str]:
+    """What has a time limit: names of tasks, and of settings."""
+    settings = [name for name in ("task_time_limit", "task_soft_time_limit") if app.conf[name]]
+    tasks = [name for name, task in app.tasks.items() if task.time_limit or task.soft_time_limit]
+    return settings or sorted(tasks)
+
+
+def make_reporting(on_apply: Callable[..., Any]) -> Callable[..., Any]:
+    """A pool's `on_apply` that calls `error_callback` for whatever leaves the target."""
+
+    def apply(
+        target: Callable[..., Any],
+        args: Any = (),
+        kwargs: Any = None,
+        callback: Callable[[Any], None] = noop,
+        error_callback: Callable[[Any], None] = noop,
+        **options: Any,
+    ) -> Any:
+        return on_apply(
+            partial(_run_and_report, target, callback, error_callback), args, kwargs, callback=noop, **options
+        )
+
+    return apply
+
+
+def _run_and_report(
+    target: Callable[..., Any],
+    callback: Callable[[Any], None],
+    error_callback: Callable[[Any], None],
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    try:
+        result = target(*args, **kwargs)
+    except (WorkerShutdown, WorkerTerminate):
+        raise
+    except BaseException:
+        error_callback(ExceptionInfo())
+    else:
+        callback(result)

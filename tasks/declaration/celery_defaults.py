@@ -1,0 +1,116 @@
+"""The Celery settings that differ from Celery's own defaults, for a whole app and for a task that carries deliveries,
+each with the reason.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Generic
+
+from celery import Task
+from typing_extensions import ParamSpec, TypeVar
+
+from bridge.settings import DEFAULT_GROUP
+
+#: For a whole app; what a user sets goes over it.
+DEFAULTS: Final[dict[str, Any]] = {
+    "broker_url": "redis://localhost:6379/0",
+    # What arrives and no task can be run with is dead-lettered through this task.
+    "worker_consumer": "lossless.worker.consumer:Consumer",
+    "burial_task": "tasks.bury",
+    # What carries no record is not the bridge's: it stays in its queue, for whoever sent it there.
+    "burial_wants": "tasks.execution.dead_letter_writer:carries_record",
+    # Seconds that running handlers have after SIGTERM; Kubernetes kills after 30.
+    "worker_soft_shutdown_timeout": 20,
+    # Celery's own, named because another is refused.
+    "task_protocol": 2,
+    # A retry outlasts a Redis that restarts: Celery's policy gives up after 0.6 s.
+    "task_publish_retry": True,
+    "task_publish_retry_policy": {
+        "max_retries": 5,
+        "interval_start": 0,
+        "interval_step": 0.5,
+        "interval_max": 3,
+    },
+    # After a lost connection brokers other than Redis give out again what still runs: two copies would run at once.
+    "worker_cancel_long_running_tasks_on_connection_loss": True,
+    # For Flower. Events of each send would give a series per producer process (Flower's metrics).
+    "worker_send_task_events": True,
+    "task_send_sent_event": False,
+    # Celery gives up after 100 tries otherwise, and exits on READONLY, OOM or LOADING.
+    "broker_connection_retry": True,
+    "broker_connection_retry_on_startup": True,
+    "broker_connection_max_retries": None,
+    "broker_channel_error_retry": True,
+    "broker_transport_options": {
+        # kombu's default is none: a frozen Redis would block a publish for ever.
+        "socket_timeout": 15,
+        "socket_connect_timeout": 5,
+        # A firewall that forgets an idle connection would cut off remote control, and nobody would notice.
+        "socket_keepalive": True,
+        "health_check_interval": 25,
+    },
+}
+
+
+P = ParamSpec("P", default=...)
+R_co = TypeVar("R_co", covariant=True, default=Any)
+
+
+class DeliveryTask(Task[P, R_co], Generic[P, R_co]):
+    """What carries deliveries, whatever its app has set for its other tasks."""
+
+    abstract = True
+    Request = "lossless.worker.request:Request"
+    # A delivery is acknowledged when it has ended, not when it is begun.
+    acks_late = True
+    # False loses or loops on Redis (celery/worker/request.py on_failure): failures are settled before.
+    acks_on_failure = acks_on_timeout = True
+    # lossless.worker.request counts lost processes itself: Celery's own ways loop for ever, or count them as failures.
+    reject_on_worker_lost = retry_on_worker_lost = False
+    # Results are Kafka's and the ledger's business; a result backend that is down would fail a task before its
+    # on_failure (celery/app/trace.py handle_failure).
+    ignore_result = True
+    store_errors_even_if_ignored = False
+    # Only JSON is read back.
+    serializer = "json"
+
+
+#: For the app of `celery -A tasks`, all of whose tasks are as its handlers are.
+OWN_DEFAULTS: Final[dict[str, Any]] = {
+    **DEFAULTS,
+    "task_acks_late": DeliveryTask.acks_late,
+    "task_acks_on_failure": DeliveryTask.acks_on_failure,
+    "task_acks_on_timeout": DeliveryTask.acks_on_timeout,
+    "task_reject_on_worker_lost": DeliveryTask.reject_on_worker_lost,
+    "task_retry_on_worker_lost": DeliveryTask.retry_on_worker_lost,
+    "task_ignore_result": DeliveryTask.ignore_result,
+    "task_store_errors_even_if_ignored": DeliveryTask.store_errors_even_if_ignored,
+    "task_serializer": DeliveryTask.serializer,
+    "result_backend": None,
+    "accept_content": ["json"],
+    # A mistyped queue would get a list that nobody reads; handlers' own queues are declared for them.
+    "task_create_missing_queues": False,
+}
+
+
+def read_group(environ: Mapping[str, str]) -> str:
+    """The consumer group, which is also the name of the handlers' queue.
+
+    Two applications, or one beside a plain Celery application, may share a Redis. Of the queue `celery`, which any
+    Celery application has, each would take what is the other's.
+    """
+    return environ.get("BRIDGE_GROUP") or DEFAULT_GROUP
+
+
+def apply_defaults(source: Any, defaults: Mapping[str, Any]) -> None:
+    """Have defaults hold where an app's configuration says nothing; in `broker_transport_options` key by key.
+
+    Celery's own `add_defaults` would put ours over the user's (celery/utils/collections.py add_defaults).
+
+    Parameters:
+        source: the configuration, as the signal `on_after_configure` gives it.
+    """
+    source.maps.insert(-1, dict(defaults))
+    source.broker_transport_options = {
+        **defaults["broker_transport_options"],
+        **(source.broker_transport_options or {}),
+    }

@@ -1,0 +1,279 @@
+"""`@handler` makes a function and its options a Celery task; a function that can never run, or whose parameters
+nothing fills, is refused at import.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from celery import Celery, Task
+from celery.app.annotations import resolve_all
+from celery.local import Proxy
+
+from bridge.formats.delivery import Message
+from bridge.kafka.topic_names import topic_fault
+from tasks.declaration.handler_options import (
+    REQUIRED_OPTIONS,
+    check_limit_options,
+    check_option_names,
+    take_policy_options,
+)
+from tasks.declaration.handler_task import HandlerTask
+from tasks.declaration.message_task import GIVEN_SECONDS
+from tasks.declaration.value_codec import guard_decoder, make_decode_steps
+from tasks.errors import HandlerError
+from tasks.policy.circuit_breaker import Breaker
+from tasks.policy.retry_policy import RETRY_OPTIONS, make_policy
+
+_Function = Callable[..., Any]
+
+
+def declare_handler(app: Celery, topics: Iterable[str], options: Mapping[str, Any]) -> Callable[[_Function], Any]:
+    """What `@handler` does; see `tasks.declaration.handler_task`."""
+    names = tuple(topics)
+    _check_topics(names)
+
+    def decorate(function: _Function) -> Any:
+        return _make_handler(app, names, function, dict(options))
+
+    return decorate
+
+
+def _check_topics(names: tuple[object, ...]) -> None:
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise HandlerError(f'@handler takes the names of topics: @handler("orders"); it was given {names!r}.')
+    for name in names:
+        if fault := topic_fault(str(name)):
+            raise HandlerError(f"@handler: {fault}")
+
+
+def _make_handler(app: Celery, topics: tuple[str, ...], function: _Function, options: dict[str, Any]) -> Any:
+    _refuse_no_function(function)
+    name = options.pop("name", None) or app.gen_task_name(function.__name__, function.__module__)
+    base = options.pop("base", None)
+    aliases = _aliases(name, options.pop("aliases", ()))
+    _refuse_generator(name, function)
+    check_option_names(name, options, base)
+    check_limit_options(name, options)
+    for known in (name, *aliases):
+        _refuse_second(app, known, function)
+    needs = _needs(app, name, options.pop("breaker", None))
+    made = {**_attributes(name, function, options, base), **needs}
+    declare_queue(app, options.get("queue"))
+    names = (name, *aliases)
+    for alias in aliases:
+        # What is under way under an old name runs, and is settled, under that name: its task has no topics.
+        _register(app, alias, function, base, {**made, "other_names": tuple(set(names) - {alias})})
+    return _register(app, name, function, base, {**made, "source_topics": topics, "other_names": aliases})
+
+
+def _attributes(name: str, function: _Function, options: dict[str, Any], base: type | None) -> dict[str, Any]:
+    """The options of Celery's, and what ours become on the task."""
+    declared = take_policy_options(options, base)
+    policy = make_policy(name, declared)
+    batch = options.pop("batch", "auto")
+    given = isinstance(batch, int) and not isinstance(batch, bool) and 1 <= batch <= 10_000
+    if not given and batch != "auto":
+        raise HandlerError(f'{name}: batch takes "auto" or a whole number from 1 to 10,000; it was given {batch!r}.')
+    if given:
+        options.setdefault("batch_seconds", GIVEN_SECONDS)
+    parameters = read_parameters(name, function, bound=bool(options.get("bind")))
+    annotation = read_annotation(name, function, parameters.value)
+    try:
+        way = make_decode_steps(codec := options.pop("codec", None), annotation, options.pop("upgrade", None))
+    except HandlerError as error:
+        raise HandlerError(f"{name}: {error}") from None
+    return {
+        **options,
+        "throws": (*HandlerTask.throws, *options.get("throws", ())),
+        "max_retries": policy.retries,
+        # Celery would wrap `run` for what a base class of the user's says.
+        "autoretry_for": (),
+        "batch": batch,
+        "policy": policy,
+        "declared": declared if policy.delays is None else {**declared, "retry_delays": policy.delays},
+        "codec": codec if codec is None or isinstance(codec, type) else staticmethod(codec),
+        "way": way,
+        "decode": staticmethod(guard_decoder(way)),
+        "value_wanted": parameters.value is not None,
+        "message_name": parameters.message,
+        "message_first": parameters.message_first,
+    }
+
+
+def _needs(app: Celery, name: str, breaker: Any) -> dict[str, Any]:
+    """What the task says of its dependency."""
+    if breaker is None:
+        return {}
+    if not isinstance(breaker, Breaker):
+        raise HandlerError(f"{name}: breaker takes a Breaker; it was given {breaker!r}.")
+    others = [found for task in app.tasks.values() if (found := getattr(task, "breaker", None)) is not None]
+    if fault := next(filter(None, map(breaker.fault_beside, others)), ""):
+        raise HandlerError(f"{name}: {fault}")
+    return {"breaker": breaker, "needs": (breaker.dependency,)}
+
+
+def _register(app: Celery, name: str, function: _Function, base: type | None, attributes: dict[str, Any]) -> Any:
+    kind = HandlerTask if base is None else _mix_base(name, base)
+    make: Any = app.task
+    task = make(name=name, base=kind, lazy=False, shared=False, **attributes)(function)
+    _refuse_annotations(task)
+    return task
+
+
+def _refuse_annotations(task: Any) -> None:
+    """Celery lays `task_annotations` over a task's options when it is made: for the policy that is too late."""
+    laid_over: Any = resolve_all(task.app.annotations, task)
+    for laid in laid_over:
+        for option, value in laid.items():
+            needed, why = REQUIRED_OPTIONS.get(option, (value, ""))
+            if option in RETRY_OPTIONS or option == "max_retries":
+                raise HandlerError(f"{task.name}: task_annotations sets {option}: say it at @handler.")
+            if value not in (needed, None):
+                raise HandlerError(f"{task.name}: task_annotations sets {option} to {value!r}: {why}.")
+
+
+def _aliases(name: str, given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise HandlerError(f"{name}: aliases takes a sequence of names; it was given {given!r}.")
+    found = tuple(given)
+    if not all(isinstance(alias, str) and alias and alias != name for alias in found):
+        raise HandlerError(f"{name}: aliases takes names that the handler had before; it was given {given!r}.")
+    return found
+
+
+def _refuse_no_function(given: Any) -> None:
+    """What has no body of its own that a delivery would go through, or no name that a task could have."""
+    shown = getattr(given, "__qualname__", None) or repr(given)
+    if inspect.isclass(given):
+        why = f"{shown} is a class, which a delivery would only construct: declare a function that calls it."
+    elif isinstance(given, Task | Proxy):
+        why = f"{getattr(given, 'name', shown)} is a Celery task already: put @handler in place of the other decorator."
+    elif getattr(given, "__name__", "<lambda>") == "<lambda>" or not callable(given):
+        why = f"{shown} has no name: write it as a function, with def."
+    else:
+        return
+    raise HandlerError(f"@handler takes a function: {why}")
+
+
+def _refuse_generator(name: str, function: _Function) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise HandlerError(
+            f"{name}: it yields, which makes it a generator: called, it runs nothing of itself. A handler returns."
+        )
+
+
+def declare_queue(app: Celery, queue: Any) -> None:
+    """A handler's own queue exists for the bridge and for every worker, whatever `task_create_missing_queues` says,
+    and a worker that is started without `-Q` consumes it.
+    """
+    if queue is None:
+        return
+    queues: Any = app.amqp.queues
+    if getattr(queue, "name", queue) in queues:
+        return
+    # Where `-Q` has chosen already (modules of `-I` are imported after that), its choice stands.
+    add = queues.select_add if queues._consume_from is None else queues.add
+    add(queues.new_missing(queue) if isinstance(queue, str) else queue)
+
+
+def _refuse_second(app: Celery, name: str, function: _Function) -> None:
+    """Celery takes the second task of a name for the first, in silence: its function would never run."""
+    known: Any = app.tasks.get(name)
+    if known is not None and getattr(known, "__wrapped__", None) is not None:
+        code = getattr(known.__wrapped__, "__code__", None)
+        if code is None or code.co_filename != function.__code__.co_filename:
+            raise HandlerError(f"two handlers are called {name!r}: give one of them another name=.")
+        if code.co_firstlineno != function.__code__.co_firstlineno:
+            raise HandlerError(
+                f"{function.__code__.co_filename} declares {name!r} twice, at lines {code.co_firstlineno} "
+                f"and {function.__code__.co_firstlineno}: give one of them another name=."
+            )
+
+
+def _mix_base(name: str, base: type[Any]) -> type[Any]:
+    """A class of the user's over the handler's."""
+    if issubclass(base, HandlerTask):
+        return base
+    if any("__call__" in vars(kind) for kind in base.__mro__[: base.__mro__.index(Task)]):
+        raise HandlerError(
+            f"{name}: base={base.__name__} has a __call__ of its own, which a delivery does not go through: "
+            "use before_start and after_return, or a decorator under @handler."
+        )
+    return type(f"Handler{base.__name__}", (base, HandlerTask), {"abstract": True, "__call__": HandlerTask.__call__})
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerParameters:
+    """What a handler's function is called with.
+
+    Attributes:
+        value: the parameter for the value, if there is one.
+        message: the name of the one for the message, if there is one.
+        message_first: whether the message stands before the value.
+    """
+
+    value: inspect.Parameter | None
+    message: str | None
+    message_first: bool
+
+
+def read_parameters(name: str, function: Callable[..., Any], *, bound: bool) -> HandlerParameters:
+    """Read the parameters of a handler's function.
+
+    Raises:
+        HandlerError: it has one that nothing is there to fill, or none that takes what a record holds.
+    """
+    found = list(inspect.signature(function).parameters.values())[1 if bound else 0 :]
+    value, message = _split_parameters(name, found)
+    if value is None and message is None:
+        raise HandlerError(
+            f"{name}: a handler takes the value, the message, or both; this function has a parameter for neither"
+            + (": with bind=True the first is the task: def name(self, value)." if bound else ".")
+        )
+    return HandlerParameters(value, message, bool(found) and value is not None and message == found[0].name)
+
+
+def read_annotation(name: str, function: Callable[..., Any], parameter: inspect.Parameter | None) -> Any:
+    """The type that a parameter is annotated with, or None.
+
+    Raises:
+        HandlerError: it is written as text that cannot be read.
+    """
+    annotation = inspect.Parameter.empty if parameter is None else parameter.annotation
+    if annotation is inspect.Parameter.empty:
+        return None
+    if not isinstance(annotation, str):
+        return annotation
+    probe = type("Probe", (), {"__annotations__": {"value": annotation}})
+    try:
+        return typing.get_type_hints(probe, function.__globals__, inspect.getclosurevars(function).nonlocals)["value"]
+    except NameError as error:
+        raise HandlerError(
+            f"{name}: the annotation {annotation!r} cannot be read ({error}): import it outside "
+            "TYPE_CHECKING, for the worker validates with it."
+        ) from error
+
+
+def _split_parameters(name: str, parameters: list[inspect.Parameter]) -> tuple[inspect.Parameter | None, str | None]:
+    value: inspect.Parameter | None = None
+    message: str | None = None
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            continue
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            value = value or parameter
+            continue
+        by_annotation = parameter.annotation is Message or parameter.annotation in ("Message", "tasks.Message")
+        if message is None and (by_annotation or (value is not None and parameter.name == "message")):
+            message = parameter.name
+        elif value is None and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            value = parameter
+        elif parameter.default is inspect.Parameter.empty:
+            raise HandlerError(
+                f"{name}: a handler takes the value and, if it asks for it, `message`; "
+                f"nothing is there to fill {parameter.name!r}."
+            )
+    return value, message

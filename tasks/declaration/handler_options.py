@@ -1,0 +1,170 @@
+"""The options of `@handler`: their names and types, and the values that a delivery needs."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Final, Literal, TypedDict
+
+from celery import Task
+from celery.utils.time import rate
+
+from tasks.declaration.handler_task import HandlerTask
+from tasks.declaration.value_codec import Codec, Upgrade
+from tasks.errors import HandlerError
+from tasks.policy.circuit_breaker import Breaker
+from tasks.policy.retry_policy import POLICY_OPTIONS, RETRY_OPTIONS
+from tasks.policy.retry_when import RetryWhen
+
+_Errors = type[BaseException] | Iterable[type[BaseException]]
+
+
+class Options(TypedDict, total=False):
+    """The options of `@handler`, delays in seconds; docs/how-to/write-handlers.md has the defaults."""
+
+    # This project's own
+    retry_delays: Sequence[float] | None
+    dead_letter_for: _Errors
+    stop_for: _Errors
+    retry_when: RetryWhen | None
+    breaker: Breaker | None
+    give_up_after: float | None
+    codec: Codec
+    upgrade: Upgrade | None
+    batch: int | Literal["auto"]
+    batch_seconds: float
+    aliases: Sequence[str]
+
+    # Celery's, of retries
+    autoretry_for: _Errors
+    dont_autoretry_for: _Errors
+    max_retries: int | None
+    retry_backoff: bool | float
+    retry_backoff_max: int
+    retry_jitter: bool
+    retry_kwargs: Mapping[str, Any]
+    default_retry_delay: float
+
+    # Celery's, where and when it runs
+    name: str | None
+    base: Any
+    queue: Any
+    exchange: Any
+    routing_key: str
+    priority: int | None
+    expires: float | datetime | None
+    rate_limit: str | int | float | None
+    time_limit: float | None
+    soft_time_limit: float | None
+    compression: str | None
+    delivery_mode: int | str
+
+    # Celery's, what is seen of it
+    throws: Sequence[type[BaseException]]
+    ignore_result: bool
+    store_errors_even_if_ignored: bool
+    backend: Any
+    track_started: bool
+    trail: bool
+    send_events: bool
+    resultrepr_maxsize: int
+    filter: Callable[..., Any] | None
+    shadow_name: Callable[..., Any]
+    before_start: Callable[..., Any]
+    after_return: Callable[..., Any]
+    on_success: Callable[..., Any]
+    on_retry: Callable[..., Any]
+    on_failure: Callable[..., Any]
+    pydantic: bool
+    pydantic_strict: bool
+    pydantic_context: Mapping[str, Any] | None
+    pydantic_dump_kwargs: Mapping[str, Any] | None
+
+    # Celery's, that must be as they are
+    serializer: str | None
+    acks_late: bool
+    acks_on_failure: bool
+    acks_on_timeout: bool
+    acks_on_failure_or_timeout: bool
+    reject_on_worker_lost: bool
+    retry_on_worker_lost: bool
+    typing: bool
+
+
+#: Options of Celery's that a delivery needs as they are, with what another value would do.
+REQUIRED_OPTIONS: Final[Mapping[str, tuple[object, str]]] = {
+    "acks_late": (True, "a killed worker would lose what it runs"),
+    "acks_on_failure": (True, "failures would loop or be lost"),
+    "acks_on_timeout": (True, "timeouts would loop for ever"),
+    "acks_on_failure_or_timeout": (True, "failures would loop or be lost"),
+    "reject_on_worker_lost": (False, "lost processes are counted here: see lost_limit"),
+    "retry_on_worker_lost": (False, "lost processes are counted here: see lost_limit"),
+    "serializer": ("json", "only JSON is read back"),
+    "typing": (False, "the arguments of a delivery are made from its record"),
+}
+
+
+def check_option_names(name: str, options: Mapping[str, Any], base: type | None) -> None:
+    """Refuse what is no option; a class of the user's under `base=` may have attributes of its own.
+
+    Raises:
+        HandlerError: with the nearest name.
+    """
+    known = {*Options.__annotations__, "bind"}
+    theirs = set() if base is None else {attribute for attribute in dir(base) if attribute[:1] != "_"} - set(dir(Task))
+    for option in options:
+        if option not in known | theirs:
+            raise HandlerError(f"{name}: @handler has no option {option!r}{_nearest(option, known | theirs)}")
+    for option, (needed, why) in REQUIRED_OPTIONS.items():
+        for given in (options.get(option), *(_inherited(base, option) or ())):
+            if given not in (needed, None):
+                raise HandlerError(f"{name}: {option} must be {needed!r}: {why}; it was given {given!r}.")
+    for option in ("Request", "Strategy"):
+        if _inherited(base, option):
+            raise HandlerError(f"{name}: base= sets {option}, which is how a delivery is kept: leave it out.")
+
+
+def check_limit_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse limits that a worker would die of, or that would never be reached.
+
+    Raises:
+        HandlerError: with what is wrong.
+    """
+    limit: Any = options.get("rate_limit")
+    try:
+        if isinstance(limit, str):
+            rate(limit)
+        elif not isinstance(limit, int | float | None):
+            raise TypeError
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise HandlerError(
+            f'{name}: rate_limit takes a number a second, or one like "10/m" (s, m or h); it was given {limit!r}.'
+        ) from None
+    soft, hard = options.get("soft_time_limit"), options.get("time_limit")
+    if soft and hard and soft >= hard:
+        raise HandlerError(f"{name}: soft_time_limit ({soft!r}) must be less than time_limit ({hard!r}).")
+
+
+def take_policy_options(options: dict[str, Any], base: type | None) -> dict[str, Any]:
+    """Take the options of failures out; what they do not say of retries the class `base` does."""
+    for option in (*RETRY_OPTIONS, "max_retries", "default_retry_delay"):
+        if option not in options and (found := _inherited(base, option)) is not None:
+            options[option] = found[0]
+    taken: dict[str, Any] = {option: options[option] for option in POLICY_OPTIONS if option in options}
+    for option in taken.keys() - {"default_retry_delay"}:
+        del options[option]
+    return taken
+
+
+def _inherited(base: type | None, attribute: str) -> tuple[Any] | None:
+    """What a class of the user's says of an option, if it or one of its own bases says anything."""
+    for kind in () if base is None else base.__mro__:
+        if issubclass(HandlerTask, kind):
+            return None
+        if attribute in vars(kind):
+            return (vars(kind)[attribute],)
+    return None
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    found = get_close_matches(word, sorted(known), 1)
+    return f": is {found[0]!r} meant?" if found else ": an attribute of the task's own goes into a class: base=."

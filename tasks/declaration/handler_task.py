@@ -1,0 +1,141 @@
+"""The task class behind `@handler`.
+
+The life of a failing message, told once:
+
+1. The bridge hands it off as a Celery message; its record travels in one header, as bytes.
+2. The worker's child decodes it and calls the handler. An error goes to `tasks.policy.retry_policy`, which decides.
+3. A retry is Celery's own: the message is sent again with a countdown, then the first one is acknowledged.
+4. A dead letter is published, Kafka acknowledges it, and only then is the Celery message acknowledged. As
+   long as Kafka cannot take it, the message is sent again, marked as dead: the handler does not run again.
+5. Whatever breaks on the way, the Celery message stays in the broker.
+"""
+
+import sys
+from typing import Any, Generic
+
+from celery.exceptions import Retry
+
+from bridge.formats.celery_header import HEADER
+from bridge.formats.delivery import Message
+from tasks.declaration.celery_defaults import P, R_co
+from tasks.declaration.message_task import HandlerRun, MessageTask
+from tasks.declaration.value_codec import (
+    Codec,
+    Decode,
+    DecodeSteps,
+    ValueCheck,
+    check_value,
+    make_decode_steps,
+    make_decoder,
+)
+from tasks.errors import DeadLettered, HandlerError, RetryAsked, fault_in_delay
+from tasks.execution import batch_run
+from tasks.execution.event_loop import finish_handler
+from tasks.execution.time_limits import TimeLimits
+from tasks.policy.effective_decisions import find_effective_policy
+from tasks.policy.retry_policy import MAX_RETRIES
+
+
+class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
+    """A Celery task that handles the messages of one or more topics.
+
+    Called with a record (by the bridge) it decodes, runs and settles it. Called as a plain Celery task
+    (`charge.delay(order)`) or as a function (`charge(order)`, also by the handler itself) it runs the function with
+    what it is given.
+    """
+
+    abstract = True
+    Request = "tasks.worker.delivery_request:Request"
+    # The arguments of a delivery are made from its record; there are none to check when it is sent.
+    typing = False
+    max_retries = MAX_RETRIES
+    throws = (DeadLettered,)
+
+    codec: Codec = None
+    #: From bytes to the value: each step, and all of them as one function.
+    way: DecodeSteps = make_decode_steps(None)
+    decode: Decode = staticmethod(make_decoder(None))
+    value_wanted: bool = True
+    message_name: str | None = None
+    message_first: bool = False
+
+    @property
+    def one_by_one(self) -> str:
+        """Why its deliveries go one by one although no size of batches is given; empty where they do not."""
+        if self.batch != "auto":
+            return ""
+        if self.rate_limit:
+            return f"its rate_limit is {self.rate_limit}"
+        limits = [limit for limit in TimeLimits.chosen(self) if limit]
+        return f"its time limit is {min(limits):g} s" if limits and min(limits) < 1 else ""
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds; the longest delay or hard time limit that one of its messages may see."""
+        return max(self.policy.longest_delay, self.time_limit or self.app.conf.task_time_limit or 0)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run the function; in a worker, for a delivery, settle what becomes of it."""
+        # In a run whoever calls is the handler itself: it calls its function, and not its delivery once more.
+        if self.request.called_directly or HandlerRun.of(self) is not None:
+            return super().__call__(*args, **kwargs)
+        header = (self.request.headers or {}).get(HEADER)
+        with HandlerRun(self):
+            result: R_co = (
+                finish_handler(self.run(*args, **kwargs)) if header is None else batch_run.run_batch(self, header)
+            )
+        return result
+
+    def check_value(self, value: bytes | None) -> ValueCheck:
+        """Whether this handler would be given a value, as it is or after its `upgrade`; it does not run. Never raises.
+
+        Parameters:
+            value: as in Kafka; `None` is a tombstone.
+        """
+        return check_value(self.way, value)
+
+    def call(self, message: Message) -> Any:
+        """Decode a message, and run the handler's function on it to its end."""
+        value = self.decode(message.value)
+        run: Any = self.run
+        if self.message_first:
+            return finish_handler(run(message, value))
+        named = {} if self.message_name is None else {self.message_name: message}
+        return finish_handler(run(value, **named) if self.value_wanted else run(**named))
+
+    def retry(
+        self,
+        args: Any = None,
+        kwargs: Any = None,
+        exc: Exception | None = None,
+        throw: bool = True,
+        eta: Any = None,
+        countdown: float | None = None,
+        max_retries: int | None = None,
+        **options: Any,
+    ) -> Retry:
+        """Celery's `Task.retry`, for a handler that decides itself; with none left it ends as dead letter.
+
+        Raises:
+            ValueError: the countdown, or the time until `eta`, is no number of seconds or longer than a year.
+        """
+        if self.request.called_directly or HEADER not in (self.request.headers or {}):
+            return super().retry(args, kwargs, exc, throw, eta, countdown, max_retries, **options)
+        if args is not None or kwargs is not None:
+            raise HandlerError(f"{self.name}: self.retry() of a record takes no args: its message is what it is.")
+        delay = countdown
+        if eta is not None:
+            delay = max(0.0, (eta - self.app.now()).total_seconds())
+        run = HandlerRun.of(self)
+        policy = self.policy if run is None else find_effective_policy(self, run.group)
+        if delay is None:
+            delay = policy.delay(run.failures if run is not None else 0)
+        elif fault := fault_in_delay(delay):
+            raise ValueError(f"{self.name}: self.retry() {fault}")
+        limit = policy.retries if max_retries is None else max_retries
+        asked = RetryAsked(delay, limit, exc or sys.exc_info()[1])
+        if throw:
+            raise asked
+        if run is not None:
+            run.asked = asked
+        return asked

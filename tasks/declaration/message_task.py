@@ -1,0 +1,94 @@
+"""The base class of tasks that handle messages, and the run that a process is in, for a handler's own calls to its
+task.
+"""
+
+import os
+from collections.abc import Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, Literal
+
+from celery import Task
+
+from bridge.formats.delivery import Message
+from bridge.settings.code_versions import find_handlers_version
+from tasks.declaration.celery_defaults import DeliveryTask, P, R_co
+from tasks.errors import RetryAsked
+from tasks.policy.circuit_breaker import Breaker
+from tasks.policy.policy_override import PolicyOverrides
+from tasks.policy.retry_policy import RetryPolicy
+
+#: Seconds after which what is left of a batch goes back: where its size was found, and where it was given.
+AUTO_SECONDS: Final = 0.5
+GIVEN_SECONDS: Final = 30.0
+
+
+class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
+    """A task that handles messages, as far as whoever runs it asks."""
+
+    abstract = True
+
+    #: As its code says it; `tasks.policy.effective_decisions` has what a person has changed of it.
+    policy: RetryPolicy = RetryPolicy()
+    #: The options of failures that its code says.
+    declared: Mapping[str, Any] = MappingProxyType({})
+    source_topics: tuple[str, ...] = ()
+    #: Under which the same function is registered besides: names that it had before, or has now.
+    other_names: tuple[str, ...] = ()
+    #: How many deliveries one Celery task may carry; "auto": as many as take about 50 ms.
+    batch: int | Literal["auto"] = "auto"
+    #: Seconds after which what is left of a batch goes back to the queue as one of its own.
+    batch_seconds: float = AUTO_SECONDS
+
+    @property
+    def changing(self) -> PolicyOverrides:
+        """What may be changed of its policy at run time."""
+        return PolicyOverrides(self.name, self.declared)
+
+    #: What it needs, and the names of that: its gates (bridge/formats/gate_names.py).
+    breaker: Breaker | None = None
+    needs: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """Of the code that it is of, as far as that is known."""
+        return find_handlers_version(type(self).__module__, os.environ)
+
+    def call(self, message: Message) -> Any:
+        """Decode a message, and run the handler's function on it to its end."""
+        raise NotImplementedError
+
+
+class HandlerRun:
+    """One run of a task, for as long as the block lasts.
+
+    Attributes:
+        failures: how many runs of this delivery before have spent a retry.
+        group: whose delivery it is.
+        asked: what `self.retry(throw=False)` asked for, until the handler returns.
+    """
+
+    __slots__ = ("_before", "_request", "asked", "failures", "group")
+
+    def __init__(self, task: Task, failures: int = 0, group: str = "") -> None:  # type: ignore[type-arg]
+        self._request = task.request
+        self.failures, self.group = failures, group
+        self.asked: RetryAsked | None = None
+
+    @classmethod
+    def of(cls, task: Task) -> "HandlerRun | None":  # type: ignore[type-arg]
+        """The run that a task is in; `None` where it is called directly, or has begun none."""
+        run = _current.get()
+        # A task that the handler calls has a request of its own, also where it is the same task once more.
+        return run if run is not None and run._request is task.request else None
+
+    def __enter__(self) -> "HandlerRun":
+        self._before = _current.get()
+        _current.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.set(self._before)
+
+
+_current: Final[ContextVar[HandlerRun | None]] = ContextVar("run", default=None)

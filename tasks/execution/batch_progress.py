@@ -1,0 +1,221 @@
+"""How far a batch has come: the state of its deliveries in this run, how each ended, and notes in shared memory that
+the worker's main process reads after a process was lost.
+"""
+
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from mmap import mmap
+from pathlib import Path
+from typing import Final
+
+from bridge.formats.delivery import Batch, Delivery
+from bridge.formats.delivery_identity import list_records
+from tasks import logs
+from tasks.execution.process_loss import TaskNotes
+from tasks.worker import worker_metrics
+from tasks.worker.file_allocation import map_new_file
+
+logger = logs.harmless_logger(__name__)
+
+#: The folder of a worker's notes, one file a process; in the environment, so that children that are spawned have it.
+FOLDER: Final = "WORKER_PROGRESS_DIR"
+#: Bytes of a file: some 8,000 offsets. What is done beyond that is the ledger's to tell.
+SIZE: Final = 65_536
+#: How many offsets follow, and how long the task's id is; the offsets begin at `_OFFSETS`, behind the id.
+_HEAD: Final = struct.Struct("<IH")
+_OFFSET: Final = struct.Struct("<Q")
+#: Where the offset of the delivery that runs stands, and one more than it: zero where none does.
+_RUNNING: Final = 1_016
+_OFFSETS: Final = 1_024
+
+
+class ProgressNotes:
+    """The notes of this process on one task.
+
+    Parameters:
+        notes: `None` where there is nowhere to write them.
+    """
+
+    def __init__(self, notes: mmap | None, task_id: str) -> None:
+        name = task_id.encode()
+        self._notes = notes if len(name) <= _RUNNING - _HEAD.size else None
+        self._count = 0
+        if self._notes is not None:
+            # Nothing of the task before may be read as this one's, however soon the process ends.
+            _HEAD.pack_into(self._notes, 0, 0, 0)
+            _OFFSET.pack_into(self._notes, _RUNNING, 0)
+            self._notes[_HEAD.size : _HEAD.size + len(name)] = name
+            _HEAD.pack_into(self._notes, 0, 0, len(name))
+            self._length = len(name)
+
+    def running(self, offset: int) -> None:
+        """Note that a delivery is about to run: if the process is lost from now on, that is with this one."""
+        if self._notes is not None:
+            _OFFSET.pack_into(self._notes, _RUNNING, offset + 1)
+
+    def done(self, offset: int) -> None:
+        """Note that a delivery's handler has ended well."""
+        at = _OFFSETS + self._count * _OFFSET.size
+        if self._notes is None or at + _OFFSET.size > SIZE:
+            return
+        _OFFSET.pack_into(self._notes, at, offset)
+        self._count += 1
+        _HEAD.pack_into(self._notes, 0, self._count, self._length)
+
+
+def make_notes_folder() -> None:
+    """Make the folder. Call it in the worker's main process, before its children start."""
+    global _own_folder
+    try:
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        os.environ[FOLDER] = tempfile.mkdtemp(prefix="worker-progress-", dir=memory)
+        _own_folder = (os.getpid(), os.environ[FOLDER])
+    except OSError as error:
+        os.environ.pop(FOLDER, None)
+        logger.warning("no notes are kept of what is done of a batch: %s", error)
+
+
+def begin_notes(task_id: str) -> ProgressNotes:
+    """Begin the notes on a task that carries several deliveries."""
+    return ProgressNotes(_own_notes(), task_id)
+
+
+def read_notes(pid: int, task_id: str) -> TaskNotes:
+    """What a process which is no more had noted on a task."""
+    with suppress(OSError, KeyError, struct.error):
+        data = (Path(os.environ[FOLDER]) / str(pid)).read_bytes()
+        count, length = _HEAD.unpack_from(data)
+        if data[_HEAD.size : _HEAD.size + length] == task_id.encode():
+            (running,) = _OFFSET.unpack_from(data, _RUNNING)
+            done = _OFFSET.iter_unpack(data[_OFFSETS : _OFFSETS + count * _OFFSET.size])
+            return TaskNotes(frozenset(offset for (offset,) in done), running - 1 if running else None)
+    return TaskNotes()
+
+
+def remove_process_notes(pid: int) -> None:
+    """Remove the notes of a process that is no more, or ends."""
+    with suppress(OSError, KeyError):
+        (Path(os.environ[FOLDER]) / str(pid)).unlink()
+
+
+def remove_notes_folder() -> None:
+    """Remove the folder, if this process has made it."""
+    if _own_folder is not None and _own_folder[0] == os.getpid():
+        shutil.rmtree(_own_folder[1], ignore_errors=True)
+
+
+def _own_notes() -> mmap | None:
+    # What a child has inherited by a fork is its parent's.
+    global _of_process
+    if _of_process is None or _of_process[0] != os.getpid():
+        _of_process = (os.getpid(), _open_notes())
+    return _of_process[1]
+
+
+def _open_notes() -> mmap | None:
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return None
+    try:
+        return map_new_file(Path(folder) / str(os.getpid()), SIZE)
+    except OSError as error:
+        worker_metrics.note_unseen_process("notes", error)
+        return None
+
+
+_own_folder: tuple[int, str] | None = None
+_of_process: tuple[int, mmap | None] | None = None
+
+
+#: What most end as, and nobody looks for by name.
+_UNNAMED = ("done", "skipped")
+
+
+class BatchEnds:
+    """The ends of one task's deliveries (pure).
+
+    Parameters:
+        topic, partition: where their records lie.
+    """
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._topic, self._partition = topic, partition
+        self._found: dict[str, list[int]] = {}
+
+    def add(self, what: str, offset: int) -> None:
+        """A delivery's end: `done`, `again`, `dead`, `skipped`, `discarded`, `put back`."""
+        self._found.setdefault(what, []).append(offset)
+
+    @property
+    def counts(self) -> str:
+        """`197 done, 2 again, 1 dead`."""
+        return ", ".join(f"{len(offsets)} {what}" for what, offsets in self._found.items())
+
+    @property
+    def names(self) -> str:
+        """`again: orders-3-1201 orders-3-1207; dead: orders-3-1234`, those of each kind as far as there is room."""
+        return "; ".join(
+            f"{what}: {list_records(self._topic, self._partition, offsets)}"
+            for what, offsets in self._found.items()
+            if what not in _UNNAMED
+        )
+
+    def __str__(self) -> str:
+        return "; ".join(filter(None, (self.counts, self.names)))
+
+
+class BatchState:
+    """That of one batch.
+
+    Parameters:
+        progress: notes for the main process; `None` where there is one delivery alone.
+    """
+
+    def __init__(self, batch: Batch, progress: ProgressNotes | None) -> None:
+        #: What has not ended, as it is now: what comes again if this run cannot be brought to its end.
+        self._left = {delivery.message.offset: delivery for delivery in batch.deliveries}
+        self._progress = progress
+        #: Of those that others come after in their order: what has ended.
+        self.over: set[int] = set()
+        self.ends = BatchEnds(batch.topic, batch.partition)
+
+    def left(self) -> list[Delivery]:
+        """What has not been sent on, parked or found settled, in the order of its offsets."""
+        return [delivery for _, delivery in sorted(self._left.items())]
+
+    def now(self, delivery: Delivery) -> Delivery:
+        """A delivery as it is now."""
+        return self._left[delivery.message.offset]
+
+    def set(self, delivery: Delivery) -> None:
+        """So it comes again from now on."""
+        self._left[delivery.message.offset] = delivery
+
+    def runs(self, delivery: Delivery) -> None:
+        """It is about to run: if the process is lost, that is with this one."""
+        if self._progress is not None:
+            self._progress.running(delivery.message.offset)
+
+    def succeeded(self, delivery: Delivery) -> None:
+        """All that it was to do is done; it is not marked yet."""
+        if self._progress is not None:
+            self._progress.done(delivery.message.offset)
+        self.ends.add("done", delivery.message.offset)
+
+    def ended(self, delivery: Delivery) -> None:
+        """Those behind it in its order need not wait for it any more."""
+        self.over.add(delivery.message.offset)
+
+    def gone(self, delivery: Delivery, how: str) -> None:
+        """Settled elsewhere, or parked: it does not come again with this batch."""
+        self._left.pop(delivery.message.offset)
+        self.ends.add(how, delivery.message.offset)
+
+    def sent_on(self, deliveries: Iterable[Delivery]) -> None:
+        """They go on in a message of their own."""
+        for delivery in deliveries:
+            self._left.pop(delivery.message.offset, None)

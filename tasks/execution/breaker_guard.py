@@ -1,0 +1,239 @@
+"""The circuit breaker in one run of a batch: whether a delivery may run, and what a run reports of the dependency.
+
+While Redis does not answer, deliveries run as without a breaker.
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from celery import Celery
+
+from bridge import settings
+from bridge.errors import BridgeError
+from bridge.formats.delivery import Delivery
+from bridge.formats.failure import Failure, cut
+from bridge.ledger import Ledger
+from bridge.ledger.circuit_breakers import BreakerStatus, CircuitBreakers, RunResults, align_gates
+from lossless.transport.message_gates import MessageGates
+from tasks import logs
+from tasks.declaration.message_task import MessageTask
+from tasks.execution.halt_gate import with_gates
+from tasks.execution.process_loss import LOST_HEADER, clear_losses, overran_limit
+from tasks.execution.time_limits import TimeLimits
+from tasks.policy.circuit_breaker import Breaker
+from tasks.policy.retry_policy import EXHAUSTED, EXPIRED, Again, Bury, RetryDecision
+
+logger = logs.harmless_logger(__name__)
+
+#: Seconds for which what was heard holds, and after which successes are told.
+HOLDS: Final = 1.0
+TELL_EVERY: Final = 0.5
+#: Seconds after which a delivery that may not run comes again: its gate keeps it longer.
+BREAKER_PAUSE: Final = 1.0
+#: The same for one that may not run and has never failed: apart from what has, which waits at another gate.
+REFUSED_PAUSE: Final = 0.5
+#: Seconds from a run's hard limit until it has ended.
+ENDED_WITHIN: Final = 1.0
+#: Characters of an error that are quoted where a breaker opens.
+ERROR_SHOWN: Final = 200
+#: Seconds for Redis's answer.
+ANSWER_WITHIN: Final = 1.0
+
+
+@dataclass
+class SeenDependency:
+    """What this process knows of a dependency, and has not told yet."""
+
+    known: BreakerStatus = field(default_factory=BreakerStatus)
+    asked_at: float = float("-inf")
+    told_at: float = float("-inf")
+    refused_at: float = float("-inf")
+    good: int = 0
+
+
+class BreakerGuard:
+    """The breaker of one run.
+
+    Parameters:
+        breakers: `None` where there is no Redis for it: then all may run, and nothing is told.
+        gates: does something with the broker's gates, where it has any.
+        limit: seconds after which a run is ended; no other probe joins one before.
+    """
+
+    _of_group: ClassVar[dict[tuple[int, str], CircuitBreakers | None]] = {}
+    _seen: ClassVar[dict[tuple[int, str, str], SeenDependency]] = {}
+
+    def __init__(
+        self,
+        breaker: Breaker | None,
+        group: str,
+        breakers: CircuitBreakers | None,
+        gates: Callable[[Callable[[MessageGates], None]], None],
+        limit: float | None = None,
+    ) -> None:
+        self._breaker, self._group, self._breakers, self._gates = breaker, group, breakers, gates
+        self._limit = limit or 0.0
+        self._probe, self._admitted_at = "", 0.0
+        self._first_failed_at: int | None = None
+        name = breaker.dependency if breaker else ""
+        self._seen_here = self._seen.setdefault((os.getpid(), group, name), SeenDependency())
+
+    @classmethod
+    def of(cls, task: MessageTask[..., Any], group: str) -> "BreakerGuard":
+        """That of a task's deliveries that a group has handed off."""
+        if task.breaker is None or not group:
+            return cls(None, group, None, lambda _: None)
+        # A connection must not be shared with the process that this one was forked from.
+        key = (os.getpid(), group)
+        if key not in cls._of_group:
+            cls._of_group[key] = _open_breakers(task.app, group)
+        limit = TimeLimits.of(task).hard
+        return cls(task.breaker, group, cls._of_group[key], partial(with_gates, task.app), limit)
+
+    def admits(self) -> bool:
+        """Whether the next delivery may run."""
+        breaker, breakers, seen = self._breaker, self._breakers, self._seen_here
+        self._probe = ""
+        if breaker is None or breakers is None:
+            return True
+        now = time.monotonic()
+        if now - seen.asked_at >= HOLDS:
+            self._ask(lambda: breakers.look({breaker.dependency: breaker.terms})[breaker.dependency])
+        if seen.known.is_closed:
+            return True
+        if now - seen.refused_at < BREAKER_PAUSE / 2:
+            return False
+        probe = uuid.uuid4().hex
+        within = max(breaker.terms.probe_within, self._limit + ENDED_WITHIN if self._limit else 0.0)
+        terms = replace(breaker.terms, probe_within=within, probe_ends=bool(self._limit))
+        known = self._ask(lambda: breakers.admit(breaker.dependency, terms, probe))
+        if known.granted:
+            self._probe, self._admitted_at = probe, now
+        else:
+            seen.refused_at = now
+        return known.granted
+
+    def forgiven(self, delivery: Delivery) -> Delivery:
+        """The delivery with what failed in the last outage counted as postponed: it was not its fault."""
+        failed, first = delivery.attempts.failed, delivery.first_failed_at
+        self._first_failed_at = first
+        if self._breaker is None or first is None or not self._seen_here.known.covers(first / 1000):
+            return delivery
+        attempts = delivery.attempts.plus(failed=-failed, postponed=failed)
+        message = replace(delivery.message, attempts=attempts)
+        return replace(delivery, message=message, attempts=attempts, first_failed_at=None)
+
+    def good(self) -> None:
+        """A run has succeeded."""
+        if self._breaker is None:
+            return
+        self._seen_here.good += 1
+        if self._probe or time.monotonic() - self._seen_here.told_at >= TELL_EVERY:
+            self._tell()
+
+    def judged(
+        self, delivery: Delivery, error: BaseException, decision: RetryDecision, its_own: bool = False
+    ) -> RetryDecision:
+        """What becomes of a delivery that failed: while what it needs is down that spends nothing.
+
+        Parameters:
+            its_own: whether a person has said, since it was declared, that the error is the message's own.
+        """
+        if self._breaker is None:
+            return decision
+        says = "nothing" if its_own else self._breaker.says(error, decision)
+        identity = delivery.identity
+        if says == "nothing":
+            if self._probe:
+                self._tell(unclear=True)
+            return decision
+        # As it is tried again, what failed in the outage too is no witness: it may be broken itself.
+        ramps = self._seen_here.known.state == "ramping"
+        first = self._first_failed_at if ramps else delivery.first_failed_at
+        age = _age(first)
+        last = isinstance(decision, Bury) and decision.reason in (EXHAUSTED, EXPIRED)
+        quoted = _quoted(str(Failure.of(error, traceback=False)))
+        known = self._tell(**{says: (identity,), "age": age, "last": last, "error": quoted})
+        return decision if known.is_closed else Again(BREAKER_PAUSE, spent=False)
+
+    def overran(self, delivery: Delivery, headers: dict[str, Any]) -> Delivery:
+        """The delivery, where its last run went on until the hard limit ended it; what it needs may hang.
+
+        That is a failure as any other, told now: who was to tell it is dead. While that is down it counts as postponed.
+
+        Parameters:
+            headers: of its message, by which its next loss is counted.
+        """
+        if self._breaker is None or not delivery.attempts.lost or not overran_limit(delivery.error):
+            return delivery
+        if self._hung(delivery, last=False).is_closed:
+            return delivery
+        found = clear_losses(delivery)
+        headers[LOST_HEADER] = 0
+        return found
+
+    def spares(self, delivery: Delivery) -> bool:
+        """Whether one does not die of its time limit, as what it needs hangs, for all that is known."""
+        return self._breaker is not None and not self._hung(delivery, last=True).is_closed
+
+    def _hung(self, delivery: Delivery, last: bool) -> BreakerStatus:
+        assert self._breaker is not None
+        if not self._breaker.hears_of_limits:
+            return BreakerStatus()
+        age, quoted = _age(delivery.first_failed_at), _quoted(delivery.error)
+        return self._tell(failed=(delivery.identity,), age=age, last=last, error=quoted)
+
+    def _tell(self, **ended: Any) -> BreakerStatus:
+        breaker, breakers, seen = self._breaker, self._breakers, self._seen_here
+        assert breaker is not None
+        if breakers is None:
+            return seen.known
+        good, seen.good, seen.told_at = seen.good, 0, time.monotonic()
+        probe, self._probe = self._probe, ""
+        ran = time.monotonic() - self._admitted_at if probe else 0.0
+        told = RunResults(good, ran=ran, **ended)
+        return self._ask(lambda: breakers.report(breaker.dependency, breaker.terms, told, probe))
+
+    def _ask(self, ask: Callable[[], BreakerStatus]) -> BreakerStatus:
+        """What is known now; without an answer all may run."""
+        seen = self._seen_here
+        seen.asked_at = time.monotonic()
+        try:
+            seen.known = ask()
+        except BridgeError as error:
+            logger.debug("%s", error)
+            seen.known = BreakerStatus()
+        self._act(seen.known)
+        return seen.known
+
+    def _act(self, known: BreakerStatus) -> None:
+        breaker = self._breaker
+        if breaker is None or known.before == known.state:
+            return
+        log_breaker_change(breaker.dependency, known)
+        self._gates(lambda gates: align_gates(gates, self._group, breaker.dependency, known))
+
+
+def _quoted(error: str) -> str:
+    """An error in one line, for whoever asks why a breaker is open."""
+    return cut(" ".join(error.split()), ERROR_SHOWN)
+
+
+def _age(first_failed_at: int | None) -> float:
+    return 0.0 if first_failed_at is None else max(0.0, time.time() - first_failed_at / 1000)
+
+
+def log_breaker_change(dependency: str, known: BreakerStatus) -> None:
+    """One line, by whoever has seen it change."""
+    if line := known.words(dependency):
+        logger.log(*line)
+
+
+def _open_breakers(app: Celery, group: str) -> CircuitBreakers | None:
+    ledger = Ledger.of(settings.load(app, os.environ).of_group(group), timeout=ANSWER_WITHIN)
+    return CircuitBreakers(ledger) if ledger else None

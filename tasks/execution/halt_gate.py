@@ -1,0 +1,115 @@
+"""The halt of a topic in a worker's process, and the broker's gates that keep its messages.
+
+In this order: Kafka has the decision, Redis mirrors it, the gate is shut, and last the message goes back.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from celery import Celery
+
+from bridge import settings
+from bridge.formats.delivery import Batch, Delivery
+from bridge.formats.failure import Failure
+from bridge.formats.gate_names import topic_gate
+from bridge.formats.group_decision import GroupDecision, halt_key, make_halt_data
+from bridge.ledger.decision_store import make_decision, read_standing_decisions
+from lossless.transport.message_gates import MessageGates
+from tasks import logs
+from tasks.errors import StopConsuming, TopicHalted
+from tasks.execution import delivery_log
+from tasks.policy.effective_decisions import DecisionCache
+
+logger = logs.harmless_logger(__name__)
+
+
+def with_gates(app: Celery, act: Callable[[MessageGates], None]) -> None:
+    """Do something with the broker's gates, where it has any.
+
+    What goes wrong is no fault of the delivery under way: bridges bring the gates in order within a second.
+    """
+    try:
+        with app.producer_or_acquire() as producer:
+            gates = getattr(producer.channel, "gates", None)
+            if gates is not None:
+                act(gates)
+    except Exception as error:
+        logger.debug("the broker's gates: %r", error)
+
+
+logger = logs.harmless_logger(__name__)
+
+#: Seconds after which what was given back is looked at again, where the broker has no gates.
+LOOK_AGAIN_AFTER: Final = 10.0
+
+
+class HaltGuard:
+    """The halt of the topic of one batch.
+
+    Parameters:
+        control: what was decided for the batch's group.
+    """
+
+    def __init__(self, app: Celery, batch: Batch, control: DecisionCache) -> None:
+        self._app, self._control = app, control
+        self._topic, self._group = batch.topic, batch.group
+
+    @classmethod
+    def of(cls, app: Celery, batch: Batch) -> "HaltGuard":
+        """With what this process knows."""
+        return cls(app, batch, DecisionCache.of(app, batch.group))
+
+    @property
+    def gate(self) -> str:
+        """What keeps the topic's messages."""
+        return topic_gate(self._group, self._topic)
+
+    def check(self) -> None:
+        """Let the next delivery run.
+
+        Raises:
+            TopicHalted: it must not.
+        """
+        if self._control.halt(self._topic) is None or (found := self._control.halt(self._topic, anew=True)) is None:
+            return
+        # It was taken before the gate was shut; or Redis was wiped, and all gates are open.
+        with_gates(self._app, lambda gates: self._shut_while_halted(gates, found))
+        raise TopicHalted(f"topic {self._topic!r} is halted by {found.by}: {found.why}")
+
+    def stop(self, delivery: Delivery, failure: Failure, error: BaseException) -> None:
+        """Halt the topic.
+
+        Raises:
+            NotDecided: neither Kafka nor Redis has taken it.
+        """
+        chosen = settings.load(self._app, os.environ).of_group(self._group)
+        key, by = halt_key(self._topic), f"{delivery.handler} on {socket.gethostname()}"
+        before = read_standing_decisions(chosen, self._control.mirror).get(key)
+        why = _why(failure, error)
+        stands = before
+        if stands is None or stands.data is None:
+            cause = {"handler": delivery.handler, "record": delivery.message.coordinates, "error": str(failure)}
+            data = make_halt_data(before, time.time(), **cause)
+            outcome = make_decision(chosen, self._control.mirror, key, data, by, why, before)
+            delivery_log.log_halt(delivery, why, outcome.unpublished)
+            stands = outcome.decision
+        self._control.learn(stands)
+        self._control.forget()
+        with_gates(self._app, lambda gates: gates.shut(self.gate, why))
+
+    def _shut_while_halted(self, gates: MessageGates, found: GroupDecision) -> None:
+        if gates.allowed(self.gate) is not None:
+            return
+        gates.shut(self.gate, found.why)
+        # Whoever resumes it says so first, and opens the gate then: that may have been in between.
+        if self._control.halt(self._topic, anew=True) is None:
+            gates.open(self.gate)
+
+
+def _why(failure: Failure, error: BaseException) -> str:
+    """In the handler's own words, where it gave any."""
+    said = failure.error_message if isinstance(error, StopConsuming) else ""
+    return said or str(failure)

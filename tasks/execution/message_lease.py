@@ -1,0 +1,57 @@
+"""The lease of the message in hand: whether it is still this worker's after a freeze (SIGSTOP, a closed lid), or
+another worker has it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from lossless.transport.message_ownership import TAKEN_AT, is_given_away, read_host_clock
+from tasks.errors import GivenAway
+
+#: How many times, in the time after which a silent worker is dead, a process asks whether it was taken for that.
+CHECKS: Final = 3
+#: Seconds after which a silent worker is dead, where nothing is set (docs/concepts/lossless.md, `dead_after`).
+DEAD_AFTER: Final = 30.0
+
+
+class MessageLease:
+    """That of one message.
+
+    Parameters:
+        tag: of the message, as the transport delivered it.
+        taken_at: when that was, as `lossless.transport.message_ownership.read_host_clock` counts.
+        every: seconds for which an answer holds.
+        is_given_away: asks the broker.
+    """
+
+    def __init__(
+        self,
+        tag: str | None,
+        taken_at: float,
+        every: float,
+        is_given_away: Callable[[str], bool],
+        clock: Callable[[], float] = read_host_clock,
+    ) -> None:
+        self._tag, self._sure_at, self._every = tag, taken_at, every
+        self._is_given_away, self._clock = is_given_away, clock
+
+    @classmethod
+    def of(cls, task: Any) -> "MessageLease":
+        """Of the message that a task has in hand."""
+        properties = task.request.properties or {}
+        taken_at = properties.get(TAKEN_AT)
+        tag = properties.get("delivery_tag") if isinstance(taken_at, float) else None
+        every = float((task.app.conf.broker_transport_options or {}).get("dead_after") or DEAD_AFTER) / CHECKS
+        return cls(tag, taken_at or read_host_clock(), every, lambda held: is_given_away(task.app, held))
+
+    def check(self) -> None:
+        """Go on only with what is this worker's.
+
+        Raises:
+            GivenAway: it is not.
+        """
+        if self._tag is None or self._clock() - self._sure_at < self._every:
+            return
+        self._sure_at = self._clock()
+        if self._is_given_away(self._tag):
+            raise GivenAway("this worker was silent for so long that others have it")

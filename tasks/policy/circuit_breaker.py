@@ -1,0 +1,134 @@
+"""`Breaker`: a dependency that handlers need, its thresholds, and which errors count against it (pure)."""
+
+import re
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from typing import Any, Final, Literal
+
+from bridge.ledger.circuit_breakers import BreakerTerms
+from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming, Undecodable
+from tasks.policy.retry_policy import EXHAUSTED, EXPIRED, Again, Bury, RetryDecision
+
+#: What an error says of a dependency.
+BreakerVerdict = Literal["failed", "dead", "nothing"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+#: What is said of one message, or asked for in so many words.
+_OF_THE_MESSAGE: Final = (DeadLetter, Undecodable, RetryLater, StopConsuming)
+#: Errors of the handler's own code, which say nothing of a dependency unless `failures_of` names them.
+OF_THE_CODE: Final = (TypeError, KeyError, NameError, AttributeError)
+#: The least and the most of each number.
+_RANGES: Final[Mapping[str, tuple[float, float]]] = {
+    "failures": (2, 500),
+    "ratio": (0.01, 1),
+    "window": (1, 600),
+    "dead_letters": (2, 500),
+    "probe_every": (0.1, 3600),
+    "probe_within": (1, 86_400),
+    "ramp": (1, 3600),
+}
+
+
+class Breaker:
+    """What a handler needs, a service or a database: while it is down, deliveries wait for it and spend no attempt.
+
+    Handlers that name the same dependency share what is known of it, in all workers of the group.
+
+    Parameters:
+        dependency: its name: letters, digits and ``._-``.
+        failures: it is held to be down when so many deliveries have failed since one succeeded last, or so many within
+            the window that they are the ratio of all. A delivery counts once, however often it is retried.
+        ratio: see `failures`.
+        window: seconds.
+        dead_letters: so many deliveries that failed or died without one between that succeeded open it too.
+        failures_of: the classes of exceptions that speak of the dependency; `None`: whatever a retry may
+            cure, but for errors of code (`TypeError`, `KeyError`, `NameError`, `AttributeError`).
+        probe_every: seconds between two probes at most; the first comes after one second.
+        probe_within: seconds after which a probe that has not ended is replaced.
+        ramp: seconds from the first success until all may run again.
+
+    Raises:
+        HandlerError: something is out of range.
+    """
+
+    def __init__(
+        self,
+        dependency: str,
+        *,
+        failures: int = 10,
+        ratio: float = 0.5,
+        window: float = 30,
+        dead_letters: int = 20,
+        failures_of: type[BaseException] | Iterable[type[BaseException]] | None = None,
+        probe_every: float = 10,
+        probe_within: float = 30,
+        ramp: float = 10,
+    ) -> None:
+        given: object = dependency
+        if not isinstance(given, str) or not _NAME.fullmatch(given):
+            raise HandlerError(f"Breaker takes the name of a dependency, letters, digits and ._-; not {given!r}.")
+        self.dependency = dependency
+        numbers = {
+            "failures": failures,
+            "ratio": ratio,
+            "window": window,
+            "dead_letters": dead_letters,
+            "probe_every": probe_every,
+            "probe_within": probe_within,
+            "ramp": ramp,
+        }
+        for name, given in numbers.items():
+            self._check(name, given)
+        self.terms = BreakerTerms(**numbers)  # type: ignore[arg-type]
+        self.failures_of = self._classes(failures_of)
+
+    def _check(self, name: str, given: object) -> None:
+        least, most = _RANGES[name]
+        whole = name in ("failures", "dead_letters")
+        fits = isinstance(given, int if whole else int | float) and not isinstance(given, bool)
+        if not fits or not isfinite(given) or not least <= given <= most:  # type: ignore[arg-type, operator]
+            kind = "a whole number" if whole else "a number"
+            raise HandlerError(
+                f"Breaker({self.dependency!r}): {name} takes {kind} from {least:g} to {most:,g}; not {given!r}."
+            )
+
+    def _classes(self, given: Any) -> tuple[type[BaseException], ...] | None:
+        if given is None:
+            return None
+        kinds = tuple(given) if isinstance(given, tuple | list | set | frozenset) else (given,)
+        if not kinds or not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+            raise HandlerError(f"Breaker({self.dependency!r}): failures_of takes classes of exceptions; not {given!r}.")
+        return kinds
+
+    def says(self, error: BaseException, decision: RetryDecision) -> BreakerVerdict:
+        """What a run that did not end well says of the dependency.
+
+        Parameters:
+            decision: what the policy makes of the error.
+        """
+        if isinstance(error, _OF_THE_MESSAGE):
+            return "nothing"
+        if self.failures_of is not None:
+            return "failed" if isinstance(error, self.failures_of) else "nothing"
+        if isinstance(error, OF_THE_CODE):
+            return "nothing"
+        if isinstance(decision, Bury):
+            return "failed" if decision.reason in (EXHAUSTED, EXPIRED) else "dead"
+        return "failed" if isinstance(decision, Again) and decision.spent else "nothing"
+
+    @property
+    def hears_of_limits(self) -> bool:
+        """Whether a run that its hard time limit ended counts: that is no exception, but hangs as a `TimeoutError`."""
+        return self.failures_of is None or any(issubclass(TimeoutError, kind) for kind in self.failures_of)
+
+    def fault_beside(self, other: "Breaker") -> str:
+        """Why two handlers cannot have these two; empty where they can."""
+        if self.dependency != other.dependency or self.terms == other.terms:
+            return ""
+        return (
+            f"Breaker({self.dependency!r}) has other numbers at another handler, and its state is theirs together: "
+            "make one Breaker, and give it to both."
+        )
+
+    def __repr__(self) -> str:
+        return f"Breaker({self.dependency!r})"

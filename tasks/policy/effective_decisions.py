@@ -1,0 +1,186 @@
+"""The decisions that are in force in a worker's process: which topics are halted, and each handler's effective policy.
+Redis is read at most once a second; while it does not answer, the last known decisions hold.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+from celery import Celery
+
+from bridge import settings
+from bridge.errors import BridgeError
+from bridge.formats.group_decision import (
+    GroupDecision,
+    format_options,
+    halt_key,
+    halted_topic,
+    policy_key,
+    read_option_values,
+    summarize_policy_changes,
+)
+from bridge.ledger import Ledger
+from bridge.ledger.decision_store import DecisionMirror
+from tasks import logs
+from tasks.declaration.message_task import MessageTask
+from tasks.errors import HandlerError
+from tasks.policy.retry_policy import RetryPolicy
+
+logger = logs.harmless_logger(__name__)
+
+#: Seconds for which what was read holds.
+HOLDS: Final = 1.0
+#: Seconds for Redis's answer; how many times as long as one that failed has taken nothing is asked.
+ANSWER_WITHIN: Final = 1.0
+PATIENCE: Final = 10.0
+
+
+class DecisionCache:
+    """What was decided for one group.
+
+    Parameters:
+        mirror: `None` where there is no Redis for it: nothing is known.
+    """
+
+    _of_group: ClassVar[dict[tuple[int, str], "DecisionCache"]] = {}
+
+    def __init__(self, mirror: DecisionMirror | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._mirror, self._clock = mirror, clock
+        self._version = ""
+        self._known: Mapping[str, GroupDecision] = {}
+        self._ask_at = float("-inf")
+
+    @classmethod
+    def of(cls, app: Celery, group: str) -> "DecisionCache":
+        """That of a group, in this process."""
+        # A connection must not be shared with the process that this one was forked from.
+        key = (os.getpid(), group)
+        if key not in cls._of_group:
+            cls._of_group[key] = cls(_open_mirror(app, group))
+        return cls._of_group[key]
+
+    @property
+    def mirror(self) -> DecisionMirror | None:
+        """Where it is read; `None` where there is no Redis for it."""
+        return self._mirror
+
+    def halt(self, topic: str, *, anew: bool = False) -> GroupDecision | None:
+        """Why a topic is halted: who said it, and when; `None`: it is not. Never raises.
+
+        Parameters:
+            anew: whether Redis is asked, whenever it was asked last.
+        """
+        if anew:
+            self.forget()
+        return self._of(halt_key(topic))
+
+    def policy(self, handler: str) -> Mapping[str, Any] | None:
+        """What was set of a handler's policy, `None`: nothing. Never raises."""
+        found = self._of(policy_key(handler))
+        return None if found is None else found.data
+
+    def learn(self, decision: GroupDecision) -> None:
+        """Know what stands, which this process has decided or found itself: Redis may be wiped before it is asked."""
+        # Without Redis nobody would ever say that it is taken back.
+        if self._mirror is not None:
+            self._known = {**self._known, decision.key: decision}
+
+    def forget(self) -> None:
+        """Ask anew the next time."""
+        self._ask_at = float("-inf")
+
+    def _of(self, key: str) -> GroupDecision | None:
+        if self._clock() >= self._ask_at:
+            self._ask()
+        found = self._known.get(key)
+        return None if found is None or found.data is None else found
+
+    def _ask(self) -> None:
+        begun, self._ask_at = self._clock(), float("inf")
+        wait = HOLDS
+        try:
+            self._read()
+        except BridgeError as error:
+            wait = max(HOLDS, PATIENCE * (self._clock() - begun))
+            logger.debug("what was decided for the group is not known anew: %s", error)
+        self._ask_at = self._clock() + wait
+
+    def _read(self) -> None:
+        version = "" if self._mirror is None else self._mirror.version()
+        # None: nothing was decided, or Redis was wiped and a bridge is about to put it back.
+        if self._mirror is None or version in ("", self._version):
+            return
+        found, before = self._mirror.read(), self._known
+        # What is missing is only gone where a bridge has seen that Kafka does not have it either.
+        self._version, self._known = found.version, {**({} if found.whole else before), **found.in_force()}
+        _log_halt_changes(before, self._known)
+
+
+def _log_halt_changes(before: Mapping[str, GroupDecision], known: Mapping[str, GroupDecision]) -> None:
+    """Say which topics were halted since, and which go on."""
+    for key in before.keys() | known.keys():
+        topic = halted_topic(key)
+        halted = [key in some and some[key].data is not None for some in (before, known)]
+        if topic is None or halted[0] == halted[1]:
+            continue
+        if halted[1]:
+            logger.info("topic %r is halted by %s: %s", topic, known[key].by, known[key].why)
+        else:
+            logger.info("topic %r is run again.", topic)
+
+
+def _open_mirror(app: Celery, group: str) -> DecisionMirror | None:
+    ledger = Ledger.of(settings.load(app, os.environ).of_group(group), timeout=ANSWER_WITHIN) if group else None
+    return DecisionMirror(ledger) if ledger else None
+
+
+logger = logs.harmless_logger(__name__)
+
+#: By process, group and task: what was decided, as it was read, and the policy that came of it.
+_known_policies: Final[dict[tuple[int, str, str], tuple[Mapping[str, Any] | None, RetryPolicy]]] = {}
+
+
+def find_effective_policy(task: MessageTask[..., Any], group: str) -> RetryPolicy:
+    """The policy by which a handler's failures are judged now."""
+    if not group:
+        return task.policy
+    decided = DecisionCache.of(task.app, group).policy(find_main_name(task.app, task))
+    key = (os.getpid(), group, task.name)
+    known, policy = _known_policies.get(key, (None, task.policy))
+    if decided is not known:
+        policy = _override_policy(task, decided)
+        _known_policies[key] = (decided, policy)
+    return policy
+
+
+def _override_policy(task: MessageTask[..., Any], decided: Mapping[str, Any] | None) -> RetryPolicy:
+    if decided is None:
+        logger.info("%s: its policy is the code's again.", task.name)
+        return task.policy
+    try:
+        policy = task.changing.policy(read_option_values(decided))
+    except HandlerError as error:
+        logger.error(
+            "%s: what was changed of its policy is not in force, its code's policy is: %s "
+            "Set it anew, or take it back: bridge policy unset %s --why …",
+            task.name,
+            str(error),
+            task.name,
+        )
+        return task.policy
+    logger.info(
+        "%s: its policy is not its code's: %s, %s.",
+        task.name,
+        format_options(read_option_values(decided)),
+        summarize_policy_changes(decided),
+    )
+    return policy
+
+
+def find_main_name(app: Celery, task: MessageTask[..., Any]) -> str:
+    """The name that a handler has now, for one of its names."""
+    for name in (task.name, *task.other_names):
+        if getattr(app.tasks.get(name), "source_topics", ()):
+            return str(name)
+    return str(task.name)

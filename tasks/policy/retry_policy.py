@@ -1,0 +1,316 @@
+"""The retry policy of a handler: (error, attempts) to retry, dead letter, halt or drop, and the options of `@handler`
+that make it (pure).
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from celery import Task
+from celery.exceptions import Ignore, Reject
+from celery.utils.time import get_exponential_backoff_interval
+
+from bridge.formats.delivery import Message
+from bridge.formats.failure import kind_name
+from tasks.errors import LONGEST_DELAY, DeadLetter, HandlerError, RetryAsked, RetryLater, StopConsuming, Undecodable
+from tasks.policy.retry_when import RetryAnswer, RetryWhen, ask_retry_when, check_retry_when
+
+#: Classes, or their names (`orders.errors.CardDeclined`), where a person has given them at run time.
+ErrorClasses = tuple[type[BaseException] | str, ...]
+
+#: Retries where a handler does not say how many: with the backoff's jitter about 20 minutes, longer than a restart of
+#: most services and a short outage. Five, as often elsewhere, are over within 15 s.
+MAX_RETRIES: Final = 12
+
+EXHAUSTED: Final = "exhausted"
+PERMANENT: Final = "permanent"
+UNDECODABLE: Final = "undecodable"
+EXPIRED: Final = "expired"
+POISON: Final = "poison"
+UNKNOWN_HANDLER: Final = "unknown_handler"
+#: Every value of the `reason` header.
+REASONS: Final = (EXHAUSTED, PERMANENT, UNDECODABLE, POISON, EXPIRED, UNKNOWN_HANDLER)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Run it again after `delay` seconds; `spent` says whether that uses up a retry."""
+
+    delay: float
+    spent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Write a dead letter with this reason; `why` is what `retry_when` says beside the error."""
+
+    reason: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The handler asks to stop the topic: the message is kept, and the topic halted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The handler raised Celery's `Ignore`: it is done with the message."""
+
+
+RetryDecision = Again | Bury | Halt | Drop
+
+
+def is_listed(error: BaseException, kinds: ErrorClasses) -> bool:
+    """Whether an error is of one of these classes, or of one that is derived from it."""
+    names = {kind for kind in kinds if isinstance(kind, str)}
+    return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type))) or (
+        bool(names) and any(kind_name(kind) in names for kind in type(error).__mro__)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """What a handler's options say about failures.
+
+    Attributes:
+        max_retries: how many failures are retried; `None` is for ever.
+        delays: seconds before each retry, exact; where given, its length is the number of retries.
+        fixed_delay: seconds before every retry, where no backoff is wanted.
+        backoff: seconds before the first retry, doubling after that.
+        backoff_max: seconds at most.
+        jitter: draw the delay evenly between 0 and the backoff ("full jitter").
+        give_up_after: seconds from the first failure; a retry that would start later is not made.
+        retry_when: asked before the lists of classes and the delays.
+    """
+
+    autoretry_for: ErrorClasses = (Exception,)
+    dont_autoretry_for: ErrorClasses = ()
+    dead_letter_for: ErrorClasses = ()
+    stop_for: ErrorClasses = ()
+    max_retries: int | None = MAX_RETRIES
+    delays: Sequence[float] | None = None
+    fixed_delay: float | None = None
+    backoff: float = 1
+    backoff_max: int = 600
+    jitter: bool = True
+    give_up_after: float | None = None
+    retry_when: RetryWhen | None = None
+
+    @property
+    def retries(self) -> int | None:
+        """How many failures are retried, `None` for ever."""
+        return self.max_retries if self.delays is None else len(self.delays)
+
+    @property
+    def longest_delay(self) -> float:
+        """Seconds; no retry of this policy waits longer, but for `RetryLater` and what `retry_when` answers."""
+        if self.delays is not None:
+            return max(self.delays, default=0)
+        if self.fixed_delay is not None:
+            return self.fixed_delay
+        if self.max_retries == 0:
+            return 0
+        # A few retries never come as far as `backoff_max`.
+        last = 64 if self.max_retries is None else min(self.max_retries - 1, 64)
+        return float(min(self.backoff_max, int(max(1.0, self.backoff)) * 2**last))
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after that many failures before this one (0 at the first).
+
+        The formula is Celery's own (celery/utils/time.py get_exponential_backoff_interval).
+        """
+        if self.delays is not None:
+            seconds = float(self.delays[min(failures, len(self.delays) - 1)]) if self.delays else 0.0
+            return random.uniform(0, seconds) if self.jitter else seconds
+        if self.fixed_delay is not None:
+            return self.fixed_delay
+        factor = int(max(1.0, self.backoff))
+        # 2 ** retries is Celery's; past 64 doublings it only costs memory.
+        return get_exponential_backoff_interval(factor, min(failures, 64), self.backoff_max, self.jitter)
+
+    def decide(
+        self,
+        error: BaseException,
+        failures: int,
+        age: float = 0.0,
+        *,
+        real: Callable[[float], float] = float,
+        once: bool = False,
+        message: Message | None = None,
+        report: Callable[[str], None] | None = None,
+    ) -> RetryDecision:
+        """What becomes of a delivery whose handler raised.
+
+        Parameters:
+            error: what the handler raised.
+            failures: how many of its runs before this one spent a retry.
+            age: seconds since its first failure.
+            real: seconds after which a retry really starts that is to start after so many: those of its retry topic.
+            once: whether it has this attempt alone: a failure that would be retried is its last. What spends no
+                retry is put off as ever.
+            message: for `retry_when`, which is not asked without one.
+            report: told why an answer of `retry_when` was not taken.
+        """
+        decision = self._said(error, failures)
+        if decision is None and self.retry_when is not None and message is not None:
+            answer = ask_retry_when(self.retry_when, message, error)
+            if answer.fault and report is not None:
+                report(answer.fault)
+            decision = self._answered(answer, failures)
+        decision = decision or self._listed(error) or self._counted(failures)
+        if once and isinstance(decision, Again) and decision.spent:
+            return Bury(EXHAUSTED)
+        if (
+            isinstance(decision, Again)
+            and self.give_up_after is not None
+            and self._too_late(age + real(decision.delay))
+        ):
+            return Bury(EXPIRED)
+        return decision
+
+    def _too_late(self, age: float) -> bool:
+        return self.give_up_after is not None and age > self.give_up_after
+
+    def _said(self, error: BaseException, failures: int) -> RetryDecision | None:
+        """What the handler asked for in so many words."""
+        match error:
+            case Ignore():
+                return Drop()
+            case DeadLetter():
+                return Bury(PERMANENT)
+            case Undecodable():
+                return Bury(UNDECODABLE)
+            case StopConsuming():
+                return Halt()
+            case RetryLater():
+                return Again(error.delay, spent=False)
+            case RetryAsked():
+                return Bury(EXHAUSTED) if error.limit is not None and failures >= error.limit else Again(error.delay)
+            case Reject():
+                requeue: bool = vars(error)["requeue"]
+                return Again(self.delay(0), spent=False) if requeue else Bury(PERMANENT)
+        return None
+
+    def _answered(self, answer: RetryAnswer, failures: int) -> RetryDecision | None:
+        """What `retry_when` answered; its retries are retries like any other."""
+        if answer.dead is not None:
+            return Bury(PERMANENT, answer.dead)
+        if answer.seconds is None:
+            return None
+        return Bury(EXHAUSTED) if self._is_exhausted(failures) else Again(answer.seconds)
+
+    def _listed(self, error: BaseException) -> RetryDecision | None:
+        """What the handler's options say of the error's class."""
+        if is_listed(error, self.stop_for):
+            return Halt()
+        if is_listed(error, self.dead_letter_for + self.dont_autoretry_for):
+            return Bury(PERMANENT)
+        # What is no Exception (SystemExit, GeneratorExit) is retried like any failure: nobody listed it.
+        if isinstance(error, Exception) and not is_listed(error, self.autoretry_for):
+            return Bury(PERMANENT)
+        return None
+
+    def _counted(self, failures: int) -> RetryDecision:
+        return Bury(EXHAUSTED) if self._is_exhausted(failures) else Again(self.delay(failures))
+
+    def _is_exhausted(self, failures: int) -> bool:
+        return self.retries is not None and failures >= self.retries
+
+
+#: Options of Celery's autoretry that the policy takes over, so that they act once.
+RETRY_OPTIONS: Final = (
+    "autoretry_for",
+    "dont_autoretry_for",
+    "retry_backoff",
+    "retry_backoff_max",
+    "retry_jitter",
+    "retry_kwargs",
+)
+
+#: Every option that the policy is made of. `default_retry_delay` stays Celery's as well.
+POLICY_OPTIONS: Final = (
+    *RETRY_OPTIONS,
+    "max_retries",
+    "default_retry_delay",
+    "retry_delays",
+    "dead_letter_for",
+    "stop_for",
+    "give_up_after",
+    "retry_when",
+)
+
+
+def make_policy(name: str, given: Mapping[str, Any]) -> RetryPolicy:
+    """The policy that a handler's options make.
+
+    Parameters:
+        given: those of `POLICY_OPTIONS` that are said.
+
+    Raises:
+        HandlerError: one is out of range.
+    """
+    try:
+        return _build_policy(given)
+    except (TypeError, ValueError) as error:
+        raise HandlerError(f"{name}: {error}") from error
+
+
+def _build_policy(given: Mapping[str, Any]) -> RetryPolicy:
+    kwargs = given.get("retry_kwargs") or {}
+    for key in kwargs:
+        if key not in ("max_retries", "countdown"):
+            raise ValueError(f"retry_kwargs takes max_retries and countdown; it was given {key!r}.")
+    max_retries = kwargs.get("max_retries", given.get("max_retries", MAX_RETRIES))
+    fixed = kwargs.get("countdown", given.get("default_retry_delay"))
+    backoff = given.get("retry_backoff", fixed is None)
+    if not backoff and fixed is None:
+        fixed = Task.default_retry_delay
+    listed = given.get("retry_delays") is not None
+    return RetryPolicy(
+        autoretry_for=_errors(given.get("autoretry_for", (Exception,))),
+        dont_autoretry_for=_errors(given.get("dont_autoretry_for", ())),
+        dead_letter_for=_errors(given.get("dead_letter_for", ())),
+        stop_for=_errors(given.get("stop_for", ())),
+        max_retries=None if max_retries is None else _number(max_retries, "max_retries", whole=True),
+        delays=_delays(given.get("retry_delays")),
+        fixed_delay=None if backoff else _number(fixed, "countdown", most=LONGEST_DELAY),
+        backoff=_number(backoff, "retry_backoff", most=LONGEST_DELAY),
+        backoff_max=_number(given.get("retry_backoff_max", 600), "retry_backoff_max", most=LONGEST_DELAY, whole=True),
+        jitter=bool(given.get("retry_jitter", not listed)),
+        give_up_after=_optional_seconds(given.get("give_up_after"), "give_up_after"),
+        retry_when=check_retry_when(given.get("retry_when")),
+    )
+
+
+def _errors(given: Any) -> ErrorClasses:
+    kinds = given if isinstance(given, tuple | list | set | frozenset) else (given,)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise TypeError(f"exception classes are wanted; it was given {kind!r}.")
+    return tuple(kinds)
+
+
+def _delays(given: Any) -> tuple[float, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(f"retry_delays takes a sequence of seconds; it was given {given!r}.")
+    return tuple(_number(delay, "retry_delays", most=LONGEST_DELAY) for delay in given)
+
+
+def _optional_seconds(given: Any, what: str) -> float | None:
+    return None if given is None else _number(given, what)
+
+
+def _number(given: Any, what: str, *, most: float = float("inf"), whole: bool = False) -> Any:
+    if isinstance(given, bool) and what == "retry_backoff":
+        return 1
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
+        raise ValueError(f"{what} takes numbers from 0 on; it was given {given!r}.")
+    if given > most:
+        raise ValueError(f"{what} takes seconds, {most:,.0f} (a year) at most; it was given {given!r}.")
+    if whole and given != int(given):
+        raise ValueError(f"{what} takes whole numbers from 0 on; it was given {given!r}.")
+    return int(given) if whole else given

@@ -1,0 +1,3 @@
+"""The worker beside its handlers: start and end, announcement, the main process's side of a delivery, metrics and
+telemetry.
+"""

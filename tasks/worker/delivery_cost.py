@@ -1,0 +1,131 @@
+"""The cost of deliveries in this process, in seconds, reported to the ledger a few times a second; bridges find the
+size of batches by it.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bridge.errors import LedgerUnavailable
+from bridge.formats.celery_header import count_losses, read_counter
+from bridge.ledger import Ledger
+from bridge.ledger.handler_costs import DeliveryCost, HandlerCosts
+from tasks import logs
+
+logger = logs.harmless_logger(__name__)
+
+#: Seconds between two times that a process tells the ledger; and after one that it did not hear.
+TELL_EVERY: Final = 0.1
+SILENT_FOR: Final = 5.0
+#: Seconds from which on a run is slow: batches are small for minutes then, as what is behind such a one waits for it.
+SLOW: Final = 0.5
+
+
+class DeliveryLaps:
+    """What one task's deliveries take, one after another."""
+
+    def __init__(self, begun: float) -> None:
+        self._begun = begun
+        self.count = 0
+        self.seconds = self.squares = 0.0
+
+    def lap(self, since: float, waited: float = 0.0) -> float:
+        """A delivery has ended that was begun at `since` (as `time.monotonic` counts); return when.
+
+        Parameters:
+            waited: seconds of that for which Kafka took its dead letter. They count in the mean and not in the spread:
+                a worker's first dead letter waits for a connection, and says nothing of what the next message takes.
+        """
+        now = time.monotonic()
+        took = max(0.0, now - since - waited)
+        self.count += 1
+        self.seconds += took
+        self.squares += took * took
+        return now
+
+    @property
+    def pace(self) -> float:
+        """How many deliveries a second takes, as it went so far."""
+        return self.count / self.seconds if self.seconds else float("inf")
+
+    def cost(self) -> DeliveryCost:
+        """All of it, and what the task took besides until now."""
+        beside = max(0.0, time.monotonic() - self._begun - self.seconds)
+        return DeliveryCost(self.count, self.seconds, self.squares, beside)
+
+
+class _UntoldCosts:
+    """What a process has measured and not told yet."""
+
+    def __init__(self) -> None:
+        self.costs: dict[tuple[Ledger, str], DeliveryCost] = {}
+        #: Handlers that have run here: the first run also pays for imports and connections.
+        self.warm: set[str] = set()
+        self.tell_at = 0.0
+
+
+_of_process: tuple[int, _UntoldCosts] | None = None
+
+
+def note_cost(ledger: Ledger | None, handler: str, cost: DeliveryCost) -> None:
+    """Note what deliveries to a handler took; the ledger hears of it at once if it has not for a while."""
+    if ledger is None or not cost.deliveries:
+        return
+    untold = _own_costs()
+    if handler not in untold.warm:
+        untold.warm.add(handler)
+        return
+    before = untold.costs.get((ledger, handler), DeliveryCost())
+    untold.costs[ledger, handler] = DeliveryCost(*(a + b for a, b in zip(before, cost, strict=True)))
+    if time.monotonic() >= untold.tell_at:
+        _report_costs(untold)
+
+
+def note_lost_process(ledger: Ledger | None, handler: str) -> None:
+    """Note that a process or a worker was lost with one of a handler's messages."""
+    if ledger is not None:
+        _try_report(_own_costs(), ledger, handler, DeliveryCost(), lost=True)
+
+
+def note_slow_run(ledger: Ledger | None, handler: str, seconds: float) -> None:
+    """Note that a handler's run took so long, if that is slow; the first in a process also pays for imports."""
+    if ledger is None or seconds < SLOW:
+        return
+    untold = _own_costs()
+    if handler in untold.warm:
+        _try_report(untold, ledger, handler, DeliveryCost(), slow=True)
+
+
+def follows_new_loss(headers: Mapping[str, Any]) -> bool:
+    """Whether it has cost one since it was last sent again by a run that came to its end."""
+    return count_losses(headers) > read_counter(headers, NOTED_LOSSES)
+
+
+#: The header of a message that is sent again: how many of its losses are noted.
+NOTED_LOSSES: Final = "losses_noted"
+
+
+def _own_costs() -> _UntoldCosts:
+    # What this process inherited by a fork is the other's to tell.
+    global _of_process
+    if _of_process is None or _of_process[0] != os.getpid():
+        _of_process = (os.getpid(), _UntoldCosts())
+    return _of_process[1]
+
+
+def _report_costs(untold: _UntoldCosts) -> None:
+    untold.tell_at = time.monotonic() + TELL_EVERY
+    costs, untold.costs = untold.costs, {}
+    for (ledger, handler), cost in costs.items():
+        _try_report(untold, ledger, handler, cost)
+
+
+def _try_report(
+    untold: _UntoldCosts, ledger: Ledger, handler: str, cost: DeliveryCost, *, lost: bool = False, slow: bool = False
+) -> None:
+    try:
+        HandlerCosts(ledger).report(handler, cost, lost=lost, slow=slow)
+    except LedgerUnavailable as error:
+        logger.debug("%s", error)
+        untold.tell_at = time.monotonic() + SILENT_FOR

@@ -1,0 +1,173 @@
+"""The Celery request of a delivery in the worker's main process: its time limits, its end, and the deliveries that
+ended in this worker a moment ago.
+"""
+
+import math
+import time
+from collections import OrderedDict
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery.worker import state
+
+from bridge.formats.celery_header import HEADER, HeaderContents
+from bridge.formats.delivery_identity import label_records
+from lossless.transport.delayed_messages import JOINS
+from lossless.transport.script_hook import LOOKED
+from lossless.worker import request
+from lossless.worker.run_outcome import unwrap_exception
+from tasks.execution import batch_progress
+from tasks.execution.process_loss import headers_after_loss
+from tasks.execution.time_limits import TimeLimits
+
+#: Seconds for which an end is remembered: longer than a look holds (tasks/execution/batch_fates.py).
+REMEMBERED: float = 2.0
+
+
+class _RecentEnd(NamedTuple):
+    at: float
+    #: The mark that goes along with the acknowledgement: the end is known to the ledger when that is done.
+    step: Any
+
+    @property
+    def told_at(self) -> float:
+        return max(self.at, self.step.done_at) if self.step is not None else self.at
+
+
+class RecentEnds:
+    """Ends of the last seconds, and those of which Redis has not answered yet, by the id of their message."""
+
+    def __init__(self) -> None:
+        self._ends: OrderedDict[str, _RecentEnd] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def add(self, message_id: str, step: Any = None) -> None:
+        """Remember that a message has ended now.
+
+        Parameters:
+            step: what is done along with its acknowledgement (lossless.transport.script_hook.HookStep).
+        """
+        before = self._ends.pop(message_id, None)
+        if step is None and before is not None:
+            step = before.step
+        self._ends[message_id] = _RecentEnd(time.monotonic(), step)
+        self._forget()
+
+    def since(self, message_id: str, looked_at: float) -> bool:
+        """Whether a message ended after it was looked at, or its mark may not have been there when it was."""
+        end = self._ends.get(message_id)
+        return end is not None and looked_at <= end.told_at
+
+    def _forget(self) -> None:
+        # Two for each one that comes: what was kept in a busy second goes, and no end waits for much of it.
+        for _ in range(2):
+            message_id, end = next(iter(self._ends.items()))
+            if time.monotonic() - end.at <= REMEMBERED:
+                return
+            if math.isfinite(end.told_at) and time.monotonic() - end.told_at > REMEMBERED:
+                del self._ends[message_id]
+            else:
+                self._ends.move_to_end(message_id)
+
+
+#: Seconds beyond its handlers' time that a task may take to settle its deliveries.
+SETTLE_WITHIN: Final = 300
+#: What ended in this process, by the delivery's identity.
+recent_ends: Final = RecentEnds()
+#: The messages here of deliveries that were parked or sent back, by the delivery's identity.
+numbered_requests: Final[WeakValueDictionary[str, "Request"]] = WeakValueDictionary()
+
+
+def find_identity(task_id: str) -> str:
+    """Return what all messages of one delivery have in common, those that were parked or sent back (`#n`) too."""
+    return task_id.partition("#")[0]
+
+
+class Request(request.Request):
+    """A request of deliveries. Its time limits are kept in the child (tasks/execution/time_limits.py); here one
+    stands behind them.
+    """
+
+    id: str
+    name: str
+    time_limits: Any
+    _argsrepr: str
+    _hard: float | None = None
+
+    def __init__(self, message: Any, **options: Any) -> None:
+        super().__init__(message, **options)
+        if JOINS in self.request_dict:
+            self._name_all()
+        if LOOKED in message.properties and not self._may_believe(message):
+            del message.properties[LOOKED]
+        if (identity := find_identity(self.id)) != self.id:
+            numbered_requests[identity] = self
+        if HEADER in self.request_dict:
+            task: Any = self.task
+            hard, soft = self.time_limits
+            soft, self._hard = TimeLimits.chosen(task, soft, hard)
+            if self._hard:
+                most = self._hard + task.batch_seconds + SETTLE_WITHIN
+                # A soft limit there would hit what settles; of two that are equal the hard one counts.
+                self.time_limits = (most, most if soft else None)
+            elif soft:
+                self.time_limits = (None, float(2**31))
+
+    def after_loss(self, cause: str) -> dict[str, Any]:
+        """Of a batch: what was done of it, and the ledger may not have been told; and which of it was running."""
+        pid = int(self.worker_pid or 0)
+        notes = batch_progress.read_notes(pid, str(self.id))
+        batch_progress.remove_process_notes(pid)
+        return headers_after_loss(str(self.name), self.request_dict, notes, cause, time.time())
+
+    def _name_all(self) -> None:
+        """Retries have joined this one: its arguments named those of the first alone."""
+        contents = HeaderContents.of(self.request_dict)
+        if contents is not None and contents.offsets:
+            named = label_records(contents.topic, contents.partition, sorted(contents.offsets))
+            self._argsrepr = self.request_dict["argsrepr"] = named
+
+    def _may_believe(self, message: Any) -> bool:
+        """Whether the look that came with the message holds."""
+        if not hasattr(message.channel, "do_along"):
+            return False  # what another transport than ours lets through is a sender's word
+        # Another message of the same delivery is here: by the time that this one runs, that may have ended. Or it has.
+        # After a Redis that was wiped one may be read again and another sent back.
+        identity = find_identity(self.id)
+        here = self.id in state.requests or identity in state.requests or identity in numbered_requests
+        return not here and not recent_ends.since(identity, message.properties[LOOKED][0])
+
+    def acknowledge(self) -> None:
+        """Acknowledge, and remember that it has ended."""
+        super().acknowledge()
+        recent_ends.add(find_identity(self.id), self._step)
+
+    def send_event(self, type: str, **fields: Any) -> Any:
+        """Flower's search reads results and not exceptions: of a batch it must find the records that are dead."""
+        if type == "task-failed" and HEADER in self.request_dict:
+            fields.setdefault("result", fields.get("exception"))
+        return super().send_event(type, **fields)
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
+        """A process that was lost with its only delivery after the hard limit was ended for that."""
+        recent_ends.add(find_identity(self.id))  # it may have marked it
+        if not self._overran(unwrap_exception(exc_info.exception)):
+            super().on_failure(exc_info, send_failed_event, return_ok)
+            return
+        try:
+            raise TimeLimitExceeded(self._hard)
+        except TimeLimitExceeded:
+            self._overrun = ExceptionInfo()
+        self._when_dead()
+
+    def _overran(self, error: BaseException) -> bool:
+        lost = isinstance(error, WorkerLostError) and "SIGKILL" in str(error)
+        if not lost or not self._hard or not self.time_start:
+            return False
+        contents = HeaderContents.of(self.request_dict)
+        alone = contents is not None and len(contents.offsets) == 1
+        return alone and time.time() - self.time_start >= self._hard
