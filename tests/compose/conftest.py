@@ -59,13 +59,10 @@ class Stack:
             pytest.fail(f"compose {' '.join(arguments)}:\n{done.stdout}{done.stderr}", pytrace=False)
         return done.stdout
 
-    def shell(self, script: str) -> str:
-        """Run a script of `docker compose …` for this project and return its output; the test fails if it does."""
+    def shell(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run a script of `docker compose …` for this project."""
         script = script.replace("docker compose", " ".join(compose_command() or []))
-        done = self._run(["bash", "-c", f"export COMPOSE_PROJECT_NAME={self.name}\n{script}"], 120)
-        if done.returncode:
-            pytest.fail(f"{script}:\n{done.stdout}{done.stderr}", pytrace=False)
-        return done.stdout + done.stderr
+        return self._run(["bash", "-c", f"export COMPOSE_PROJECT_NAME={self.name}\n{script}"], 120)
 
     def health(self, service: str) -> str:
         """What Docker says of a service: starting, healthy, unhealthy, or "" if it has no container."""
