@@ -20,6 +20,7 @@ from celery.bin.celery import celery as celery_command
 
 from bridge.kafka.clients import property_fault
 from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
+from tasks import Message
 from tasks.declaration import app_setup
 from tasks.declaration.celery_defaults import OWN_DEFAULTS
 from tasks.testing import outcome, outcome_of
@@ -145,8 +146,25 @@ def test_a_message_is_published_with_the_receipt(run: Callable[[Block], dict[str
     assert json.loads(sent.value or b"") == {"order": 1, "receipt": "receipt-1"}
 
 
+def test_the_key_of_a_call_is_the_same_each_time(run: Callable[[Block], dict[str, Any]]):
+    charge = run(find_page_block("def send_payment"))["charge"]
+    message = Message(topic="orders", partition=3, offset=1234, value=b'{"card": "4242", "amount": 5}')
+    assert outcome(charge, message).returned == "5 from 4242 by orders-3-1234:charge"
+
+
+def test_the_work_of_a_handler_is_settled_in_its_transaction(run: Callable[[Block], dict[str, Any]]):
+    module = run(find_page_block("payments.db"))
+    engine = module["engine"]
+    module["Base"].metadata.create_all(engine)
+    message = Message(topic="orders", partition=3, offset=1234, value=b'{"id": 1, "amount": 5}')
+    assert [str(outcome(module["charge"], message)) for _ in range(2)] == ["done", "done"]
+    with module["Session"](engine) as session:
+        assert session.query(module["Payment"]).count() == 1
+    engine.dispose()
+
+
 def test_a_message_is_published_with_the_payment_of_its_transaction(run: Callable[[Block], dict[str, Any]]):
-    module = run(find_page_block("message.settle_with(session)"))
+    module = run(find_page_block("shop.db"))
     engine = module["engine"]
     module["Base"].metadata.create_all(engine)
     result = outcome(module["charge"], {"id": 1, "amount": 5})

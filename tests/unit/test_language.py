@@ -21,10 +21,10 @@ PAGES: Final = (
     *(f"docs/how-to/{page}.md" for page in ("upgrade", "webhooks", "write-handlers")),
     *(
         f"docs/how-to/{page}.md"
-        for page in ("deploy", "intervene", "monitor", "production-checklist", "scale", "secure")
+        for page in ("deploy", "idempotency", "intervene", "monitor", "production-checklist", "scale", "secure")
     ),
     *(f"docs/runbooks/{page}.md" for page in ("failure-modes", "faq", "problems")),
-    *("docs/concepts/guarantees.md", "docs/concepts/retries.md"),
+    *("docs/concepts/guarantees.md", "docs/concepts/order-and-batches.md", "docs/concepts/retries.md"),
     *(f"docs/reference/{page}.md" for page in ("cli", "exit-codes", "http-api", "metrics", "settings", "status")),
     "docs/reference/python-api.md",
     *("docs/contributors/chaos.md", "docs/contributors/code-map.md", "docs/contributors/model.md"),
