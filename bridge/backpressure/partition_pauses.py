@@ -1,19 +1,16 @@
 """The partitions that are paused, and why: the one place that pauses and resumes."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final
+from typing import Any
 
-from bridge.backpressure import pause_reasons
 from bridge.backpressure.queue_pressure import QueuePressure
 from bridge.backpressure.topic_pressure import TopicPressure
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.formats.delivery_identity import Place
+from bridge.formats.pause_reasons import PauseReason
 from bridge.kafka.clients import Consumer, TopicPartition
 from bridge.partitions.assignment import Assignment
-
-HANDOFF_BLOCKED: Final = "handoff"
-BEGINNING: Final = "where to begin is not known yet"
 
 
 class PartitionPauses:
@@ -59,7 +56,11 @@ class PartitionPauses:
             halted: the source topics whose consumption is halted.
             kept: the handlers of which nothing is handed off, and where.
         """
-        wanted = dict.fromkeys(self._assignment, HANDOFF_BLOCKED) if blocked else self._wanted(beginning, halted, kept)
+        wanted: dict[Place, str] = (
+            dict.fromkeys(self._assignment, PauseReason.HANDOFF_BLOCKED)
+            if blocked
+            else self._wanted(beginning, halted, kept)
+        )
         if wanted.keys() != self._reasons.keys():
             pause = wanted.keys() - self._reasons.keys()
             resume = {place for place in self._reasons.keys() - wanted.keys() if place in self._assignment}
@@ -75,7 +76,7 @@ class PartitionPauses:
 
     def begin(self, consumer: Consumer, places: Collection[Place]) -> None:
         """Pause what is newly assigned: where it begins is to be found out first."""
-        self._reasons |= dict.fromkeys(places, BEGINNING)
+        self._reasons |= dict.fromkeys(places, PauseReason.START_UNKNOWN)
         consumer.pause([TopicPartition(*place) for place in places])
 
     def forget(self, places: Iterable[Place]) -> None:
@@ -84,7 +85,7 @@ class PartitionPauses:
             self._reasons.pop(place, None)
 
     def _wanted(self, beginning: Iterable[Place], halted: Collection[str], kept: SuspendedHandlers) -> dict[Place, str]:
-        wanted = {
+        wanted: dict[Place, str] = {
             partition.place: reason
             for partition in self._assignment.partitions
             if (reason := partition.pressure()) is not None
@@ -93,6 +94,40 @@ class PartitionPauses:
         wanted.update(self._queues.pauses(self._assignment))
         if self._sources is not None:
             wanted.update(self._sources.pauses(self._assignment))
-        wanted.update(pause_reasons.find_suspended_partitions(self._assignment.partitions, kept, pressed))
-        wanted.update(pause_reasons.find_halted_partitions(self._assignment, halted, self._source_of))
-        return wanted | dict.fromkeys(beginning, BEGINNING)
+        wanted.update(find_suspended_partitions(self._assignment.partitions, kept, pressed))
+        wanted.update(find_halted_partitions(self._assignment, halted, self._source_of))
+        return wanted | dict.fromkeys(beginning, PauseReason.START_UNKNOWN)
+
+
+def find_halted_partitions(
+    places: Iterable[Place], halted: Collection[str], source_of: Callable[[str], str]
+) -> dict[Place, PauseReason]:
+    """Return the partitions whose source topic is halted (pure).
+
+    Parameters:
+        source_of: returns the source of a retry or replay topic, and a source itself.
+    """
+    if not halted:
+        return {}
+    return dict.fromkeys((place for place in places if source_of(place[0]) in halted), PauseReason.HALTED)
+
+
+def find_suspended_partitions(
+    partitions: Iterable[Any], suspended: SuspendedHandlers, pressed: Collection[Place] = ()
+) -> dict[Place, PauseReason]:
+    """Return the partitions that suspended handlers stop (pure).
+
+    A partition stops if all its handlers are suspended, or if some are and their deliveries fill it.
+
+    Parameters:
+        pressed: the partitions that pause because enough of their deliveries wait.
+    """
+    reasons: dict[Place, PauseReason] = {}
+    for partition in partitions:
+        handlers = getattr(partition, "handlers", ())
+        names = suspended.of(handlers)
+        if names and len(names) == len({handler.name for handler in handlers}):
+            reasons[partition.place] = PauseReason.DEPENDENCIES_DOWN
+        elif names and partition.place in pressed:
+            reasons[partition.place] = PauseReason.SOME_DEPENDENCIES_DOWN
+    return reasons

@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bridge.formats.pause_reasons import PauseReason, name_pause_reason
+
 
 @dataclass(frozen=True, slots=True)
 class PauseLimits:
@@ -89,7 +91,8 @@ def explain_long_queue(queue: str, length: QueueLength, limits: PauseLimits) -> 
 
 def label_long_queue(queue: str, length: QueueLength) -> str:
     """Why they are paused, for status and metrics, in words that do not change with each message."""
-    return f"retries of queue {queue}" if length.waiting > length.ready else f"queue {queue}"
+    reason = PauseReason.RETRIES_LONG if length.waiting > length.ready else PauseReason.QUEUE_LONG
+    return name_pause_reason(reason, queue)
 
 
 logger = logging.getLogger(__name__)
@@ -100,16 +103,16 @@ class LimitWatch:
 
     Parameters:
         high: above so much they pause, and go on below half of it; `None`: they never do.
-        label: why, for status and metrics, with `{}` for the queue or the topic: it does not change with each look.
+        reason: for status and metrics, before the name of the queue or topic.
         words: how much there is, for the log, with `{name}` and `{much}`.
 
     Attributes:
         paused: of what there is too much, with the label.
     """
 
-    def __init__(self, high: float | None, label: str, words: str) -> None:
+    def __init__(self, high: float | None, reason: PauseReason, words: str) -> None:
         self._limits = None if high is None else PauseLimits.half(high)
-        self._label, self._words = label, words
+        self._reason, self._words = reason, words
         self.paused: dict[str, str] = {}
 
     @property
@@ -127,7 +130,7 @@ class LimitWatch:
             logger.warning("paused: %s %s", self._said(name, found), marks)
         for name in sorted(self.paused.keys() - now):
             logger.info("resumed: %s", self._said(name, found))
-        self.paused = {name: self._label.format(name) for name in now}
+        self.paused = {name: name_pause_reason(self._reason, name) for name in now}
 
     def _said(self, name: str, found: Mapping[str, float | None]) -> str:
         return self._words.format(name=name, much=found[name] or 0)

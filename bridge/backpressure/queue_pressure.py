@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
 
 from bridge.backpressure import pause_limits
 from bridge.backpressure.pause_limits import LimitWatch, PauseLimits, QueueLength
@@ -13,6 +12,7 @@ from bridge.dispatch.batch_sizer import count_processes
 from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.formats.delivery_identity import Place
+from bridge.formats.pause_reasons import PauseReason
 from bridge.handler_routes import Routes
 from bridge.ledger import Ledger
 from bridge.ledger.group_members import GroupMembers
@@ -20,10 +20,6 @@ from bridge.ledger.handler_costs import HandlerCosts
 from bridge.settings import FileSettings
 
 logger = logging.getLogger(__name__)
-
-#: How the reason of each kind of pressure on a queue begins, before the queue's name.
-QUEUE_BYTES: Final = "bytes of queue {}"
-QUEUE_WORK: Final = "work in queue {}"
 
 
 class QueuePressure:
@@ -44,10 +40,10 @@ class QueuePressure:
         self._broker, self._routes, self._metrics, self._ledger = broker, routes, metrics, ledger
         self._limits = PauseLimits(file.kafka_pause_above, file.kafka_resume_below)
         self._bytes = LimitWatch(
-            file.kafka_pause_above_bytes, QUEUE_BYTES, "queue {name!r} takes {much:,.0f} bytes of Redis"
+            file.kafka_pause_above_bytes, PauseReason.QUEUE_BYTES, "queue {name!r} takes {much:,.0f} bytes of Redis"
         )
         self._work = LimitWatch(
-            file.kafka_pause_above_seconds, QUEUE_WORK, "queue {name!r} holds {much:,.0f} s of work"
+            file.kafka_pause_above_seconds, PauseReason.QUEUE_WORK, "queue {name!r} holds {much:,.0f} s of work"
         )
         self._long: dict[str, str] = {}
         self.depths: Mapping[str, QueueDepth] = {}

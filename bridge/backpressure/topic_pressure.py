@@ -2,21 +2,17 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from bridge.backpressure.pause_limits import LimitWatch
 from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery_identity import Place
+from bridge.formats.pause_reasons import PauseReason
 from bridge.ledger import Ledger
 from bridge.ledger.group_members import make_member_name
 from bridge.ledger.peer_backlog import PeerBacklog
 from bridge.settings import FileSettings
 
 logger = logging.getLogger(__name__)
-
-#: How the reasons begin, before the topic's name.
-DEAD_LETTERS: Final = "dead letters of {}"
-PARKED_RECORDS: Final = "parked records of {}"
 
 
 class TopicPressure:
@@ -30,11 +26,13 @@ class TopicPressure:
         self._topics = tuple(topics)
         self.letters = LimitWatch(
             file.kafka_pause_dead_letters_a_minute,
-            DEAD_LETTERS,
+            PauseReason.DEAD_LETTERS,
             "topic {name!r} has {much:,} dead letters within a minute",
         )
         self._parked = LimitWatch(
-            file.kafka_pause_above_parked, PARKED_RECORDS, "topic {name!r} has {much:,} records in its retry topics"
+            file.kafka_pause_above_parked,
+            PauseReason.PARKED_RECORDS,
+            "topic {name!r} has {much:,} records in its retry topics",
         )
         member = make_member_name()
         self._others = PeerBacklog(ledger, member, "parked") if ledger is not None else None

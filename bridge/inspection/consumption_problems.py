@@ -6,9 +6,7 @@ Redis, halts, circuit breakers, consumer lag, paused partitions (pure).
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from bridge.backpressure.pause_reasons import DEPENDENCIES_DOWN, HALTED
-from bridge.backpressure.queue_pressure import QUEUE_BYTES
-from bridge.backpressure.topic_pressure import DEAD_LETTERS, PARKED_RECORDS
+from bridge.formats.pause_reasons import PauseReason, parse_pause_reason
 from bridge.jobs.group_facts import (
     DependencyDown,
     GroupFacts,
@@ -22,7 +20,6 @@ from bridge.jobs.group_facts import (
 )
 from bridge.jobs.problem import Problem
 from bridge.ledger.circuit_breakers import SET_A_LIMIT
-from bridge.partitions.retry_partition import NOT_DUE
 
 #: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
 PAUSED_LONG: Final = 60.0
@@ -31,13 +28,21 @@ UNASSIGNED_LONG: Final = 30.0
 HOT_LONG: Final = 60.0
 #: Share of its memory from which on a Redis is nearly full.
 NEARLY_FULL: Final = 0.9
-#: How the reason begins that is told by itself (`dying`).
-_ELSEWHERE: Final = DEAD_LETTERS.format("")
-#: What to do if it does not get less, by how the reason begins.
+#: Reasons that are a problem of their own, or none: a retry topic waits until its records are due.
+_TOLD_ELSEWHERE: Final = frozenset(
+    {
+        PauseReason.DEAD_LETTERS,
+        PauseReason.HANDOFF_BLOCKED,
+        PauseReason.HALTED,
+        PauseReason.DEPENDENCIES_DOWN,
+        PauseReason.NOT_DUE,
+    }
+)
+#: Advice for a pause that lasts, by its reason.
 _MORE_WORKERS: Final = "add workers if it does not fall"
 _ADVICE: Final = {
-    PARKED_RECORDS.format(""): "see what its handlers fail with, or raise kafka_pause_above_parked",
-    QUEUE_BYTES.format(""): "add workers if it does not fall, or give Redis memory and raise kafka_pause_above_bytes",
+    PauseReason.PARKED_RECORDS: "see what its handlers fail with, or raise kafka_pause_above_parked",
+    PauseReason.QUEUE_BYTES: "add workers if it does not fall, or give Redis memory and raise kafka_pause_above_bytes",
 }
 
 
@@ -299,17 +304,13 @@ def find_paused_partitions(facts: GroupFacts) -> Iterator[Problem]:
     for state in (facts.bridges or {}).values():
         for place, why in state["paused"].items():
             at = state.get("paused_since", {}).get(place, facts.now)
-            # What is halted, or waits for what it needs, is said as that; what waits for its time is as it should be.
-            if (
-                facts.now - at >= PAUSED_LONG
-                and not why.startswith(_ELSEWHERE)
-                and why not in ("handoff", HALTED, DEPENDENCIES_DOWN, NOT_DUE)
-            ):
+            if facts.now - at >= PAUSED_LONG and parse_pause_reason(why)[0] not in _TOLD_ELSEWHERE:
                 since, places = grouped.get(why, (at, []))
                 grouped[why] = (min(at, since), [*places, place])
     for why, (since, places) in sorted(grouped.items()):
-        queue = why.removeprefix("queue ") if why.startswith("queue ") else None
-        advice = next((text for start, text in _ADVICE.items() if why.startswith(start)), _MORE_WORKERS)
+        reason, name = parse_pause_reason(why)
+        queue = name if reason is PauseReason.QUEUE_LONG else None
+        advice = _ADVICE.get(reason, _MORE_WORKERS) if reason is not None else _MORE_WORKERS
         length = f" ({facts.queues[queue]:,} messages)" if queue and facts.queues and queue in facts.queues else ""
         yield Problem(
             f"{len(places)} partitions are paused, {format_since(since, facts.now)}: {why}{length}. They go on when "
@@ -330,9 +331,9 @@ def find_dying_topics(facts: GroupFacts) -> Iterator[Problem]:
     since: dict[str, float] = {}
     for state in (facts.bridges or {}).values():
         for place, why in state["paused"].items():
-            if why.startswith(_ELSEWHERE):
+            reason, topic = parse_pause_reason(why)
+            if reason is PauseReason.DEAD_LETTERS:
                 at = state.get("paused_since", {}).get(place, facts.now)
-                topic = why.removeprefix(_ELSEWHERE)
                 since[topic] = min(at, since.get(topic, at))
     for topic, at in sorted(since.items()):
         yield Problem(

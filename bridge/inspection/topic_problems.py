@@ -5,8 +5,8 @@ that no handler needs (pure).
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bridge.backpressure.pause_reasons import HALTED
 from bridge.formats.delivery_identity import Place
+from bridge.formats.pause_reasons import PauseReason
 from bridge.jobs.group_facts import GroupFacts, TopicFacts, format_record_count, format_since, format_span
 from bridge.jobs.problem import Problem
 from bridge.kafka.managed_topic import ReplicaState
@@ -127,7 +127,7 @@ def find_overdue_tiers(facts: GroupFacts) -> Iterator[Problem]:
         for number, due in tier.first_due.items():
             shown = f"{tier.topic}-{number}"
             why = paused.get(shown, "" if shown in assigned else "no bridge has it")
-            if facts.now - due < OVERDUE or why == HALTED or (young and why == "no bridge has it"):
+            if facts.now - due < OVERDUE or why == PauseReason.HALTED or (young and why == "no bridge has it"):
                 continue
             grouped.setdefault(why, []).append((due, (tier.topic, number)))
         for why, found in sorted(grouped.items()):

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bridge.formats.delivery_row import measure_record
+from bridge.formats.pause_reasons import PauseReason
 from bridge.handler_routes import Handler
 from bridge.kafka.clients import Record
 from bridge.ledger import Account, Fate, Mark
@@ -27,8 +28,6 @@ WAITING: Final = 10_000
 #: Waiting deliveries of one key, and half of all that wait, from which on it is a hot key.
 HOT_FROM: Final = 100
 HELD_BYTES: Final = 100_000_000
-#: Why a partition pauses whose window is too wide.
-WIDE: Final = "one that is not settled holds back the commit (kafka_window)"
 
 
 class Partition:
@@ -71,7 +70,7 @@ class Partition:
         self._wanted: dict[int, int] = {}
         #: As far as the ledger was told that all is safe.
         self.reached = -1
-        self._paused: str | None = None
+        self._paused: PauseReason | None = None
 
     @property
     def watched(self) -> bool:
@@ -197,17 +196,17 @@ class Partition:
             if lane is not None and lane.waiting >= max(HOT_FROM, waiting / 2)
         ]
 
-    def pressure(self) -> str | None:
-        """Why this partition must pause, or `None`."""
+    def pressure(self) -> PauseReason | None:
+        """Return why this partition must pause, or `None`."""
         factor = self._factor
         waiting = sum(each.waiting for each in self._turns)
         if waiting > WAITING * factor:
             ordered = self.chosen.order is not None or self._keeps
-            self._paused = "messages wait for others of their key" if ordered else "the queue has enough"
+            self._paused = PauseReason.KEYS_BUSY if ordered else PauseReason.QUEUE_SATISFIED
         elif self._bytes > HELD_BYTES * factor:
-            self._paused = "messages that wait take much memory"
+            self._paused = PauseReason.MEMORY_FULL
         elif self._is_wide:
-            self._paused = WIDE
+            self._paused = PauseReason.WINDOW_FULL
         else:
             self._paused = None
         return self._paused

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from bridge.formats.delivery_row import measure_record
+from bridge.formats.pause_reasons import PauseReason
 from bridge.formats.retry_record import RetryRecord, read_retry_record
 from bridge.handler_routes import Handler
 from bridge.kafka.clients import Record
@@ -18,16 +19,13 @@ from bridge.ledger import RETRY_RECORD, Fate, Mark
 from bridge.partitions.clock_skew_limit import ClockSkewLimit
 from bridge.partitions.due_queue import AHEAD, DueQueue, HeldRecord, ReadAhead, ReadAheadBudget
 from bridge.partitions.ordering import DeliveryGroup, Portions
-from bridge.partitions.partition import WIDE, Partition
+from bridge.partitions.partition import Partition
 from bridge.partitions.slow_handlers import SlowHandlers
 from bridge.settings import TopicSettings
 
 #: Records that were read and not taken in, from which on reading pauses; it goes on at half, before none are left:
 #: Kafka's answer takes a while.
 MOST_UNTAKEN: Final = 1_000
-#: Why reading of it is paused.
-NOT_DUE: Final = "nothing more is due yet"
-ENOUGH: Final = "what is due waits for its share"
 #: Nothing was done with these: a record may lie where the ledger has a gap, and what was none of ours may be looked at.
 _OPEN_FATES: Final = (Fate.OPEN, Fate.GAP)
 
@@ -261,15 +259,15 @@ class RetryPartition(Partition):
         """Its order is its source's."""
         return []
 
-    def pressure(self) -> str | None:
-        """Why this partition must pause, or `None`."""
+    def pressure(self) -> PauseReason | None:
+        """Return why this partition must pause, or `None`."""
         self._make_room()
         if self._is_wide:
-            self._paused = WIDE
+            self._paused = PauseReason.WINDOW_FULL
         elif not self._due.may_read(self._clock()):
-            self._paused = ENOUGH if self._due.full else NOT_DUE
+            self._paused = PauseReason.SHARE_USED if self._due.full else PauseReason.NOT_DUE
         elif self.more > (MOST_UNTAKEN // 2 if self._paused else MOST_UNTAKEN):
-            self._paused = ENOUGH
+            self._paused = PauseReason.SHARE_USED
         else:
             self._paused = None
         return self._paused

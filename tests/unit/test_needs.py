@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from bridge.backpressure import pause_reasons
+from bridge.backpressure.partition_pauses import find_suspended_partitions
 from bridge.dispatch.suspended_handlers import SuspendedHandlers
+from bridge.formats.pause_reasons import PauseReason
 from bridge.jobs.dependency_gates import must_wait
 from bridge.ledger.circuit_breakers import BreakerStatus
 
@@ -40,20 +41,16 @@ def test_a_partition_is_paused_when_none_of_its_handlers_may_run():
 
     both, one, none = partition(0, "charge", "refund"), partition(1, "charge", "notify"), partition(2)
     down = SuspendedHandlers(frozenset({"charge", "refund"}))
-    assert pause_reasons.find_suspended_partitions([both, one, none], down) == {
-        ("orders", 0): pause_reasons.DEPENDENCIES_DOWN
-    }
-    assert pause_reasons.find_suspended_partitions([both, one, none], SuspendedHandlers()) == {}
+    assert find_suspended_partitions([both, one, none], down) == {("orders", 0): PauseReason.DEPENDENCIES_DOWN}
+    assert find_suspended_partitions([both, one, none], SuspendedHandlers()) == {}
     full = SuspendedHandlers(down.down, frozenset({"charge"}))
     pressed = {("orders", 0), ("orders", 1)}
     # It says why it pauses: not that "the queue has enough".
-    assert pause_reasons.find_suspended_partitions([both, one, none], full, pressed) == {
-        ("orders", 0): pause_reasons.DEPENDENCIES_DOWN,
-        ("orders", 1): pause_reasons.SOME_DEPENDENCIES_DOWN,
+    assert find_suspended_partitions([both, one, none], full, pressed) == {
+        ("orders", 0): PauseReason.DEPENDENCIES_DOWN,
+        ("orders", 1): PauseReason.SOME_DEPENDENCIES_DOWN,
     }
-    assert pause_reasons.find_suspended_partitions([both, one, none], full) == {
-        ("orders", 0): pause_reasons.DEPENDENCIES_DOWN
-    }
+    assert find_suspended_partitions([both, one, none], full) == {("orders", 0): PauseReason.DEPENDENCIES_DOWN}
 
 
 def test_where_others_go_on_what_waits_is_handed_off_until_as_much_waits_as_may():

@@ -5,13 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.backpressure.partition_pauses import BEGINNING, HANDOFF_BLOCKED
-from bridge.backpressure.pause_reasons import DEPENDENCIES_DOWN, HALTED, SOME_DEPENDENCIES_DOWN
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.deadletters.recorder.recorder import RecorderMetrics
+from bridge.formats.pause_reasons import NAMED_REASONS, PauseReason
 from bridge.jobs.problem_table import PROBLEM_KINDS, PROBLEM_TABLE, runbook_entry, write_alert_rules
-from bridge.partitions.partition import WIDE
-from bridge.partitions.retry_partition import ENOUGH, NOT_DUE
 from tasks.worker import worker_metrics
 
 ROOT = Path(__file__).parents[2]
@@ -95,14 +92,22 @@ def test_the_alert_of_slow_deliveries_reads_the_source_out_of_our_names(topic: s
     assert found[1] == source
 
 
+@pytest.mark.parametrize("reason", PauseReason)
+def test_each_reason_of_a_pause_is_on_the_page(reason: PauseReason):
+    shown = re.escape(reason) + (" <(name|topic)>" if reason in NAMED_REASONS else "")
+    assert re.search(rf"\| `{shown}` \|", METRICS)
+
+
 @pytest.mark.parametrize(
-    "reason", [HALTED, DEPENDENCIES_DOWN, SOME_DEPENDENCIES_DOWN, NOT_DUE, ENOUGH, WIDE, BEGINNING, HANDOFF_BLOCKED]
+    "reason",
+    [
+        PauseReason.HALTED,
+        PauseReason.DEPENDENCIES_DOWN,
+        PauseReason.SOME_DEPENDENCIES_DOWN,
+        PauseReason.NOT_DUE,
+        PauseReason.SHARE_USED,
+    ],
 )
-def test_each_reason_of_a_pause_that_is_no_queue_is_on_the_page(reason: str):
-    assert f"| `{reason}` |" in METRICS
-
-
-@pytest.mark.parametrize("reason", [HALTED, DEPENDENCIES_DOWN, SOME_DEPENDENCIES_DOWN, NOT_DUE, ENOUGH])
 def test_what_is_paused_by_a_decision_or_for_its_time_wakes_nobody(reason: str):
     (told,) = re.findall(r'paused_since_seconds\{reason!~"([^"]+)"', PAGE)
-    assert bool(re.fullmatch(told, reason)) == (reason != ENOUGH)
+    assert bool(re.fullmatch(told, reason)) == (reason != PauseReason.SHARE_USED)

@@ -10,12 +10,13 @@ from bridge.dispatch.source_record_check import SourceRecordCheck, leave_out_end
 from bridge.errors import LedgerUnavailable
 from bridge.formats.celery_header import from_header
 from bridge.formats.delivery import Delivery, Message
+from bridge.formats.pause_reasons import PauseReason
 from bridge.formats.retry_record import retry_headers
 from bridge.ledger import RETRY_RECORD, Account, Fate, KnownLog, Mark
 from bridge.partitions import due_queue, slow_handlers
 from bridge.partitions.due_queue import FAR, LOW, MOST, ReadAheadBudget
 from bridge.partitions.ordering import Portion
-from bridge.partitions.retry_partition import NOT_DUE, RefusalLog, RetryPartition, RetryTopicOwner
+from bridge.partitions.retry_partition import RefusalLog, RetryPartition, RetryTopicOwner
 from bridge.partitions.slow_handlers import KEPT, STILL
 from bridge.settings import TopicSettings
 from tests.memory_ledger import MemoryLedger
@@ -89,7 +90,7 @@ def test_what_is_far_from_due_stays_in_kafka_and_is_read_again_from_there_in_tim
     world.receive(*(record(n, 5_000 + n) for n in range(FAR + 50)))
     assert world.partition.rewind == FAR
     assert world.partition.offsets.window.stop == FAR
-    assert world.partition.pressure() == NOT_DUE
+    assert world.partition.pressure() == PauseReason.NOT_DUE
     world.now = 4_999.0 + FAR // 2
     assert world.partition.pressure() is None
 

@@ -15,6 +15,7 @@ from bridge.backpressure.pause_limits import (
     label_long_queue,
 )
 from bridge.backpressure.topic_pressure import TopicPressure
+from bridge.formats.pause_reasons import NAMED_REASONS, PauseReason, name_pause_reason, parse_pause_reason
 from bridge.settings import FileSettings
 
 limits = PauseLimits(high=100, low=50)
@@ -132,7 +133,7 @@ def test_more_deliveries_are_no_less_work_and_more_processes_no_more(one, other,
 
 def test_each_pressure_is_told_once_when_it_begins_and_once_when_it_ends(caplog):
     caplog.set_level("INFO")
-    watch = LimitWatch(1000, "bytes of queue {}", "queue {name!r} takes {much:,.0f} bytes of Redis")
+    watch = LimitWatch(1000, PauseReason.QUEUE_BYTES, "queue {name!r} takes {much:,.0f} bytes of Redis")
     for much in (500, 1500, 1600, None, 700, 1500, 499):
         watch.see({"q": much})
         assert watch.paused == ({} if much in (500, 499) else {"q": "bytes of queue q"})
@@ -143,7 +144,7 @@ def test_each_pressure_is_told_once_when_it_begins_and_once_when_it_ends(caplog)
 
 
 def test_without_a_limit_nothing_ever_pauses():
-    watch = LimitWatch(None, "{}", "{name} {much}")
+    watch = LimitWatch(None, PauseReason.QUEUE_BYTES, "{name} {much}")
     watch.see({"q": 1e12})
     assert not watch.paused
     assert not watch.wanted
@@ -165,3 +166,13 @@ def test_too_much_elsewhere_pauses_the_topic_and_never_its_retry_topics():
     }
     sources.look({"orders": 4}, {})
     assert not sources.pauses(places)
+
+
+@pytest.mark.parametrize("reason", PauseReason)
+def test_the_words_of_a_reason_and_its_queue_are_read_back(reason: PauseReason):
+    words, name = (name_pause_reason(reason, "a b"), "a b") if reason in NAMED_REASONS else (reason.value, "")
+    assert parse_pause_reason(words) == (reason, name)
+
+
+def test_a_reason_of_another_version_has_no_member():
+    assert parse_pause_reason("the moon is full") == (None, "the moon is full")

@@ -10,6 +10,7 @@ from bridge.dispatch.broker_search import SetAside
 from bridge.dispatch.carrier_message import WaitingFailures
 from bridge.formats import group_decision
 from bridge.formats.group_decision import GroupDecision
+from bridge.formats.pause_reasons import PauseReason
 from bridge.inspection.status_report import list_problems
 from bridge.jobs.deleted_topics import DeletedTopic
 from bridge.jobs.group_facts import (
@@ -23,7 +24,6 @@ from bridge.jobs.group_facts import (
 )
 from bridge.kafka.managed_topic import ReplicaState
 from bridge.ledger import RETRY_RECORD, KafkaLogChange
-from bridge.partitions.retry_partition import NOT_DUE
 
 NOW = 1_769_860_805.0
 HALT = GroupDecision(
@@ -338,7 +338,9 @@ def test_advice_names_the_app_that_is_asked_for():
         # What waits for its time, or was due this minute.
         {
             "bridges": {
-                "a:1": bridge(paused={"orders.retry.5m-0": NOT_DUE}, paused_since={"orders.retry.5m-0": NOW - 300})
+                "a:1": bridge(
+                    paused={"orders.retry.5m-0": PauseReason.NOT_DUE}, paused_since={"orders.retry.5m-0": NOW - 300}
+                )
             },
             "tiers": [tier(records=9, lag={0: 9}, first_due={0: NOW + 60})],
         },
