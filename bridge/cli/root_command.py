@@ -16,7 +16,7 @@ from bridge.cli.exit_codes import EXIT_CODES, build_help
 from bridge.cli.halt_policy_commands import halt, policy, resume
 from bridge.cli.inspection_commands import audit, check, find, status, topics
 from bridge.cli.run_commands import demo, reset, run, run_bridge
-from bridge.settings.code_versions import read_versions
+from bridge.settings.installed_versions import read_versions
 
 #: In the order in which `--help` lists them.
 COMMANDS: Final = (run, check, audit, status, halt, resume, topics, find, discard, reset, redrive, demo)

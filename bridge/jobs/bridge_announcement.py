@@ -45,7 +45,7 @@ from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_membe
 from bridge.ledger.handler_costs import HandlerCosts
 from bridge.ledger.handoff_times import find_oldest_delivery
 from bridge.partitions.partition import Partition
-from bridge.settings.code_versions import read_versions
+from bridge.settings.installed_versions import read_versions
 
 logger = logging.getLogger(__name__)
 

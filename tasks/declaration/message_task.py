@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Literal
 from celery import Task
 
 from bridge.formats.delivery import Message
-from bridge.settings.code_versions import find_handlers_version
+from bridge.settings.installed_versions import find_handlers_version
 from tasks.declaration.celery_defaults import DeliveryTask, P, R_co
 from tasks.errors import RetryAsked
 from tasks.policy.circuit_breaker import Breaker

@@ -14,7 +14,7 @@ from bridge.errors import LedgerUnavailable, MalformedDelivery, PublishFailed
 from bridge.formats.celery_header import HEADER, from_header
 from bridge.formats.delivery import ERROR_LENGTH, Batch, Dead, Delivery
 from bridge.formats.failure import Failure, cut
-from bridge.settings.code_versions import find_handlers_version
+from bridge.settings.installed_versions import find_handlers_version
 from tasks import logs
 from tasks.declaration.celery_defaults import DeliveryTask
 from tasks.declaration.message_task import MessageTask

@@ -16,7 +16,7 @@ from bridge.formats.celery_header import HeaderContents
 from bridge.ledger import Ledger
 from bridge.ledger.clock_skew import ClockSkew
 from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_member_name
-from bridge.settings.code_versions import read_versions
+from bridge.settings.installed_versions import read_versions
 from lossless.transport.celery_worker_state import known_requests
 from tasks.execution import batch_progress
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.settings import code_versions as subject
-from bridge.settings.code_versions import find_handlers_version
+from bridge.settings import installed_versions as subject
+from bridge.settings.installed_versions import find_handlers_version
 
 
 @pytest.fixture
