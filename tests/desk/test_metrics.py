@@ -14,6 +14,7 @@ from bridge.deadletters.recorder.dead_letter_metrics import EVERY, DeadLetterMet
 from tests.desk import rows
 from tests.processes import eventually
 from tests.unit.test_operations import DESK
+from tests.unit.test_reference_docs import labels_on_page
 
 
 class Clock:
@@ -60,8 +61,12 @@ def test_open_letters_are_shown_by_handler_and_reason_with_the_age_of_the_oldest
     assert 60 <= found["oldest_open_seconds",] < 80
 
 
-def test_what_is_shown_is_what_the_page_on_operations_says(database, seconds):
-    assert {family.name for family in DeadLetterMetrics(database, seconds).collect()} < DESK
+def test_what_is_shown_is_what_the_page_on_metrics_says(database, seconds):
+    families: list[Any] = [*DeadLetterMetrics(database, seconds).collect()]
+    assert {family.name for family in families} < DESK
+    for family in families:
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        assert labels_on_page(name) == tuple(family._labelnames)
 
 
 def test_groups_that_grow_are_counted_by_handler(database, seconds):
