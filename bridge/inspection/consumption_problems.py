@@ -41,13 +41,13 @@ _TOLD_ELSEWHERE: Final = frozenset(
 #: Advice for a pause that lasts, by its reason.
 _MORE_WORKERS: Final = "add workers if it does not fall"
 _ADVICE: Final = {
-    PauseReason.PARKED_RECORDS: "see what its handlers fail with, or raise kafka_pause_above_parked",
+    PauseReason.PARKED_RECORDS: "see its handlers' errors, or raise kafka_pause_above_parked",
     PauseReason.QUEUE_BYTES: "add workers if it does not fall, or give Redis memory and raise kafka_pause_above_bytes",
 }
 
 
 def find_memory_problems(facts: GroupFacts) -> Iterator[Problem]:
-    """Each Redis that is full, evicts, or does not bring its data to disk."""
+    """Each Redis that is full, evicts, or does not write its data to disk."""
     for redis in facts.memory:
         yield from find_redis_problems(redis, facts.now)
 
@@ -79,7 +79,7 @@ def find_redis_problems(redis: RedisMemory, now: float) -> Iterator[Problem]:
         begin = f"Redis at {redis.where} evicts keys when it is full"
         yield Problem(
             f"{begin} (maxmemory-policy {policy}), fates among them: {redis.evicted:,} keys are gone since its start. "
-            "What was done may run again, what was queued may be lost. Set maxmemory-policy noeviction, then "
+            "Finished deliveries may run again, queued ones may be lost. Set maxmemory-policy noeviction, then "
             "`bridge audit TOPIC` counts what was evicted.",
             "redis",
             begin,
@@ -90,11 +90,11 @@ def find_redis_problems(redis: RedisMemory, now: float) -> Iterator[Problem]:
     if redis.disk:
         unsaved = "" if redis.unsaved is None else f"; {redis.unsaved:,} changes are in no snapshot"
         yield Problem(
-            f"Redis at {redis.where} does not bring its data to disk{format_known_since(redis.saved_at, now)}: "
+            f"Redis at {redis.where} does not write its data to disk{format_known_since(redis.saved_at, now)}: "
             f"{redis.disk}"
             f"{unsaved}. See its log and its disk.",
             "redis",
-            f"Redis at {redis.where} does not bring its data to disk",
+            f"Redis at {redis.where} does not write its data to disk",
             since=redis.saved_at,
             many=redis.unsaved,
             of="" if redis.unsaved is None else "changes",
@@ -106,24 +106,24 @@ def find_halted_topics(facts: GroupFacts) -> Iterator[Problem]:
     """Topics whose consumption was stopped, by a person or by a handler."""
     for topic, halt in sorted(facts.halts.items()):
         cause = halt.data or {}
-        record = f" The delivery of {cause['record']} runs first then." if "record" in cause else ""
+        record = f" The delivery of {cause['record']} then runs first." if "record" in cause else ""
         waiting, count = "", None
         if facts.lag is not None and topic in facts.lag:
             count = facts.lag[topic] + facts.parked(topic)
             waiting = f" {format_waiting_records(facts.lag[topic], facts.parked(topic))}."
         if (aside := facts.aside.get(topic)) and aside.messages:
-            waiting += f" Set aside for it: {aside.words}."
+            waiting += f" Set aside until then: {aside.words}."
         yield Problem(
             f"Topic {topic!r} is halted, {format_since(halt.since, facts.now)}, by {halt.by}: "
             f"{halt.why.rstrip('.')}.{waiting} "
-            f"Mend the cause, then `bridge resume {topic}`: it goes on from exactly there.{record}",
+            f"Fix the cause, then `bridge resume {topic}`: it continues exactly where it stopped.{record}",
             "halted",
             f"Topic {topic!r} is halted",
             topic=topic,
             since=halt.since,
             many=count,
             of="records",
-            do=f"mend the cause, then `bridge resume {topic}`",
+            do=f"fix the cause, then `bridge resume {topic}`",
         )
 
 
@@ -132,46 +132,46 @@ def find_open_breakers(facts: GroupFacts) -> Iterator[Problem]:
     for each in facts.breakers:
         if each.state == "ramping":
             continue
-        waiting = f" Waiting for it: {each.aside.words}." if each.aside.messages else ""
+        waiting = f" Waiting: {each.aside.words}." if each.aside.messages else ""
         yield Problem(
-            f"{each.dependency!r} is held to be down, {format_since(each.since, facts.now)}: "
+            f"The circuit breaker of {each.dependency!r} is open, {format_since(each.since, facts.now)}: "
             f"{each.why.rstrip('.')}.{waiting} "
-            f"What needs it ({', '.join(each.handlers)}) waits and spends no attempt, and goes on by itself when it is "
-            f"there again: mend it. {_tries(each, facts.now)}If it is there, and what waits is broken in itself: "
-            f"`bridge policy set {each.handlers[0] if each.handlers else 'HANDLER'} dead_letter_for=ITS_ERROR "
-            "--why …` lets that die.",
+            f"Deliveries that need it ({', '.join(each.handlers)}) wait, spend no attempt, and run by themselves once "
+            f"it works again: restore it. {_describe_trials(each, facts.now)}If it works, and the waiting deliveries "
+            f"are broken: `bridge policy set {each.handlers[0] if each.handlers else 'HANDLER'} "
+            "dead_letter_for=ITS_ERROR --why …` makes them dead letters.",
             "breaker",
-            f"{each.dependency!r} is held to be down",
+            f"The circuit breaker of {each.dependency!r} is open",
             handler=each.handlers[0] if len(each.handlers) == 1 else None,
             since=each.since,
             many=each.aside.deliveries,
             of="deliveries",
-            do="mend what it is",
+            do="restore the dependency",
         )
 
 
-def _tries(each: DependencyDown, now: float) -> str:
-    """How it is tried: what hangs is to be seen, and what to do."""
+def _describe_trials(each: DependencyDown, now: float) -> str:
+    """Return sentences on the breaker's trial deliveries: the last, the next, and those that hang."""
     ahead = f"in {format_span(each.next - now)}" if each.next > now else "now"
     if each.state == "probing":
-        tries = f"A delivery tries it, {format_since(each.tried, now)}, and has not ended; another joins it {ahead}. "
+        trials = f"A trial delivery is in flight, {format_since(each.tried, now)}; another follows {ahead}. "
     elif each.tried:
-        tries = f"The last try began {format_utc(each.tried)}; the next may {ahead}. "
+        trials = f"The last trial began {format_utc(each.tried)}; the next may begin {ahead}. "
     else:
-        tries = f"Nothing has tried it yet; a delivery may {ahead}. "
+        trials = f"No trial has begun yet; the first may begin {ahead}. "
     if each.silent:
-        tries += f"{each.silent} before have not ended in time, so tries get rarer: {SET_A_LIMIT}. "
-    return tries
+        trials += f"{each.silent} earlier trials did not end in time, so trials get rarer: {SET_A_LIMIT}. "
+    return trials
 
 
 def find_unnamed_dependencies(facts: GroupFacts) -> Iterator[Problem]:
     """What waits for a dependency whose breaker was renamed or taken away, and no bridge has let go on."""
     for dependency, aside in sorted(facts.unnamed.items()):
         yield Problem(
-            f"No handler here names {dependency!r}; what waits for it: {aside.words}. Bridges that run with the "
-            "handlers that are here let that go on within seconds: restart them if this does not pass.",
+            f"No handler here names the dependency {dependency!r}; waiting for it: {aside.words}. Bridges with these "
+            "handlers release that within seconds: restart the bridges if this does not pass.",
             "unnamed",
-            f"No handler here names {dependency!r}",
+            f"No handler here names the dependency {dependency!r}",
             many=aside.deliveries,
             of="deliveries",
             do="restart the bridges",
@@ -183,7 +183,7 @@ def find_missing_bridges(facts: GroupFacts) -> Iterator[Problem]:
     if facts.bridges is None:
         return
     if not facts.bridges:
-        waiting, left = "what comes in Kafka waits", None
+        waiting, left = "new records wait in Kafka", None
         if facts.lag is not None:
             left = sum(facts.lag.values()) + facts.parked()
             waiting = format_waiting_records(sum(facts.lag.values()), facts.parked())
@@ -236,13 +236,13 @@ def find_obstacles(facts: GroupFacts) -> Iterator[Problem]:
     for text, since, names in grouped.values():
         yield Problem(
             f"{len(names)} of {len(facts.bridges or {})} bridges consume nothing, {format_since(since, facts.now)}: "
-            f"{text.rstrip('.')}. They go on by themselves when that is mended.",
+            f"{text.rstrip('.')}. They continue by themselves when that is fixed.",
             "obstacle",
             f"{len(names)} of {len(facts.bridges or {})} bridges consume nothing",
             since=since,
             many=len(names),
             of="bridges",
-            do="mend what it says; they go on by themselves",
+            do="fix that; the bridges continue by themselves",
         )
 
 
@@ -261,17 +261,17 @@ def find_consumer_lag(facts: GroupFacts) -> Iterator[Problem]:
         shown = ", ".join(places[:5]) + (" …" if len(places) > 5 else "")
         began = min(since for *_, since in found)
         yield Problem(
-            f"Bridges fall behind on {topic!r}, {format_since(began, facts.now)}: "
-            f"{format_record_count(count)} are not read yet, and there are more with every minute ({shown}). "
-            f"Add workers where a queue is long, else bridges ({len(facts.bridges or {})} run; of use is up to "
-            "one a partition).",
+            f"Consumer lag grows on {topic!r}, {format_since(began, facts.now)}: "
+            f"{format_record_count(count)} are not read yet, more with every minute ({shown}). "
+            f"Add workers if a queue is long, else bridges ({len(facts.bridges or {})} run; up to one for each "
+            "partition helps).",
             "behind",
-            f"Bridges fall behind on {topic!r}",
+            f"Consumer lag grows on {topic!r}",
             topic=topic,
             since=began,
             many=count,
             of="records",
-            do="add workers where a queue is long, else bridges",
+            do="add workers if a queue is long, else bridges",
         )
 
 
@@ -285,8 +285,8 @@ def find_hot_keys(facts: GroupFacts) -> Iterator[Problem]:
             yield Problem(
                 f"{each['count']:,} deliveries of {each['handler']!r} wait for others of their key on {place}, "
                 f"{format_since(since, facts.now)}: the key of record {place}-{each['offset']}. A key runs one "
-                f"delivery at a "
-                "time, so more workers are of no use: see what its deliveries take, or spread it over several keys.",
+                "delivery at a time, so more workers do not help: make its deliveries faster, or spread it over "
+                "several keys.",
                 "hot key",
                 f"{each['handler']!r} has a hot key on {place}",
                 topic=each["topic"],
@@ -294,7 +294,7 @@ def find_hot_keys(facts: GroupFacts) -> Iterator[Problem]:
                 since=since,
                 many=each["count"],
                 of="deliveries",
-                do="see what that key's deliveries take, or spread it over several keys",
+                do="make that key's deliveries faster, or spread it over several keys",
             )
 
 
@@ -313,9 +313,8 @@ def find_paused_partitions(facts: GroupFacts) -> Iterator[Problem]:
         advice = _ADVICE.get(reason, _MORE_WORKERS) if reason is not None else _MORE_WORKERS
         length = f" ({facts.queues[queue]:,} messages)" if queue and facts.queues and queue in facts.queues else ""
         yield Problem(
-            f"{len(places)} partitions are paused, {format_since(since, facts.now)}: {why}{length}. They go on when "
-            f"that is "
-            f"less; {advice}. ({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})",
+            f"{len(places)} partitions are paused, {format_since(since, facts.now)}: {why}{length}. They resume "
+            f"when that falls; {advice}. ({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})",
             "paused",
             f"{len(places)} partitions are paused: {why}",
             topic=_topic_of(places),
@@ -339,13 +338,13 @@ def find_dying_topics(facts: GroupFacts) -> Iterator[Problem]:
         yield Problem(
             f"Topic {topic!r} is paused, {format_since(at, facts.now)}: too many of its deliveries died within a "
             f"minute "
-            "(kafka_pause_dead_letters_a_minute). It goes on by itself, and pauses again if they go on dying: see the "
-            f"dead letters below and mend the cause; `bridge halt {topic}` stops it until then.",
+            "(kafka_pause_dead_letters_a_minute). It resumes by itself, and pauses again if deliveries still die: see "
+            f"the dead letters below and fix the cause; `bridge halt {topic}` stops it until then.",
             "dying",
             f"Topic {topic!r} is paused: too many of its deliveries die",
             topic=topic,
             since=at,
-            do=f"mend the cause; `bridge halt {topic}` stops it until then",
+            do=f"fix the cause; `bridge halt {topic}` stops it until then",
         )
 
 

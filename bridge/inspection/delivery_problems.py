@@ -19,6 +19,8 @@ TOLD_FOR: Final = 86_400.0
 #: Deliveries of a handler that wait for a retry from which on a person is needed, and seconds since the first failure.
 FAILING_MANY: Final = 100
 FAILING_LONG: Final = 300.0
+#: The words for a change of a log, by its stored name.
+_LOG_CHANGES: Final = {"made anew": "was recreated", "went back": "was truncated"}
 
 
 def find_partly_known_handlers(facts: GroupFacts) -> Iterator[Problem]:
@@ -31,15 +33,14 @@ def find_partly_known_handlers(facts: GroupFacts) -> Iterator[Problem]:
             yield Problem(
                 f"{len(without)} of {len(consumers)} workers of queue {handler.queue!r} do not know handler "
                 f"{handler.name}{format_known_since(since, facts.now)}: {format_workers(without, consumers)}. Its "
-                f"deliveries wait "
-                "there for one that does. Deploy the same handlers to them.",
+                "deliveries wait for a worker that does. Deploy the same handlers to all of them.",
                 "known to some",
                 f"{len(without)} of {len(consumers)} workers do not know {handler.name}",
                 handler=handler.name,
                 since=since,
                 many=len(without),
                 of="workers",
-                do="deploy the same handlers to them",
+                do="deploy the same handlers to all workers of the queue",
             )
 
 
@@ -63,9 +64,8 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
             yield Problem(
                 f"{each['count']:,} records of {each['topic']}-{each['partition']} are unaccounted for by "
                 f"{each['handler']}, {format_since(each['since'], facts.now)}: committed, and the ledger does not "
-                f"know how "
-                f"they ended. `bridge audit {each['topic']}` tells which were lost with a ledger and which are open; "
-                f"`bridge reset {each['topic']} --to OFFSET` lets them run, what is settled apart.",
+                f"know their outcome. `bridge audit {each['topic']}` lists which were lost with a ledger and which are "
+                f"open; `bridge reset {each['topic']} --to OFFSET` runs them, and skips settled ones.",
                 "lost",
                 f"Records of {each['topic']}-{each['partition']} are unaccounted for",
                 topic=each["topic"],
@@ -74,17 +74,16 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
                 many=each["count"],
                 of="records",
                 lost=each["count"],
-                do=f"`bridge audit {each['topic']}` tells which",
+                do=f"`bridge audit {each['topic']}` lists them",
             )
     for source, found in sorted(by_source.items()):
         count, since = sum(each["count"] for each in found), min(each["since"] for each in found)
         yield Problem(
             f"{format_record_count(count)} of "
             f"{', '.join(repr(name) for name in sorted({each['topic'] for each in found}))} "
-            f"are unaccounted for, {format_since(since, facts.now)}: committed, and the ledger does not know how they "
-            f"ended. "
-            f"What they were retried for lies in {source!r}: `bridge audit {source}` tells what is lost, "
-            f"`bridge reset {source} --to OFFSET` lets it run, what is settled apart.",
+            f"are unaccounted for, {format_since(since, facts.now)}: committed, and the ledger does not know their "
+            f"outcome. Their original records are in {source!r}: `bridge audit {source}` lists what is lost, "
+            f"`bridge reset {source} --to OFFSET` runs it, and skips settled deliveries.",
             "lost",
             f"Parked records of {source!r} are unaccounted for",
             topic=source,
@@ -92,7 +91,7 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
             many=count,
             of="records",
             lost=count,
-            do=f"`bridge audit {source}` tells which",
+            do=f"`bridge audit {source}` lists them",
         )
 
 
@@ -106,12 +105,11 @@ def find_log_changes(facts: GroupFacts) -> Iterator[Problem]:
             continue
         if each.lost:
             yield Problem(
-                f"Kafka's retention took {format_record_count(each.lost)} of {place} unread, {since}: offsets "
-                f"{each.first} to "
-                f"{each.end - 1}. They are gone{_told_by(facts, each.topic)}. Keep records for longer (retention.ms), "
-                "and the bridges running; said for a day.",
+                f"Kafka's retention deleted {format_record_count(each.lost)} of {place} unread, {since}: offsets "
+                f"{each.first} to {each.end - 1}{_name_audit(facts, each.topic)}. Keep records for longer "
+                "(retention.ms), and the bridges running; shown for a day.",
                 "log",
-                f"Kafka's retention took records of {place} unread",
+                f"Kafka's retention deleted records of {place} unread",
                 topic=_source(facts, each.topic),
                 since=each.at,
                 many=each.lost,
@@ -120,16 +118,16 @@ def find_log_changes(facts: GroupFacts) -> Iterator[Problem]:
                 do="keep records for longer (retention.ms)",
             )
         elif each.what != "expired":
-            happened = f"{'was ' if each.what == 'made anew' else ''}{each.what}"
+            happened = _LOG_CHANGES.get(each.what, each.what)
             yield Problem(
-                f"The log of {place} {happened}, {since}, from offset {each.first} on: other records lie there now. "
-                "If nobody meant it, see Kafka's disks and elections; said for a day.",
+                f"The log of {place} {happened}, {since}, from offset {each.first} on: other records are there now. "
+                "If nobody intended this, check Kafka's disks and elections; shown for a day.",
                 "log",
                 f"The log of {place} {happened}",
                 topic=_source(facts, each.topic),
                 since=each.at,
                 lost=None,
-                do="see Kafka's disks and elections",
+                do="check Kafka's disks and elections",
             )
 
 
@@ -141,8 +139,8 @@ def _deleted(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> Iterator[Pro
             yield Problem(
                 f"{gone.topic!r} was deleted, seen {format_since(gone.at, facts.now)}: at least {gone.missing:,} "
                 f"deliveries of "
-                f"{gone.source!r} are parked and lie in no retry topic (parked: {gone.whose}). They do not run by "
-                f"themselves: `bridge audit {gone.source}` tells which, and how to let them run.",
+                f"{gone.source!r} are parked and in no retry topic (parked: {gone.whose}). They do not run by "
+                f"themselves: `bridge audit {gone.source}` lists them, and says how to run them.",
                 "log",
                 f"{gone.topic!r} was deleted",
                 topic=gone.source,
@@ -150,7 +148,7 @@ def _deleted(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> Iterator[Pro
                 many=gone.missing,
                 of="deliveries",
                 lost=gone.missing,
-                do=f"`bridge audit {gone.source}` tells which",
+                do=f"`bridge audit {gone.source}` lists them",
             )
     told = {gone.topic for gone in facts.gone if gone.missing}
     for each in found:
@@ -162,7 +160,7 @@ def _deleted(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> Iterator[Pro
         yield Problem(
             f"{topic!r} was deleted, {format_since(since, facts.now)}, with up to {format_record_count(count)} that "
             f"waited in it: they do "
-            f"not run by themselves{_told_by(facts, topic)}. See who deletes topics; said for a day.",
+            f"not run by themselves{_name_audit(facts, topic)}. Check who deletes topics; shown for a day.",
             "log",
             f"{topic!r} was deleted",
             topic=_source(facts, topic),
@@ -170,17 +168,17 @@ def _deleted(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> Iterator[Pro
             many=count,
             of="records",
             lost=count,
-            do="see who deletes topics",
+            do="check who deletes topics",
         )
 
 
-def _told_by(facts: GroupFacts, topic: str) -> str:
-    """Where what a retry or replay topic has lost is told: it is parked, and no record of it is left."""
+def _name_audit(facts: GroupFacts, topic: str) -> str:
+    """Return the command that lists what a retry or replay topic has lost; empty for a source topic."""
     tier = next((tier for tier in facts.tiers if tier.topic == topic and tier.kind != "source"), None)
     source = facts.sources.get(topic) if tier is None else tier.source
     if not source:
         return ""
-    return f" (`bridge audit {source}` tells which are parked and in no retry topic, and how to let them run)"
+    return f" (`bridge audit {source}` lists those that are parked and in no retry topic, and says how to run them)"
 
 
 def _source(facts: GroupFacts, topic: str) -> str:
@@ -196,7 +194,7 @@ def find_old_deliveries(facts: GroupFacts) -> Iterator[Problem]:
             continue
         if name == RETRY_RECORD:
             if seconds >= max(limits.values(), default=TOO_OLD):
-                yield _old(facts, f"that came by {topic!r}", seconds, "its run is not over", _source(facts, topic))
+                yield _old(facts, f"from {topic!r}", seconds, "has not finished", _source(facts, topic))
             continue
         if name not in queues and facts.workers is not None and not _known_anywhere(facts, name):
             if seconds >= GONE_LONG:
@@ -221,7 +219,7 @@ def _waits_by_decision(facts: GroupFacts, topic: str, handler: str) -> bool:
 def _old(facts: GroupFacts, which: str, seconds: float, stands: str, topic: str, handler: str | None = None) -> Problem:
     since, see = facts.now - seconds, f"celery -A {facts.app} inspect active"
     return Problem(
-        f"The oldest delivery {which} has been under way {format_since(since, facts.now)}, and {stands}. "
+        f"The oldest delivery {which} has been in flight {format_since(since, facts.now)}, and {stands}. "
         f"See what the workers run ({see}) and whether they are enough.",
         "old",
         f"A delivery {which} is old",
@@ -309,7 +307,7 @@ def _waits(facts: GroupFacts, each: WaitingFailures) -> Problem:
         since=each.since or None,
         many=each.count,
         of="deliveries",
-        do="mend the cause: they run again",
+        do="fix the cause: the deliveries run again",
     )
 
 
@@ -319,9 +317,9 @@ def _goes_on(facts: GroupFacts, handler: str) -> str:
     halted = [topic for topic in topics if topic in facts.halts]
     named = ", ".join(map(repr, halted))
     if halted and len(halted) == len(topics):
-        return f"They wait until {named} goes on (halted): mend the cause, then `bridge resume`."
-    waits = f" Those of {named} wait until it goes on (halted)." if halted else ""
-    return f"Mend the cause: they run again, and die when their retries are spent.{waits}"
+        return f"They wait while {named} is halted: fix the cause, then `bridge resume {' '.join(halted)}`."
+    waits = f" Those of {named} wait while it is halted." if halted else ""
+    return f"Fix the cause: they are retried, and become dead letters when their retries are spent.{waits}"
 
 
 def _in_all(facts: GroupFacts) -> list[WaitingFailures]:
@@ -349,30 +347,29 @@ def find_dead_deliveries(facts: GroupFacts) -> Iterator[Problem]:
         )
         yield Problem(
             f"{'At least ' if each.more else ''}{count} of {each.handler} {'are' if each.count > 1 else 'is'} dead, "
-            f"{since}; the last: {each.reason}, {each.error}. They lie in {each.topic!r}: mend "
-            "the cause, then send them back or leave them.",
+            f"{since}; the last: {each.reason}, {each.error}. They are in {each.topic!r}: fix "
+            "the cause, then replay or discard them.",
             "dead",
             f"Deliveries of {each.handler} are dead",
             handler=each.handler,
             since=None if each.more else each.since,
             many=each.count,
             of="deliveries",
-            do="mend the cause, then send them back or leave them",
+            do="fix the cause, then replay or discard them",
         )
 
 
 def _gone(facts: GroupFacts, topic: str, name: str, seconds: float) -> Problem:
     return Problem(
-        f"Deliveries of {topic!r} to {name} wait, the oldest {format_since(facts.now - seconds, facts.now)}: that "
-        f"handler was "
-        "renamed or removed, and no worker knows it. Deploy it to a worker once more, or let them become dead letters "
-        "(unknown_handler, after kafka_unknown_for).",
+        f"Deliveries of {topic!r} to {name} wait, the oldest {format_since(facts.now - seconds, facts.now)}: the "
+        "handler was renamed or removed, and no worker knows it. Deploy it to a worker again, or let them become dead "
+        "letters (unknown_handler, after kafka_unknown_for).",
         "old",
-        f"Deliveries to {name} wait, which no worker knows",
+        f"Deliveries wait for {name}, which no worker knows",
         topic=topic,
         handler=name,
         since=facts.now - seconds,
-        do="deploy it to a worker once more",
+        do="deploy it to a worker again",
     )
 
 

@@ -59,7 +59,7 @@ class StatusSources:
         try:
             return question()
         except KafkaUnavailable as error:
-            why = f"{error} Start it, or mend the network or KAFKA_BOOTSTRAP_SERVERS: until then nothing new is read."
+            why = f"{error} Start it, or fix the network or KAFKA_BOOTSTRAP_SERVERS: until then nothing new is read."
         except LedgerUnavailable as error:
             why = str(error)
         except HandoffFailed as error:
@@ -76,7 +76,7 @@ class StatusSources:
 def _advice(said: str) -> str:
     if said.startswith("OutOfMemoryError"):
         return "It is full: raise its maxmemory, or let workers empty the queues."
-    return "Start it, or mend the network or CELERY_BROKER_URL."
+    return "Start it, or fix the network or CELERY_BROKER_URL."
 
 
 def gather_facts(app: Celery, settings: Settings, routes: Routes) -> StatusSources:
@@ -97,7 +97,7 @@ def gather_facts(app: Celery, settings: Settings, routes: Routes) -> StatusSourc
     if mute:
         asked.note_silent(
             f"Redis takes no announcements of bridges and workers ({mute}): those that are not listed may run"
-            f"{_unconfirmed(asked.facts)}. Let it write again: until then nothing is handed off and nothing is marked."
+            f"{_unconfirmed(asked.facts)}. Let Redis write again: until then nothing is handed off or marked."
         )
     return asked
 

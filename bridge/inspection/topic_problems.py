@@ -23,10 +23,10 @@ def find_unmade_topics(facts: GroupFacts) -> Iterator[Problem]:
     if refused:
         shown = "; ".join(refused[:5]) + (f"; and {len(refused) - 5} more" if len(refused) > 5 else "")
         yield Problem(
-            f"Kafka has refused to make {len(refused)} topics of the group: {shown}. The bridges' logs say why; they "
-            "try it again each minute. `bridge topics --create` makes them too.",
+            f"Kafka has refused to create {len(refused)} topics of the group: {shown}. The bridges' logs say why; they "
+            "retry each minute. `bridge topics --create` creates them too.",
             "topic",
-            f"Kafka has refused to make {len(refused)} topics of the group",
+            f"Kafka has refused to create {len(refused)} topics of the group",
             many=len(refused),
             of="topics",
             lost=0,
@@ -45,7 +45,7 @@ def find_unfit_topics(facts: GroupFacts) -> Iterator[Problem]:
                 + refused
                 + (f" It holds {format_record_count(tier.records)}." if tier.records else ""),
                 "topic",
-                f"Topic {tier.topic!r} is not as it must be",
+                f"Topic {tier.topic!r} is missing or misconfigured",
                 topic=tier.source,
                 many=tier.records,
                 of="records",
@@ -69,14 +69,14 @@ def find_unsynced_replicas(topics: Mapping[str, ReplicaState]) -> Iterator[Probl
         )
     yield Problem(
         f"{partitions:,} partitions have replicas that are not in sync ({shown}{more}): a broker is down or too slow, "
-        f"and if another fails, records may be lost.{refused} See Kafka's brokers, and "
+        f"and if another fails, records may be lost.{refused} Check Kafka's brokers, and "
         "`kafka-topics.sh --describe --under-replicated-partitions`.",
         "replicas",
         f"{partitions:,} partitions have replicas that are not in sync",
         topic=next(iter(behind)) if len(behind) == 1 else None,
         many=partitions,
         of="partitions",
-        do="see Kafka's brokers",
+        do="check Kafka's brokers",
     )
 
 
@@ -103,14 +103,15 @@ def find_drained_tiers(facts: GroupFacts) -> Iterator[Problem]:
             yield Problem(
                 f"{tier.topic!r} holds {format_record_count(tier.records)} of {tier.source!r}, which no handler names "
                 f"any more: "
-                "they stay there. Start what handles that topic, or give it its handlers once more. They may be of "
-                "another application in this group that is stopped now: give it its own BRIDGE_GROUP, delete nothing.",
+                "they stay there. Start the application that handles that topic, or deploy its handlers again. The "
+                "records may be those of another application in this group that is stopped now: give it its own "
+                "BRIDGE_GROUP, and delete nothing.",
                 "drained",
-                f"{tier.topic!r} is of a topic that no handler names",
+                f"{tier.topic!r} belongs to a topic that no handler names",
                 topic=tier.source,
                 many=tier.records,
                 of="records",
-                do="start what handles that topic, or give another application its own BRIDGE_GROUP",
+                do="start the application that handles that topic, or give another one its own BRIDGE_GROUP",
             )
 
 
@@ -140,12 +141,12 @@ def _overdue(facts: GroupFacts, tier: TopicFacts, why: str, found: list[tuple[fl
     count = sum(tier.lag[number] for _, (_, number) in found)
     cause = f" ({why})" if why else ""
     return Problem(
-        f"What waits in {tier.topic!r} is overdue, {format_since(since, facts.now)}: up to "
+        f"Records in {tier.topic!r} are overdue, {format_since(since, facts.now)}: up to "
         f"{format_record_count(count)} of {places} are "
-        f"due and not handed off{cause}. See the queues' lengths and the bridges' logs; more bridges help only where "
+        f"due and not handed off{cause}. See the queues' lengths and the bridges' logs; more bridges help only if "
         "workers are idle.",
         "overdue",
-        f"What waits in {tier.topic!r} is overdue",
+        f"Records in {tier.topic!r} are overdue",
         topic=tier.source,
         since=since,
         many=count,

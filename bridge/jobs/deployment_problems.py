@@ -107,11 +107,10 @@ def _describe_other_application(
 ) -> Problem:
     return Problem(
         f"Another application uses the group {facts.group!r}{format_known_since(since, facts.now)}: "
-        f"{_format_some(names)} with {_format_some(handlers)}, and no handler of this one. Each takes the other's "
-        f"tasks for "
-        "those of unknown handlers, and its retry topics for left over. "
-        "Give each application its own BRIDGE_GROUP, and delete no topic. If that is an older version of this one, "
-        "stop it.",
+        f"{_format_some(names)} with {_format_some(handlers)}, and no handler of this one. Each treats the "
+        "other's tasks as those of unknown handlers, and the other's retry topics as abandoned. "
+        "Give each application its own BRIDGE_GROUP, and delete no topic. If the other is an older version of this "
+        "one, stop it.",
         "divided",
         f"Another application uses the group {facts.group!r}",
         since=since,
@@ -131,9 +130,9 @@ def _describe_unconsumed(facts: GroupFacts, queue: str) -> Problem:
     count = (facts.queues or {}).get(queue)
     later = facts.retries.get(queue, 0)
     if count is None:
-        waiting = "all waits there"
+        waiting = "its messages wait"
     elif not count + later:
-        waiting = "nothing waits there"
+        waiting = "it is empty"
     else:
         waiting = f"{_format_messages(count + later, facts.deliveries.get(queue))} wait there"
         waiting += f", {later:,} of them for their retry" if later else ""
@@ -249,14 +248,14 @@ def find_foreign_topics(
 
 def unknown_members(group: str, why: str = "") -> str:
     """Return the sentence of a group whose other members are not known, and why not."""
-    why = why or "it gives its partitions out anew just now."
-    return f"Whether another application uses the group {group!r} is not known: {why}"
+    why = why or "a rebalance is in progress."
+    return f"It is unknown whether another application uses the group {group!r}: {why}"
 
 
 def describe_foreign_member(group: str, topics: Sequence[str]) -> Problem:
     """Return the sentence of a member of the group that consumes these topics, and that this Redis does not know."""
     return Problem(
-        f"Another application uses the group {group!r}: a member that no bridge of this Redis is consumes "
+        f"Another application uses the group {group!r}: a member that is no bridge of this Redis consumes "
         f"{len(topics)} topic{'' if len(topics) == 1 else 's'}, {', '.join(topics[:5])}{', …' if topics[5:] else ''}. "
         "Give each application its own BRIDGE_GROUP, and delete no topic.",
         "divided",
@@ -293,6 +292,6 @@ class GroupWatch:
         if found and found != self.foreign:
             logger.error("%s", describe_foreign_member(self._group, found))
         elif self.foreign and not found:
-            logger.info("no other application uses the group %r any more.", self._group)
+            logger.info("No other application uses the group %r any more.", self._group)
         self.foreign = found
         return True

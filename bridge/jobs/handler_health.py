@@ -134,11 +134,15 @@ def find_hung_handlers(facts: GroupFacts) -> Iterator[Problem]:
             continue
         since, worker, first = late[0]
         where = f"{first['record']} in process {first['pid']} of {worker}"
-        nothing = f"nothing of it has ended since {format_utc(ended)}" if ended else "nothing of it has ended yet"
+        ending = (
+            f"none of its deliveries has ended since {format_utc(ended)}"
+            if ended
+            else "none of its deliveries has ended"
+        )
         yield Problem(
             f"Handler {handler.name} hangs, {format_since(since, facts.now)}: {len(late)} of {processes} processes of "
             f"queue "
-            f"{handler.queue!r} run a delivery of it for over {format_span(limit)}, the oldest {where}; {nothing}. "
+            f"{handler.queue!r} run a delivery of it for over {format_span(limit)}, the oldest {where}; {ending}. "
             f"See what "
             f"it waits for (`py-spy dump --pid {first['pid']}`), give it a time_limit, and restart the worker: its "
             "deliveries run again.",
@@ -233,15 +237,15 @@ def find_quiet_topics(facts: GroupFacts) -> Iterator[Problem]:
             continue
         since = max((_ended_at(facts, topic, each.name) for each in facts.handlers if topic in each.topics), default=0)
         yield Problem(
-            f"Nothing comes on topic {topic!r}, {format_since(since or None, facts.now)}: in the hour before it were "
-            f"{busy:,} records in most minutes. See its producers; said for ten minutes.",
+            f"No records arrive on topic {topic!r}, {format_since(since or None, facts.now)}: in the hour before, a "
+            f"typical minute had {busy:,} records. Check its producers; shown for ten minutes.",
             "quiet",
-            f"Nothing comes on topic {topic!r}",
+            f"No records arrive on topic {topic!r}",
             topic=topic,
             since=since or None,
             many=0,
             of="records",
-            do="see its producers",
+            do="check its producers",
         )
 
 
@@ -266,7 +270,7 @@ def find_lost_bridges(facts: GroupFacts) -> Iterator[Problem]:
     )
     yield Problem(
         f"{what}, {format_since(since, facts.now)}: the last was {last}; {len(facts.bridges)} run. The others have its "
-        "partitions. See its log and why it ended (killed, frozen, out of memory), and start it again; said for an "
+        "partitions. See its log and why it ended (killed, frozen, out of memory), and start it again; shown for an "
         "hour.",
         "bridge lost",
         what,
@@ -292,7 +296,7 @@ def find_skewed_clocks(facts: GroupFacts) -> Iterator[Problem]:
         yield Problem(
             f"The clock of host {host!r} is {format_span(abs(skew))} {which} that of Redis, seen "
             f"{format_since(began, facts.now)}, by "
-            f"{len(names)} processes. Time budgets (give_up_after) and the times of failures go by it: "
+            f"{len(names)} processes. Time budgets (give_up_after) and the times of failures depend on it: "
             "synchronise it (NTP).",
             "clock",
             f"The clock of host {host!r} is wrong",

@@ -56,8 +56,8 @@ class TransactionWatch:
             self.found[place] = OpenTransaction(*place, offset, end - offset, time.time() - age)
             if was is None or was.offset != offset:
                 logger.error(
-                    "%s-%d: nothing was read for %.0f s, although Kafka has %d more: a transaction that began at "
-                    "offset %d is still open, and holds back all that lies behind it. %s.",
+                    "%s-%d: nothing was read for %.0f s, although Kafka has %d more records: the transaction that "
+                    "began at offset %d is still open, and Kafka returns no record behind it. %s.",
                     *place,
                     age,
                     end - offset,
@@ -82,12 +82,11 @@ def find_held_back_topics(facts: GroupFacts) -> Iterator[Problem]:
         transactions.sort(key=lambda each: each.partition)
         places = ", ".join(f"{topic}-{each.partition} from offset {each.offset} on" for each in transactions[:5])
         yield Problem(
-            f"A transaction that stays open holds back topic {topic!r}, {format_since(since, facts.now)}: Kafka gives "
-            f"nobody "
-            f"{format_record_count(count)} of it, the transaction's own among them ({places}"
+            f"An open transaction holds back topic {topic!r}, {format_since(since, facts.now)}: Kafka withholds "
+            f"{format_record_count(count)}, the transaction's own among them ({places}"
             f"{', …' if len(transactions) > 5 else ''}). {_ADVICE}.",
             "transaction",
-            f"A transaction that stays open holds back {topic!r}",
+            f"An open transaction holds back {topic!r}",
             topic=topic,
             since=since,
             many=count,

@@ -135,7 +135,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
             AlertRule(
                 "ATopicIsHalted",
                 "max by (topic) (bridge_halted) > 0",
-                "{{ $labels.topic }} is halted; bridge status says why, bridge resume goes on",
+                "{{ $labels.topic }} is halted; bridge status says why, bridge resume ends the halt",
             ),
         ),
     ),
@@ -143,19 +143,19 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         "policy",
         "policy_not_in_force",
         "A changed policy does not fit the handler's code, so the code's policy is in force.",
-        "Set it anew, or unset it (`bridge policy`).",
+        "Set it again, or unset it (`bridge policy`).",
     ),
     ProblemRow(
         "breaker",
         "dependency_down",
         "A circuit breaker is open: deliveries that need the dependency fail.",
-        "Restore the dependency: deliveries try it by themselves.",
+        "Restore the dependency: the deliveries then run by themselves.",
         STOPS_ALL,
         (
             AlertRule(
                 "WhatHandlersNeedIsDown",
                 "max by (dependency) (bridge_breaker_open) > 0",
-                "the circuit breaker of {{ $labels.dependency }} is open; what needs it waits",
+                "the circuit breaker of {{ $labels.dependency }} is open; deliveries that need it wait",
                 "2m",
             ),
         ),
@@ -222,7 +222,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         "obstacle",
         "bridge_blocked",
         "Bridges consume nothing, for a reason that they name.",
-        "Fix what the sentence names: they go on by themselves.",
+        "Fix the cause that the sentence names: the bridges continue by themselves.",
         STOPS_ALL,
     ),
     ProblemRow(
@@ -236,7 +236,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
                 "NobodyConsumesAQueue",
                 "max by (queue) (bridge_workers) == 0"
                 " and max by (queue) (bridge_queue_messages + bridge_queue_retries) > 0",
-                "{{ $labels.queue }}: no worker lives that consumes it",
+                "{{ $labels.queue }}: no running worker consumes it",
                 "1m",
             ),
         ),
@@ -258,8 +258,8 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
     ProblemRow(
         "hung",
         "handlers_hang",
-        "Processes run a delivery for far longer than the handler takes, and nothing of it finishes.",
-        "See what it waits for (py-spy dump), set a time_limit, and restart the worker: its deliveries run again.",
+        "Processes run a delivery far longer than the handler usually takes, and none of its deliveries finishes.",
+        "See what the process waits for (py-spy dump), set a time_limit, restart the worker: its deliveries run again.",
         OTHERS,
         (
             _make_bridge_alert("handlers_hang", "HandlersHang", "handlers hang"),
@@ -269,7 +269,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
                 ' "source", "$1", "topic", "(.+?)([.]retry[.].+|[.]replay)?") > 900'
                 ' unless on (source) label_replace(max by (topic) (bridge_halted) > 0, "source", "$1", "topic", "(.+)")'
                 f" {_NEEDS_DOWN}",
-                "{{ $labels.handler }}: a delivery has been under way for {{ $value }} s",
+                "{{ $labels.handler }}: a delivery has been in flight for {{ $value }} s",
                 "2m",
             ),
         ),
@@ -293,44 +293,44 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
     ProblemRow(
         "lost",
         "records_unaccounted",
-        "Committed records whose end the ledger does not know.",
+        "Records are committed, and the ledger does not know their outcome.",
         "`bridge audit TOPIC` lists them; `bridge reset TOPIC --to OFFSET` runs them.",
         OTHERS,
         (
             AlertRule(
                 "RecordsAreUnaccountedFor",
                 "sum by (topic, handler) (bridge_unaccounted) > 0",
-                "{{ $labels.topic }}: see bridge audit {{ $labels.topic }}",
+                "{{ $labels.topic }}: {{ $value }} records are unaccounted for; see bridge audit {{ $labels.topic }}",
                 "2m",
             ),
             AlertRule(
                 "TheLedgerLostFates",
                 "increase(bridge_undone_deliveries_total[10m]) > 0",
-                "Redis lost data: what was done runs again",
+                "Redis lost data: finished deliveries run again",
             ),
             AlertRule(
                 "DeliveriesWereNowhere",
                 "increase(bridge_stuck_deliveries_total[1h]) > 0",
-                "tasks vanished from the broker, and were handed off again",
+                "messages vanished from the broker, and their deliveries were handed off again",
             ),
         ),
     ),
     ProblemRow(
         "log",
         "log_changed",
-        "Retention took unread records, or a log was truncated, recreated or deleted; said for a day.",
-        "Keep records for longer, see who deletes topics, and Kafka's disks and elections.",
+        "Retention deleted unread records, or a log was truncated, recreated or deleted; shown for a day.",
+        "Keep records for longer; check who deletes topics, and Kafka's disks and elections.",
         OTHERS,
         (
             AlertRule(
                 "RetentionTookWhatWasNotHandled",
                 "increase(bridge_expired_records_total[1h]) > 0",
-                "{{ $labels.topic }}: {{ $value }} records were gone before they were handled",
+                "{{ $labels.topic }}: retention deleted {{ $value }} records before they were handled",
             ),
             AlertRule(
                 "ALogIsAnother",
                 "increase(bridge_log_changes_total[1h]) > 0",
-                "{{ $labels.topic }}: the log {{ $labels.what }}; see bridge audit",
+                "{{ $labels.topic }}: the log changed ({{ $labels.what }}); see bridge audit",
             ),
         ),
     ),
@@ -351,7 +351,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         "replicas",
         "replicas_out_of_sync",
         "Partitions of the group's topics or of its sources have replicas that are not in sync.",
-        "See Kafka's brokers: one is down or too slow.",
+        "Check Kafka's brokers: one is down or too slow.",
     ),
     ProblemRow(
         "overdue",
@@ -408,7 +408,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
     ProblemRow(
         "transaction",
         "transaction_open",
-        "Kafka gives nobody what lies behind a transaction that has stayed open for over 90 s.",
+        "Kafka returns no records behind a transaction that has been open for over 90 s.",
         "`kafka-transactions.sh find-hanging` names its producer, `kafka-transactions.sh abort` ends it.",
         None,
         (_make_bridge_alert("transaction_open", "ATransactionStaysOpen", "an open transaction holds back a topic"),),
@@ -416,14 +416,14 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
     ProblemRow(
         "behind",
         "consumer_lag",
-        "Bridges have read less than was written for five minutes on end.",
+        "Consumer lag has grown for five minutes: bridges read less than is written.",
         "Add workers if a queue is long, else bridges.",
         None,
         (
             AlertRule(
                 "ConsumptionFallsBehind",
                 "sum by (topic) (bridge_lag_records) > 10000 and sum by (topic) (deriv(bridge_lag_records[15m])) > 0",
-                "{{ $labels.topic }}: {{ $value }} records behind, and growing",
+                "{{ $labels.topic }}: the consumer lag is {{ $value }} records, and grows",
                 "15m",
             ),
         ),
@@ -431,15 +431,15 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
     ProblemRow(
         "hot key",
         "key_hot",
-        "Most deliveries that wait on a partition of an ordered topic have one key, for a minute.",
-        "See what that key's deliveries take, or spread it over several keys; a key runs one delivery at a time.",
+        "For a minute, most waiting deliveries of a partition of an ordered topic have had the same key.",
+        "Make that key's deliveries faster, or spread it over several keys: a key runs one delivery at a time.",
         None,
     ),
     ProblemRow(
         "quiet",
         "traffic_stopped",
-        "Nothing comes on a topic that had records in nearly every minute of the last hour.",
-        "See its producers.",
+        "No records arrive on a topic that had some in nearly every minute of the last hour.",
+        "Check its producers.",
         None,
         (
             AlertRule(
@@ -447,7 +447,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
                 "sum by (topic) (increase(bridge_records_consumed_total[2m])) == 0"
                 " and sum by (topic) (bridge_lag_records) == 0"
                 " and sum by (topic) (increase(bridge_records_consumed_total[1h] offset 2m)) > 600",
-                "{{ $labels.topic }}: no records in two minutes, and over 600 in the hour before; see its producers",
+                "{{ $labels.topic }}: no records in two minutes, and over 600 in the hour before; check its producers",
                 "1m",
             ),
         ),
@@ -541,14 +541,14 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
     ProblemRow(
         "recorder",
         "recorder_down",
-        "No recorder runs where one did, or it is behind.",
+        "The recorder of the dead letters has stopped, or it lags behind.",
         "Start `bridge deadletters record`.",
         OTHERS,
         (
             AlertRule(
                 "NobodyRecordsDeadLetters",
                 "max(bridge_deadletters_recorder_ready) < 1 or absent(bridge_deadletters_recorder_ready)",
-                "dead letters do not get into the database; see the recorder's /readyz",
+                "dead letters are not recorded in the database; see the recorder's /readyz",
                 "5m",
             ),
             AlertRule(
@@ -562,7 +562,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
     ProblemRow(
         "unknown ends",
         "replay_outcome_unknown",
-        "Nobody can tell whether replayed letters ran: Redis or the replay topic has lost it.",
+        "It is unknown whether replayed letters ran: Redis or the replay topic lost their outcome.",
         "Find out where the handler writes, then resolve what ran and open what did not "
         "(`bridge deadletters resolve`, `reopen`).",
         OTHERS,
@@ -570,7 +570,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
             AlertRule(
                 "ReplaysEndUnknown",
                 'sum(increase(bridge_deadletters_replays_total{outcome="unknown"}[15m])) > 0',
-                "of {{ $value }} replayed letters nobody can tell whether they ran; see bridge status",
+                "the outcome of {{ $value }} replayed letters is unknown; see bridge status",
             ),
         ),
     ),
@@ -602,8 +602,8 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
     ProblemRow(
         "webhook",
         "webhook_failing",
-        "A webhook's receiver does not take what is sent.",
-        "See the receiver and its address (`bridge deadletters webhooks`).",
+        "A webhook's receiver refuses notifications, or does not answer.",
+        "Check the receiver and its address (`bridge deadletters webhooks`).",
     ),
 )
 PROBLEM_ROWS: Final[dict[ProblemKind, ProblemRow]] = {row.kind: row for row in PROBLEM_TABLE}

@@ -66,7 +66,7 @@ def test_an_outage_kills_nothing_spends_nothing_and_slows_nobody_else(stack: Sta
     assert found["breakers"]["bank"]["why"]
     assert found["breakers"]["bank"]["next_try"]
     assert found["breakers"]["bank"]["waiting_deliveries"] >= found["breakers"]["bank"]["waiting"] > 0
-    assert any("'bank' is held to be down" in problem for problem in found["problems"])
+    assert any("The circuit breaker of 'bank' is open" in problem for problem in found["problems"])
     before = failed(stack)
     while time.monotonic() - down_since < 4:
         time.sleep(0.1)
@@ -143,7 +143,7 @@ def test_what_a_person_says_to_be_broken_dies_as_it_is_tried_and_holds_nothing_a
     worker = stack.worker("-c", "2")
     stack.produce("orders", *[{"broken": True}] * 6)
     worker.says("bank is held to be down")
-    (problem,) = [each for each in status(stack)["problems"] if "held to be down" in each]
+    (problem,) = [each for each in status(stack)["problems"] if "circuit breaker" in each]
     assert "bridge policy set charge dead_letter_for=" in problem
     assert stack.dead_letters("orders") == []
     command(stack, "policy", "set", "charge", "dead_letter_for=ValueError", "--why", "they are broken")

@@ -185,7 +185,7 @@ def test_a_retry_topic_that_is_deleted_while_no_bridge_runs_is_told_by_status_an
     delete_topic(stack, TIER)
     (told,) = eventually(lambda: gone(stack), 20)
     assert told.startswith(repr(tier))
-    assert f"at least 3 deliveries of {source!r} are parked and lie in no retry topic (parked: {handler} (4))" in told
+    assert f"at least 3 deliveries of {source!r} are parked and in no retry topic (parked: {handler} (4))" in told
     bridge = stack.bridge()
     bridge.says(f"topic {tier!r} was deleted: of what is parked of {source!r} at least 3 lie in no retry topic", 90)
     assert len(gone(stack)) == 1

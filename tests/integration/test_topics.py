@@ -164,7 +164,7 @@ def test_what_a_member_consumes_that_this_redis_does_not_know_is_another_applica
         problems = json_of(stack, "status")["problems"]
         assert any(f"Another application uses the group {group!r}" in problem for problem in problems)
         bridge = stack.bridge(wait=False)
-        words = f"Another application uses the group {group!r}: a member that no bridge of this Redis is"
+        words = f"Another application uses the group {group!r}: a member that is no bridge of this Redis"
         # Its member takes part in the rebalance.
         eventually(lambda: member.poll(0.1) or words in bridge.text, 60)
         assert bridge.terminate() == 0

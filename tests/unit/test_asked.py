@@ -11,7 +11,7 @@ from bridge.jobs.group_facts import GroupFacts
     ("error", "advice"),
     [
         ("OutOfMemoryError: command not allowed when used memory > 'maxmemory'", "raise its maxmemory"),
-        ("ConnectionError: Error 111", "Start it, or mend the network or CELERY_BROKER_URL."),
+        ("ConnectionError: Error 111", "Start it, or fix the network or CELERY_BROKER_URL."),
     ],
 )
 def test_a_broker_that_does_not_answer_is_said_with_what_mends_it(error, advice):

@@ -50,7 +50,9 @@ def test_status_and_check_say_that_it_is_unknown(found: Any, monkeypatch: pytest
     assert (warning.level, warning.text) == ("warning", sentence)
 
 
-@pytest.mark.parametrize(("found", "problems", "unknown"), [(("mails",), 1, ""), ((), 0, ""), (None, 0, "not known")])
+@pytest.mark.parametrize(
+    ("found", "problems", "unknown"), [(("mails",), 1, ""), ((), 0, ""), (None, 0, "It is unknown whether")]
+)
 def test_the_list_of_topics_says_it_too(found: Any, problems: int, unknown: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(topic_list, "find_foreign_topics", answering(found))
     monkeypatch.setattr(topic_list, "Ledger", SimpleNamespace(of=lambda _: SimpleNamespace(close=lambda: None)))
@@ -81,4 +83,4 @@ def test_a_running_bridge_says_once_that_another_application_came_and_once_that_
     ]
     came, gone = [record.message for record in caplog.records]
     assert came.startswith("Another application uses the group 'shop'")
-    assert gone == "no other application uses the group 'shop' any more."
+    assert gone == "No other application uses the group 'shop' any more."

@@ -105,7 +105,7 @@ def test_what_another_sentence_says_or_what_is_rare_is_not_said_to_fail(change: 
 
 def test_of_a_halted_topic_what_fails_says_that_it_waits():
     (_, problem) = list_problems(replace(BAD_RELEASE, halts={"orders": HALT}))
-    assert "`bridge resume`" in problem
+    assert "`bridge resume orders`" in problem
 
 
 def test_dead_letters_that_kafka_refuses_are_counted_in_full():
@@ -178,7 +178,7 @@ def test_processes_that_die_are_said():
 def test_traffic_that_stops_is_said():
     known = replace(WELL, lag={"orders": 0}, outcomes=outcomes(done_at=NOW - 110))
     (problem,) = list_problems(replace(known, counts=series(handled=(120,) * 58 + (0, 0))))
-    assert "Nothing comes on topic 'orders', since 2026-01-31 11:58:15 UTC" in problem
+    assert "No records arrive on topic 'orders', since 2026-01-31 11:58:15 UTC" in problem
     assert "120 records" in problem
     for quiet in ((120,) * 58 + (0, 1), (120,) * 20 + (0,) * 40, (0,) * 60, (5,) * 58 + (0, 0)):
         assert list_problems(replace(known, counts=series(handled=quiet))) == []

@@ -113,7 +113,7 @@ def test_a_transaction_that_stays_open_is_said_once_and_names_the_offset(caplog:
     assert asked[-1] == [here]
     (said,) = caplog.messages
     assert said.startswith("orders-0: nothing was read for")
-    assert "Kafka has 5 more: a transaction that began at offset 4 is still open" in said
+    assert "Kafka has 5 more records: the transaction that began at offset 4 is still open" in said
     assert [(each.partition, each.offset, each.records) for each in hanging.found.values()] == [(0, 4, 5)]
     assert time.time() - hanging.found[here].since == pytest.approx(now[0] - 5, abs=30)
     # Once something was read it holds back nothing.

@@ -163,7 +163,7 @@ def test_what_is_not_known_is_no_problem():
         ),
         (
             {"bridges": {"a:1": bridge(behind=[BEHIND])}},
-            ["Bridges fall behind on 'orders'", "7 min", "12,345 records are not read yet", "orders-0", "Add workers"],
+            ["Consumer lag grows on 'orders'", "7 min", "12,345 records are not read yet", "orders-0", "Add workers"],
         ),
         (
             # Who falls behind for that is not told to add workers.
@@ -220,7 +220,7 @@ def test_what_is_not_known_is_no_problem():
                 "by ann: bank shut.",
                 "9 records",
                 "`bridge resume orders`",
-                "orders-0-7 runs",
+                "orders-0-7 then runs first",
             ],
         ),
         (
@@ -229,15 +229,15 @@ def test_what_is_not_known_is_no_problem():
         ),
         (
             {"changes": [KafkaLogChange("orders", 1, "expired", 40, 100, 60, NOW - 120)]},
-            ["retention took 60 records of orders-1 unread", "2 min", "offsets 40 to 99"],
+            ["retention deleted 60 records of orders-1 unread", "2 min", "offsets 40 to 99"],
         ),
         (
             {"changes": [KafkaLogChange("orders", 1, "made anew", 0, 9, 0, NOW - 120)]},
-            ["orders-1 was made anew", "2 min"],
+            ["orders-1 was recreated", "2 min"],
         ),
         (
             {"changes": [KafkaLogChange("orders", 1, "went back", 7, 9, 0, NOW - 120)]},
-            ["orders-1 went back", "offset 7"],
+            ["orders-1 was truncated", "offset 7"],
         ),
         (
             {"tiers": [tier(problems=["topic 'orders.retry.5m' keeps records for 1 s."], records=12)]},
@@ -253,12 +253,12 @@ def test_what_is_not_known_is_no_problem():
         ),
         (
             {"tiers": [tier(use="abandoned", records=1)]},
-            ["holds 1 record of 'orders', which no handler names any more", "stopped now", "delete nothing"],
+            ["holds 1 record of 'orders', which no handler names any more", "stopped now", "and delete nothing"],
         ),
         (
             {"tiers": [tier(records=1500, lag={0: 1000, 1: 500}, first_due={0: NOW - 90, 1: NOW - 420})], **RETRIED},
             [
-                "What waits in 'orders.retry.5m' is overdue",
+                "Records in 'orders.retry.5m' are overdue",
                 "7 min",
                 "up to 1,500 records",
                 "are due and not handed off.",
@@ -270,11 +270,11 @@ def test_what_is_not_known_is_no_problem():
         ),
         (
             {"tiers": [replace(tier(lag={0: 3}, first_due={0: NOW - 120}), topic="orders.replay", kind="replay")]},
-            ["'orders.replay' is overdue", "3 records", "(no bridge has it)"],
+            ["'orders.replay' are overdue", "3 records", "(no bridge has it)"],
         ),
         (
             {"oldest": {("orders.retry.5m", RETRY_RECORD): 4000.0}},
-            ["The oldest delivery that came by 'orders.retry.5m'", "1.11 h", "inspect active"],
+            ["The oldest delivery from 'orders.retry.5m' has been in flight", "1.11 h", "inspect active"],
         ),
         ({"memory": [RedisMemory("r:6379", 100, 100)]}, ["Redis at r:6379 is full: 100 of 100 bytes"]),
         ({"memory": [RedisMemory("r:6379", 95, 100)]}, ["nearly full"]),
@@ -378,7 +378,7 @@ def test_what_is_paused_for_long_is_not_said_to_fall_behind_too():
 def test_a_transaction_that_holds_back_one_partition_hides_no_other_that_falls_behind():
     behind = [{**BEHIND, "partition": 1}]
     found = list_problems(replace(WELL, bridges={"a:1": bridge(open_transactions=[HELD_BACK], behind=behind)}))
-    assert any("Bridges fall behind on 'orders'" in sentence for sentence in found)
+    assert any("Consumer lag grows on 'orders'" in sentence for sentence in found)
 
 
 LOST = {"topic": "orders", "partition": 1, "handler": CHARGE.name, "count": 120, "since": NOW - 60}
@@ -387,7 +387,7 @@ LOST = {"topic": "orders", "partition": 1, "handler": CHARGE.name, "count": 120,
 def test_of_an_empty_queue_beside_what_is_missing_nobody_says_that_nothing_is_lost():
     wiped = replace(WELL, workers={}, queues={"orders": 0}, bridges={"a:1": bridge(unaccounted=[LOST])})
     queue, lost = list_problems(wiped)
-    assert "nothing waits there" in queue
+    assert "it is empty" in queue
     assert "120 records of orders-1 are unaccounted for" in lost
     assert "none of them is lost" not in " ".join(list_problems(replace(wiped, queues={"orders": 5})))
     assert "none of them is lost" in list_problems(replace(WELL, workers={}))[0]
@@ -462,13 +462,16 @@ DOWN = DependencyDown("bank", "open", NOW - 900, "57 of 60 failed.", (CHARGE.nam
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"next": NOW + 1}, "Nothing has tried it yet; a delivery may in 1 s."),
-        ({"tried": NOW - 7, "next": NOW + 3}, "The last try began 2026-01-31 11:59:58 UTC; the next may in 3 s."),
-        ({"tried": NOW - 7, "next": NOW - 3}, "the next may now."),
+        ({"next": NOW + 1}, "No trial has begun yet; the first may begin in 1 s."),
+        (
+            {"tried": NOW - 7, "next": NOW + 3},
+            "The last trial began 2026-01-31 11:59:58 UTC; the next may begin in 3 s.",
+        ),
+        ({"tried": NOW - 7, "next": NOW - 3}, "the next may begin now."),
         (
             {"state": "probing", "tried": NOW - 120, "next": NOW + 180, "silent": 4},
-            "A delivery tries it, since 2026-01-31 11:58:05 UTC (2 min), and has not ended; another joins it in 3 min. "
-            "4 before have not ended in time, so tries get rarer: set a time limit (`time_limit`)",
+            "A trial delivery is in flight, since 2026-01-31 11:58:05 UTC (2 min); another follows in 3 min. "
+            "4 earlier trials did not end in time, so trials get rarer: set a time limit (`time_limit`)",
         ),
     ],
 )
@@ -479,9 +482,9 @@ def test_what_is_down_says_when_it_was_tried_is_tried_next_and_what_hangs(how: d
 
 def test_what_waits_for_what_is_down_is_told_in_deliveries():
     (sentence,) = list_problems(replace(WELL, breakers=[DOWN]))
-    assert "Waiting for it: 10,000 deliveries in 344 Celery messages." in sentence
+    assert "Waiting: 10,000 deliveries in 344 Celery messages." in sentence
     (sentence,) = list_problems(replace(WELL, unnamed={"treasury": SetAside(1, 1)}))
-    assert "'treasury'; what waits for it: 1 delivery in 1 Celery message." in sentence
+    assert "'treasury'; waiting for it: 1 delivery in 1 Celery message." in sentence
 
 
 def test_a_handler_whose_retries_wait_in_kafka_alone_is_said_to_fail():
@@ -517,7 +520,7 @@ def test_of_a_halted_topic_everything_that_waits_is_counted():
         )
     )
     assert "12 records in Kafka wait, 12 of them in retry and replay topics" in sentence
-    assert "Set aside for it: about 900 deliveries in 40 Celery messages." in sentence
+    assert "Set aside until then: about 900 deliveries in 40 Celery messages." in sentence
 
 
 @pytest.mark.parametrize("state", ["open", "probing", "ramping"])
@@ -529,7 +532,7 @@ def test_what_waits_for_what_its_handler_needs_neither_fails_nor_is_old(state: s
         failing=[PARKED],
         tiers=[tier(failed=[PARKED])],
     )
-    assert [words for words in list_problems(known) if "held to be down" not in words] == []
+    assert [words for words in list_problems(known) if "circuit breaker" not in words] == []
     unpublished = WaitingFailures(CHARGE.name, "unpublished", 2, NOW - 60, "OSError: no")
     assert "dead letters" in list_problems(replace(known, failing=[unpublished]))[-1]
 
@@ -541,10 +544,10 @@ def test_what_came_by_a_retry_topic_and_is_kept_back_is_not_old(keeps: dict[str,
         "oldest": {("orders.retry.5m", RETRY_RECORD): 4000.0},
         "sources": {} if known else {"orders.retry.5m": "orders"},
     }
-    assert [words for words in list_problems(replace(WELL, tiers=known, **came, **keeps)) if "under way" in words] == []
+    assert [words for words in list_problems(replace(WELL, tiers=known, **came, **keeps)) if "in flight" in words] == []
     # What keeps back others says nothing of it.
     others: dict[str, Any] = {"halts": {"bills": HALT}, "breakers": [replace(DOWN, handlers=("bills.pay",))]}
-    assert [words for words in list_problems(replace(WELL, tiers=known, **came, **others)) if "under way" in words]
+    assert [words for words in list_problems(replace(WELL, tiers=known, **came, **others)) if "in flight" in words]
 
 
 def test_of_a_halted_topic_it_is_not_said_that_what_failed_runs_again():
@@ -554,10 +557,8 @@ def test_of_a_halted_topic_it_is_not_said_that_what_failed_runs_again():
         return sentence
 
     assert "run again" not in said(("orders",))
-    assert said(("orders",)).endswith(
-        "They wait until 'orders' goes on (halted): mend the cause, then `bridge resume`."
-    )
-    assert said(("orders", "bills")).endswith("spent. Those of 'orders' wait until it goes on (halted).")
+    assert said(("orders",)).endswith("They wait while 'orders' is halted: fix the cause, then `bridge resume orders`.")
+    assert said(("orders", "bills")).endswith("spent. Those of 'orders' wait while it is halted.")
 
 
 def test_what_was_lost_with_a_ledger_below_a_retry_topic_is_said_once_with_its_source():
@@ -586,7 +587,7 @@ def test_a_retry_topic_that_was_deleted_while_nobody_looked_is_said_with_whose_d
     gone = DeletedTopic("orders.retry.5m", "orders", NOW - 120, {"charge": 5, "mail": 2}, lying=3)
     (sentence,) = list_problems(replace(WELL, gone=[gone]))
     assert sentence.startswith("'orders.retry.5m' was deleted, seen since")
-    assert "at least 4 deliveries of 'orders' are parked and lie in no retry topic" in sentence
+    assert "at least 4 deliveries of 'orders' are parked and in no retry topic" in sentence
     assert "(parked: charge (5), mail (2))" in sentence
     assert "`bridge audit orders`" in sentence
     # What a bridge told as it was deleted is the same.

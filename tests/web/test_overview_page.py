@@ -32,14 +32,14 @@ __all__ = ["stack"]
 
 HALTED = Problem(
     "Topic 'orders' is halted, since 2026-11-21 01:58:04 UTC (49 min), by ann: the period is closed. 412 records in "
-    "Kafka wait. Mend the cause, then `bridge resume orders`: it goes on from exactly there.",
+    "Kafka wait. Fix the cause, then `bridge resume orders`: it continues exactly where it stopped.",
     "halted",
     "Topic 'orders' is halted",
     topic="orders",
     since=1_795_226_284,
     many=412,
     of="records",
-    do="mend the cause, then `bridge resume orders`",
+    do="fix the cause, then `bridge resume orders`",
 )
 SILENT = "Redis at redis-0:6379 (LEDGER_URL) does not answer: connection refused. Start it."
 
