@@ -1,11 +1,10 @@
-"""A dead letter on Kafka: its headers, written and read side by side, in short for who asks how deliveries died and in
-full for who keeps it or sends it back.
-"""
+"""A dead letter on Kafka: its headers, written, read as a summary and read in full."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from bridge.formats import header_block as header
 from bridge.formats.delivery import Attempts, Dead, Delivery, Headers
 from bridge.formats.delivery_identity import OFFSETS, PARTITIONS, Origin
 from bridge.formats.failure import Failure, cut
@@ -13,13 +12,18 @@ from bridge.formats.header_block import RecordHeaders, append_block, read_number
 from bridge.formats.untrusted_json import is_time
 from bridge.kafka.clients import Record, headers_of
 
-#: Without these a record is no dead letter of ours.
-_NEEDED: Final = ("origin_topic", "origin_partition", "origin_offset", "handler", "bridge_group")
-_ATTEMPTS: Final = tuple(f"attempts_{name}" for name in Attempts._fields)
+#: The headers without which a record is none of our dead letters.
+_NEEDED: Final = (
+    header.ORIGIN_TOPIC,
+    header.ORIGIN_PARTITION,
+    header.ORIGIN_OFFSET,
+    header.HANDLER,
+    header.BRIDGE_GROUP,
+)
 
 
 class DeadLetterKey(NamedTuple):
-    """Whose a dead letter is: partition and offset of its origin, the handler, and the log that they lay in.
+    """The delivery that a dead letter is of: its source record, the handler and the id of the source topic's log.
 
     A topic that is made again, or whose log went back, has the same offsets again. `topic_id` is the log's id, as
     deliveries have it; a dead letter of an older version has none, and is told apart by the record's `timestamp`.
@@ -37,20 +41,22 @@ class DeadLetterKey(NamedTuple):
 
     @classmethod
     def those_of(cls, delivery: Delivery) -> "tuple[DeadLetterKey, DeadLetterKey]":
-        """What a dead letter of this delivery may say, of this version and of an older one."""
+        """Return the keys that a dead letter of this delivery may have, as this version and as older versions write
+        them.
+        """
         message = delivery.message
         place = (message.partition, message.offset, delivery.handler)
         which = (delivery.attempts.replayed, delivery.again)
         return cls(*place, delivery.topic_id, "", *which), cls(*place, "", _timestamp_text(message.timestamp), *which)
 
     def is_of(self, topic_id: str) -> bool:
-        """Whether it may be of the log with this id."""
+        """Return whether the delivery may belong to the log with this id."""
         return self.topic_id in ("", topic_id)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterSummary:
-    """A dead letter that was read: where it lies, whose delivery it was, and why that died.
+    """A dead letter without its record: where it lies, which delivery it is of, and why that died.
 
     Attributes:
         place: `orders.dlq-3-17`.
@@ -73,43 +79,43 @@ class DeadLetterSummary:
 
 
 def dead_letter_headers(delivery: Delivery, dead: Dead, group: str) -> RecordHeaders:
-    """The producer's headers, and behind them ours."""
+    """Return the headers of a dead letter: the producer's, then ours."""
     failure = dead.failure
     ours = {
-        "origin_topic": delivery.message.topic,
-        "origin_partition": str(delivery.message.partition),
-        "origin_offset": str(delivery.message.offset),
-        "origin_timestamp": _timestamp_text(delivery.message.timestamp),
-        "origin_topic_id": delivery.topic_id,
-        "handler": delivery.handler,
-        "bridge_group": group,
-        "delivery_number": str(delivery.number),
-        **({"replay_again": delivery.again} if delivery.again else {}),
+        header.ORIGIN_TOPIC: delivery.message.topic,
+        header.ORIGIN_PARTITION: str(delivery.message.partition),
+        header.ORIGIN_OFFSET: str(delivery.message.offset),
+        header.ORIGIN_TIMESTAMP: _timestamp_text(delivery.message.timestamp),
+        header.ORIGIN_TOPIC_ID: delivery.topic_id,
+        header.HANDLER: delivery.handler,
+        header.BRIDGE_GROUP: group,
+        header.DELIVERY_NUMBER: str(delivery.number),
+        **({header.REPLAY_AGAIN: delivery.again} if delivery.again else {}),
         **write_attempt_headers(delivery),
-        **({"handlers_version": dead.version} if dead.version else {}),
-        "reason": dead.reason,
-        "error_class": failure.error_class,
-        "error_message": failure.error_message,
-        "error_traceback": failure.error_traceback,
-        "first_failed_at": str(delivery.first_failed_at or failure.failed_at),
-        "failed_at": str(failure.failed_at),
+        **({header.HANDLERS_VERSION: dead.version} if dead.version else {}),
+        header.REASON: dead.reason,
+        header.ERROR_CLASS: failure.error_class,
+        header.ERROR_MESSAGE: failure.error_message,
+        header.ERROR_TRACEBACK: failure.error_traceback,
+        header.FIRST_FAILED_AT: str(delivery.first_failed_at or failure.failed_at),
+        header.FAILED_AT: str(failure.failed_at),
     }
     return append_block(delivery.message.headers, ours)
 
 
 def write_attempt_headers(delivery: Delivery) -> dict[str, str]:
-    """How often it ran, and what became of that, as headers."""
-    said = zip(_ATTEMPTS, map(str, delivery.attempts), strict=True)
-    return {"attempts": str(delivery.runs), **dict(said)}
+    """Return the headers with the number of runs and how they ended."""
+    counts = zip(header.ATTEMPTS_BY_END, map(str, delivery.attempts), strict=True)
+    return {header.ATTEMPTS: str(delivery.runs), **dict(counts)}
 
 
 def read_attempt_headers(found: Mapping[str, str]) -> Attempts:
-    """What `attempts_said` wrote."""
-    return Attempts(*[read_number(found, name) for name in _ATTEMPTS])
+    """Return the attempts from the headers that `write_attempt_headers` made."""
+    return Attempts(*[read_number(found, name) for name in header.ATTEMPTS_BY_END])
 
 
 def shorten_failure(failure: Failure) -> tuple[Failure, ...]:
-    """What is said of a failure, and what is said where the record is too large for the topic with it."""
+    """Return a failure in full and in two shorter forms, for a record that would be too large for its topic."""
     short = cut(failure.error_message, 200)
     return (
         failure,
@@ -119,34 +125,38 @@ def shorten_failure(failure: Failure) -> tuple[Failure, ...]:
 
 
 def read_dead_letter_summary(record: Record) -> DeadLetterSummary | None:
-    """The dead letter that a record is; `None` where it is none of ours, but another producer's."""
+    """Return the summary of a dead letter; `None` if the record is none of ours."""
     found = _text_headers(record)
     if any(name not in found for name in _NEEDED):
         return None
     try:
-        place = (require_number(found, "origin_partition"), require_number(found, "origin_offset"), found["handler"])
+        place = (
+            require_number(found, header.ORIGIN_PARTITION),
+            require_number(found, header.ORIGIN_OFFSET),
+            found[header.HANDLER],
+        )
     except ValueError:
         return None
     if place[0] >= PARTITIONS or place[1] >= OFFSETS:
         return None
-    failed_at = read_number(found, "failed_at") / 1000
-    topic_id, timestamp = found.get("origin_topic_id", ""), found.get("origin_timestamp", "")
-    which = (read_number(found, "attempts_replayed"), found.get("replay_again", ""))
+    failed_at = read_number(found, header.FAILED_AT) / 1000
+    topic_id, timestamp = found.get(header.ORIGIN_TOPIC_ID, ""), found.get(header.ORIGIN_TIMESTAMP, "")
+    which = (read_number(found, header.ATTEMPTS_REPLAYED), found.get(header.REPLAY_AGAIN, ""))
     return DeadLetterSummary(
         place=f"{record.topic()}-{record.partition()}-{record.offset()}",
-        topic=found["origin_topic"],
+        topic=found[header.ORIGIN_TOPIC],
         whose=DeadLetterKey(*place, topic_id, "" if topic_id else timestamp, *which),
-        group=found["bridge_group"],
-        runs=read_number(found, "attempts"),
-        attempts=read_attempt_headers(found) if "attempts_failed" in found else None,
-        reason=found.get("reason", ""),
-        error=f"{found.get('error_class', '')}: {found.get('error_message', '')}".rstrip(": "),
+        group=found[header.BRIDGE_GROUP],
+        runs=read_number(found, header.ATTEMPTS),
+        attempts=read_attempt_headers(found) if header.ATTEMPTS_FAILED in found else None,
+        reason=found.get(header.REASON, ""),
+        error=f"{found.get(header.ERROR_CLASS, '')}: {found.get(header.ERROR_MESSAGE, '')}".rstrip(": "),
         failed_at=failed_at if is_time(failed_at) else 0.0,
     )
 
 
 def _text_headers(record: Record) -> dict[str, str]:
-    """As text; a header that another client wrote may be none that Python's can read."""
+    """Return a record's headers as text; empty if Python's client cannot read them."""
     try:
         found: Any = dict(headers_of(record))
     except Exception:
@@ -155,19 +165,8 @@ def _text_headers(record: Record) -> dict[str, str]:
 
 
 def _timestamp_text(timestamp: int | None) -> str:
-    """A record's timestamp as dead letters have it."""
+    """Return a record's timestamp as a header has it."""
     return "" if timestamp is None else str(timestamp)
-
-
-#: Our headers on a dead letter; what else stands there is the producer's.
-DEAD_LETTER_HEADERS: Final = frozenset(
-    {
-        *("origin_topic", "origin_partition", "origin_offset", "origin_timestamp", "origin_topic_id"),
-        *("handler", "bridge_group", "delivery_number", "handlers_version", "replay_again"),
-        *("attempts", "attempts_failed", "attempts_lost", "attempts_postponed", "attempts_replayed"),
-        *("reason", "error_class", "error_message", "error_traceback", "first_failed_at", "failed_at"),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,49 +209,49 @@ class DeadLetterRecord:
 
     @property
     def identity(self) -> str:
-        """`orders-3-1234:orders.handlers.charge`: the delivery's."""
+        """Return the delivery's identity, `orders-3-1234:orders.handlers.charge`."""
         return self.origin.identity
 
 
 def read_dead_letter(record: Record) -> DeadLetterRecord | None:
-    """The dead letter that a record is; `None` where it is none of ours, but another producer's."""
+    """Return the dead letter in a record; `None` if the record is none of ours."""
     try:
         found: Any = headers_of(record)
-        theirs, ours = split_block(found, DEAD_LETTER_HEADERS)
+        theirs, ours = split_block(found, header.DEAD_LETTER_HEADERS)
         origin = _origin(ours)
         return None if origin is None else _make_record(record, origin, theirs, ours)
     except Exception:
-        # Another client's, which Python's cannot read; or a number that is none.
+        # Another client wrote headers that Python's cannot read, or text where a number belongs.
         return None
 
 
 def _origin(ours: dict[str, str]) -> Origin | None:
-    topic, handler, group = ours.get("origin_topic"), ours.get("handler"), ours.get("bridge_group")
-    partition, offset = require_number(ours, "origin_partition"), require_number(ours, "origin_offset")
+    topic, handler, group = ours.get(header.ORIGIN_TOPIC), ours.get(header.HANDLER), ours.get(header.BRIDGE_GROUP)
+    partition, offset = require_number(ours, header.ORIGIN_PARTITION), require_number(ours, header.ORIGIN_OFFSET)
     if not topic or not handler or not group or partition >= PARTITIONS or offset >= OFFSETS:
         return None
-    return Origin(topic, ours.get("origin_topic_id", ""), partition, offset, handler, group)
+    return Origin(topic, ours.get(header.ORIGIN_TOPIC_ID, ""), partition, offset, handler, group)
 
 
 def _make_record(record: Record, origin: Origin, theirs: Headers, ours: dict[str, str]) -> DeadLetterRecord:
-    runs = read_number(ours, "attempts")
+    runs = read_number(ours, header.ATTEMPTS)
     return DeadLetterRecord(
         place=f"{record.topic()}-{record.partition()}-{record.offset()}",
         origin=origin,
-        timestamp=read_number(ours, "origin_timestamp") if ours.get("origin_timestamp") else None,
+        timestamp=read_number(ours, header.ORIGIN_TIMESTAMP) if ours.get(header.ORIGIN_TIMESTAMP) else None,
         key=record.key(),
         value=record.value(),
         theirs=theirs,
-        # An older version does not say it: it was hardly parked more often than it ran.
-        number=read_number(ours, "delivery_number") if "delivery_number" in ours else runs,
+        # Older versions do not write it; a delivery is rarely parked more often than it runs.
+        number=read_number(ours, header.DELIVERY_NUMBER) if header.DELIVERY_NUMBER in ours else runs,
         runs=runs,
         attempts=read_attempt_headers(ours),
-        reason=ours.get("reason", ""),
-        error_class=ours.get("error_class", ""),
-        error_message=ours.get("error_message", ""),
-        error_traceback=ours.get("error_traceback", ""),
-        first_failed_at=read_number(ours, "first_failed_at") / 1000,
-        failed_at=read_number(ours, "failed_at") / 1000,
-        version=ours.get("handlers_version", ""),
-        again=ours.get("replay_again", ""),
+        reason=ours.get(header.REASON, ""),
+        error_class=ours.get(header.ERROR_CLASS, ""),
+        error_message=ours.get(header.ERROR_MESSAGE, ""),
+        error_traceback=ours.get(header.ERROR_TRACEBACK, ""),
+        first_failed_at=read_number(ours, header.FIRST_FAILED_AT) / 1000,
+        failed_at=read_number(ours, header.FAILED_AT) / 1000,
+        version=ours.get(header.HANDLERS_VERSION, ""),
+        again=ours.get(header.REPLAY_AGAIN, ""),
     )

@@ -1,11 +1,10 @@
-"""A record of a retry or replay topic: its headers, written and read side by side; the delivery that it holds is of
-the one handler that it names.
-"""
+"""A record of a retry or replay topic, which holds a delivery for one handler: its headers, written and read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from bridge.formats import header_block as header
 from bridge.formats.dead_letter_record import read_attempt_headers, write_attempt_headers
 from bridge.formats.delivery import ERROR_LENGTH, NO_ATTEMPTS, Attempts, Delivery, Header, Message, Via
 from bridge.formats.delivery_identity import OFFSETS, PARTITIONS, Origin, batch_id, make_log_identity, work_of
@@ -13,36 +12,18 @@ from bridge.formats.failure import Failure, cut
 from bridge.formats.header_block import RecordHeaders, append_block, read_number, require_number, split_block
 from bridge.kafka.clients import Record, headers_of
 
-#: Longest `error_message` of a record that waits, in characters; its dead letter will have one of its own.
+#: Maximum length of a parked record's `error_message`, in characters; the dead letter has its own.
 MAX_RETRY_MESSAGE: Final = 500
-_RETRY_HEADERS: Final = frozenset(
-    {
-        *("origin_topic", "origin_partition", "origin_offset", "origin_timestamp", "origin_topic_id"),
-        *(
-            "handler",
-            "bridge_group",
-            "delivery_number",
-            "retry_number",
-            "retry_timestamp",
-            "retry_until",
-            "retry_after",
-            "replay_again",
-            "replay_once",
-        ),
-        *("attempts", "attempts_failed", "attempts_lost", "attempts_postponed", "attempts_replayed"),
-        *("error_class", "error_message", "first_failed_at", "failed_at"),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryRecord:
-    """What a record of a retry or replay topic holds.
+    """The contents of a record of a retry or replay topic.
 
     Attributes:
-        delivery: as it will run, with `via` where the record lies, and `due` where that is later than the record's.
-        group: the consumer group whose delivery it is.
-        topic_id: of the origin's log.
+        delivery: as it will run, with `via` set, and `due` if that is later than the record's.
+        group: the consumer group of the delivery.
+        topic_id: of the source topic's log.
         due: ms since the epoch before which it must not run; 0 for what may run at once.
         failed_at: ms since the epoch.
     """
@@ -55,10 +36,10 @@ class RetryRecord:
 
 
 class RetryRecordPosition(NamedTuple):
-    """A record of a retry topic.
+    """The position of a record of a retry topic.
 
     Attributes:
-        passed: whether the group has committed it: it is not read again, unless what it holds is stuck.
+        passed: whether the group has committed it: it is not read again, unless its delivery is stuck.
     """
 
     topic: str
@@ -70,42 +51,42 @@ class RetryRecordPosition(NamedTuple):
 def retry_headers(
     delivery: Delivery, group: str, *, due: int = 0, until: int | None = None, failure: Failure | None = None
 ) -> RecordHeaders:
-    """The producer's headers, and behind them ours.
+    """Return the headers of a parked or replayed record: the producer's, then ours.
 
     Parameters:
-        delivery: with the number that it has from now on.
+        delivery: with its new number.
         due: ms since the epoch before which it must not run; 0: at once (a replay).
-        until: the same, where the wait is longer than the topic's: it is parked again then, without running.
-        failure: the last one; where it is not known, what the delivery says of it.
+        until: the same for a wait longer than the topic's delay: the delivery is parked again then, without a run.
+        failure: the last one; if it is unknown, the delivery's error is used.
     """
     message = delivery.message
     error_class, _, error_message = delivery.error.partition(": ")
     ours = {
-        "origin_topic": message.topic,
-        "origin_partition": str(message.partition),
-        "origin_offset": str(message.offset),
-        "origin_timestamp": "" if message.timestamp is None else str(message.timestamp),
-        "origin_topic_id": delivery.topic_id,
-        "handler": delivery.handler,
-        "bridge_group": group,
-        "delivery_number": str(delivery.number),
-        "retry_number": str(delivery.runs),
-        "retry_timestamp": str(due) if due else "",
-        "retry_until": "" if until is None else str(until),
-        "retry_after": "" if delivery.after is None else str(delivery.after),
-        "replay_again": delivery.again,
-        "replay_once": "1" if delivery.once else "",
+        header.ORIGIN_TOPIC: message.topic,
+        header.ORIGIN_PARTITION: str(message.partition),
+        header.ORIGIN_OFFSET: str(message.offset),
+        header.ORIGIN_TIMESTAMP: "" if message.timestamp is None else str(message.timestamp),
+        header.ORIGIN_TOPIC_ID: delivery.topic_id,
+        header.HANDLER: delivery.handler,
+        header.BRIDGE_GROUP: group,
+        header.DELIVERY_NUMBER: str(delivery.number),
+        header.RETRY_NUMBER: str(delivery.runs),
+        header.RETRY_TIMESTAMP: str(due) if due else "",
+        header.RETRY_UNTIL: "" if until is None else str(until),
+        header.RETRY_AFTER: "" if delivery.after is None else str(delivery.after),
+        header.REPLAY_AGAIN: delivery.again,
+        header.REPLAY_ONCE: "1" if delivery.once else "",
         **write_attempt_headers(delivery),
-        "error_class": failure.error_class if failure else error_class,
-        "error_message": cut(failure.error_message if failure else error_message, MAX_RETRY_MESSAGE),
-        "first_failed_at": str(delivery.first_failed_at or ""),
-        "failed_at": str(failure.failed_at) if failure else "",
+        header.ERROR_CLASS: failure.error_class if failure else error_class,
+        header.ERROR_MESSAGE: cut(failure.error_message if failure else error_message, MAX_RETRY_MESSAGE),
+        header.FIRST_FAILED_AT: str(delivery.first_failed_at or ""),
+        header.FAILED_AT: str(failure.failed_at) if failure else "",
     }
     return append_block(message.headers, {name: value for name, value in ours.items() if value})
 
 
 def read_retry_record(record: Record, cluster: str, topic_id: str) -> RetryRecord | None:
-    """What a record of a retry or replay topic holds; `None` where it is none of ours.
+    """Return the contents of a record of a retry or replay topic; `None` if the record is none of ours.
 
     Parameters:
         cluster: of the Kafka that it was read from.
@@ -116,42 +97,46 @@ def read_retry_record(record: Record, cluster: str, topic_id: str) -> RetryRecor
         via = Via(str(record.topic()), int(record.partition() or 0), int(record.offset() or 0), topic_id)
         return _parse_retry_record(found, record.key(), record.value(), via, cluster)
     except Exception:
-        # Another client's, which Python's cannot read; or a number that is none.
+        # Another client wrote headers that Python's cannot read, or text where a number belongs.
         return None
 
 
 def read_retry_origin(record: Record) -> Origin | None:
-    """Whose a record of a retry or replay topic is: less than `read`, for whoever looks at a million of them."""
+    """Return only the origin of a record of a retry or replay topic: cheaper than `read_retry_record` for a million of
+    them.
+    """
     try:
         found: Any = dict(headers_of(record))
-        topic, handler, group = (found[name].decode("ascii") for name in ("origin_topic", "handler", "bridge_group"))
-        place = (int(found["origin_partition"]), int(found["origin_offset"]))
+        topic, handler, group = (
+            found[name].decode("ascii") for name in (header.ORIGIN_TOPIC, header.HANDLER, header.BRIDGE_GROUP)
+        )
+        place = (int(found[header.ORIGIN_PARTITION]), int(found[header.ORIGIN_OFFSET]))
         if not (0 <= place[0] < PARTITIONS and 0 <= place[1] < OFFSETS):
             return None
-        return Origin(topic, (found.get("origin_topic_id") or b"").decode("ascii"), *place, handler, group)
+        return Origin(topic, (found.get(header.ORIGIN_TOPIC_ID) or b"").decode("ascii"), *place, handler, group)
     except Exception:
-        # Another client's, which Python's cannot read; or one that lacks what ours have.
+        # Another client wrote headers that Python's cannot read, or none of ours.
         return None
 
 
 def read_retry_key(record: Record) -> tuple[str, str, int] | None:
-    """The work, group and number of the delivery that a record holds, for whoever looks whether it is there."""
+    """Return the work, group and number of the delivery in a record, to recognise it."""
     held = read_retry_record(record, "", "")
     return None if held is None else (held.delivery.work, held.group, held.delivery.number)
 
 
 def _parse_retry_record(found: Sequence[Header], key: Any, value: Any, via: Via, cluster: str) -> RetryRecord | None:
-    theirs, ours = split_block(found, _RETRY_HEADERS)
-    topic, handler, group = ours.get("origin_topic"), ours.get("handler"), ours.get("bridge_group")
+    theirs, ours = split_block(found, header.RETRY_HEADERS)
+    topic, handler, group = ours.get(header.ORIGIN_TOPIC), ours.get(header.HANDLER), ours.get(header.BRIDGE_GROUP)
     if not topic or not handler or not group:
         return None
-    partition, offset = require_number(ours, "origin_partition"), require_number(ours, "origin_offset")
+    partition, offset = require_number(ours, header.ORIGIN_PARTITION), require_number(ours, header.ORIGIN_OFFSET)
     if partition >= PARTITIONS or offset >= OFFSETS:
         return None
     source_id, attempts, runs = (
-        ours.get("origin_topic_id", ""),
+        ours.get(header.ORIGIN_TOPIC_ID, ""),
         read_attempt_headers(ours),
-        read_number(ours, "attempts"),
+        read_number(ours, header.ATTEMPTS),
     )
     message = Message(
         topic,
@@ -160,28 +145,28 @@ def _parse_retry_record(found: Sequence[Header], key: Any, value: Any, via: Via,
         key,
         value,
         theirs,
-        read_number(ours, "origin_timestamp") if "origin_timestamp" in ours else None,
+        read_number(ours, header.ORIGIN_TIMESTAMP) if header.ORIGIN_TIMESTAMP in ours else None,
         runs + 1,
         attempts,
-        work_of(batch_id(topic, partition, (offset,), handler), ours.get("replay_again", "")),
+        work_of(batch_id(topic, partition, (offset,), handler), ours.get(header.REPLAY_AGAIN, "")),
         make_log_identity(cluster, group, source_id),
     )
-    due, until = read_number(ours, "retry_timestamp"), read_number(ours, "retry_until")
+    due, until = read_number(ours, header.RETRY_TIMESTAMP), read_number(ours, header.RETRY_UNTIL)
     delivery = Delivery(
         message,
         handler,
-        number=read_number(ours, "delivery_number"),
+        number=read_number(ours, header.DELIVERY_NUMBER),
         runs=runs,
         attempts=attempts,
-        first_failed_at=read_number(ours, "first_failed_at") or None,
-        error=_error(ours.get("error_class", ""), ours.get("error_message", "")),
+        first_failed_at=read_number(ours, header.FIRST_FAILED_AT) or None,
+        error=_error(ours.get(header.ERROR_CLASS, ""), ours.get(header.ERROR_MESSAGE, "")),
         due=until / 1000 if until > due else None,
         via=via,
-        after=read_number(ours, "retry_after") if "retry_after" in ours else None,
-        again=ours.get("replay_again", ""),
-        once="replay_once" in ours,
+        after=read_number(ours, header.RETRY_AFTER) if header.RETRY_AFTER in ours else None,
+        again=ours.get(header.REPLAY_AGAIN, ""),
+        once=header.REPLAY_ONCE in ours,
     )
-    return RetryRecord(delivery, group, source_id, due, read_number(ours, "failed_at"))
+    return RetryRecord(delivery, group, source_id, due, read_number(ours, header.FAILED_AT))
 
 
 def _error(error_class: str, error_message: str) -> str:
@@ -199,18 +184,18 @@ def replay_headers(
     again: str = "",
     once: bool = False,
 ) -> RecordHeaders:
-    """The headers of a delivery that is sent back: the producer's, and behind them ours.
+    """Return the headers of a delivery that is sent back: the producer's, then ours.
 
-    It begins anew: it has all its retries, its whole `give_up_after`, and no lost process counts against it. What it
-    keeps is how often it ran, and how often it was sent back, now once more.
+    It starts again with all its retries and its whole `give_up_after`, and without its lost processes. It keeps the
+    number of runs and of replays, with one more of these.
 
     Parameters:
         theirs: the producer's own headers, in order.
-        timestamp: of the message where it first lay, ms since the epoch.
-        number, runs, attempts: as its last dead letter says (`Letter`); of what never died, the defaults.
-        again: by what it is asked to run though its origin is done, ASCII, another one each time that it is asked (the
-            name of a plan); its work is done once for each. Empty: it runs only if it is not done.
-        once: it has one attempt instead of all its retries; this time only, also where it goes on along a `sequence`.
+        timestamp: of the source record, ms since the epoch.
+        number, runs, attempts: as in its last dead letter; the defaults if it never died.
+        again: the request (ASCII, such as a plan's name) to run although the source record is done; its work is done
+            once for each request. Empty: it runs only if it is not done.
+        once: it has one attempt instead of all its retries, this time only, also further along a `sequence`.
     """
     message = Message(
         origin.topic,

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.formats import dead_letter_record
-from bridge.formats.dead_letter_record import DEAD_LETTER_HEADERS, DeadLetterRecord, read_dead_letter
+from bridge.formats.dead_letter_record import DeadLetterRecord, read_dead_letter
 from bridge.formats.delivery import Attempts, Dead, Delivery, Message
 from bridge.formats.delivery_identity import Origin
 from bridge.formats.failure import Failure
+from bridge.formats.header_block import DEAD_LETTER_HEADERS
 
 
 class Record:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bridge.formats import retry_record
 from bridge.formats.delivery import Attempts, Delivery, Message, Via
 from bridge.formats.failure import Failure
+from bridge.formats.header_block import RETRY_HEADERS
 from bridge.formats.retry_record import RetryRecord
 
 VIA = Via("orders.retry.5m", 3, 17, "retry-log")
@@ -51,7 +52,7 @@ names = st.text("abcxyz._-", min_size=1, max_size=20)
 payloads = st.none() | st.binary(max_size=20)
 counts = st.integers(0, 10_000)
 #: Names that producers give theirs, ours among them.
-theirs = st.lists(st.tuples(st.sampled_from([*sorted(retry_record._RETRY_HEADERS), "trace", ""]), payloads), max_size=6)
+theirs = st.lists(st.tuples(st.sampled_from([*sorted(RETRY_HEADERS), "trace", ""]), payloads), max_size=6)
 
 
 @st.composite
@@ -185,10 +186,7 @@ def test_another_producers_record_is_none_of_ours(headers: Any):
 
 
 @given(
-    st.none()
-    | st.lists(
-        st.tuples(st.sampled_from([*sorted(retry_record._RETRY_HEADERS), "x"]), st.none() | st.binary(max_size=30))
-    ),
+    st.none() | st.lists(st.tuples(st.sampled_from([*sorted(RETRY_HEADERS), "x"]), st.none() | st.binary(max_size=30))),
     st.booleans(),
 )
 def test_whatever_headers_a_record_has_it_is_read_or_none_of_ours(headers: Any, behind_ours: bool):

@@ -13,8 +13,7 @@ from prometheus_client.metrics_core import Metric
 import tasks
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.deadletters.recorder.recorder import RecorderMetrics
-from bridge.formats.dead_letter_record import DEAD_LETTER_HEADERS
-from bridge.formats.retry_record import _RETRY_HEADERS as RETRY_HEADERS
+from bridge.formats.header_block import DEAD_LETTER_HEADERS, RETRY_HEADERS
 from bridge.kafka.clients import CONSUMER_DEFAULTS, FIXED, PRODUCER_DEFAULTS
 from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
 from tasks.declaration.handler_options import Options
@@ -93,6 +92,18 @@ def test_the_page_has_each_header(headers: frozenset[str]):
 
 def test_the_page_has_no_header_that_is_never_written():
     assert sorted({*rows("reference/headers.md")} - DEAD_LETTER_HEADERS - RETRY_HEADERS) == []
+
+
+def test_a_header_that_is_only_a_header_is_named_in_one_module():
+    """Names such as `handler` and `reason` are JSON keys, too; these are not."""
+    named = re.compile(r"""["'](?:origin|retry|replay|attempts)_(?:[a-z_]+)["']""")
+    ours = DEAD_LETTER_HEADERS | RETRY_HEADERS
+    modules = {
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "bridge" / "formats").glob("*.py"))
+        if any(name[1:-1] in ours for name in named.findall(path.read_text()))
+    }
+    assert modules == {"bridge/formats/header_block.py"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
