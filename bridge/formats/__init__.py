@@ -1,1 +1,1 @@
-"""The forms in which messages, deliveries, failures and decisions travel through Celery and Kafka."""
+"""The formats of messages, deliveries, failures and decisions in Celery messages and Kafka records."""

@@ -1,6 +1,4 @@
-"""The one Celery header that carries all that is Kafka's, written and read: as rows, a list a message, or as columns,
-the parts of many messages beside each other. Also the counters of lost processes among a message's headers.
-"""
+"""The Celery header `kafka`, which carries the deliveries of a message: as rows, or as columns if there are several."""
 
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,22 +15,22 @@ from lossless.transport.delayed_messages import JOINED, format_joined_count, mak
 
 
 def read_counter(headers: Mapping[str, Any], name: str) -> int:
-    """A counter of a message; 0 where there is none, or what is no counter."""
+    """Return a counter from a message's headers; 0 if it is missing or no positive whole number."""
     value = headers.get(name)
     return value if type(value) is int and value > 0 else 0
 
 
 def count_losses(headers: Mapping[str, Any]) -> int:
-    """How many processes and workers a message has cost."""
+    """Return how many processes and workers died while they ran a message."""
     return read_counter(headers, "lost") + read_counter(headers, "restored")
 
 
-#: Offset, timestamp, key, value, headers, and what else is known of a delivery.
+#: Offset, timestamp, key, value, headers, and the metadata of a delivery.
 RecordParts: TypeAlias = tuple[int, int | None, bytes | None, bytes | None, Headers, Mapping[str, Any]]
 
 
 def columns_of(rows: Sequence[DeliveryRow]) -> dict[str, Any]:
-    """Records beside each other, as JSON-able data."""
+    """Return rows as columns, as JSON-able data."""
     offsets, timestamps, keys, values, headers, dead, more = zip(*rows, strict=True)
     columns = {
         "offsets": _offset_runs(offsets),
@@ -49,7 +47,7 @@ def columns_of(rows: Sequence[DeliveryRow]) -> dict[str, Any]:
 
 
 def _offset_runs(offsets: Sequence[int]) -> list[list[int]]:
-    """Each first offset of a run, and how many follow one another."""
+    """Return each run of successive offsets as [first offset, length]."""
     first, last = offsets[0], offsets[-1]
     if last - first == len(offsets) - 1:
         return [[first, len(offsets)]]
@@ -63,7 +61,7 @@ def _offset_runs(offsets: Sequence[int]) -> list[list[int]]:
 
 
 def _join_column(parts: Sequence[bytes | None]) -> dict[str, Any] | None:
-    """All of a column in one text, and the size of each; `None` where no message has any."""
+    """Return a column's values as one base64 text with their sizes; `None` if every value is missing."""
     if None not in parts:
         return {"sizes": list(map(len, parts)), "bytes": to_text(b"".join(parts))}  # type: ignore[arg-type]
     there = [part for part in parts if part is not None]
@@ -73,7 +71,7 @@ def _join_column(parts: Sequence[bytes | None]) -> dict[str, Any] | None:
 
 
 def from_columns(columns: Mapping[str, Any]) -> Iterable[RecordParts]:
-    """What `columns_of` was given, one by one.
+    """Yield the parts of each record from columns that `columns_of` made.
 
     Raises:
         ValueError, KeyError, TypeError: they are no such columns.
@@ -98,13 +96,13 @@ def from_columns(columns: Mapping[str, Any]) -> Iterable[RecordParts]:
 
 
 def offsets_in(columns: Mapping[str, Any], count: int) -> Sequence[int]:
-    """Their offsets alone.
+    """Return the offsets of columns, without decoding the rest.
 
     Raises:
         ValueError: they are not so many.
     """
     runs = [(int(first), int(length)) for first, length in columns["offsets"]]
-    # Before they are written out: what is broken must not fill the memory.
+    # Check the count before the runs are expanded: a damaged header must not fill the memory.
     if sum(length for _, length in runs) != count or any(length < 1 for _, length in runs):
         raise ValueError(f"its offsets are not {count}")
     if len(runs) == 1:
@@ -130,16 +128,16 @@ def _check_index(name: str, count: int) -> int:
     return int(name)
 
 
-#: A name of its own, so that neither a payload nor a record's header can be taken for one of Celery's own
-#: (celery/app/amqp.py merges headers over its own).
+#: The name of the header: one that no header of Celery, of a payload or of a record has. Celery merges a message's
+#: headers over its own (celery/app/amqp.py).
 HEADER: Final = "kafka"
 
-#: Rows and columns, of what came straight from its source, and of what came by a retry or replay topic.
+#: Names of rows and columns: for records from their source topic, and for records from a retry or replay topic.
 _ROWS: Final = ("messages", "again")
 _COLUMNS: Final = ("columns", "again_columns")
-#: Names of lists that have an item for each delivery: one of them is in each header.
+#: Names of lists with an item for each delivery; each header has one of them.
 LISTS: Final = ("timestamps", *_ROWS)
-#: What another's header, or a broken one, makes the readers raise.
+#: The errors that a foreign or damaged header causes in the readers.
 _BROKEN: Final = Exception
 
 _Json: TypeAlias = dict[str, Any]
@@ -147,7 +145,7 @@ _Json: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class HeaderContents:
-    """What a header carries, without its records being read.
+    """The place and the metadata of a header's deliveries, without their records.
 
     Attributes:
         via: the partition of a retry or replay topic by which all of it came; its offset means nothing.
@@ -161,7 +159,7 @@ class HeaderContents:
 
     @classmethod
     def of(cls, headers: Mapping[str, Any]) -> "HeaderContents | None":
-        """Those of a Celery message with these headers; `None` where it carries nothing of ours."""
+        """Return the contents of a Celery message's header; `None` if the bridge did not write it."""
         data = headers.get(HEADER)
         if not isinstance(data, Mapping):
             return None
@@ -171,7 +169,7 @@ class HeaderContents:
             return None
 
     def tell(self) -> Iterator[DeliveryMetadata]:
-        """What is said of each delivery, in the order of the offsets."""
+        """Yield the metadata of each delivery, in the order of the offsets."""
         for at in range(len(self.offsets)):
             try:
                 yield DeliveryMetadata.of(self.more[at], self.via) if at in self.more else DeliveryMetadata()
@@ -192,7 +190,7 @@ def header_of(
     rows: Sequence[DeliveryRow],
     via: Via | None = None,
 ) -> _Json:
-    """The header of records that are handed off, as JSON-able data.
+    """Return the header for records that are handed off, as JSON-able data.
 
     Parameters:
         topic, partition, topic_id: of their origin.
@@ -206,7 +204,7 @@ def header_of(
 
 
 def to_header(batch: Batch) -> _Json:
-    """The header of a batch as it is now, as JSON-able data."""
+    """Return the header of a batch with its current state, as JSON-able data."""
     via = batch.via
     header = _where(batch.topic, batch.partition, batch.cluster, batch.group, batch.topic_id, batch.order, via)
     header[_ROWS[via is not None]] = [_row(*DeliveryRow.of(delivery)) for delivery in batch.deliveries]
@@ -214,7 +212,8 @@ def to_header(batch: Batch) -> _Json:
 
 
 def to_joining(batch: Batch, most: int) -> tuple[_Json, _Json]:
-    """The same for a message that joins what is due with it, and what says so (lossless/transport/delayed_messages.py).
+    """Return the header of a batch, and the header that lets it join others due at the same time
+    (lossless/transport/delayed_messages.py).
 
     Parameters:
         most: how many deliveries one message may carry then.
@@ -255,7 +254,7 @@ def _row(
 
 
 def from_header(handler: str, data: object) -> Batch:
-    """The batch that a header carries.
+    """Return the batch that a header carries.
 
     Raises:
         MalformedDelivery: the header is not one that this project wrote.
@@ -291,7 +290,7 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
     via = _via_in(data)
     again = via is not None
     parts = from_columns(data[_COLUMNS[again]]) if _COLUMNS[again] in data else map(_from_row, data[_ROWS[again]])
-    # Once a batch: what is made for each message is made in place here, and measured.
+    # This loop runs for each message and is measured: it makes in place what does not differ within a batch.
     start, log = f"{topic}-{partition}-", make_log_identity(cluster, group, topic_id)
     deliveries = []
     for offset, timestamp, key, value, headers, more in parts:
@@ -331,7 +330,7 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
 
 
 def _once(deliveries: Iterable[Delivery]) -> list[Delivery]:
-    """In the order of their offsets; of one that was sent twice, after a crash, what ran more often."""
+    """Return the deliveries by offset; of two for one offset, sent again after a crash, the one that ran more often."""
     found = {each.message.offset: each for each in sorted(deliveries, key=lambda each: each.runs)}
     return [each for _, each in sorted(found.items())]
 

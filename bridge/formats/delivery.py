@@ -1,6 +1,4 @@
-"""The message that a handler sees, its delivery with the attempts so far, and the batch in which deliveries travel
-through Celery.
-"""
+"""The message that a handler gets, its delivery with the attempts so far, and the batch in a Celery message."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +10,7 @@ from bridge.formats.outbox import Outbox, OutgoingMessage
 
 
 class Attempts(NamedTuple):
-    """What has become of a delivery's attempts so far.
+    """The attempts of a delivery so far, counted by how they ended.
 
     Attributes:
         failed: runs that failed and spent a retry.
@@ -27,16 +25,16 @@ class Attempts(NamedTuple):
     replayed: int = 0
 
     def plus(self, failed: int = 0, lost: int = 0, postponed: int = 0, replayed: int = 0) -> "Attempts":
-        """The same with more of each."""
+        """Return these attempts with more of each kind."""
         return Attempts(self.failed + failed, self.lost + lost, self.postponed + postponed, self.replayed + replayed)
 
     def __str__(self) -> str:
-        """`3 failed, 1 lost`; `none` where there were none."""
+        """Return the counts in words, `3 failed, 1 lost`; `none` if all are 0."""
         said = ", ".join(f"{count} {name}" for name, count in zip(self._fields, self, strict=True) if count)
         return said or "none"
 
 
-#: Those of what was never attempted.
+#: The attempts of a delivery that never ran.
 NO_ATTEMPTS: Final = Attempts()
 
 
@@ -49,7 +47,7 @@ Headers = tuple[Header, ...]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A Kafka record as a handler sees it.
+    """A Kafka record as the handler gets it.
 
     Attributes:
         topic, partition, offset: where the record first lay.
@@ -68,7 +66,7 @@ class Message:
     topic: str
     partition: int
     offset: int
-    # Not in the repr, which loggers and error collectors take of whatever they meet.
+    # The repr leaves out key, value and headers: loggers and error collectors keep the repr of what they meet.
     key: bytes | None = field(default=None, repr=False)
     value: bytes | None = field(default=None, repr=False)
     headers: Headers = field(default=(), repr=False)
@@ -80,7 +78,7 @@ class Message:
     outbox: Outbox | None = field(default=None, init=False, compare=False, repr=False)
 
     def header(self, name: str) -> bytes | None:
-        """The last header of that name, or `None`."""
+        """Return the value of the last header of that name, or `None`."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
     def settle_with(self, session: Any) -> None:
@@ -123,19 +121,19 @@ class Message:
 
     def _own_outbox(self) -> Outbox:
         if self.outbox is None:
-            # A message that a test has made by hand is of no handler.
+            # A message that a test made by hand belongs to no handler.
             object.__setattr__(self, "outbox", Outbox(self.delivery or self.coordinates, self.origin))
         assert self.outbox is not None
         return self.outbox
 
     @property
     def coordinates(self) -> str:
-        """`orders-3-1234`: the record's place in Kafka."""
+        """Return the record's coordinates in Kafka, `orders-3-1234`."""
         return f"{self.topic}-{self.partition}-{self.offset}"
 
 
 class Via(NamedTuple):
-    """The record of a retry or replay topic by which a delivery came again: where that lies."""
+    """The record of a retry or replay topic by which a delivery was redelivered."""
 
     topic: str
     partition: int
@@ -148,10 +146,10 @@ class Via(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Why a delivery is dead: decided, and perhaps not yet acknowledged by Kafka.
+    """The reason why a delivery is dead; Kafka may not have acknowledged its dead letter yet.
 
     Attributes:
-        version: of the handler's code that failed; empty where nobody knows it.
+        version: of the handler's code that failed; empty if unknown.
     """
 
     reason: str
@@ -161,7 +159,7 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message for one handler.
+    """One record for one handler.
 
     Attributes:
         number: how often it was parked or replayed; part of the Celery task id from the first time on.
@@ -170,8 +168,8 @@ class Delivery:
         first_failed_at: milliseconds since the epoch.
         dead: set when it is decided that it is dead, until Kafka has the dead letter.
         publish_tries: how often publishing that dead letter has failed.
-        error: the last failure in words, cut to `ERROR_LENGTH` characters, for whoever asks how it stands.
-        ended: "done" or "dead" when it has ended so, until the ledger has the mark: it does not run again.
+        error: the last failure in words, cut to `ERROR_LENGTH` characters, for people who ask for its state.
+        ended: "done" or "dead" once it ended so, until the ledger has the mark: it does not run again.
         due: seconds since the epoch before which it must not run again.
         via: the record of a retry or replay topic by which it came; `None`: straight from its source.
         after: on an ordered topic, the offset of the one before it in its order, which had not ended when this one was
@@ -200,34 +198,36 @@ class Delivery:
 
     @property
     def identity(self) -> str:
-        """`orders-3-1234:orders.handlers.charge`; the same through every retry, park and replay."""
+        """Return `orders-3-1234:orders.handlers.charge`; the same through every retry, park and replay."""
         return f"{self.message.coordinates}:{self.handler}"
 
     @property
     def work(self) -> str:
-        """What is to be done once: the identity, and by what it was asked for again, where it was."""
+        """Return the key of the work that must be done once: the identity, and `again` if a person asked for another
+        run.
+        """
         return work_of(self.identity, self.again)
 
     @property
     def task_id(self) -> str:
-        """The Celery task id: the identity, and `#n` from the first park or replay on."""
+        """Return the Celery task id: the identity, and `#n` from the first park or replay on."""
         return f"{self.identity}#{self.number}" if self.number else self.identity
 
     @property
     def topic_id(self) -> str:
-        """The id of the log that the message lay in; empty for a message that a test has made by hand."""
+        """Return the id of the log that has the message; empty for a message that a test made by hand."""
         return self.message.origin.rpartition(" ")[2]
 
     def retried(self, *, replays: bool) -> bool:
-        """Whether it comes again without a person's doing.
+        """Return whether the delivery is retried without a person's request.
 
         Parameters:
-            replays: whether it is known that it came by a replay topic.
+            replays: whether the record is known to come from a replay topic.
         """
         return self.via is not None and not replays and not self.attempts.replayed
 
     def failed(self, failure: Failure, *, spent: bool) -> "Delivery":
-        """This delivery after one more run that did not end well.
+        """Return this delivery after one more run that failed or was postponed.
 
         Parameters:
             spent: whether that spent a retry; else it was postponed.
@@ -241,11 +241,11 @@ class Delivery:
         )
 
     def parked(self) -> "Delivery":
-        """This delivery as it is parked: with a number of its own, and nothing of its way through Celery."""
+        """Return this delivery as it is parked: with the next number, and without its state within Celery."""
         return replace(self, number=self.number + 1, dead=None, publish_tries=0, ended="", due=None)
 
     def lost(self, times: int) -> "Delivery":
-        """This delivery after so many runs of which no process came back."""
+        """Return this delivery after so many runs whose process died."""
         return replace(self, runs=self.runs + times, attempts=self.attempts.plus(lost=times)) if times else self
 
     def __str__(self) -> str:
@@ -254,14 +254,14 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one Celery message carries: deliveries of one handler and one partition, in order; often just one.
+    """The deliveries that one Celery message carries: of one handler and one partition, in order; often just one.
 
     Attributes:
         cluster, group, topic_id: with topic and partition, where the ledger keeps their fates.
-        order: "key" or "partition" where messages must run one after another, else `None`.
+        order: "key" or "partition" if messages must run one after another, else `None`.
 
-    All of it is the origin's, where the records first lay. Its deliveries came straight from there, or all by one
-    partition of a retry or replay topic (`via`).
+    Topic, partition and topic id are those of the source records. The deliveries came straight from the source topic,
+    or all by one partition of a retry or replay topic (`via`).
     """
 
     handler: str
@@ -275,24 +275,24 @@ class Batch:
 
     @property
     def offsets(self) -> list[int]:
-        """The offsets of its messages, in order."""
+        """Return the offsets of its messages, in order."""
         return [delivery.message.offset for delivery in self.deliveries]
 
     @property
     def via(self) -> Via | None:
-        """The partition of a retry or replay topic by which its deliveries came; its offset is the first one's."""
+        """Return the partition of a retry or replay topic that its deliveries came by, with the first one's offset."""
         return self.deliveries[0].via if self.deliveries else None
 
     @property
     def task_id(self) -> str:
-        """The Celery task id: that of its only delivery, or `orders-3-1200..1399:orders.handlers.charge`."""
+        """Return the Celery task id: of its only delivery, or `orders-3-1200..1399:orders.handlers.charge`."""
         if len(self.deliveries) == 1:
             return self.deliveries[0].task_id
         number = max((delivery.number for delivery in self.deliveries), default=0)
         return batch_id(self.topic, self.partition, self.offsets, self.handler) + (f"#{number}" if number else "")
 
     def holding(self, deliveries: Iterable[Delivery]) -> "Batch":
-        """A batch of the same partition and handler with other deliveries."""
+        """Return a batch of the same partition and handler with other deliveries."""
         return replace(self, deliveries=tuple(deliveries))
 
     def __str__(self) -> str:

@@ -1,7 +1,4 @@
-"""The identity of a delivery: coordinates of its source record and the handler, and what is made of them:
-
-Celery task ids, labels in Flower and logs (pure).
-"""
+"""The identity of a delivery (source record and handler), and the Celery task ids and labels made of it (pure)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -10,31 +7,33 @@ from typing import Final, NamedTuple, TypeAlias
 Place: TypeAlias = tuple[str, int]
 
 
-#: Most characters of a list of records in a task's arguments or result, beside the rest of it.
+#: Maximum number of characters of a list of records in a task's arguments or result.
 LIST_LENGTH: Final = 400
 
 
 def make_log_identity(cluster: str, group: str, topic_id: str) -> str:
-    """What tells a delivery from one of the same id: of another Kafka or group, or of a topic that was made again."""
+    """Return the part of a delivery's origin that tells it from one of the same id: cluster, group and id of the
+    topic's log.
+    """
     return f"{cluster} {group} {topic_id}"
 
 
 def batch_id(topic: str, partition: int, offsets: Sequence[int], handler: str) -> str:
-    """The Celery task id for these offsets of a partition, ascending."""
+    """Return the Celery task id for ascending offsets of a partition."""
     if len(offsets) == 1:
         return f"{topic}-{partition}-{offsets[0]}:{handler}"
     return f"{topic}-{partition}-{offsets[0]}..{offsets[-1]}:{handler}"
 
 
 def work_of(identity: str, again: str) -> str:
-    """What a delivery is known by where its work is to be done once: once more for each time that it was asked for."""
+    """Return the key of work that must be done once: the identity, and the request for another run if there is one."""
     return f"{identity} again {again}" if again else identity
 
 
 def label_records(topic: str, partition: int, offsets: Sequence[int]) -> str:
-    """What Flower and the logs show as a task's arguments, so that Flower's search for a record's coordinates finds it.
+    """Return a task's arguments as Flower and the logs show them: Flower's search for a record's coordinates finds it.
 
-    Of a few every one is named. Of more their hundreds are: the record orders-3-1234 is one of `orders-3-12xx`.
+    A few records are named one by one, many by their hundreds: the record orders-3-1234 is one of `orders-3-12xx`.
     """
     place = f"{topic}-{partition}-"
     if len(offsets) == 1:
@@ -45,7 +44,7 @@ def label_records(topic: str, partition: int, offsets: Sequence[int]) -> str:
 
 
 def list_records(topic: str, partition: int, offsets: Sequence[int]) -> str:
-    """These records by their coordinates, as many as there is room for."""
+    """Return the coordinates of these records, as many as there is room for."""
     return _join_names((f"{topic}-{partition}-{offset}" for offset in offsets), len(offsets))
 
 
@@ -57,13 +56,13 @@ def _all_named(place: str, offsets: Sequence[int]) -> str | None:
 
 def _hundreds(place: str, offsets: Sequence[int]) -> str:
     first, last = offsets[0] // 100, offsets[-1] // 100
-    whole = offsets[-1] - offsets[0] == len(offsets) - 1
-    found: Iterable[int] = range(first, last + 1) if whole else dict.fromkeys(offset // 100 for offset in offsets)
-    return _join_names((f"{place}{hundred or ''}xx" for hundred in found), 0)
+    unbroken = offsets[-1] - offsets[0] == len(offsets) - 1
+    hundreds: Iterable[int] = range(first, last + 1) if unbroken else dict.fromkeys(offset // 100 for offset in offsets)
+    return _join_names((f"{place}{hundred or ''}xx" for hundred in hundreds), 0)
 
 
 def _join_names(names: Iterable[str], count: int) -> str:
-    """As many of the names as there is room for; of how many, if that is known."""
+    """Return as many of the names as there is room for, and how many are left out if `count` is known."""
     shown: list[str] = []
     room = LIST_LENGTH
     for name in names:
@@ -74,13 +73,13 @@ def _join_names(names: Iterable[str], count: int) -> str:
     return " ".join(shown)
 
 
-#: Kafka's own bounds: partitions and offsets.
+#: Kafka's upper bounds of partition numbers and offsets.
 PARTITIONS: Final = 2**31
 OFFSETS: Final = 2**63
 
 
 class Origin(NamedTuple):
-    """Whose a record is: where its message first lay, the handler, the consumer group.
+    """The source record, handler and consumer group of a delivery.
 
     `topic_id` is that of the log; empty in a dead letter of an older version.
     """
@@ -94,5 +93,5 @@ class Origin(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """`orders-3-1234:orders.handlers.charge`: the delivery's."""
+        """Return the delivery's identity, `orders-3-1234:orders.handlers.charge`."""
         return batch_id(self.topic, self.partition, (self.offset,), self.handler)

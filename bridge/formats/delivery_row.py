@@ -1,7 +1,4 @@
-"""A row of the Celery header: the record and the metadata of its delivery (attempts, last failure, due time).
-
-A record that cannot be read is a dead delivery from the start.
-"""
+"""A row of the Celery header: the record and the metadata of its delivery."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -14,12 +11,12 @@ from bridge.formats.failure import Failure
 from bridge.formats.outbox import OutgoingMessage
 from bridge.kafka.clients import Record, headers_of
 
-#: What is written of a delivery beside its record, where it is not nothing.
+#: The fields of a delivery that its metadata has if they are not empty.
 _WRITTEN: Final = ("number", "first_failed_at", "publish_tries", "error", "ended", "due", "again", "once")
 
 
 class DeliveryMetadata(NamedTuple):
-    """What a header says of one delivery beside its record.
+    """The metadata of one delivery in a header.
 
     Attributes:
         runs: how often the handler ran for it.
@@ -41,7 +38,7 @@ class DeliveryMetadata(NamedTuple):
 
     @classmethod
     def of(cls, more: Mapping[str, Any], via: Via | None) -> "DeliveryMetadata":
-        """Read what is known; `via` as `delivery_of` has it."""
+        """Return the metadata; `via` is the partition that the header names."""
         first, dead = more.get("first_failed_at"), more.get("dead") or {}
         return cls(
             int(more.get("attempts", 0)),
@@ -55,7 +52,7 @@ class DeliveryMetadata(NamedTuple):
 
 
 def write_metadata(delivery: Delivery) -> dict[str, Any]:
-    """What is known of a delivery beside its record.
+    """Return the metadata of a delivery that is not empty, as JSON-able data.
 
     `attempts` and `failures` are what the first version has: how often it ran, and how many runs spent a retry.
     """
@@ -70,13 +67,13 @@ def write_metadata(delivery: Delivery) -> dict[str, Any]:
         failed, lost, postponed, replayed = delivery.attempts
         counts = {"attempts": delivery.runs, "failures": failed, "lost": lost, "replayed": replayed}
         more.update((name, count) for name, count in counts.items() if count)
-        # Always: without it, it is what older versions count as neither.
+        # Always written: older versions count what lacks it as neither failed nor postponed.
         more["postponed"] = postponed
     return more
 
 
 def add_death(dead: Dead | None, more: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The same, and why it is dead, where it is."""
+    """Return the metadata with the reason why the delivery is dead, if it is."""
     if dead is None:
         return dict(more or {})
     version = {"version": dead.version} if dead.version else {}
@@ -86,10 +83,10 @@ def add_death(dead: Dead | None, more: Mapping[str, Any] | None) -> dict[str, An
 def read_delivery(
     message: Message, handler: str, runs: int, more: Mapping[str, Any], via: Via | None = None
 ) -> Delivery:
-    """The delivery of which so much is known.
+    """Return the delivery of a message with this metadata.
 
     Parameters:
-        via: the partition of a retry or replay topic by which it came; where it lay there is in `more`.
+        via: the partition of a retry or replay topic that it came by; its offset there is in `more`.
     """
     dead = more.get("dead")
     return Delivery(
@@ -113,9 +110,9 @@ def read_delivery(
 
 
 def read_metadata_attempts(more: Mapping[str, Any]) -> Attempts:
-    """What became of its runs."""
+    """Return the attempts from a delivery's metadata."""
     failed, lost = int(more.get("failures", 0)), int(more.get("lost", 0))
-    # An older version says how often it ran, and how many of those runs failed.
+    # Older versions write the number of runs, and how many of them failed.
     postponed = more["postponed"] if "postponed" in more else max(0, int(more.get("attempts", 0)) - failed)
     return Attempts(failed, lost, int(postponed), int(more.get("replayed", 0)))
 
@@ -124,7 +121,7 @@ logger = logging.getLogger(__name__)
 
 
 class DeliveryRow(NamedTuple):
-    """A record as it is about to be handed off; one that is dead from the start has `dead`.
+    """A record before it is handed off; `dead` is set if it cannot be read.
 
     Attributes:
         more: what is known of its delivery besides, where that is not new (`Row.of`).
@@ -140,7 +137,7 @@ class DeliveryRow(NamedTuple):
 
     @classmethod
     def of(cls, delivery: Delivery) -> "DeliveryRow":
-        """A delivery that has a past: parked, or sent back."""
+        """Return the row of a delivery that was parked or sent back."""
         message = delivery.message
         more = write_metadata(delivery)
         return cls(
@@ -149,23 +146,23 @@ class DeliveryRow(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of its key, value and headers."""
+        """Return the bytes of its key, value and headers."""
         carried = sum(len(name) + len(given or b"") for name, given in self.headers) if self.headers else 0
         return len(self.key or b"") + len(self.value or b"") + carried
 
 
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
-    """Stands in place of a record's headers."""
+    """A marker in place of headers that Python's client cannot read."""
 
     row: DeliveryRow
 
 
 def make_row(record: Record) -> DeliveryRow:
-    """A record as it is handed off.
+    """Return a record as a row to hand off.
 
-    Other clients write what Python's cannot read: a header's name that is no UTF-8, for one. Such a record is a
-    delivery that is dead already, with what can be read of it: it goes to the dead letters, and no handler sees it.
+    A record that Python's client cannot read, such as one with a header name that is not UTF-8, becomes a dead
+    delivery with the parts that can be read: it goes to the dead-letter topic, and no handler gets it.
     """
     headers = _read_headers(record)
     if isinstance(headers, _Unreadable):
@@ -177,7 +174,7 @@ def make_row(record: Record) -> DeliveryRow:
 
 
 def measure_record(record: Record) -> int:
-    """Bytes of a record's key, value and headers; headers that cannot be read count nothing."""
+    """Return the bytes of a record's key, value and headers; headers that cannot be read count as 0."""
     headers = _read_headers(record)
     if isinstance(headers, _Unreadable):
         headers = ()
@@ -186,7 +183,7 @@ def measure_record(record: Record) -> int:
 
 
 def _read_headers(record: Record) -> Any:
-    """A record's headers, or what stands in their place once they could not be read."""
+    """Return a record's headers, or the marker if they cannot be read."""
     try:
         return headers_of(record)
     except Exception as error:  # SystemError, where the client's own C code fails
@@ -200,11 +197,11 @@ def _dead_row(record: Record, error: Exception) -> DeliveryRow:
     for name, read in (("timestamp", _timestamp), ("key", lambda r: r.key()), ("value", lambda r: r.value())):
         try:
             parts[name] = read(record)
-        except Exception:  # the same
+        except Exception:  # likewise
             parts[name] = None
     cause = error.__cause__ or error
     why = (
-        f"{record.topic()}-{record.partition()}-{record.offset()} cannot be read whole by Kafka's client "
+        f"{record.topic()}-{record.partition()}-{record.offset()}: Kafka's client cannot read the whole record "
         f"({type(cause).__name__}: {cause}). A header's name must be UTF-8. Its dead letter has no headers of its own."
     )
     logger.error("%s", why)

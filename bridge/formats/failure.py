@@ -1,4 +1,4 @@
-"""A failure in words: what of an exception is kept in headers, logs and dead letters."""
+"""A failure: the class, message and traceback of an exception, as headers, logs and dead letters keep them."""
 
 import time
 import traceback
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-#: Longest `error_message`, in characters; what is longer is cut in the middle.
+#: Maximum length of `error_message`, in characters; a longer one is cut in the middle.
 MAX_MESSAGE = 2_000
-#: Longest `error_traceback`, in characters; the end, where the fault is, is kept whole.
+#: Maximum length of `error_traceback`, in characters; its end, which shows the fault, is kept.
 MAX_TRACEBACK = 16_000
-#: Longest `error_class`, in characters.
+#: Maximum length of `error_class`, in characters.
 MAX_CLASS = 200
 
 
@@ -32,10 +32,10 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException, now: float | None = None, *, traceback: bool = True) -> "Failure":
-        """Describe an exception; one that cannot describe itself is described all the same.
+        """Return the failure that an exception describes, even if the exception's own `str()` raises.
 
         Parameters:
-            traceback: formatting it costs more than all else of a retry, which does not carry it.
+            traceback: a retry carries none, and formatting it costs more than the rest of the retry.
         """
         return cls(
             error_class=cut(class_name(error), MAX_CLASS),
@@ -45,7 +45,7 @@ class Failure:
         )
 
     def with_why(self, why: str) -> "Failure":
-        """This failure, told with why no retry can help; as it is where nobody has said why."""
+        """Return this failure with the reason why no retry can help; unchanged if `why` is empty."""
         if not why:
             return self
         return replace(
@@ -53,7 +53,7 @@ class Failure:
         )
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON-able data."""
+        """Return the failure as JSON-able data."""
         return {
             "error_class": self.error_class,
             "error_message": self.error_message,
@@ -63,7 +63,7 @@ class Failure:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "Failure":
-        """What `to_data` wrote."""
+        """Return the failure from the data that `to_data` made."""
         return cls(
             str(data["error_class"]),
             str(data["error_message"]),
@@ -76,17 +76,17 @@ class Failure:
 
 
 def class_name(error: BaseException) -> str:
-    """Module and name of an exception's class."""
+    """Return module and name of an exception's class."""
     return kind_name(type(error))
 
 
 def kind_name(kind: type[BaseException]) -> str:
-    """Module and name of a class; `builtins` are named without their module, as Python itself does."""
+    """Return module and name of an exception class; without the module for `builtins`, as in Python's tracebacks."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def cut(text: str, limit: int) -> str:
-    """`text` in at most `limit` characters: a quarter from its start, the rest from its end."""
+    """Return `text` in at most `limit` characters: a quarter from its start, the rest from its end."""
     if len(text) <= limit:
         return text
     mark = f" … {len(text) - limit} characters cut … "
@@ -99,7 +99,7 @@ def _message(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException as second:
-        # Code of the user's runs here; whatever it does, the dead letter must be written.
+        # The user's code runs here: whatever it raises, the dead letter must be written.
         return f"(str() of this {type(error).__name__} raised {type(second).__name__})"
 
 

@@ -1,5 +1,5 @@
-"""Dead letters that other frameworks wrote (Spring Kafka, Kafka Connect, Confluent, share groups, SmallRye, Karafka):
-the headers of each, and what they say (pure). What is not recognised is kept whole, as "unknown".
+"""Dead letters of other frameworks (Spring Kafka, Kafka Connect, Confluent, share groups, SmallRye, Karafka): the
+headers of each, and what they mean (pure). A dead letter of an unknown format keeps all its headers.
 """
 
 import re
@@ -24,7 +24,9 @@ _HIGHEST: Final = 2**63 - 1
 
 
 class HeaderMeaning(NamedTuple):
-    """What a header says: a field of `Foreign`, and how its bytes are read. `None`: they are no such value."""
+    """The meaning of a header: a field of `ForeignDeadLetter`, and the reader of its bytes (`None` if they are no such
+    value).
+    """
 
     field: str
     read: Callable[[bytes], str | int | None]
@@ -32,12 +34,12 @@ class HeaderMeaning(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ForeignFormat:
-    """How one framework writes a dead letter.
+    """The format of one framework's dead letters.
 
     Attributes:
-        proofs: sets of names; a letter that has all of any is one of these.
-        says: every name that it adds → what that says, or `None`: nothing that is kept.
-        in_front: it puts its headers before the record's; of a name that occurs twice the first is then the last said.
+        proofs: sets of header names; a dead letter that has all names of one set is of this format.
+        says: the meaning of each header that the framework adds; `None` if it is not kept.
+        in_front: whether its headers are put before the record's own; the first of a repeated name is then the newest.
     """
 
     origin: str
@@ -47,7 +49,7 @@ class ForeignFormat:
 
 
 def _text(limit: int) -> Callable[[bytes], str]:
-    # No database takes a null character in a text.
+    # No database takes a null character in text.
     return lambda raw: cut(raw.decode("utf-8", "replace").replace("\0", "\ufffd"), limit)
 
 
@@ -64,7 +66,7 @@ def _digits(highest: int) -> Callable[[bytes], int | None]:
 
 
 def _big_endian(size: int, *, less: int = 0) -> Callable[[bytes], int | None]:
-    """Java's int (4 bytes) or long (8), `less` so many; what is negative then was not known to who wrote it."""
+    """Return a reader of Java's int (4 bytes) or long (8), reduced by `less`; a negative number means unknown."""
 
     def read(raw: bytes) -> int | None:
         number = int.from_bytes(raw, "big", signed=True) - less
@@ -86,14 +88,14 @@ _TRACEBACK: Final = HeaderMeaning("error_traceback", _text(MAX_TRACEBACK))
 
 
 def _spring(prefix: str) -> dict[str, HeaderMeaning | None]:
-    """`kafka_dlt-` of a `DeadLetterPublishingRecoverer`, `kafka_` of a `@RetryableTopic`."""
+    """Return the headers with `kafka_dlt-` of a `DeadLetterPublishingRecoverer`, or `kafka_` of a `@RetryableTopic`."""
     return {
         f"{prefix}original-topic": _SOURCE,
         f"{prefix}original-partition": HeaderMeaning("partition", _big_endian(4)),
         f"{prefix}original-offset": HeaderMeaning("offset", _big_endian(8)),
         f"{prefix}original-timestamp": HeaderMeaning("timestamp", _big_endian(8)),
         f"{prefix}original-timestamp-type": None,
-        # The class is nearly always "a listener failed" (ListenerExecutionFailedException): its cause says more.
+        # The class is usually "a listener failed" (ListenerExecutionFailedException); its cause says more.
         f"{prefix}exception-fqcn": HeaderMeaning("wrapper_class", _NAME),
         f"{prefix}exception-cause-fqcn": _CLASS,
         f"{prefix}exception-message": _MESSAGE,
@@ -105,7 +107,7 @@ def _spring(prefix: str) -> dict[str, HeaderMeaning | None]:
 
 
 def _names_below(prefix: str, **said: HeaderMeaning | None) -> dict[str, HeaderMeaning | None]:
-    """Names below a prefix; `a_b` is `a.b`."""
+    """Return headers with a common prefix; `a_b` stands for `a.b`."""
     return {prefix + name.replace("_", "."): says for name, says in said.items()}
 
 
@@ -120,10 +122,10 @@ FOREIGN_FORMATS: Final = (
         says={
             **_spring("kafka_dlt-"),
             **_spring("kafka_"),
-            # Both ways have it under this one name.
+            # Both ways use this name.
             "kafka_dlt-original-consumer-group": _GROUP,
             "kafka_deliveryAttempt": HeaderMeaning("attempts", _big_endian(4)),
-            # Which attempt would have been the next.
+            # The number of the next attempt.
             "retry_topic-attempts": HeaderMeaning("attempts", _big_endian(4, less=1)),
             "retry_topic-original-timestamp": None,
             "retry_topic-backoff-timestamp": None,
@@ -185,7 +187,7 @@ FOREIGN_FORMATS: Final = (
     ),
     ForeignFormat(
         KARAFKA,
-        # Any one of these might be a producer's own.
+        # Each of these alone might be a producer's own header.
         proofs=(frozenset({"source_topic", "source_partition", "source_offset", "source_consumer_group"}),),
         says={
             "source_topic": _SOURCE,
@@ -214,25 +216,25 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ForeignDeadLetter:
-    """What a dead letter that somebody else wrote says of itself, as far as it does.
+    """The contents of another framework's dead letter, as far as its headers state them.
 
     Attributes:
-        origin: who wrote it: `SPRING`, `CONNECT`, `CONFLUENT`, `SHARE_GROUP`, `SMALLRYE`, `KARAFKA` or `UNKNOWN`.
-        topic: the source topic; "" where it does not say, or says what is no topic's name.
+        origin: the framework: `SPRING`, `CONNECT`, `CONFLUENT`, `SHARE_GROUP`, `SMALLRYE`, `KARAFKA` or `UNKNOWN`.
+        topic: the source topic; "" if it is missing or no valid topic name.
         partition, offset: of the source record.
         timestamp: of the source record, in ms since the epoch.
         group: the consumer group, or the connector's name; "".
-        reason: in its own words: Connect's stage, a share group's message, mode and name of Confluent's rule (of mode
-            WRITE the record never was in the source topic, and its value may be JSON for what is written there); "".
-        error_class: Java's name as it is; of Spring's the cause, not that a listener failed. At most `MAX_CLASS`
-            characters (bridge.formats.failure), as all names are.
+        reason: in the framework's words: Connect's stage, a share group's message, mode and name of Confluent's rule;
+            "". With Confluent's mode WRITE the record never was in the source topic, and its value may be JSON.
+        error_class: Java's name as it is; for Spring the cause, not the listener's failure. At most `MAX_CLASS`
+            characters (bridge.formats.failure), like all names.
         error_message: cut to `MAX_MESSAGE` characters.
         error_traceback: cut to `MAX_TRACEBACK` characters.
-        attempts: how often it was tried; 0 where that is not said.
-        failed_at: ms since the epoch. No known format says it: that is the letter's own timestamp, but of Connect's,
-            whose letters have the source record's.
-        theirs: the producer's own headers, byte for byte and in their order: those left when the framework's are taken
-            off. All of them, where it is not known.
+        attempts: how often the record was tried; 0 if unknown.
+        failed_at: ms since the epoch. No known format has it: the dead letter's own timestamp tells it, except for
+            Connect, which keeps the source record's.
+        theirs: the producer's own headers, byte for byte and in order, without the framework's; all headers if the
+            format is unknown.
     """
 
     origin: str
@@ -251,12 +253,12 @@ class ForeignDeadLetter:
 
 
 def read_foreign_dead_letter(headers: Sequence[Header]) -> ForeignDeadLetter:
-    """What these headers say; of a name that occurs twice what was said last counts.
+    """Return the contents of these headers; the newest of a repeated name counts.
 
     Parameters:
         headers: of a record that is no dead letter of ours.
 
-    Guarantees: raises nothing, whatever lies in them: what cannot be read was not said. No text has a null character.
+    Guarantees: raises nothing. A value that cannot be read counts as missing. No text has a null character.
     """
     found = _find_format(headers)
     if found is None:
@@ -266,7 +268,7 @@ def read_foreign_dead_letter(headers: Sequence[Header]) -> ForeignDeadLetter:
 
 
 def _find_format(headers: Sequence[Header]) -> ForeignFormat | None:
-    """Whose it is; where several dead-lettered it one after another, the last one's."""
+    """Return the format; if several frameworks dead-lettered the record in turn, the last one's."""
     last = {name: at for at, (name, _) in enumerate(headers)}
     proven = [
         (max(last[name] for name in proof), known)
@@ -278,18 +280,18 @@ def _find_format(headers: Sequence[Header]) -> ForeignFormat | None:
 
 
 def _read_fields(known: ForeignFormat, headers: Sequence[Header]) -> dict[str, Any]:
-    """Field → value, of what could be read."""
+    """Return the value of each field that can be read."""
     said: dict[str, Any] = {}
     for name, raw in reversed(headers) if known.in_front else headers:
         says = known.says.get(name)
         if says is not None:
-            # Also where it cannot be read: what was said before is of another failure.
+            # Also if it cannot be read: the value before it belongs to an earlier failure.
             said[says.field] = None if raw is None else says.read(raw)
     return _merge_fields({field: value for field, value in said.items() if value is not None})
 
 
 def _merge_fields(said: dict[str, Any]) -> dict[str, Any]:
-    """The same, with what two headers say of one field as one."""
+    """Return the fields with those that two headers share merged into one."""
     wrapper, mode = said.pop("wrapper_class", ""), said.pop("mode", "")
     error_class, reason = said.get("error_class", ""), said.get("reason", "")
     return {**said, "error_class": error_class or wrapper, "reason": f"{mode} {reason}".strip()}

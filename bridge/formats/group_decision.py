@@ -1,5 +1,6 @@
-"""The decisions of people, or of `StopConsuming`, for a group: halts of topics and changes of policies, each with who,
-when and why, as the control topic and Redis hold them (pure).
+"""The decisions for a group: halts of topics and changes of policies, with who made each, when and why (pure).
+
+A person or `StopConsuming` makes them; the control topic and Redis hold them.
 """
 
 import json
@@ -11,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from bridge.formats.text_forms import format_time
 from bridge.formats.untrusted_json import encodable, is_time, parse_json
 
-#: How many earlier decisions of its key one carries.
+#: How many earlier decisions of its key a decision carries.
 HISTORY: Final = 20
-#: The offset of a decision that Kafka does not have yet.
+#: The offset of a decision that is not in Kafka yet.
 UNPUBLISHED: Final = -1
 
 _HALT: Final = "halt:"
@@ -21,38 +22,38 @@ _POLICY: Final = "policy:"
 
 
 def halt_key(topic: str) -> str:
-    """The key of what was decided on a topic's consumption."""
+    """Return the key of decisions on a topic's consumption."""
     return f"{_HALT}{topic}"
 
 
 def policy_key(handler: str) -> str:
-    """The key of what was decided on a handler's policy."""
+    """Return the key of decisions on a handler's policy."""
     return f"{_POLICY}{handler}"
 
 
 def halted_topic(key: str) -> str | None:
-    """The topic whose consumption a key is about; `None` if it is about something else."""
+    """Return the topic whose consumption a key is about; `None` for other keys."""
     return key.removeprefix(_HALT) if key.startswith(_HALT) else None
 
 
 def policy_handler(key: str) -> str | None:
-    """The handler whose policy a key is about; `None` if it is about something else."""
+    """Return the handler whose policy a key is about; `None` for other keys."""
     return key.removeprefix(_POLICY) if key.startswith(_POLICY) else None
 
 
 def make_halt_data(before: "GroupDecision | None", at: float, **cause: str) -> dict[str, Any]:
-    """The data of a halt: since when nothing is consumed, and what caused it; one halted before goes on being so."""
+    """Return the data of a halt: its cause, and since when; a topic that is halted already keeps its time."""
     since = before.data.get("since") if before is not None and before.data is not None else None
     return {"since": since if is_time(since) else at, **cause}
 
 
 class DecisionEntry(NamedTuple):
-    """One decision of a key, as it was made.
+    """One decision of a key.
 
     Attributes:
-        id: its own.
-        data: what was decided, JSON values; `None`: what stood was taken back.
-        by, why: who decided, and for what reason.
+        id: unique for each decision.
+        data: JSON values; `None` withdraws the decision before it.
+        by, why: who decided, and the reason.
         at: when, a Unix time.
     """
 
@@ -65,7 +66,7 @@ class DecisionEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupDecision:
-    """What stands for a key, and the decisions before it, the latest first."""
+    """The decision in force for a key, and the decisions before it, the latest first."""
 
     key: str
     change: DecisionEntry
@@ -73,74 +74,75 @@ class GroupDecision:
 
     @property
     def data(self) -> Mapping[str, Any] | None:
-        """What was decided; `None`: nothing stands."""
+        """Return the decision's data; `None` if it withdraws the one before it."""
         return self.change.data
 
     @property
     def by(self) -> str:
-        """Who decided."""
+        """Return who decided."""
         return self.change.by
 
     @property
     def at(self) -> float:
-        """When (Unix time)."""
+        """Return when it was decided (Unix time)."""
         return self.change.at
 
     @property
     def why(self) -> str:
-        """For what reason."""
+        """Return the reason."""
         return self.change.why
 
     @property
     def since(self) -> float:
-        """Since when it has been so (Unix time): a topic that was halted once more has been halted for longer."""
+        """Return since when it is in force (Unix time): a topic that was halted twice counts from the first time."""
         since = (self.data or {}).get("since")
         return float(since) if since is not None and is_time(since) else self.at
 
     def follows(self, other: "GroupDecision") -> bool:
-        """Whether it was made by who knew of the other."""
-        # What a person's tool has taken away has no id of its own.
+        """Return whether this decision was made with knowledge of the other."""
+        # A tombstone, which only a foreign tool writes, has no id.
         return bool(other.change.id) and any(each.id == other.change.id for each in self.history)
 
     def counts_over(self, other: "GroupDecision") -> bool:
-        """Whether it counts of the two, wherever they lie: it was made by who knew of the other.
+        """Return whether this decision counts more than the other, wherever they are stored: it was made knowing the
+        other.
 
-        Where neither knew of the other, Kafka or Redis could not be asked: the later one counts, by the clocks of who
-        decided.
+        If neither was made knowing the other, Kafka or Redis did not respond then: the later one counts, by the clocks
+        of those who decided.
         """
         if self.follows(other) or other.follows(self):
             return self.follows(other)
         return bool(self.change.id and other.change.id) and self.at > other.at
 
     def to_value(self) -> str:
-        """As JSON: the value of a record of the control topic, and what Redis has."""
+        """Return the decision as JSON: the value of a record in the control topic, and of a field in Redis."""
         return json.dumps({**_write_entry(self.change), "history": [_write_entry(each) for each in self.history]})
 
 
 class PublishedDecision(NamedTuple):
-    """A decision, and where in the control topic it lies; `UNPUBLISHED`: nowhere yet, or not as the last of its key."""
+    """A decision and its offset in the control topic; `UNPUBLISHED` if it is not there, or not the last of its key."""
 
     decision: GroupDecision
     offset: int = UNPUBLISHED
 
 
 def append_decision(key: str, before: GroupDecision | None, change: DecisionEntry) -> GroupDecision:
-    """The decision that follows `before`."""
+    """Return the decision that follows `before`."""
     history = () if before is None else (before.change, *before.history)
     return GroupDecision(key, change, history[:HISTORY])
 
 
 def make_decision_entry(data: Mapping[str, Any] | None, by: str, at: float, why: str) -> DecisionEntry:
-    """A decision with an id of its own."""
+    """Return a new decision with a unique id."""
     return DecisionEntry(secrets.token_hex(8), data, by, at, why)
 
 
 def read_decision(key: str, value: str | bytes | None) -> GroupDecision | None:
-    """Return the decision in a record or a field of Redis; `None`: it is none, or one that this version cannot read.
+    """Return the decision in a record or a field of Redis; `None` if there is none that this version can read.
 
-    A record without a value takes away what stood: nobody of ours writes it, a person's tool may.
+    A record without a value withdraws the decision before it; only a foreign tool writes one.
     """
-    # A key that is no UTF-8 could be written neither to Kafka nor to Redis again.
+    # A key that is not UTF-8 could not be written to Kafka or to Redis again.
     if encodable(key) != key:
         return None
     if value is None:
@@ -151,16 +153,15 @@ def read_decision(key: str, value: str | bytes | None) -> GroupDecision | None:
             key, _read_entry(found), tuple(_read_entry(each) for each in found.get("history", ())[:HISTORY])
         )
     except Exception:
-        # Anybody who may write to the topic or to Redis has written it: no error of theirs stops a bridge.
+        # Anyone with access to the topic or to Redis may have written this: it must not stop a bridge.
         return None
 
 
 def choose_newest_decision(one: PublishedDecision | None, other: PublishedDecision | None) -> PublishedDecision | None:
-    """That of two which counts, of one key: the one that lies later in the control topic.
+    """Return the one of two decisions of a key that counts: the one with the higher offset in the control topic.
 
-    But a write that nobody waited for any more may arrive after what was decided since, and a topic that was made again
-    may get what is older than what was decided since. What counts is to be published again then: a compacted topic
-    keeps the last.
+    A write that was given up may arrive after a later decision, and a recreated topic may get an older decision. The
+    later decision counts then and is marked as unpublished: a compacted topic keeps the last record of a key.
     """
     if one is None or other is None:
         return one or other
@@ -171,7 +172,7 @@ def choose_newest_decision(one: PublishedDecision | None, other: PublishedDecisi
 def choose_effective_decision(
     published: PublishedDecision | None, unpublished: GroupDecision | None
 ) -> GroupDecision | None:
-    """What stands for a key: what is not in Kafka yet, unless something was decided since."""
+    """Return the decision in force for a key: the unpublished one, unless Kafka has a later one."""
     if unpublished is None or (published is not None and _settled_by(published.decision, unpublished)):
         return None if published is None else published.decision
     return unpublished
@@ -198,7 +199,7 @@ PolicyData = Mapping[str, Any] | None
 
 
 class ChangedOption(NamedTuple):
-    """An option that is not the code's: its value, and who set it, when (Unix time) and why."""
+    """A policy option that differs from the code's: its value, and who set it, when (Unix time) and why."""
 
     value: Any
     by: str
@@ -210,8 +211,8 @@ class PolicyChange(NamedTuple):
     """One change of a policy, as its history tells it.
 
     Attributes:
-        set: by option, what it was set to.
-        unset: options that are the code's since.
+        set: the new value of each option that was set.
+        unset: options that have the code's value again.
     """
 
     set: Mapping[str, Any]
@@ -222,7 +223,7 @@ class PolicyChange(NamedTuple):
 
 
 def read_changed_options(data: PolicyData) -> dict[str, ChangedOption]:
-    """What is changed, by option; what is no change is left out, whoever wrote it."""
+    """Return the changed options by name; anything that is no change is left out."""
     found = {}
     for option, said in (data or {}).items():
         if isinstance(said, Mapping) and "is" in said:
@@ -233,18 +234,18 @@ def read_changed_options(data: PolicyData) -> dict[str, ChangedOption]:
 
 
 def read_option_values(data: PolicyData) -> dict[str, Any]:
-    """What is changed, by option its value."""
+    """Return the values of the changed options by name."""
     return {option: changed.value for option, changed in read_changed_options(data).items()}
 
 
 def set_policy_options(data: PolicyData, changes: Mapping[str, Any], by: str, at: float, why: str) -> dict[str, Any]:
-    """The data with options set besides, or anew."""
+    """Return the data with further options set."""
     kept = {option: _write_option(changed) for option, changed in read_changed_options(data).items()}
     return kept | {option: _write_option(ChangedOption(value, by, at, why)) for option, value in changes.items()}
 
 
 def unset_policy_options(data: PolicyData, options: Collection[str]) -> dict[str, Any] | None:
-    """The data with some options the code's again; `None`: all are."""
+    """Return the data with these options withdrawn; `None` if none is left."""
     kept = {
         option: _write_option(changed)
         for option, changed in read_changed_options(data).items()
@@ -254,24 +255,24 @@ def unset_policy_options(data: PolicyData, options: Collection[str]) -> dict[str
 
 
 def list_policy_changes(decision: GroupDecision | None) -> Iterator[PolicyChange]:
-    """How a policy was changed, the latest first, as far as the decision's history goes back."""
+    """Yield the changes of a policy, the latest first, as far as the decision's history goes back."""
     changes = [] if decision is None else [decision.change, *decision.history]
-    # What was before the oldest of a full history is not known, and so neither what it changed.
+    # The decision before the oldest of a full history is unknown, and so is what that one changed.
     befores = [change.data for change in changes[1:]] + ([None] if len(changes) <= HISTORY else [])
     for change, before in zip(changes, befores, strict=False):
         yield _make_policy_change(change, read_changed_options(before))
 
 
 def format_options(changes: Mapping[str, Any]) -> str:
-    """`max_retries=20 retry_delays=60,300`, as a person would set it."""
+    """Return options as a person would set them, `max_retries=20 retry_delays=60,300`."""
     return " ".join(f"{option}={format_option_value(value)}" for option, value in changes.items())
 
 
 def find_changed_policies(standing: Mapping[str, GroupDecision]) -> dict[str, PolicyData]:
-    """By handler, what is changed of its policy, where anything is.
+    """Return the changed policies by handler.
 
     Parameters:
-        standing: by key, what was decided for the group.
+        standing: the decisions in force, by key.
     """
     return {
         name: each.data
@@ -281,10 +282,11 @@ def find_changed_policies(standing: Mapping[str, GroupDecision]) -> dict[str, Po
 
 
 def summarize_policy_changes(data: PolicyData, until: float | None = None) -> str | None:
-    """`changed by ann at 2026-01-31T12:00:00+00:00`, by whom and when last; `None`: nothing is.
+    """Return by whom and when a policy was changed last, `changed by ann at 2026-01-31T12:00:00+00:00`; `None` if
+    never.
 
     Parameters:
-        until: changes after this Unix time are left out; `None`: none is.
+        until: changes after this Unix time are left out.
     """
     found = [each for each in read_changed_options(data).values() if until is None or each.at <= until]
     if not found:
@@ -306,7 +308,7 @@ def _make_policy_change(change: DecisionEntry, before: Mapping[str, ChangedOptio
 
 
 def format_option_value(value: Any) -> str:
-    """One value, as a person would set it."""
+    """Return one value as a person would set it."""
     match value:
         case None:
             return "none"

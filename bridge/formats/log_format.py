@@ -1,4 +1,4 @@
-"""The format of log lines: one line of text, or JSON with a field for each thing that is known."""
+"""The format of log lines: one line of text, or a JSON object."""
 
 import copy
 import logging
@@ -8,13 +8,13 @@ from bridge.formats.text_forms import make_printable
 
 LogFormat = Literal["text", "json"]
 
-#: What each line has, under the name that it has in JSON.
+#: The fields of every line, with their names in JSON.
 _FIELDS: Final = {"asctime": "time", "levelname": "level", "name": "logger", "message": "message", "process": "pid"}
 
 
 def json_formatter() -> logging.Formatter:
-    """A formatter that writes a JSON object a line: what it always has, and what `extra` and filters have added."""
-    # Here, so that who logs text need not have it.
+    """Return a formatter that writes one JSON object a line, with the fields that `extra` and filters add."""
+    # Imported here: the text format does not need the package.
     from pythonjsonlogger.json import JsonFormatter
 
     made: logging.Formatter = JsonFormatter(
@@ -27,16 +27,16 @@ def json_formatter() -> logging.Formatter:
 
 
 def begin_log(level: str, form: LogFormat) -> None:
-    """Log to standard error from this level on, in this form."""
+    """Start logging to standard error from this level on, in this format."""
     logging.basicConfig(level=level.upper(), format="[%(asctime)s: %(levelname)s/bridge] %(message)s")
     for each in logging.getLogger().handlers:
         each.setFormatter(json_formatter() if form == "json" else OneLine(each.formatter))
 
 
 class OneLine(logging.Formatter):
-    """Text in another formatter's form, a line a record: what errors say begins no line of its own, and colours none.
+    """A formatter of text, one line for each record, with line breaks and escapes of a message made harmless.
 
-    A traceback comes below it, with line breaks and without escapes.
+    A traceback follows below the line, with line breaks and without escapes.
     """
 
     def __init__(self, form: logging.Formatter | None) -> None:
@@ -44,7 +44,7 @@ class OneLine(logging.Formatter):
         self._form = form or logging.Formatter()
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, and its traceback; the record stays as it is, for others that write it too."""
+        """Return the line and its traceback; the record itself stays unchanged for other handlers."""
         shown = copy.copy(record)
         shown.msg, shown.args = make_printable(record.getMessage(), keep="\t"), None
         if record.exc_info:
@@ -53,5 +53,5 @@ class OneLine(logging.Formatter):
 
 
 def _text(value: Any) -> str:
-    """What is no JSON is named and not shown: a record's value may be in it."""
+    """Return the type's name for a value that JSON cannot hold: the value itself may be a record's."""
     return f"<{type(value).__name__}>"

@@ -1,4 +1,4 @@
-"""The state that a member of the group announces: the type of each field, checked before anybody reads it (pure)."""
+"""The state that a bridge, worker or recorder announces, with the type of each field checked (pure)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple
@@ -14,7 +14,7 @@ class MemberState(NamedTuple):
     """An announcement that was read.
 
     Attributes:
-        fields: what the member says; a field of a wrong type is as if it had said nothing.
+        fields: what the member announced; a field of a wrong type is left out.
         wrong: the names of those fields.
     """
 
@@ -63,14 +63,14 @@ def _is_map(is_right: _Check) -> _Check:
 
 
 def _is_object(**fields: _Check) -> _Check:
-    """An object that has at least these fields."""
+    """Return a check for an object with at least these fields."""
     return lambda value: (
         isinstance(value, dict) and all(name in value and is_right(value[name]) for name, is_right in fields.items())
     )
 
 
 _is_counts: Final = _is_map(_is_map(_is_count))
-#: Every field that some reader knows. A field that has another name is kept as it is: a newer version may have it.
+#: Every known field. An unknown one is kept as it is: a newer version may have written it.
 _FIELDS: Final[Mapping[str, _Check]] = {
     "name": _is_text,
     "group": _is_text,
@@ -117,7 +117,7 @@ _FIELDS: Final[Mapping[str, _Check]] = {
     "clock_skew_since": lambda value: value is None or is_time(value),
     "backlog": _is_map(_is_map(_is_object(deliveries=_is_count))),
 }
-#: What readers take for granted.
+#: The fields that readers require, with their defaults.
 _NEEDED: Final[Mapping[MemberKind, Mapping[str, Any]]] = {
     "bridges": {"versions": {}, "assigned": [], "paused": {}, "obstacles": []},
     "workers": {"versions": {}, "handlers": [], "processes": 1},

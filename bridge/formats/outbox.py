@@ -1,5 +1,6 @@
-"""The outbox of one run of a handler: messages that it sends, collected while it runs and published once it has
-succeeded. The n-th message of a delivery has the same id in every run.
+"""The outbox of a handler's run: the messages that it sends, published once it has succeeded.
+
+The n-th message of a delivery has the same id in every run.
 """
 
 import json
@@ -18,7 +19,7 @@ from bridge.formats.user_database import (
     settle_with,
 )
 
-#: The header that holds the id.
+#: The header that holds the message's id.
 MESSAGE_ID_HEADER: Final = "message_id"
 
 
@@ -27,7 +28,7 @@ class OutgoingMessage:
     """One message that a handler sends.
 
     Attributes:
-        id: what its `message_id` header says; empty: it has none, as it is none of the handler's own.
+        id: the value of its `message_id` header; empty if it has none, as it is not the handler's own.
     """
 
     topic: str
@@ -37,12 +38,12 @@ class OutgoingMessage:
     headers: tuple[tuple[str, bytes | None], ...] = field(default=(), repr=False)
 
     def to_data(self) -> list[Any]:
-        """As JSON-able data."""
+        """Return the message as JSON-able data."""
         return [self.topic, self.id, to_text(self.key), to_text(self.value), to_pairs(self.headers)]
 
     @classmethod
     def from_data(cls, data: Any) -> "OutgoingMessage":
-        """What `to_data` gave.
+        """Return the message from the data that `to_data` made.
 
         Raises:
             ValueError, TypeError: it is nothing that `to_data` gave.
@@ -52,12 +53,12 @@ class OutgoingMessage:
 
 
 class Outbox:
-    """What one run of a handler sends.
+    """The messages that one run of a handler sends.
 
     Attributes:
         messages: in the order in which they were given.
-        home: the user's database in which they lie too, where the handler settles its delivery there.
-        committed_before: whether an earlier run has committed the work, and what it sends with it.
+        home: the user's database that holds them too, if the handler settles its delivery there.
+        committed_before: whether an earlier run has committed the work together with its messages.
     """
 
     def __init__(self, delivery: str, origin: str) -> None:
@@ -67,11 +68,11 @@ class Outbox:
         self.committed_before = False
         self._session: Any = None
         self._transaction: SessionTransaction | None = None
-        #: How many were given before the first transaction.
+        #: The number of messages before the first transaction.
         self._before: int | None = None
 
     def add(self, topic: str, value: Any, key: str | bytes | None, headers: Any) -> OutgoingMessage:
-        """Collect one; with a session, write it into the handler's transaction too.
+        """Collect a message; with a session, write it into the handler's transaction too.
 
         Raises:
             TypeError, ValueError: it is nothing that Kafka can carry.
@@ -89,7 +90,7 @@ class Outbox:
         return made
 
     def settle_with(self, session: Any) -> None:
-        """Mark the delivery done in the handler's transaction; what it sends commits there, or is rolled back, too.
+        """Mark the delivery done in the handler's transaction; the messages are committed or rolled back with it.
 
         Raises:
             AlreadySettled, CannotSettle: as bridge.formats.user_database.settle_with.
@@ -100,7 +101,7 @@ class Outbox:
         except AlreadySettled:
             self.committed_before = True
             raise
-        # The transaction before was rolled back, and is tried again: with it what was sent in it.
+        # The transaction before was rolled back, and its messages with it; the handler tries again.
         self._before = len(self.messages) if self._before is None else self._before
         del self.messages[self._before :]
         self._session, self._transaction = session, SessionTransaction(session)
@@ -108,33 +109,33 @@ class Outbox:
             self._put(number, made)
 
     def left(self) -> list[OutgoingMessage]:
-        """What is to be published, now that the handler has succeeded; with a database what is committed there, by
-        this run or one before.
+        """Return the messages to publish after the handler succeeded; with a database, those committed there by any
+        run.
         """
         if self.home is None or not (self.messages or self.committed_before):
             return self.messages
         return [OutgoingMessage.from_data(json.loads(body)) for body in self.home.left(self.mark)]
 
     def published(self) -> None:
-        """Kafka has it all: forget what of it lies in the user's database."""
+        """Delete the messages from the user's database: Kafka has all of them."""
         if self.home is not None:
             self.home.take_out(self.mark)
 
     @property
     def mark(self) -> str:
-        """That of its delivery, by which its messages are found in the user's database."""
+        """Return the key of the delivery's rows in the user's database."""
         return make_mark(self._delivery, self._origin)
 
     @property
     def whose(self) -> str:
-        """The Kafka and the group that its delivery is of."""
+        """Return the Kafka cluster and the group of the delivery."""
         return self._origin.rpartition(" ")[0]
 
     def _put(self, number: int, made: OutgoingMessage) -> None:
         assert self._transaction is not None
         if not self._transaction.goes_on:
             raise CannotSettle(
-                f"{self._delivery}: message.publish was called when the transaction of settle_with was over: call it "
+                f"{self._delivery}: message.publish was called after the transaction of settle_with had ended: call it "
                 "before the commit, so that both are committed or neither."
             )
         put_in_outbox(self._session, self.mark, number, self.whose, json.dumps(made.to_data()))
@@ -145,7 +146,7 @@ class Outbox:
 
 
 def encode_value(value: Any) -> bytes | None:
-    """A value as it travels: bytes as they are, text in UTF-8, a pydantic model by itself, all else as JSON.
+    """Return a value's bytes: bytes as they are, text in UTF-8, a pydantic model by itself, anything else as JSON.
 
     Raises:
         TypeError: JSON has no form for it.
@@ -174,4 +175,4 @@ def _encode_text(given: str | bytes | None, what: str) -> bytes | None:
         return given
     if isinstance(given, str):
         return given.encode()
-    raise TypeError(f"message.publish: its {what} is text, bytes or None; it was given {type(given).__name__}.")
+    raise TypeError(f"message.publish: {what} must be text, bytes or None; it was given {type(given).__name__}.")

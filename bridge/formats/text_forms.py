@@ -1,6 +1,4 @@
-"""Bytes, times and other people's text as text: base64 for JSON, ISO 8601, and escapes made harmless for a terminal
-(pure).
-"""
+"""Text forms of bytes (base64), times (ISO 8601), and untrusted text made harmless for a terminal (pure)."""
 
 from base64 import b64decode
 from binascii import b2a_base64
@@ -10,12 +8,12 @@ from typing import Any
 
 
 def to_text(value: bytes | None) -> str | None:
-    """In base64; `None` stays."""
+    """Return bytes in base64; `None` stays `None`."""
     return None if value is None else b2a_base64(value, newline=False).decode("ascii")
 
 
 def to_bytes(value: str | None) -> bytes | None:
-    """What `to_text` was given.
+    """Return the bytes of a base64 text; `None` stays `None`.
 
     Raises:
         ValueError: it is no base64.
@@ -24,12 +22,12 @@ def to_bytes(value: str | None) -> bytes | None:
 
 
 def to_pairs(headers: Iterable[tuple[str, bytes | None]]) -> list[list[str | None]]:
-    """Headers as pairs of name and text."""
+    """Return headers as pairs of name and base64 text."""
     return [[name, to_text(given)] for name, given in headers]
 
 
 def to_headers(pairs: Iterable[Any] | None) -> tuple[tuple[str, bytes | None], ...]:
-    """What `to_pairs` was given; `None` is none.
+    """Return headers from the pairs that `to_pairs` made; `None` gives no headers.
 
     Raises:
         ValueError, TypeError: they are no such pairs.
@@ -38,10 +36,10 @@ def to_headers(pairs: Iterable[Any] | None) -> tuple[tuple[str, bytes | None], .
 
 
 def make_printable(text: str, keep: str = "") -> str:
-    r"""Write what is not printable as `\x1b`, `\n` or `\u202e`: it neither colours, nor begins a line of its own.
+    r"""Return a text with unprintable characters as `\x1b`, `\n` or `\u202e`: it cannot colour, or begin a line.
 
     Parameters:
-        keep: characters that stay as they are all the same.
+        keep: characters that stay unchanged.
     """
     if text.isprintable():
         return text
@@ -51,5 +49,5 @@ def make_printable(text: str, keep: str = "") -> str:
 
 
 def format_time(at: float, precision: str = "seconds") -> str:
-    """A Unix time as ISO 8601, in UTC."""
+    """Return a Unix time as ISO 8601, in UTC."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec=precision)

@@ -1,4 +1,4 @@
-"""The bridge's tables in the user's own database: the mark of a settled delivery and the outbox, written in the
+"""The bridge's two tables in the user's own database, marks of settled deliveries and the outbox, written in the
 handler's transaction by SQLAlchemy or by Django's connection.
 """
 
@@ -19,11 +19,11 @@ from bridge.errors import AlreadySettled, CannotSettle
 if TYPE_CHECKING:
     from sqlalchemy import Engine, Table
 
-#: The tables in the user's database; made on first use, or by a migration of the user's.
+#: The tables in the user's database, made on first use or by the user's migrations.
 SETTLED: Final = "bridge_settled"
 OUTBOX: Final = "bridge_outbox"
 
-#: For Django, whose tables its migrations make.
+#: The statements for Django, whose migrations make the tables.
 CREATE_SETTLED: Final = f"""\
 CREATE TABLE {SETTLED} (
     mark varchar(64) NOT NULL PRIMARY KEY,
@@ -42,7 +42,7 @@ CREATE TABLE {OUTBOX} (
 )"""
 
 _ready: set[tuple[str, str]] = set()
-#: Databases that have an outbox.
+#: Databases that are known to have an outbox.
 _there: set[str] = set()
 _making = threading.Lock()
 
@@ -50,7 +50,7 @@ RowValues = Mapping[str, Any]
 
 
 def insert_row(session: Any, name: str, row: RowValues) -> bool:
-    """Insert a row in the session's transaction; return whether none of its key was there.
+    """Insert a row in the session's transaction; return whether its key was new.
 
     Parameters:
         session: a SQLAlchemy session or connection with the handler's transaction, or Django's `connection` inside
@@ -64,16 +64,16 @@ def insert_row(session: Any, name: str, row: RowValues) -> bool:
 
 
 def find_user_database(session: Any) -> UserDatabase:
-    """The database of a session or connection."""
+    """Return the database of a session or connection."""
     return _DjangoDatabase(session) if _is_django(session) else _EngineDatabase(_engine_of(session))
 
 
 def make_table(name: str, metadata: Any = None) -> Table:
-    """One of the tables, in a metadata of the user's or in one of its own."""
+    """Return one of the tables, in the user's metadata or in one of its own."""
     from sqlalchemy import Column, DateTime, Float, Integer, MetaData, String, Table, Text, func
 
     home = MetaData() if metadata is None else metadata
-    # A digest: the names in it may be longer than what databases take for a key.
+    # A digest: the names in it may be longer than a key may be in some databases.
     mark = Column("mark", String(64), primary_key=True)
     if name == OUTBOX:
         number = Column("number", Integer, primary_key=True, autoincrement=False)
@@ -90,22 +90,22 @@ def _is_django(session: Any) -> bool:
 
 
 class UserDatabase:
-    """A user's database, after the handler's transaction: what lies in its outbox. By statements that any takes.
+    """The outbox in a user's database after the handler's transaction, read and changed with portable SQL.
 
     Parameters:
-        name: which database it is; without a password.
+        name: the database's URL without the password, or Django's alias.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def left(self, mark: str) -> list[str]:
-        """What of one delivery lies there, in order."""
+        """Return the messages of one delivery, in order."""
         asked = f"SELECT body FROM {OUTBOX} WHERE mark = :mark ORDER BY number"
         return [body for (body,) in self._do(asked, mark=mark)]
 
     def old(self, whose: str, before: float, most: int) -> dict[str, list[str]]:
-        """By delivery, what of one group of one Kafka has lain there since before some moment (Unix time)."""
+        """Return the messages, by delivery, that one group of one Kafka cluster wrote before a Unix time."""
         asked = (
             f"SELECT mark FROM {OUTBOX} WHERE whose = :whose AND written_at < :before ORDER BY written_at LIMIT :most"
         )
@@ -113,15 +113,17 @@ class UserDatabase:
         return {mark: self.left(mark) for mark in marks}
 
     def take_out(self, mark: str) -> None:
-        """Forget what of one delivery lies there: it is published."""
+        """Delete the messages of one delivery: they are published."""
         self._do(f"DELETE FROM {OUTBOX} WHERE mark = :mark", mark=mark)
 
     def put_behind(self, mark: str, now: float) -> None:
-        """It could not be published: others are looked at first."""
+        """Move a delivery's messages behind the others: they could not be published."""
         self._do(f"UPDATE {OUTBOX} SET written_at = :now WHERE mark = :mark", mark=mark, now=now)
 
     def _do(self, statement: str, **values: Any) -> list[Any]:
-        """Do it in a transaction of its own; nothing where there is no outbox: who sends nothing needs no table."""
+        """Run a statement in its own transaction; return nothing if there is no outbox, as handlers that do not publish
+        need none.
+        """
         raise NotImplementedError
 
 
@@ -138,7 +140,7 @@ class _EngineDatabase(UserDatabase):
             return work(connection)
 
     async def _elsewhere(self, work: Callable[[Any], list[Any]]) -> list[Any]:
-        """By connections of its own: those of the engine belong to the handlers' event loop."""
+        """Use separate connections: those of the engine belong to the handlers' event loop."""
         from sqlalchemy import Engine
         from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -174,7 +176,7 @@ class _DjangoDatabase(UserDatabase):
 
 
 class SessionTransaction:
-    """The transaction that a session had when this was made."""
+    """The transaction that a session has when this object is made."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -182,7 +184,7 @@ class SessionTransaction:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it has been neither committed nor rolled back."""
+        """Return whether the transaction is neither committed nor rolled back."""
         if _is_django(self._session):
             return bool(self._session.in_atomic_block)
         return self._was is not None and self._session.get_transaction() is self._was
@@ -220,15 +222,15 @@ def _engine_of(session: Any) -> Engine:
 
 
 def _make(session: Any, found: Table) -> None:
-    """Make the table if it is missing, in a transaction of its own: DDL would end the handler's on some databases.
+    """Create the table if it is missing, in its own transaction: on some databases DDL would end the handler's.
 
-    A session that has no connection yet gets none here: its pool may have but one.
+    A session without a connection gets none here: its pool may hold only one.
     """
     from sqlalchemy import exc, inspect
 
     engine = _engine_of(session)
     if engine.dialect.name == "sqlite":
-        # It lets one connection write at a time: a second would wait for the handler's. Here DDL rolls back too.
+        # SQLite lets one connection write at a time: a second would wait for the handler's. Its DDL rolls back too.
         found.create(session.connection() if hasattr(session, "get_bind") else session, checkfirst=True)
         return
     key = (str(engine.url), found.name)
@@ -238,7 +240,7 @@ def _make(session: Any, found: Table) -> None:
         try:
             found.create(engine, checkfirst=True)
         except exc.DBAPIError:
-            # Another process was faster, or this user may not make tables.
+            # Another process was faster, or this user may not create tables.
             if not inspect(engine).has_table(found.name):
                 raise
         _ready.add(key)
@@ -266,9 +268,9 @@ def _names_in(code: Any) -> set[str]:
     return {*code.co_names}.union(*map(_names_in, inner))
 
 
-#: The table of marks in the user's database; made on first use, or by a migration of the user's from `table()`.
+#: The table of marks in the user's database, made on first use or by the user's migration from `table()`.
 TABLE: Final = SETTLED
-#: The table of what handlers send, until it is published; made likewise, or from `outbox_table()`.
+#: The table of messages to publish, made on first use or by the user's migration from `outbox_table()`.
 OUTBOX_TABLE: Final = OUTBOX
 
 #: For Django, whose tables its migrations make: `migrations.RunSQL(CREATE_TABLE, f"DROP TABLE {TABLE}")`.
@@ -283,11 +285,10 @@ def settle_with(session: Any, delivery: str, origin: str) -> None:
         session: a SQLAlchemy session or connection with the handler's transaction, or Django's `connection` inside
             `transaction.atomic()`.
         delivery: the delivery's identity.
-        origin: what tells it from one of the same identity: of another Kafka or group, or of a topic that was
-            deleted and made again.
+        origin: the rest of the identity: the Kafka cluster, the group and the id of the topic's log.
 
     Raises:
-        AlreadySettled: an earlier run has committed its work. Let it pass: the session is rolled back, and the
+        AlreadySettled: an earlier run has committed its work. Do not catch it: the session is rolled back, and the
             delivery is done.
         CannotSettle: Django's connection has no transaction: the mark would be committed before the work.
     """
@@ -297,27 +298,27 @@ def settle_with(session: Any, delivery: str, origin: str) -> None:
 
 
 def put_in_outbox(session: Any, mark: str, number: int, whose: str, body: str) -> None:
-    """Write what a handler sends in the session's transaction, as `settle_with`.
+    """Write a message that a handler sends in the session's transaction, as `settle_with` does with its mark.
 
     Parameters:
-        mark: of its delivery.
+        mark: the delivery's key (`make_mark`).
         number: which of its messages, from 0.
-        whose: the Kafka and the group that it is of.
+        whose: the Kafka cluster and the group of the delivery.
     """
     row = {"mark": mark, "number": number, "whose": whose, "body": body, "written_at": time.time()}
     insert_row(session, OUTBOX, row)
 
 
 def make_mark(delivery: str, origin: str) -> str:
-    """The key by which a delivery is found in the user's database."""
+    """Return the key of a delivery's rows in the user's database."""
     return hashlib.sha256(f"{origin} {delivery}".encode()).hexdigest()
 
 
 def table(metadata: Any = None) -> Any:
-    """The table of marks (SQLAlchemy's `Table`), in a metadata of the user's or in one of its own."""
+    """Return the table of marks (SQLAlchemy's `Table`), in the user's metadata or in its own."""
     return make_table(SETTLED, metadata)
 
 
 def outbox_table(metadata: Any = None) -> Any:
-    """The table of what handlers send, likewise."""
+    """Return the table of messages to publish, in the user's metadata or in its own."""
     return make_table(OUTBOX, metadata)

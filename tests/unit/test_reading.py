@@ -52,7 +52,7 @@ def test_whatever_cannot_be_read_the_rest_is_kept_and_the_delivery_is_dead(part:
     (delivery,) = batch.deliveries
     assert delivery.dead is not None
     assert delivery.dead.reason == "undecodable"
-    assert "orders-3-7 cannot be read" in delivery.dead.failure.error_message
+    assert "orders-3-7: Kafka's client cannot read" in delivery.dead.failure.error_message
     message = delivery.message
     assert message.key == (None if part == "key" else b"k")
     assert message.value == (None if part == "value" else b"v")
