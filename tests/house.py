@@ -19,7 +19,7 @@ PACKAGES: Final = ("bridge", "tasks", "lossless")
 #: Names that files may share: each package has one of its own.
 SHARED: Final = frozenset({"__init__", "__main__", "errors", "schema"})
 #: Words that end like a gerund and are nouns of the field.
-NOUNS: Final = frozenset({"ordering", "routing", "setting", "string", "testing"})
+NOUNS: Final = frozenset({"onboarding", "ordering", "routing", "setting", "string", "testing", "wiring"})
 #: Participles, adjectives and prepositions that were file names once.
 NOT_NOUNS: Final = re.compile(
     "about|accused|added|again|ahead|all|along|among|apart|asked|away|behind|beside|between|carried|dead|deep|due|early|"
@@ -60,6 +60,15 @@ def find_repeated(names: Iterable[str]) -> dict[str, int]:
     return {name: count for name, count in Counter(names).items() if count > 1}
 
 
+def find_classes() -> dict[str, list[str]]:
+    """Return the names of the classes of each module of the product."""
+    trees = {module: parse_source(file) for module, file in find_product_files().items()}
+    return {
+        module: [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        for module, tree in trees.items()
+    }
+
+
 def measure() -> dict[str, object]:
     """Return the figures of the table, each by its name."""
     files = find_product_files()
@@ -67,10 +76,7 @@ def measure() -> dict[str, object]:
     lines = {module: len(file.read_text().splitlines()) for module, file in files.items()}
     modules = [module for module, file in files.items() if file.stem not in ("__init__", "__main__")]
     single = [module for module, of in find_importers(files, trees).items() if len(of) == 1 and module in modules]
-    classes = {
-        module: [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-        for module, tree in trees.items()
-    }
+    classes = find_classes()
     stems = find_repeated(file.stem for file in files.values() if file.stem not in SHARED)
     repeated = find_repeated(name for names in classes.values() for name in names)
     packages: dict[str, list[str]] = defaultdict(list)

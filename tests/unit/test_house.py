@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.conftest import REDIS, SERVERS
+from tests.house import SHARED, find_classes, find_product_files, find_repeated, is_noun
 from tests.source_tree import parse_source
 
 ROOT: Final = Path(__file__).parents[2]
@@ -66,6 +67,18 @@ def test_every_error_says_what_happened():
         errors = [node for node in tree.body if isinstance(node, ast.ClassDef)]
         assert errors
         assert [node.name for node in errors if not (ast.get_docstring(node) or "").endswith(".")] == []
+
+
+def test_every_file_of_the_product_is_named_by_a_noun_that_no_other_file_has():
+    stems = [file.stem for file in find_product_files().values()]
+    assert [stem for stem in stems if not is_noun(stem)] == []
+    assert find_repeated(stem for stem in stems if stem not in SHARED) == {}
+
+
+def test_no_two_classes_of_the_product_have_one_name():
+    # A schema of the API has the name that its readers see; Celery names the class of a request.
+    ours = {module: names for module, names in find_classes().items() if ".api.schemas." not in module}
+    assert set(find_repeated(name for names in ours.values() for name in names)) <= {"Request"}
 
 
 def test_no_fixture_but_the_servers_own_has_the_name_of_a_server():
