@@ -1,1 +1,1 @@
-"""Backpressure: why a partition is paused; `partition_pauses` alone pauses and resumes."""
+"""Backpressure: the reasons to pause a partition; `partition_pauses` alone pauses and resumes."""

@@ -1,4 +1,4 @@
-"""The partitions that are paused, and why: the one place that pauses and resumes."""
+"""The pauses of partitions and their reasons: the one place that pauses and resumes."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -14,10 +14,10 @@ from bridge.partitions.assignment import Assignment
 
 
 class PartitionPauses:
-    """What is paused in librdkafka, kept as it should be.
+    """The partitions that are paused in librdkafka, each with its reason.
 
     Parameters:
-        source_of: of a topic's name, the topic whose records lie there; of a source its own.
+        source_of: returns the source of a retry or replay topic, and a source itself.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class PartitionPauses:
 
     @property
     def reasons(self) -> Mapping[Place, str]:
-        """Why each partition that is paused is."""
+        """Return the reason of each paused partition."""
         return self._reasons
 
     def apply(
@@ -46,20 +46,20 @@ class PartitionPauses:
         *,
         blocked: bool,
         halted: Collection[str] = (),
-        kept: SuspendedHandlers = SuspendedHandlers(),  # noqa: B008
+        suspended: SuspendedHandlers = SuspendedHandlers(),  # noqa: B008
     ) -> None:
-        """Bring what is paused to what should be; what is newly assigned is paused or resumed too.
+        """Pause and resume partitions until they are as they should be, newly assigned ones included.
 
         Parameters:
-            beginning: the partitions that have not begun.
-            blocked: nothing can be handed off.
+            beginning: the partitions whose start offset is not known yet.
+            blocked: whether nothing can be handed off.
             halted: the source topics whose consumption is halted.
-            kept: the handlers of which nothing is handed off, and where.
+            suspended: the handlers of which nothing is handed off, and where.
         """
         wanted: dict[Place, str] = (
             dict.fromkeys(self._assignment, PauseReason.HANDOFF_BLOCKED)
             if blocked
-            else self._wanted(beginning, halted, kept)
+            else self._wanted(beginning, halted, suspended)
         )
         if wanted.keys() != self._reasons.keys():
             pause = wanted.keys() - self._reasons.keys()
@@ -69,22 +69,24 @@ class PartitionPauses:
             if resume:
                 consumer.resume([TopicPartition(*place) for place in resume])
         self._reasons = wanted
-        # Against what is shown: what was given up is in none of both.
+        # Compared with what is shown: a partition that was given up is in neither.
         if wanted != self._shown:
             self._metrics.show_paused(wanted)
             self._shown = {**wanted}
 
     def begin(self, consumer: Consumer, places: Collection[Place]) -> None:
-        """Pause what is newly assigned: where it begins is to be found out first."""
+        """Pause newly assigned partitions until their start offset is known."""
         self._reasons |= dict.fromkeys(places, PauseReason.START_UNKNOWN)
         consumer.pause([TopicPartition(*place) for place in places])
 
     def forget(self, places: Iterable[Place]) -> None:
-        """A pause outlives a revocation (librdkafka issue 1849): after this it is put or lifted anew."""
+        """Forget pauses, so that they are set anew: librdkafka keeps them over a revocation (issue 1849)."""
         for place in places:
             self._reasons.pop(place, None)
 
-    def _wanted(self, beginning: Iterable[Place], halted: Collection[str], kept: SuspendedHandlers) -> dict[Place, str]:
+    def _wanted(
+        self, beginning: Iterable[Place], halted: Collection[str], suspended: SuspendedHandlers
+    ) -> dict[Place, str]:
         wanted: dict[Place, str] = {
             partition.place: reason
             for partition in self._assignment.partitions
@@ -94,7 +96,7 @@ class PartitionPauses:
         wanted.update(self._queues.pauses(self._assignment))
         if self._sources is not None:
             wanted.update(self._sources.pauses(self._assignment))
-        wanted.update(find_suspended_partitions(self._assignment.partitions, kept, pressed))
+        wanted.update(find_suspended_partitions(self._assignment.partitions, suspended, pressed))
         wanted.update(find_halted_partitions(self._assignment, halted, self._source_of))
         return wanted | dict.fromkeys(beginning, PauseReason.START_UNKNOWN)
 

@@ -1,4 +1,4 @@
-"""Celery queues that are too long, too large or too much work, and the topics that pause for them."""
+"""The Celery queues that are too long, too large or too much work, and the topics that pause for them."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 class QueuePressure:
-    """Which queues are too long, too large, or too much work, since when they were last looked at.
+    """The queues that were too long, too large or too much work at the last poll.
 
     Attributes:
-        depths: what each carries, as last seen.
+        depths: what each queue holds, as last seen.
     """
 
     def __init__(
@@ -49,48 +49,48 @@ class QueuePressure:
         self.depths: Mapping[str, QueueDepth] = {}
 
     def look(self) -> None:
-        """Ask the broker for the lengths; while it does not answer, all stays as it was."""
-        self._quietly(self._look_at_lengths)
+        """Poll the lengths; while the broker does not answer, all stays as it was."""
+        self._quietly(self._poll_lengths)
 
     def weigh(self) -> None:
-        """See what is in them; while the broker does not answer, all stays as it was."""
-        self._quietly(self._look_at_depths)
+        """Poll the contents; while the broker does not answer, all stays as it was."""
+        self._quietly(self._poll_depths)
 
     def pauses(self, places: Iterable[Place]) -> dict[Place, str]:
-        """The partitions that must wait, with the queue that is too long."""
-        # Of one with several reasons the first stands.
+        """Return the partitions that must pause, with the reason."""
+        # One reason a queue: the length before the bytes, the bytes before the work.
         labels = {**self._work.paused, **self._bytes.paused, **self._long}
         topics = {topic: labels[queue] for queue in sorted(labels) for topic in self._routes.topics_into(queue)}
         return {place: topics[place[0]] for place in places if place[0] in topics}
 
-    def _quietly(self, look: Callable[[], None]) -> None:
+    def _quietly(self, poll: Callable[[], None]) -> None:
         try:
-            look()
+            poll()
         except (HandoffFailed, LedgerUnavailable) as error:
             logger.debug("queues: %s", error)
 
-    def _look_at_lengths(self) -> None:
+    def _poll_lengths(self) -> None:
         ready = self._broker.lengths(self._routes.queues)
         waiting = self._broker.waiting(self._routes.queues)
         self._metrics.show_lengths(ready)
         self._metrics.show_retries({queue: waiting.get(queue, 0) for queue in ready})
-        # What waits for its retry fills the same Redis: a handler that fails for an hour must not take all of it.
+        # Retries fill the same Redis: a handler that fails for an hour must not take all of it.
         lengths = {queue: QueueLength(count, waiting.get(queue, 0)) for queue, count in ready.items()}
-        found = pause_limits.find_long_queues(lengths, self._limits, self._long)
-        for queue in sorted(found - self._long.keys()):
+        too_long = pause_limits.find_long_queues(lengths, self._limits, self._long)
+        for queue in sorted(too_long - self._long.keys()):
             logger.warning("paused: %s", pause_limits.explain_long_queue(queue, lengths[queue], self._limits))
-        for queue in sorted(self._long.keys() - found):
+        for queue in sorted(self._long.keys() - too_long):
             logger.info("resumed: queue %r holds %d messages", queue, lengths[queue].all)
-        self._long = {queue: pause_limits.label_long_queue(queue, lengths[queue]) for queue in found}
+        self._long = {queue: pause_limits.label_long_queue(queue, lengths[queue]) for queue in too_long}
 
-    def _look_at_depths(self) -> None:
+    def _poll_depths(self) -> None:
         self.depths = read_queue_depths(self._broker, self._routes.queues)
         self._bytes.see({queue: depth.size for queue, depth in self.depths.items()})
         if self._work.wanted and self._ledger is not None:
-            self._work.see(self._work_of(self._ledger))
+            self._work.see(self._measure_work(self._ledger))
 
-    def _work_of(self, ledger: Ledger) -> dict[str, float | None]:
-        """Seconds of work in each queue; of one in which nothing waits without asking anybody."""
+    def _measure_work(self, ledger: Ledger) -> dict[str, float | None]:
+        """Return the seconds of work in each queue; an empty one costs no question."""
         waits = {queue: depth for queue, depth in self.depths.items() if depth.messages}
         handlers = {*chain.from_iterable(depth.carried for depth in waits.values())}
         known = HandlerCosts(ledger).known(handlers) if handlers else {}
@@ -104,12 +104,12 @@ class QueuePressure:
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """What is ready in a queue, and what all of it weighs.
+    """The contents of a queue: what is ready, and the size of all.
 
     Attributes:
-        messages: that wait to be taken.
-        carried: deliveries in them, by handler; reckoned from some of the messages where there are many.
-        size: bytes of Redis that they take, with those that wait for their time or for a gate; `None`: not known.
+        messages: messages that wait to be taken.
+        carried: deliveries in them, by handler; estimated from samples if there are many.
+        size: bytes in Redis, messages that wait for their due time or a gate included; `None`: not known.
     """
 
     messages: int = 0
@@ -118,7 +118,7 @@ class QueueDepth:
 
 
 def read_queue_depths(broker: CeleryBroker, queues: Collection[str]) -> dict[str, QueueDepth]:
-    """Look at some queues.
+    """Return the depth of each queue.
 
     Raises:
         HandoffFailed: the broker does not answer.
@@ -135,7 +135,7 @@ def read_queue_depths(broker: CeleryBroker, queues: Collection[str]) -> dict[str
 
 
 def estimate_deliveries(messages: int, samples: Sequence[tuple[str, int]]) -> dict[str, float]:
-    """Deliveries by handler in so many messages, as these samples of them have it (pure)."""
+    """Return the deliveries by handler in so many messages, estimated from samples (pure)."""
     carried: dict[str, float] = {}
     for handler, count in samples:
         carried[handler] = carried.get(handler, 0.0) + count * messages / len(samples)

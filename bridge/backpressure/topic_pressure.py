@@ -1,4 +1,4 @@
-"""Topics that pause since too many of their deliveries die or are parked."""
+"""The topics that pause because too many of their deliveries die or are parked."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 class TopicPressure:
-    """Of which topics there is too much elsewhere, since when that was last looked at.
+    """The topics with too many dead letters or parked records at the last poll.
 
     Parameters:
-        ledger: where bridges tell each other how much is parked; `None`: each counts its own partitions.
+        ledger: where bridges exchange how much is parked; `None`: each counts its own partitions.
     """
 
     def __init__(self, topics: Iterable[str], file: FileSettings, ledger: Ledger | None) -> None:
@@ -38,22 +38,22 @@ class TopicPressure:
         self._others = PeerBacklog(ledger, member, "parked") if ledger is not None else None
 
     def look(self, dying: Mapping[str, int], parked: Mapping[str, int]) -> None:
-        """Take in what Kafka has told, and other bridges; while one of them is silent, all stays as it was.
+        """Take in the counts of Kafka and of other bridges; without Redis the parked counts stay as they were.
 
         Parameters:
-            dying: dead letters within a minute, by topic, as far as it was told.
+            dying: dead letters within a minute, by topic, as far as known.
             parked: records in the retry topics of each source, in the partitions that this bridge has.
         """
         self.letters.see(dying)
         if self._parked.wanted:
-            self._parked.see(self._all(parked))
+            self._parked.see(self._add_up(parked))
 
     def pauses(self, places: Iterable[Place]) -> dict[Place, str]:
-        """The partitions that must wait. Those of retry topics never do: they are what makes it less."""
+        """Return the partitions that must pause, never those of retry topics: reading them lowers the count."""
         labels = {**self._parked.paused, **self.letters.paused}
         return {place: labels[place[0]] for place in places if place[0] in labels}
 
-    def _all(self, mine: Mapping[str, int]) -> dict[str, float | None]:
+    def _add_up(self, mine: Mapping[str, int]) -> dict[str, float | None]:
         counts = {topic: mine.get(topic, 0) for topic in self._topics}
         if self._others is None:
             return {**counts}

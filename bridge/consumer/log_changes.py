@@ -67,7 +67,7 @@ class LogChangeDetector:
             return SuspectedLog(log, what)
         if what is not None:
             self._tell(place, what, met.offset or 0, said.offset or 0)
-            if self._book is not None and isinstance(self._assignment.made(place, 0), RetryPartition):
+            if self._book is not None and isinstance(self._assignment.make_partition(place, 0), RetryPartition):
                 # What waited in the other one may be parked still (bridge.jobs.deleted_topics).
                 self._book.note_gone(place[0], time.time())
         if self._book is not None and log != noted:

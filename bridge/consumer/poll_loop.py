@@ -74,7 +74,7 @@ class PollLoop:
             parts.beginnings,
             blocked=self._blockage.why is not None,
             halted=parts.before.decided.halts.keys(),
-            kept=parts.needs.kept,
+            suspended=parts.needs.suspended,
         )
         for partition in parts.assignment.parked:
             if partition.rewind is not None:
@@ -161,7 +161,7 @@ class PollLoop:
         if held := parts.held.take_live(parked):
             parts.rests.live()
             self._take_in(held)
-        sent = parts.dispatch.hand_out(partitions, parts.needs.kept)
+        sent = parts.dispatch.hand_out(partitions, parts.needs.suspended)
         if sent and read_at is not None:
             parts.before.metrics.handoff_seconds.observe(self._clock() - read_at)
         return sent
@@ -173,7 +173,7 @@ class PollLoop:
             self._take_in(held)
         for partition in parts.assignment.parked:
             partition.more = len(parts.held.records.get(partition.place, ()))
-        sent = parts.dispatch.hand_out(partitions, parts.needs.kept, parked=True)
+        sent = parts.dispatch.hand_out(partitions, parts.needs.suspended, parked=True)
         if held or sent:
             parts.rests.spent(self._clock() - begun)
         self._subscription.tell_strange()

@@ -82,7 +82,7 @@ class StartOffsetFinder:
     def first(self, place: Place, committed: int | None, log: LogRange) -> int:
         """Where the group is; if it has committed nothing, or Kafka forgot it, as far as the ledger knows."""
         if committed is None and self._ledger is not None:
-            accounts = list(self._assignment.made(place, 0).accounts.values())
+            accounts = list(self._assignment.make_partition(place, 0).accounts.values())
             reached = Accounts(self._ledger).reached(accounts, self._everyone)
             if reached is not None and reached <= log.high:
                 if reached > log.low:
@@ -90,7 +90,7 @@ class StartOffsetFinder:
                 committed = reached
         if committed is None:
             # What was parked before this group was here is its own all the same.
-            parked = isinstance(self._assignment.made(place, 0), RetryPartition)
+            parked = isinstance(self._assignment.make_partition(place, 0), RetryPartition)
             latest = not parked and self._settings.kafka.get("auto.offset.reset") in ("latest", "largest", "end")
             return log.high if latest else log.low
         return max(committed, log.low)
@@ -102,7 +102,7 @@ class StartOffsetFinder:
             yield first
             return
         before = self._ledger.state()
-        made = self._assignment.made(place, first)
+        made = self._assignment.make_partition(place, first)
         accounts = list(made.accounts.values())
         back = self._went_back_to(made, accounts, committed, first)
         if committed.is_external and not committed.is_of_a_consumer and not isinstance(made, RetryPartition):
@@ -178,7 +178,7 @@ class StartOffsetFinder:
         """Count what Kafka's retention took before anything became of it; `None` for each look at the ledger."""
         if committed is None or committed >= log.low:
             return
-        accounts = list(self._assignment.made(place, committed).accounts.values())
+        accounts = list(self._assignment.make_partition(place, committed).accounts.values())
         open_ = dict.fromkeys(accounts, log.low - committed if self._ledger is None else 0)
         if self._ledger is not None:
             for account in accounts:

@@ -129,9 +129,11 @@ class ConsumerParts:
     def due(self) -> dict[str, dict[str, float]]:
         """Deliveries that could run now if they were handed off, by queue and handler."""
         before, unread = self.before, self.unread
-        halted, kept = before.decided.halts, self.needs.kept
+        halted, suspended = before.decided.halts, self.needs.suspended
         partitions, ripe, queue_of = self.assignment.partitions, before.kafka.ripe, before.broker.queue_of
-        return count_due_deliveries(partitions, unread, ripe, before.routes, queue_of, halted=halted, kept=kept)
+        return count_due_deliveries(
+            partitions, unread, ripe, before.routes, queue_of, halted=halted, suspended=suspended
+        )
 
     @classmethod
     def of(cls, before: BridgeSetup) -> "ConsumerParts":

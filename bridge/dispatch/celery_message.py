@@ -191,7 +191,7 @@ def _pack_parked(
     partition: RetryPartition, group: DeliveryGroup, held: Sequence[HeldRecord], cluster: str, bridge_group: str
 ) -> PackedMessage:
     """What comes again: under the coordinates of its origin, in the order in which it lay there."""
-    whose, some = held[0].whose, sorted(held, key=lambda each: each.origin)
+    whose, some = held[0].owner, sorted(held, key=lambda each: each.origin)
     offsets = [each.origin for each in some]
     rows = [DeliveryRow.of(each.delivery) for each in some]
     via = Via(partition.topic, partition.number, -1, partition.topic_id)

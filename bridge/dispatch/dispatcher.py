@@ -124,7 +124,7 @@ class Dispatcher:
     def hand_out(
         self,
         partitions: Sequence[Partition],
-        kept: SuspendedHandlers = SuspendedHandlers(),  # noqa: B008
+        suspended: SuspendedHandlers = SuspendedHandlers(),  # noqa: B008
         *,
         parked: bool = False,
     ) -> int:
@@ -138,7 +138,7 @@ class Dispatcher:
             HandoffFailed, LedgerUnavailable: what had not gone out is given back, to be handed off later.
         """
         self._marks.tell()
-        taken = self._take(partitions, kept, parked)
+        taken = self._take(partitions, suspended, parked)
         packed: list[PackedMessage] = []
         sent = 0
         try:
@@ -170,7 +170,7 @@ class Dispatcher:
             raise
         return sum(len(each.group.offsets) for each in packed)
 
-    def _take(self, partitions: Sequence[Partition], kept: SuspendedHandlers, parked: bool) -> list[TakenGroup]:
+    def _take(self, partitions: Sequence[Partition], suspended: SuspendedHandlers, parked: bool) -> list[TakenGroup]:
         """What is ready, as far as there is room for it: from another partition on each time."""
         in_turn = self._turns[parked].of(partitions)
         ready = _count_ready(in_turn)
@@ -183,11 +183,11 @@ class Dispatcher:
             for group in partition.take(
                 {
                     **portions,
-                    **{name: Portion(1, 1, room=0) for name in _find_suspended(partition, kept, parked)},
+                    **{name: Portion(1, 1, room=0) for name in _find_suspended(partition, suspended, parked)},
                 }
             )
         ]
-        waiting = kept.parked if parked else kept.down
+        waiting = suspended.parked if parked else suspended.down
         self._holds[parked] = any(portion.spent for name, portion in portions.items() if name not in waiting)
         return taken
 
@@ -276,11 +276,11 @@ class Dispatcher:
             self._shares.handed(each.group.handler, each.account, each.group.offsets, parked=each.parked)
 
 
-def _find_suspended(partition: Partition, kept: SuspendedHandlers, parked: bool) -> Iterable[str]:
+def _find_suspended(partition: Partition, suspended: SuspendedHandlers, parked: bool) -> Iterable[str]:
     """The handlers of which nothing of a partition goes out. In a retry topic each record is of one handler alone: what
     is due while its handler may not run would fill the broker, however many there are.
     """
-    return kept.parked if parked else kept.of(partition.handlers)
+    return suspended.parked if parked else suspended.of(partition.handlers)
 
 
 def _count_ready(partitions: Iterable[Partition]) -> dict[str, int]:

@@ -37,7 +37,7 @@ def leave_out_ended(
     again = [each for each in taken if isinstance(each[0], RetryPartition)]
     if ledger is None or not again:
         return list(taken), []
-    found = iter(ledger.fates_of([(held[0].whose.account, _source_offsets(held)) for _, _, held in again]))
+    found = iter(ledger.fates_of([(held[0].owner.account, _source_offsets(held)) for _, _, held in again]))
     left: list[TakenGroup] = []
     marks: list[Mark] = []
     for partition, group, records in taken:

@@ -158,7 +158,7 @@ def count_due_deliveries(
     queue_of: Callable[[str], str],
     *,
     halted: Collection[str] = (),
-    kept: SuspendedHandlers = SuspendedHandlers(),  # noqa: B008
+    suspended: SuspendedHandlers = SuspendedHandlers(),  # noqa: B008
 ) -> dict[str, dict[str, float]]:
     """Deliveries that could run now if they were handed off, by queue and handler (pure).
 
@@ -172,7 +172,7 @@ def count_due_deliveries(
     for partition in partitions:
         if partition.source in halted:
             continue
-        held = kept.parked if isinstance(partition, RetryPartition) else kept.down
+        held = suspended.parked if isinstance(partition, RetryPartition) else suspended.down
         for handler, count in _count_due(partition, unread, ripe, routes).items():
             if count and handler not in held:
                 queue = found.setdefault(queue_of(handler), {})

@@ -37,7 +37,7 @@ class DependencyGates:
         ledger: `None` where there is no Redis for it: then none is ever held to be down.
 
     Attributes:
-        kept: the handlers of which nothing is handed off, and where.
+        suspended: the handlers of which nothing is handed off, and where.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class DependencyGates:
     ) -> None:
         self._routes, self._broker, self._group, self._metrics = routes, broker, group, metrics
         self._breakers = None if ledger is None else CircuitBreakers(ledger)
-        self.kept = SuspendedHandlers()
+        self.suspended = SuspendedHandlers()
         for dependency in routes.terms:
             metrics.breaker_open.labels(dependency).set(0)
 
@@ -67,7 +67,7 @@ class DependencyGates:
         full = {name for name in down if aside is None or sum(aside[name]) >= MOST_ASIDE}
         # What was parked has failed before: it is tried with no sooner than what waits and has failed, too.
         parked = {name for name, each in known.items() if must_wait(each, None if aside is None else sum(aside[name]))}
-        self.kept = SuspendedHandlers(self._needing(down), self._needing(full), self._needing(parked))
+        self.suspended = SuspendedHandlers(self._needing(down), self._needing(full), self._needing(parked))
 
     def _needing(self, dependencies: set[str]) -> frozenset[str]:
         return frozenset(handler.name for handler in self._routes if dependencies.intersection(handler.needs))

@@ -1,1 +1,1 @@
-"""One assigned partition: ready records, ordering, safe offset, retry partitions; nothing acts."""
+"""The state of each assigned partition: ready records, order, safe offset; nothing here acts."""

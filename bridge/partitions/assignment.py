@@ -1,4 +1,4 @@
-"""The assignment: all partitions that this bridge has, begun or not."""
+"""The assignment: all partitions that this bridge has, with or without a start offset yet."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,12 +13,12 @@ from bridge.partitions.partition import Partition
 from bridge.partitions.retry_partition import RetryPartition, RetryTopicOwner
 from bridge.settings import Settings
 
-#: Leader epochs that are remembered of what was read and is not yet safe to commit.
+#: Most leader epochs that are remembered of records which are not yet safe to commit.
 EPOCHS: Final = 100
 
 
 class Assignment:
-    """The assigned partitions by topic and number, begun or not (bridge.consumer.read_position).
+    """The assigned partitions; one begins when its start offset is known (bridge.consumer.read_position).
 
     Parameters:
         now: the time (Unix) by which parked records become due.
@@ -36,12 +36,12 @@ class Assignment:
         self._settings, self._routes, self._catalog, self._ledger = settings, routes, catalog, ledger
         self._partitions: dict[Place, Partition | None] = {}
         self._budget = ReadAheadBudget()
-        #: The committed offset of each, and the first that Kafka had when it was taken over.
+        #: By partition: the committed offset, and the first that Kafka had at the assignment.
         self.committed: dict[Place, int] = {}
         self.low: dict[Place, int] = {}
-        #: The log of each partition, as far as it is known, also of those that are another bridge's by now.
+        #: The known log of each partition, revoked ones included.
         self.logs: dict[Place, KnownLog] = {}
-        #: From which offset on which leader epoch wrote what was read, ascending.
+        #: By partition, ascending: the first offset read of each leader epoch.
         self._epochs: dict[Place, list[tuple[int, int]]] = {}
 
     def __contains__(self, place: Place) -> bool:
@@ -52,22 +52,22 @@ class Assignment:
 
     @property
     def partitions(self) -> list[Partition]:
-        """Those that have begun."""
+        """Return the partitions that have begun."""
         return [partition for partition in self._partitions.values() if partition is not None]
 
     def at(self, place: Place) -> Partition:
-        """The state of a partition that has begun."""
-        found = self._partitions[place]
-        assert found is not None
-        return found
+        """Return a partition that has begun."""
+        partition = self._partitions[place]
+        assert partition is not None
+        return partition
 
     def open(self, place: Place) -> None:
-        """A partition is ours, and nothing else is known of it."""
+        """Add a partition of which nothing is known yet."""
         self._put(place, None)
         self._epochs.pop(place, None)
 
     def begin(self, place: Place, start: int, low: int, committed: int | None) -> None:
-        """Let a partition begin.
+        """Start a partition at an offset.
 
         Parameters:
             start: the offset at which reading begins.
@@ -78,38 +78,42 @@ class Assignment:
         self.committed.pop(place, None)
         if committed is not None:
             self.committed[place] = committed
-        self._put(place, self.made(place, start))
+        self._put(place, self.make_partition(place, start))
 
     def wrote(self, place: Place, first: int, epoch: int) -> None:
-        """Note that a leader epoch wrote what was read from an offset on."""
+        """Note the leader epoch that wrote the records from an offset on."""
         known = self._epochs.setdefault(place, [])
         if epoch >= 0 and (not known or known[-1][1] != epoch):
             self._epochs[place] = [*known[-EPOCHS:], (first, epoch)]
 
     def epoch_below(self, place: Place, offset: int) -> int:
-        """The leader epoch that wrote the last record below an offset; -1 if that is not known."""
+        """Return the leader epoch that wrote the last record below an offset; -1 if unknown."""
         return next((epoch for first, epoch in reversed(self._epochs.get(place, [])) if first < offset), -1)
 
     def restart(self, place: Place, first: int) -> None:
-        """Begin a partition anew at an offset: all that is known of it is in Kafka and in the ledger.
+        """Start a partition anew at an offset; Kafka and the ledger have all that is known of it.
 
         Raises:
             KafkaUnavailable: the topic's id is not known yet.
-            LedgerUnavailable: the ledger did not take from where on it is asked.
+            LedgerUnavailable: the ledger did not take the new start.
         """
-        made = self.made(place, first)
+        made = self.make_partition(place, first)
         if self._ledger is not None:
             accounts, ours = Accounts(self._ledger), list(made.accounts.values())
             known = dict(zip(ours, accounts.known(ours), strict=True))
-            # Less only: a ledger that went back says by how far it had come what it has lost.
-            further = [account for account, each in known.items() if each.reached is not None and each.reached > first]
+            # Only lower it: the progress of a ledger that was set back shows what it lost.
+            further = [
+                account
+                for account, progress in known.items()
+                if progress.reached is not None and progress.reached > first
+            ]
             for account in further:
                 accounts.join(account, first)
             accounts.reach(dict.fromkeys(further, first))
         self._put(place, made)
 
-    def made(self, place: Place, first: int) -> Partition:
-        """A partition as it is at its beginning.
+    def make_partition(self, place: Place, first: int) -> Partition:
+        """Return the state of a partition that starts at an offset.
 
         Raises:
             KafkaUnavailable: the topic's id is not known yet.
@@ -119,9 +123,9 @@ class Assignment:
             self.logs[place] = KnownLog(self._catalog.id_of(topic))
         if (belongs := self._catalog.belonging(topic)) is not None:
             chosen = self._settings.topic(belongs.source)
-            of = RetryTopicOwner(belongs.source, chosen, self._settings.group, self._catalog.cluster, belongs.delay)
+            owner = RetryTopicOwner(belongs.source, chosen, self._settings.group, self._catalog.cluster, belongs.delay)
             window = self._settings.file.kafka_window
-            return RetryPartition(topic, number, first, of, self.logs[place].id, window, self._budget, self._now)
+            return RetryPartition(topic, number, first, owner, self.logs[place].id, window, self._budget, self._now)
         return Partition(
             topic,
             number,
@@ -134,11 +138,11 @@ class Assignment:
 
     @property
     def parked(self) -> list[RetryPartition]:
-        """Those of them that are of retry and replay topics."""
+        """Return the partitions of retry and replay topics that have begun."""
         return [partition for partition in self._partitions.values() if isinstance(partition, RetryPartition)]
 
     def remove(self, places: Iterable[Place]) -> None:
-        """Forget partitions that another bridge has now."""
+        """Remove partitions that another bridge has now."""
         for place in places:
             self._put(place, None)
             self._partitions.pop(place)

@@ -1,4 +1,4 @@
-"""How far a record's due time may lie in the future: no farther than its retry topic's delay."""
+"""The clock-skew limit: a record is due no later than its retry topic's delay from now."""
 
 import logging
 from dataclasses import replace
@@ -14,15 +14,15 @@ SLACK: Final = 5.0
 
 
 def limit_due_time(due: float, delay: float, appended: float | None, now: float) -> float:
-    """When a record is due that its worker says is due at `due` (seconds since the epoch).
+    """Return when a record is due whose worker says `due` (seconds since the epoch).
 
-    Nothing was written later than now: a time beyond that and the topic's delay is that of a clock which goes ahead, or
-    of no clock, and would hold up all that lies behind it.
+    No record was written later than now. A time beyond now plus the topic's delay comes from a wrong clock, and would
+    hold up all records behind it.
 
     Parameters:
         delay: seconds for which the topic holds its records.
-        appended: when Kafka wrote it, by Kafka's own clock; `None` where the topic has the producer's.
-        now: by the clock of Redis, as far as it is known.
+        appended: when Kafka wrote it, by Kafka's own clock; `None` if the topic keeps the producer's.
+        now: by Redis's clock, as far as it is known.
     """
     if due <= now + delay + SLACK:
         return due
@@ -30,19 +30,19 @@ def limit_due_time(due: float, delay: float, appended: float | None, now: float)
 
 
 class ClockSkewLimit:
-    """What is believed of the times in the records of one partition.
+    """The limit on the due times in the records of one partition.
 
     Parameters:
         name: of the partition, for the log.
-        delay: seconds for which its topic holds its records; 0: all is believed.
+        delay: seconds for which its topic holds its records; 0: no limit.
     """
 
     def __init__(self, name: str, delay: int) -> None:
         self._name, self._delay = name, delay
-        self._said = False
+        self._logged = False
 
-    def in_time(self, parked: RetryRecord, record: Record, now: float) -> RetryRecord:
-        """What a record holds, due no later than its topic allows."""
+    def limit(self, parked: RetryRecord, record: Record, now: float) -> RetryRecord:
+        """Return a retry record that is due no later than its topic allows."""
         if not self._delay:
             return parked
         kind, at = record.timestamp()
@@ -50,20 +50,20 @@ class ClockSkewLimit:
         beyond = parked.due - int(limit_due_time(parked.due / 1000, self._delay, appended, now) * 1000)
         if beyond <= 0:
             return parked
-        self._say(parked, beyond / 1000)
-        # What waits beyond this topic was reckoned by the same clock.
+        self._log_first(parked, beyond / 1000)
+        # A wait that goes on beyond this topic was computed with the same clock.
         until = parked.delivery.due
         delivery = parked.delivery if until is None else replace(parked.delivery, due=until - beyond / 1000)
         return replace(parked, due=parked.due - beyond, delivery=delivery)
 
-    def _say(self, parked: RetryRecord, beyond: float) -> None:
-        """Once: a million of them are of the same clock."""
-        if self._said:
+    def _log_first(self, parked: RetryRecord, beyond: float) -> None:
+        """Log only the first record: a million of them come from the same clock."""
+        if self._logged:
             return
-        self._said = True
+        self._logged = True
         logger.warning(
-            "%s is parked in %s to be due %.0f s later than that holds its records: the clock of the worker that "
-            "parked it is wrong. It runs when the topic's %d s are over, as do others like it: set that host's clock.",
+            "%s is parked in %s and due %.0f s later than the topic's delay allows: the clock of the worker that "
+            "parked it is wrong. Records like it run after the topic's %d s. Synchronise that host's clock (NTP).",
             str(parked.delivery),
             self._name,
             beyond,

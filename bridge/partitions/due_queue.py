@@ -1,6 +1,7 @@
-"""The due queue of a retry partition: how far ahead it is read, what is held in memory, what is due and which records
-travel together (pure). Parked records stay in Kafka: only what is due within seconds is in memory, so that a burst
-is there in time. A few later ones are held too: one with a wrong clock keeps nothing else waiting.
+"""The due queue of a retry partition: which records are in memory, which are due, which form a batch (pure).
+
+Parked records stay in Kafka. Only those that are due within seconds are in memory, so that a burst starts in time, and
+a few later ones, so that a record with a wrong clock keeps no other waiting.
 """
 
 from bisect import insort
@@ -15,16 +16,16 @@ from bridge.ledger import Account
 from bridge.partitions.ordering import MESSAGE_BYTES, DeliveryGroup, Portion, Portions
 from bridge.partitions.slow_handlers import KEPT, KEPT_BYTES
 
-#: Seconds before they are due from which on records are held, and up to which what was read must reach.
+#: Seconds before its due time from which on a record is held (AHEAD), and from which on stopped reading resumes (LOW).
 AHEAD: Final = 5.0
 LOW: Final = 2.5
-#: Records that are due later than that, and their bytes, that one partition holds at most.
+#: Most records that are due later, and their bytes, that one partition holds.
 FAR: Final = 100
 FAR_BYTES: Final = 1_000_000
-#: Records and bytes that one partition holds at most; it is read on at half.
+#: Most records and bytes that one partition holds; reading resumes at half.
 MOST: Final = 5_000
 MOST_BYTES: Final = 16_000_000
-#: The same for all of a bridge's together, beside what each may hold in any case.
+#: The same for all partitions of a bridge together; and the few that each may hold in any case.
 ALL: Final = 20_000
 ALL_BYTES: Final = 64_000_000
 FEW: Final = 200
@@ -32,19 +33,19 @@ FEW_BYTES: Final = 1_000_000
 
 
 class ReadAheadBudget:
-    """What all partitions of a bridge hold together."""
+    """The records and bytes that all partitions of a bridge hold together."""
 
     def __init__(self) -> None:
         self.records = self.bytes = 0
 
     @property
     def spent(self) -> bool:
-        """Whether each may hold only what it may hold in any case."""
+        """Return whether each partition may hold only its few."""
         return self.records >= ALL or self.bytes >= ALL_BYTES
 
 
 class ReadAhead:
-    """What one partition holds, by the time at which it is due (seconds since the epoch)."""
+    """The records that one partition holds, by due time (seconds since the epoch)."""
 
     def __init__(self, budget: ReadAheadBudget) -> None:
         self._budget = budget
@@ -54,7 +55,7 @@ class ReadAhead:
         self.records = self.bytes = 0
 
     def take_in(self, offset: int, due: float, size: int, now: float) -> bool:
-        """Hold a record; return whether it is held: if not, nothing is to be read from it on until `may_read`."""
+        """Hold a record; return whether there was room. If not, reading stops there until `may_read`."""
         if self._full:
             self._stopped = 0.0
             return False
@@ -70,30 +71,30 @@ class ReadAhead:
         heappush(self._waiting, (due, offset))
         return True
 
-    def ripe(self, now: float) -> list[int]:
-        """The offsets that have become due since this was last asked, the earliest first."""
+    def pop_due(self, now: float) -> list[int]:
+        """Return the offsets that became due since the last call, the earliest first."""
         found = []
         while self._waiting and self._waiting[0][0] <= now:
             found.append(heappop(self._waiting)[1])
         return found
 
-    def gone(self, size: int) -> None:
-        """A record is held no longer."""
+    def release(self, size: int) -> None:
+        """Release a record."""
         self._count(-1, -size)
 
-    def forget(self) -> None:
-        """Nothing of it is held any longer."""
+    def release_all(self) -> None:
+        """Release all records."""
         self._budget.records -= self.records
         self._budget.bytes -= self.bytes
         self.records = self.bytes = 0
 
     @property
     def next(self) -> float | None:
-        """When the next of those that are not due is."""
+        """Return when the next held record is due; `None` if none is held."""
         return self._waiting[0][0] if self._waiting else None
 
     def may_read(self, now: float) -> bool:
-        """Whether reading goes on."""
+        """Return whether reading may go on."""
         if self._stopped is None:
             return True
         if now < self._stopped or self._full or (self._over_half and not self._stopped):
@@ -103,7 +104,7 @@ class ReadAhead:
 
     @property
     def full(self) -> bool:
-        """Whether reading has stopped because enough is held, and not because nothing more is due."""
+        """Return whether reading stopped because enough is held, not because nothing more is due."""
         return self._stopped == 0.0
 
     @property
@@ -127,7 +128,7 @@ class ReadAhead:
 
 
 class BatchOwner(NamedTuple):
-    """What may travel together: the deliveries of one handler and one partition of its source."""
+    """The handler and source partition of deliveries that may share a batch."""
 
     handler: str
     topic: str
@@ -136,13 +137,13 @@ class BatchOwner(NamedTuple):
 
     @property
     def account(self) -> Account:
-        """Where the fates of the origins are."""
+        """Return the account that has the fates of the source records."""
         return Account(*self)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRecord:
-    """A record that is in memory."""
+    """A retry record in memory."""
 
     offset: int
     parked: RetryRecord
@@ -150,102 +151,106 @@ class HeldRecord:
 
     @property
     def delivery(self) -> Delivery:
-        """What is to run again."""
+        """Return the delivery that is to run again."""
         return self.parked.delivery
 
     @property
     def origin(self) -> int:
-        """The offset at which its message first lay."""
+        """Return the offset of the source record."""
         return self.parked.delivery.message.offset
 
     @property
-    def whose(self) -> BatchOwner:
-        """With what it may travel."""
+    def owner(self) -> BatchOwner:
+        """Return the handler and source partition of its batch."""
         message = self.delivery.message
         return BatchOwner(self.delivery.handler, message.topic, self.parked.topic_id, message.partition)
 
 
-#: Deliveries of a group where nobody says how many.
+#: The portion of a handler that was given none.
 SINGLE_DELIVERY: Final = Portion(1, 1)
 
 
 class DueQueue:
-    """What is due and not handed out, as it became due; it is held by the partition."""
+    """The deliveries that are due and not handed out, in the order in which they became due."""
 
     def __init__(self) -> None:
-        self._of: dict[BatchOwner, dict[int, HeldRecord]] = {}
+        self._by_owner: dict[BatchOwner, dict[int, HeldRecord]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._of)
+        return bool(self._by_owner)
 
     def add(self, held: HeldRecord) -> None:
-        """One is due."""
-        self._of.setdefault(held.whose, {})[held.offset] = held
+        """Add a record that is due."""
+        self._by_owner.setdefault(held.owner, {})[held.offset] = held
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of each handler."""
+        """Return how many deliveries of each handler are due."""
         found: dict[str, int] = {}
-        for whose, some in self._of.items():
-            found[whose.handler] = found.get(whose.handler, 0) + len(some)
+        for owner, records in self._by_owner.items():
+            found[owner.handler] = found.get(owner.handler, 0) + len(records)
         return found
 
     @property
     def since(self) -> float | None:
-        """When (Unix time) the first of them was due; `None`: nothing is."""
-        due = min((held.parked.due for some in self._of.values() for held in some.values()), default=None)
+        """Return when (Unix time) the first of them was due; `None` if none is."""
+        due = min((held.parked.due for records in self._by_owner.values() for held in records.values()), default=None)
         return None if due is None else due / 1000
 
     def take(self, portions: Portions) -> list[tuple[DeliveryGroup, list[HeldRecord]]]:
-        """What may go out now; another handler's, or partition's, is first the next time."""
+        """Take the groups that may go out now; another handler or source partition is first the next time."""
         taken = [
-            each for whose in list(self._of) for each in self._take(whose, portions.get(whose.handler, SINGLE_DELIVERY))
+            batch
+            for owner in list(self._by_owner)
+            for batch in self._take(owner, portions.get(owner.handler, SINGLE_DELIVERY))
         ]
-        whoses = list(self._of)
-        self._of = {whose: self._of[whose] for whose in [*whoses[1:], *whoses[:1]]}
+        owners = list(self._by_owner)
+        self._by_owner = {owner: self._by_owner[owner] for owner in [*owners[1:], *owners[:1]]}
         return taken
 
-    def _take(self, whose: BatchOwner, portion: Portion) -> Iterator[tuple[DeliveryGroup, list[HeldRecord]]]:
-        while whose in self._of and not portion.spent and (some := self._next(whose, portion.size)):
+    def _take(self, owner: BatchOwner, portion: Portion) -> Iterator[tuple[DeliveryGroup, list[HeldRecord]]]:
+        while owner in self._by_owner and not portion.spent and (records := self._next(owner, portion.size)):
             portion.spend()
-            for held in some:
+            for held in records:
                 self._drop(held)
-            some.sort(key=lambda held: held.offset)
-            yield DeliveryGroup(whose.handler, [held.offset for held in some], portion.why), some
+            records.sort(key=lambda held: held.offset)
+            yield DeliveryGroup(owner.handler, [held.offset for held in records], portion.why), records
 
-    def _next(self, whose: BatchOwner, most: int) -> list[HeldRecord]:
-        """The next to travel together: as many as are asked for, and with each what was parked behind it."""
-        found: dict[int, HeldRecord] = {}
+    def _next(self, owner: BatchOwner, most: int) -> list[HeldRecord]:
+        """Return the records of the next batch: as many as asked for, and what was parked behind each."""
+        batch: dict[int, HeldRecord] = {}
         size = 0
-        for held in self._of[whose].values():
+        for held in self._by_owner[owner].values():
             size += held.size
-            behind = held.delivery.after is not None and held.delivery.after in found
-            if found and (size > MESSAGE_BYTES or (len(found) >= most and not behind)):
+            behind = held.delivery.after is not None and held.delivery.after in batch
+            if batch and (size > MESSAGE_BYTES or (len(batch) >= most and not behind)):
                 break
-            found[held.origin] = held
-        return list(found.values())
+            batch[held.origin] = held
+        return list(batch.values())
 
-    def give_back(self, some: Sequence[HeldRecord]) -> None:
-        """These, of one group, were taken and not handed out: they are first again."""
-        if some:
-            whose = some[0].whose
-            self._of[whose] = {**{held.offset: held for held in some}, **self._of.get(whose, {})}
+    def give_back(self, records: Sequence[HeldRecord]) -> None:
+        """Put back records of one group that were not handed out: they are first again."""
+        if records:
+            owner = records[0].owner
+            self._by_owner[owner] = {**{held.offset: held for held in records}, **self._by_owner.get(owner, {})}
 
     def leave_few(self, handler: str, stay: int) -> tuple[int, list[HeldRecord]]:
-        """Let go of a handler's but for so many, or fewer large ones; return how many stay, and what went."""
-        gone: list[HeldRecord] = []
+        """Drop a handler's records but for `stay`, or fewer large ones; return how many stay, and the dropped ones."""
+        dropped: list[HeldRecord] = []
         kept = size = 0
         most = KEPT_BYTES * max(1, stay // KEPT)
-        for held in [held for whose, some in self._of.items() if whose.handler == handler for held in some.values()]:
+        for held in [
+            held for owner, records in self._by_owner.items() if owner.handler == handler for held in records.values()
+        ]:
             size += held.size
             if kept < stay and (not kept or size <= most):
                 kept += 1
             else:
                 self._drop(held)
-                gone.append(held)
-        return kept, gone
+                dropped.append(held)
+        return kept, dropped
 
     def _drop(self, held: HeldRecord) -> None:
-        del self._of[held.whose][held.offset]
-        if not self._of[held.whose]:
-            del self._of[held.whose]
+        del self._by_owner[held.owner][held.offset]
+        if not self._by_owner[held.owner]:
+            del self._by_owner[held.owner]

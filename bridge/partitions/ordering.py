@@ -1,6 +1,7 @@
-"""The order in which deliveries of a partition may be handed out: none, by key, by partition, or in a sequence of
-handlers (pure). A lane is what must run one after another: the messages of one key, a whole partition, or one
-message of a sequence. A lane has one delivery, or one batch of its first deliveries, in flight at a time.
+"""The order in which deliveries of a partition go out: none, by key, by partition, or in a sequence of handlers (pure).
+
+A lane is a set of messages that run one after another: those of one key, those of a whole partition, or one message of
+a sequence. A lane has one delivery, or one batch of its first deliveries, in flight at a time.
 """
 
 from collections import deque
@@ -12,16 +13,14 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from bridge.ledger.fate_rules import Fate
 
-#: Bytes of keys, values and headers that one message carries at most, if it carries more than one delivery.
+#: Most bytes of keys, values and headers in one message that carries more than one delivery.
 MESSAGE_BYTES: Final = 1_000_000
 
 Order = Literal["none", "key", "partition"]
 
 
 class DeliveryGroup(NamedTuple):
-    """Deliveries of one handler to hand out together, in ascending order of their offsets; and why so many, if nobody
-    has said how many.
-    """
+    """The deliveries of one handler to hand out together, offsets ascending; `why` explains an automatic size."""
 
     handler: str
     offsets: list[int]
@@ -29,7 +28,7 @@ class DeliveryGroup(NamedTuple):
 
 
 class SkippedDeliveries(NamedTuple):
-    """Deliveries that will not run, as an earlier handler of their messages ended so: mark them `fate`."""
+    """The deliveries that will not run because an earlier handler of their messages ended: mark them `fate`."""
 
     handler: str
     offsets: list[int]
@@ -38,13 +37,13 @@ class SkippedDeliveries(NamedTuple):
 
 @dataclass(slots=True)
 class Portion:
-    """How much of one handler's may be taken now, from all partitions together.
+    """The groups of one handler that may be taken now, from all partitions together.
 
     Attributes:
         size: most deliveries of a group.
-        alone: the same for those that no two processes could share, as one runs after another.
-        room: how many groups more; `None`: any.
-        why: why so many, for whoever looks at the message.
+        alone: the same for deliveries that run one after another, which no two processes could share.
+        room: groups that may still be taken; `None`: any number.
+        why: reason for the size, shown with the message.
     """
 
     size: int
@@ -54,24 +53,24 @@ class Portion:
 
     @property
     def spent(self) -> bool:
-        """Whether nothing more may be taken."""
+        """Return whether nothing more may be taken."""
         return self.room is not None and self.room <= 0
 
     def spend(self) -> None:
-        """A group more is taken."""
+        """Count one more group as taken."""
         if self.room is not None:
             self.room -= 1
 
 
-#: By handler.
+#: The portion of each handler.
 Portions = Mapping[str, Portion]
 
 
 class LongestKeyQueue(NamedTuple):
-    """The key of which most deliveries wait.
+    """The key with the most waiting deliveries.
 
     Attributes:
-        first: the offset of the first that waits.
+        first: offset of its first waiting delivery.
         waiting: how many of its deliveries wait.
     """
 
@@ -83,58 +82,58 @@ class LongestKeyQueue(NamedTuple):
 class DeliveryQueue(Protocol):
     """The waiting messages of one handler, or of one sequence of handlers, on one partition.
 
-    Handlers that are no sequence are independent of each other: each has turns of its own.
+    Handlers outside a sequence are independent: each has a queue of its own.
     """
 
     @property
     def handlers(self) -> Sequence[str]:
-        """One handler, or several in the order in which they run for each message."""
+        """Return the handler, or several in the order in which they run for each message."""
 
     @property
     def waiting(self) -> int:
-        """Messages taken in and not handed out."""
+        """Return how many messages were taken in and not handed out."""
 
     def longest_lane(self) -> LongestKeyQueue | None:
-        """Return the key of which most deliveries wait; `None` if keys are not kept apart, or nothing of any waits."""
+        """Return the key with the most waiting deliveries; `None` without an order by key, or if nothing waits."""
 
     def add(
         self, offsets: Sequence[int], keys: Sequence[bytes | None], fates: Sequence[bytes] | None = None
     ) -> list[SkippedDeliveries]:
-        """Take in messages, in ascending order, as they come from Kafka.
+        """Take in messages in ascending order.
 
         Parameters:
             fates: for each handler, the ledger's fates of `offsets`, one byte each; `None` means that all are open.
-                What has ended is left out, what is handed or parked holds its lane.
+                An ended delivery is left out; a handed or parked one holds its lane.
 
         Returns:
-            deliveries to mark as dead with others.
+            deliveries to mark with the fate of an earlier handler.
         """
 
     @property
     def ready(self) -> int:
-        """Those of them that may go out now, and that several processes could share."""
+        """Return how many messages may go out now that several processes could share."""
 
     def take(self, portions: Portions = MappingProxyType({})) -> list[DeliveryGroup]:
-        """Return what may be handed out now, and count it as in flight.
+        """Take what may be handed out now, and count it as in flight.
 
-        Groups are as large as what has come allows, up to the batch size: nothing waits to fill one.
+        Groups have up to the batch size: no message waits to fill one.
 
         Parameters:
-            portions: of handlers of which not all may be taken, or whose batch size was not given.
+            portions: of handlers with limited room or an automatic batch size.
         """
 
     def settle(self, handler: str, offsets: Iterable[int], fate: Fate) -> list[SkippedDeliveries]:
         """Note how deliveries ended; return deliveries of later handlers that must be marked with the same fate.
 
-        A fate that does not end a delivery changes nothing. Offsets that are not known here are left out.
+        A handed delivery stays in flight. Unknown offsets are left out.
         """
 
     def give_back(self, handler: str, offsets: Sequence[int], keys: Sequence[bytes | None]) -> None:
-        """Take back deliveries that were not handed out, or are open again: they keep their place."""
+        """Take back deliveries that were not handed out or are open again: they keep their position."""
 
 
 class UnorderedQueue:
-    """The waiting messages of one handler, none of which waits for another (bridge.partitions.ordering.DeliveryQueue).
+    """The waiting messages of one handler, none of which waits for another.
 
     Parameters:
         batch: the most deliveries in a group.
@@ -147,17 +146,17 @@ class UnorderedQueue:
 
     @property
     def waiting(self) -> int:
-        """Messages taken in and not handed out."""
+        """Return how many messages were taken in and not handed out."""
         return len(self._waiting)
 
     def longest_lane(self) -> LongestKeyQueue | None:
-        """Return `None`: there are no keys here."""
+        """Return `None`: there is no order by key."""
         return None
 
     def add(
         self, offsets: Sequence[int], keys: Sequence[bytes | None], fates: Sequence[bytes] | None = None
     ) -> list[SkippedDeliveries]:
-        """Take in what is open."""
+        """Take in the open messages."""
         if fates is not None and any(fates[0]):
             offsets = [offset for offset, fate in zip(offsets, fates[0], strict=True) if fate == Fate.OPEN]
         self._waiting.extend(offsets)
@@ -165,39 +164,39 @@ class UnorderedQueue:
 
     @property
     def ready(self) -> int:
-        """All of them."""
+        """Return how many messages wait: all may go out."""
         return len(self._waiting)
 
     def take(self, portions: Portions = MappingProxyType({})) -> list[DeliveryGroup]:
-        """All that waits, as groups up to the batch size, as far as there is room."""
+        """Take all waiting messages as groups up to the batch size, as far as there is room."""
         handler = self.handlers[0]
         portion = portions.get(handler) or Portion(self._batch, self._batch)
         groups = []
         while self._waiting and not portion.spent:
             portion.spend()
             size = min(len(self._waiting), portion.size)
-            # Sorted, because what was given back stands before what came earlier.
+            # Sorted, because deliveries that were given back come before older ones.
             groups.append(DeliveryGroup(handler, sorted(self._waiting.popleft() for _ in range(size)), portion.why))
         return groups
 
     def settle(self, handler: str, offsets: Iterable[int], fate: Fate) -> list[SkippedDeliveries]:
-        """Nothing waits for what was handed out."""
+        """Return nothing: no message waits for one that was handed out."""
         return []
 
     def give_back(self, handler: str, offsets: Sequence[int], keys: Sequence[bytes | None]) -> None:
-        """Take back deliveries that were not handed out, or are open again: they go out first."""
+        """Take back deliveries that were not handed out or are open again: they go out first."""
         self._waiting.extendleft(reversed(offsets))
 
 
-#: Fates that end a delivery for those behind it: what is parked holds its lane.
+#: Fates that free the lane of a delivery; a parked one holds it.
 _ENDS = frozenset({Fate.DONE, Fate.DEAD, Fate.DISCARDED, Fate.GAP})
 
 
 def make_delivery_queue(order: Order, handlers: Sequence[str], batches: Sequence[int]) -> DeliveryQueue:
-    """What may go out when, for one handler or one sequence of handlers.
+    """Return the queue of one handler, or of one sequence of handlers.
 
     Parameters:
-        order: "none", "key" (a message without a key is free of all others) or "partition".
+        order: "none", "key" (a message without a key waits for no other) or "partition".
         handlers: one, or several in the order in which they run for each message.
         batches: for each handler, the most deliveries in a group.
 
@@ -219,13 +218,13 @@ class _Lane:
         self.waiting: deque[int] = deque()
         self.out: set[int] = set()
         self.returned: list[int] = []
-        """Was out and is to go out again (to the next handler, or given back) when nothing is out."""
+        """Messages that were out and go out again (to the next handler, or given back) when nothing is out."""
         self.parked: list[int] = []
-        """Parked: they hold back the messages after them, but not the ones before."""
+        """Parked messages: they hold back the messages after them, not those before."""
         self.queued = False
 
     def head(self, most: int) -> int:
-        """Return how many of the first `most` waiting messages may go out now, as far as parked ones let."""
+        """Return how many of the first `most` waiting messages may go out now; none passes a parked one."""
         if self.out:
             return 0
         size = min(most, len(self.waiting))
@@ -236,10 +235,9 @@ class _Lane:
 
 
 class OrderedQueue:
-    """The waiting and the running of one handler, or of one sequence of handlers
-    (bridge.partitions.ordering.DeliveryQueue).
+    """The waiting and running messages of one handler, or of one sequence of handlers.
 
-    In a sequence, a lane's messages pass all handlers before its next messages begin.
+    In a sequence, a lane's messages pass all handlers before its next messages start.
     """
 
     def __init__(self, order: Order, handlers: Sequence[str], batches: Sequence[int]) -> None:
@@ -250,18 +248,18 @@ class OrderedQueue:
         self._lanes: dict[bytes | None, _Lane] = {}
         self._lane_of: dict[int, _Lane] = {}
         self._stages: dict[int, int] = {}
-        """Which handler comes next, for messages that are past the first."""
+        """The index of the next handler, for messages past the first."""
         self._ready: deque[_Lane] = deque()
-        """Lanes with something that may go out, or that had it when they were put here."""
+        """Lanes that have something to hand out, or had when they were added."""
         self._waiting = 0
 
     @property
     def waiting(self) -> int:
-        """Messages taken in and not handed out."""
+        """Return how many messages were taken in and not handed out."""
         return self._waiting
 
     def longest_lane(self) -> LongestKeyQueue | None:
-        """Return the key of which most deliveries wait; of a whole partition in order there is none to tell."""
+        """Return the key with the most waiting deliveries; `None` without an order by key, or if nothing waits."""
         if self._order != "key":
             return None
         longest = max(self._lanes.values(), key=lambda lane: len(lane.waiting), default=None)
@@ -272,7 +270,7 @@ class OrderedQueue:
     def add(
         self, offsets: Sequence[int], keys: Sequence[bytes | None], fates: Sequence[bytes] | None = None
     ) -> list[SkippedDeliveries]:
-        """Take in messages; those that are known already are left out."""
+        """Take in messages; known ones are left out."""
         if fates is not None and any(map(any, fates)):
             return self._add_some(offsets, keys, fates)
         for offset, key in zip(offsets, keys, strict=True):
@@ -281,36 +279,38 @@ class OrderedQueue:
 
     @property
     def ready(self) -> int:
-        """What waits in lanes that are free; none where all is one lane, which no two processes could share."""
+        """Return how many messages wait in free lanes; 0 for a whole partition, which no two processes could share."""
         return 0 if self._order == "partition" else sum(len(lane.waiting) for lane in self._ready)
 
     def take(self, portions: Portions = MappingProxyType({})) -> list[DeliveryGroup]:
-        """What may be handed out now, of every lane that is free, as far as there is room."""
-        given = [portions.get(h) or Portion(b, b) for h, b in zip(self.handlers, self._batches, strict=True)]
-        sizes = [each.alone if self._order == "partition" else each.size for each in given]
+        """Take what may be handed out now from every free lane, as far as there is room."""
+        allowed = [portions.get(h) or Portion(b, b) for h, b in zip(self.handlers, self._batches, strict=True)]
+        sizes = [portion.alone if self._order == "partition" else portion.size for portion in allowed]
         groups: list[DeliveryGroup] = []
-        begun: list[list[int]] = [[] for _ in self.handlers]
+        partial: list[list[int]] = [[] for _ in self.handlers]
         no_room: list[_Lane] = []
         while self._ready:
             lane = self._ready.popleft()
             stage = self._stages.get(lane.waiting[0], 0) if self._stages and lane.waiting else 0
-            if not begun[stage] and given[stage].spent:
+            if not partial[stage] and allowed[stage].spent:
                 no_room.append(lane)
                 continue
-            taken = self._turn(lane, stage, sizes[stage] - len(begun[stage]))
-            if taken and not begun[stage]:
-                given[stage].spend()
-            begun[stage] += taken
-            if len(begun[stage]) >= sizes[stage]:
-                groups.append(DeliveryGroup(self.handlers[stage], sorted(begun[stage]), given[stage].why))
-                begun[stage] = []
+            taken = self._turn(lane, stage, sizes[stage] - len(partial[stage]))
+            if taken and not partial[stage]:
+                allowed[stage].spend()
+            partial[stage] += taken
+            if len(partial[stage]) >= sizes[stage]:
+                groups.append(DeliveryGroup(self.handlers[stage], sorted(partial[stage]), allowed[stage].why))
+                partial[stage] = []
         self._ready.extend(no_room)
-        rest = zip(self.handlers, begun, given, strict=True)
-        groups += [DeliveryGroup(handler, sorted(some), portion.why) for handler, some, portion in rest if some]
+        rest = zip(self.handlers, partial, allowed, strict=True)
+        groups += [
+            DeliveryGroup(handler, sorted(offsets), portion.why) for handler, offsets, portion in rest if offsets
+        ]
         return groups
 
     def settle(self, handler: str, offsets: Iterable[int], fate: Fate) -> list[SkippedDeliveries]:
-        """Note how deliveries ended; what is handed, or parked, holds its lane still."""
+        """Note how deliveries ended; a handed or parked one still holds its lane."""
         if not self._lane_of:
             return []
         stage = self.handlers.index(handler)
@@ -326,7 +326,7 @@ class OrderedQueue:
         return []
 
     def give_back(self, handler: str, offsets: Sequence[int], keys: Sequence[bytes | None]) -> None:
-        """Take back deliveries that were not handed out, or are open again: they keep their place."""
+        """Take back deliveries that were not handed out or are open again: they keep their position."""
         for offset, key in zip(offsets, keys, strict=True):
             lane = self._lane_of.get(offset)
             if lane is None:
@@ -339,15 +339,15 @@ class OrderedQueue:
     def _add_some(
         self, offsets: Sequence[int], keys: Sequence[bytes | None], fates: Sequence[bytes]
     ) -> list[SkippedDeliveries]:
-        doomed = []
-        for offset, key, *known in zip(offsets, keys, *fates, strict=True):
-            stage = next((at for at, fate in enumerate(known) if fate not in (Fate.DONE, Fate.GAP)), None)
+        skipped = []
+        for offset, key, *fates_of in zip(offsets, keys, *fates, strict=True):
+            stage = next((at for at, fate in enumerate(fates_of) if fate not in (Fate.DONE, Fate.GAP)), None)
             if stage is None:
                 continue
-            fate = Fate(known[stage])
+            fate = Fate(fates_of[stage])
             if fate in _ENDS:
-                later = zip(self.handlers[stage + 1 :], known[stage + 1 :], strict=True)
-                doomed += [SkippedDeliveries(name, [offset], fate) for name, at in later if at == Fate.OPEN]
+                later = zip(self.handlers[stage + 1 :], fates_of[stage + 1 :], strict=True)
+                skipped += [SkippedDeliveries(name, [offset], fate) for name, at in later if at == Fate.OPEN]
             elif offset not in self._lane_of:
                 if stage:
                     self._stages[offset] = stage
@@ -355,7 +355,7 @@ class OrderedQueue:
                     self._wait(offset, key)
                 else:
                     self._hold(offset, key, fate)
-        return doomed
+        return skipped
 
     def _lane(self, key: bytes | None) -> _Lane:
         if self._order == "partition":
@@ -387,7 +387,7 @@ class OrderedQueue:
             lane.out.add(offset)
 
     def _turn(self, lane: _Lane, stage: int, most: int) -> list[int]:
-        """Take up to `most` from the head of the lane, as far as the same handler is next for them."""
+        """Take up to `most` messages from the head of a lane that have the same handler next."""
         lane.queued = False
         most = lane.head(most)
         if self._stages:
@@ -417,7 +417,7 @@ class OrderedQueue:
             self._rest(lane)
 
     def _leave(self, lane: _Lane, offset: int) -> None:
-        """Take a message from wherever in its lane it is."""
+        """Remove a message from its lane."""
         if offset in lane.out:
             lane.out.remove(offset)
         elif offset in lane.parked:
@@ -429,7 +429,7 @@ class OrderedQueue:
             self._waiting -= 1
 
     def _rest(self, lane: _Lane) -> None:
-        """When nothing of it is out, make a lane ready if something may go, forget it if nothing is left."""
+        """Make a lane ready if nothing is out and something may go; forget it if nothing is left."""
         if lane.out:
             return
         if lane.returned:

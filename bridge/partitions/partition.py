@@ -1,4 +1,4 @@
-"""A partition of a source topic: its records, what may be handed out, what may be committed."""
+"""A partition of a source topic: its records, the deliveries to hand out, the offset to commit."""
 
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
@@ -21,24 +21,23 @@ from bridge.partitions.ordering import (
 from bridge.partitions.safe_offset import FateChange, OffsetTracker
 from bridge.settings import TopicSettings
 
-#: Offsets read and not settled, messages waiting behind their key, and bytes of what is held, above which a partition
-#: pauses; it goes on at half.
+#: Offsets read and not settled, waiting messages, and bytes held, above which a partition pauses; it resumes at half.
 WINDOW: Final = 100_000
 WAITING: Final = 10_000
-#: Waiting deliveries of one key, and half of all that wait, from which on it is a hot key.
-HOT_FROM: Final = 100
 HELD_BYTES: Final = 100_000_000
+#: Deliveries that wait for one key from which on it is a hot key, if they are half of all waiting ones.
+HOT_FROM: Final = 100
 
 
 class Partition:
-    """The state of one partition, all of it made anew from Kafka and the ledger after a crash.
+    """The state of one partition, built anew from Kafka and the ledger after a crash.
 
     Parameters:
         first: the offset at which reading begins.
         handlers: the handlers of its topic.
         chosen: the settings of its topic.
-        topic_id: tells a topic from one of the same name that was deleted before.
-        window: offsets from the first that is not settled to the last that was read, above which it pauses.
+        topic_id: tells a topic from a deleted one of the same name.
+        window: offsets from the first that is not settled to the last read, above which the partition pauses.
     """
 
     def __init__(
@@ -53,14 +52,14 @@ class Partition:
     ) -> None:
         self.topic, self.number, self.topic_id = topic, number, topic_id
         self.place = (topic, number)
-        #: The topic whose handlers' deliveries lie here.
+        #: The topic whose handlers run these deliveries.
         self.source = topic
         self.chosen = chosen
         self.handlers = tuple(handlers)
         self.accounts = {h.name: Account(h.name, topic, topic_id, number) for h in handlers}
         self.offsets = OffsetTracker(first, self.accounts, chosen.commit, ordered=chosen.order is not None)
-        self._turns = _make_queues(handlers, chosen)
-        self._of = {name: each for each in self._turns for name in each.handlers}
+        self._queues = _make_queues(handlers, chosen)
+        self._queue_of = {name: queue for queue in self._queues for name in queue.handlers}
         #: Whether records are needed after they were handed out: by the next handler of a sequence.
         self._keeps = bool(chosen.sequence)
         self._window = window
@@ -68,27 +67,28 @@ class Partition:
         self._sizes: dict[int, int] = {}
         self._bytes = 0
         self._wanted: dict[int, int] = {}
-        #: As far as the ledger was told that all is safe.
+        #: The offset up to which the ledger was told that all is safe.
         self.reached = -1
         self._paused: PauseReason | None = None
 
     @property
     def watched(self) -> bool:
-        """Whether the fates of what was handed out must be looked at: for the commit, or for what waits behind it."""
+        """Return whether the fates of handed deliveries must be polled: for the commit, or for those behind them."""
         return (self.chosen.commit == "completion" or self._keeps) and self.offsets.size > 0
 
     def pass_to(self, offset: int) -> list[Mark]:
-        """Kafka's client has read to there, and no record lies below that was not taken in; return what the ledger must
-        be told: of a transaction's marker at the end nothing else tells.
+        """Take the offsets below the client's position as read; return the gap marks for the ledger.
+
+        Nothing else tells of a transaction's marker at the end of the log.
         """
         gap = self.offsets.pass_to(offset)
         return [Mark(account, gap, Fate.GAP) for account in self.accounts.values()] if gap else []
 
     def receive(self, records: Sequence[Record], found: dict[str, bytes] | None) -> list[Mark]:
-        """Take in records, ascending, and what the ledger says of their offsets; return what it must be told.
+        """Take in ascending records with the ledger's fates; return marks for the ledger.
 
         Parameters:
-            found: per handler, the fates of these offsets, one byte each; `None` without a ledger.
+            found: by handler, the fates of these offsets, one byte each; `None` without a ledger.
         """
         offsets = [record.offset() or 0 for record in records]
         marks = [
@@ -101,9 +101,9 @@ class Partition:
             for name, fates in found.items():
                 self.offsets.learn(name, offsets, fates)
         keys = [record.key() for record in records]
-        for each in self._turns:
-            fates_of = [self.offsets.fates(name, offsets) for name in each.handlers]
-            marks += self._doomed(each.add(offsets, keys, fates_of))
+        for queue in self._queues:
+            fates_of = [self.offsets.fates(name, offsets) for name in queue.handlers]
+            marks += self._mark_skipped(queue.add(offsets, keys, fates_of))
         for record, offset in zip(records, offsets, strict=True):
             self._hold(offset, record)
         if len(self.handlers) > 1 and not self._keeps:
@@ -113,44 +113,44 @@ class Partition:
 
     @property
     def ready(self) -> dict[str, int]:
-        """For each handler, how many deliveries may be handed out now that several processes could share."""
-        return {name: each.ready for each in self._turns if each.waiting for name in each.handlers}
+        """Return, by handler, how many deliveries may be handed out now that several processes could share."""
+        return {name: queue.ready for queue in self._queues if queue.waiting for name in queue.handlers}
 
     @property
     def waiting(self) -> dict[str, int]:
-        """For each handler, how many deliveries were read and are not handed out, whatever they wait for."""
-        return {name: each.waiting for each in self._turns for name in each.handlers}
+        """Return, by handler, how many deliveries were read and not handed out."""
+        return {name: queue.waiting for queue in self._queues for name in queue.handlers}
 
     def take(self, portions: Portions = MappingProxyType({})) -> list[tuple[DeliveryGroup, list[Record]]]:
-        """What may be handed out now, with its records.
+        """Take the deliveries that may be handed out now, with their records.
 
         Parameters:
-            portions: of handlers of which not all may be taken, or whose batch size was not given.
+            portions: of handlers with limited room or an automatic batch size.
         """
         return [
             (group, [self._records[offset] for offset in group.offsets])
-            for each in self._turns
-            if each.waiting
-            for group in each.take(portions)
+            for queue in self._queues
+            if queue.waiting
+            for group in queue.take(portions)
         ]
 
     def give_back(self, handler: str, offsets: Sequence[int]) -> None:
-        """Deliveries that were taken and not handed out keep their place."""
+        """Take back deliveries that were not handed out: they keep their position."""
         keys = [self._records[offset].key() for offset in offsets]
-        self._of[handler].give_back(handler, offsets, keys)
+        self._queue_of[handler].give_back(handler, offsets, keys)
 
     def handed(self, handler: str, offsets: Sequence[int]) -> None:
-        """The broker has these deliveries."""
+        """Note that the broker has these deliveries."""
         self.offsets.mark(handler, offsets, Fate.HANDED)
         if not self._keeps:
             self._drop(offsets)
 
     def saw(self, handler: str, first: int, found: bytes) -> tuple[list[Mark], int | None, int]:
-        """Take in what the ledger says of the window.
+        """Take in the ledger's fates of the window.
 
         Returns:
-            what it must be told, the offset from which the partition must be read again (fates were lost, or
-            what was stuck is open again), and how many deliveries that were done are not any more.
+            marks for the ledger; the offset from which to read again (fates were lost, or a stuck delivery is open
+            again); how many deliveries are no longer done.
         """
         marks: list[Mark] = []
         back: list[FateChange] = []
@@ -160,18 +160,18 @@ class Partition:
                 back.append(change)
                 undone += len(change.offsets) if change.before == Fate.DONE else 0
             else:
-                marks += self._doomed(self._of[handler].settle(handler, change.offsets, change.fate))
+                marks += self._mark_skipped(self._queue_of[handler].settle(handler, change.offsets, change.fate))
         return marks, min((change.offsets.start for change in back), default=None), undone
 
     def settle(self, handler: str, offsets: Sequence[int], fate: Fate) -> list[Mark]:
-        """Note a fate that the ledger has told of."""
+        """Note a fate that the ledger has."""
         self.offsets.mark(handler, offsets, fate)
         if not self._keeps:
             self._drop(offsets)
-        return self._doomed(self._of[handler].settle(handler, offsets, fate))
+        return self._mark_skipped(self._queue_of[handler].settle(handler, offsets, fate))
 
     def safe(self) -> int:
-        """The offset to commit; what lies below it is forgotten."""
+        """Return the offset to commit, and forget what lies below it."""
         safe = self.offsets.safe()
         if self._keeps and self._records:
             for offset in [offset for offset in self._records if offset < safe]:
@@ -179,16 +179,18 @@ class Partition:
         return safe
 
     def oldest(self) -> list[tuple[str, int]]:
-        """Where an order is asked for: handler and offset of the oldest delivery in flight, which others wait for."""
+        """Return handler and offset of the oldest deliveries in flight that others wait for, in an ordered topic."""
         if self.chosen.order is None:
             return []
         found = ((name, self.offsets.oldest(name, Fate.HANDED)) for name in self.accounts)
         return [(name, offset) for name, offset in found if offset is not None]
 
     def hot_keys(self) -> list[tuple[str, LongestKeyQueue]]:
-        """Of each handler the key that most of its waiting deliveries have, if those are many."""
+        """Return, by handler, the key that most of its waiting deliveries have, if those are many."""
         longest = [
-            (each.handlers[0], each.longest_lane(), each.waiting) for each in self._turns if each.waiting >= HOT_FROM
+            (queue.handlers[0], queue.longest_lane(), queue.waiting)
+            for queue in self._queues
+            if queue.waiting >= HOT_FROM
         ]
         return [
             (name, lane)
@@ -199,7 +201,7 @@ class Partition:
     def pressure(self) -> PauseReason | None:
         """Return why this partition must pause, or `None`."""
         factor = self._factor
-        waiting = sum(each.waiting for each in self._turns)
+        waiting = sum(queue.waiting for queue in self._queues)
         if waiting > WAITING * factor:
             ordered = self.chosen.order is not None or self._keeps
             self._paused = PauseReason.KEYS_BUSY if ordered else PauseReason.QUEUE_SATISFIED
@@ -213,16 +215,16 @@ class Partition:
 
     @property
     def _factor(self) -> float:
-        """How much of each bound it may reach: half of it once it has paused."""
+        """Return the part of each limit that counts: half of it once the partition has paused."""
         return 0.5 if self._paused else 1.0
 
     @property
     def _is_wide(self) -> bool:
-        """Whether too much was read since the first that is not settled."""
+        """Return whether too much was read since the first offset that is not settled."""
         return self.chosen.commit == "completion" and self.offsets.size > self._window * self._factor
 
     def close(self) -> None:
-        """It is another bridge's now, or begins anew."""
+        """Release what is held: another bridge has the partition now, or it starts anew."""
 
     def _hold(self, offset: int, record: Record) -> None:
         self._forget(offset)
@@ -234,19 +236,19 @@ class Partition:
         if self._records.pop(offset, None) is not None:
             self._bytes -= self._sizes.pop(offset)
 
-    def _doomed(self, doomed: Iterable[SkippedDeliveries]) -> list[Mark]:
-        """Handlers that a `sequence` never reaches end as the one before them did."""
-        return [Mark(self.accounts[each.handler], each.offsets, each.fate) for each in doomed]
+    def _mark_skipped(self, skipped: Iterable[SkippedDeliveries]) -> list[Mark]:
+        """Return the marks of handlers that a `sequence` never reaches: they end as the one before them did."""
+        return [Mark(self.accounts[each.handler], each.offsets, each.fate) for each in skipped]
 
     def _forget_settled(self, offsets: Sequence[int]) -> None:
-        """Records that nobody waits for: the ledger has all their deliveries already."""
+        """Forget the records of which the ledger calls no delivery open."""
         if self._keeps:
             return
-        waiting = [set(self.offsets.still_open(name, offsets)) for name in self.accounts]
-        if len(waiting) == 1 and len(waiting[0]) == len(offsets):
+        open_by_handler = [set(self.offsets.still_open(name, offsets)) for name in self.accounts]
+        if len(open_by_handler) == 1 and len(open_by_handler[0]) == len(offsets):
             return
         for offset in offsets:
-            count = sum(offset in some for some in waiting)
+            count = sum(offset in offsets_open for offsets_open in open_by_handler)
             if count == 0:
                 self._forget(offset)
                 self._wanted.pop(offset, None)
@@ -268,7 +270,7 @@ class Partition:
 
 
 def _make_queues(handlers: Sequence[Handler], chosen: TopicSettings) -> list[DeliveryQueue]:
-    """Handlers of the sequence take turns together; each other handler has its own."""
+    """Return one queue for the handlers of the sequence, and one for each other handler."""
     order: Order = chosen.order or "none"
     by_name = {handler.name: handler for handler in handlers}
     sequence = [name for name in chosen.sequence if name in by_name]
@@ -278,5 +280,5 @@ def _make_queues(handlers: Sequence[Handler], chosen: TopicSettings) -> list[Del
 
 
 def _most_in_group(handler: Handler) -> int:
-    """Where no number was given, what is taken without a portion goes one by one."""
+    """Return the largest group of a handler; 1 if its batch size is automatic and no portion is given."""
     return 1 if handler.batch == "auto" else handler.batch

@@ -1,7 +1,7 @@
 """A partition of a retry or replay topic: its held records, what is due, which offset is safe to commit.
 
-Each record is a delivery of the handler that it names. It has a fate of its own at the coordinates at which it lies;
-the fate of the delivery is that of the source record, which stays parked meanwhile.
+Each record is a delivery of the handler that it names. It has a fate of its own at its coordinates in this topic. The
+fate of the delivery is that of the source record, which stays parked meanwhile.
 """
 
 import time
@@ -23,20 +23,19 @@ from bridge.partitions.partition import Partition
 from bridge.partitions.slow_handlers import SlowHandlers
 from bridge.settings import TopicSettings
 
-#: Records that were read and not taken in, from which on reading pauses; it goes on at half, before none are left:
-#: Kafka's answer takes a while.
+#: Records read and not taken in, above which reading pauses. It resumes at half, because Kafka's answer takes a while.
 MOST_UNTAKEN: Final = 1_000
-#: Nothing was done with these: a record may lie where the ledger has a gap, and what was none of ours may be looked at.
+#: The fates of records to take in: a record may lie where the ledger has a gap.
 _OPEN_FATES: Final = (Fate.OPEN, Fate.GAP)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryTopicOwner:
-    """Whose records lie in a partition.
+    """The source topic and the group whose records a retry or replay topic holds.
 
     Attributes:
-        source: the topic that they are of.
-        chosen: the settings of that.
+        source: the source topic.
+        chosen: the settings of the source topic.
         group, cluster: a record of another group is left alone.
         delay: seconds for which the topic holds its records; 0: it is a replay topic.
     """
@@ -49,18 +48,18 @@ class RetryTopicOwner:
 
 
 class RetryPartition(Partition):
-    """The state of a partition of a retry or replay topic, all of it made anew from Kafka and the ledger after a crash.
+    """The state of a partition of a retry or replay topic, built anew from Kafka and the ledger after a crash.
 
     Parameters:
         first: the offset at which reading begins.
-        budget: what it may hold together with others.
-        clock: that of Redis as far as it is known; nothing goes out before the time in its record by it.
+        budget: the memory that all retry partitions share.
+        clock: Redis's clock, as far as it is known: a record goes out when it is due by this clock.
 
     Attributes:
-        rewind: from where it is to be read again, as what was read there is not held; `None`: nowhere.
-        more: how many records were read of it that it has not taken in.
-        replays: whether its topic is one of what a person sent back.
-        strange: how many of its records were none of this group's since that was last asked.
+        rewind: the offset from which to read again, because the records there are not held; `None`: nowhere.
+        more: how many records were read and not taken in.
+        replays: whether it is a partition of a replay topic.
+        strange: how many records were no deliveries of this group, since this was last reset.
         refusals: limits the log lines about records that name no source record.
     """
 
@@ -69,43 +68,43 @@ class RetryPartition(Partition):
         topic: str,
         number: int,
         first: int,
-        of: RetryTopicOwner,
+        owner: RetryTopicOwner,
         topic_id: str,
         window: int,
         budget: ReadAheadBudget,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        # Its order is held by the source's partition, and behind what a delivery was parked the worker looks at
-        # (`Delivery.after`): here each record stands for itself.
-        own = of.chosen.model_copy(update={"order": None, "sequence": ()})
+        # The source's partition keeps the order, and the worker checks the delivery that one was parked behind
+        # (`Delivery.after`): here no record waits for another.
+        own = owner.chosen.model_copy(update={"order": None, "sequence": ()})
         super().__init__(topic, number, first, [Handler(RETRY_RECORD, (topic,), "", 1, 0)], own, topic_id, window)
         self.handlers = ()
-        self.source, self.order = of.source, of.chosen.order
+        self.source, self.order = owner.source, owner.chosen.order
         self.account = self.accounts[RETRY_RECORD]
-        self.replays = not of.delay
+        self.replays = not owner.delay
         self.rewind: int | None = None
         self.strange = 0
         self.refusals = RefusalLog()
         self.more = 0
-        self._group, self._cluster, self._clock = of.group, of.cluster, clock
-        self._clocks = ClockSkewLimit(f"{topic}-{number}", of.delay)
-        self._due, self._passing = ReadAhead(budget), SlowHandlers()
-        #: Without a ledger nobody would know of what is read again that it went out.
+        self._group, self._cluster, self._clock = owner.group, owner.cluster, clock
+        self._skew_limit = ClockSkewLimit(f"{topic}-{number}", owner.delay)
+        self._due, self._slow_handlers = ReadAhead(budget), SlowHandlers()
+        #: Without a ledger nothing tells that a record which is read again went out before.
         self._may_pass = False
         self._held: dict[int, HeldRecord] = {}
         self._ripe = DueQueue()
-        #: By work and number, the offset of the record that is held. One that was handed off counts no more: where
-        #: Redis was wiped, or a person asks for it, a delivery begins anew, and is parked under the same number again.
+        #: By work and number, the offset of the held record. A handed-off one counts no more: after a wipe of Redis, or
+        #: if a person asks for it, a delivery starts anew and is parked under the same number again.
         self._offsets: dict[tuple[str, int], int] = {}
 
     # What comes in
 
     def receive(self, records: Sequence[Record], found: dict[str, bytes] | None) -> list[Mark]:
-        """Take in records as far as they are due soon; from `rewind` on they are to be read again later."""
+        """Take in the records that are due soon; those from `rewind` on are read again later."""
         known = found[RETRY_RECORD] if found is not None else bytes(len(records))
         self._may_pass = found is not None
         passed: set[int] = set()
-        read_: list[tuple[Record, RetryRecord | None]] = []
+        received: list[tuple[Record, RetryRecord | None]] = []
         for record, fate in zip(records, known, strict=True):
             parked = self._read(record) if fate in _OPEN_FATES else None
             if parked is not None and self._passes(record, parked):
@@ -113,22 +112,22 @@ class RetryPartition(Partition):
             elif parked is not None and not self._fits(record, parked):
                 self.rewind = record.offset() or 0
                 break
-            read_.append((record, parked))
-        offsets = [record.offset() or 0 for record, _ in read_]
+            received.append((record, parked))
+        offsets = [record.offset() or 0 for record, _ in received]
         marks = [Mark(self.account, gap, Fate.GAP) for gap in self.offsets.read(offsets) if found is not None]
         if found is not None and offsets:
             self.offsets.learn(RETRY_RECORD, offsets, known[: len(offsets)])
-        return marks + self._leave_out(read_, known, passed)
+        return marks + self._leave_out(received, known, passed)
 
     def _read(self, record: Record) -> RetryRecord | None:
         parked = read_retry_record(record, self._cluster, self.topic_id)
-        # Nobody but its own bridges and operators writes to the topic of a source, and then of that source alone.
+        # Only bridges and operators of the group write to this topic, and only deliveries of its source.
         if parked is None or parked.group != self._group or parked.delivery.message.topic != self.source:
             return None
-        return self._clocks.in_time(parked, record, self._clock())
+        return self._skew_limit.limit(parked, record, self._clock())
 
     def _fits(self, record: Record, parked: RetryRecord) -> bool:
-        """Hold a record, unless it is the second of a delivery, or enough is held."""
+        """Hold a record unless it is a duplicate; return False if there is no room for it."""
         offset, delivery = record.offset() or 0, parked.delivery
         if (delivery.work, delivery.number) in self._offsets:
             return True
@@ -136,41 +135,45 @@ class RetryPartition(Partition):
         if not self._due.take_in(offset, parked.due / 1000, held.size, self._clock()):
             return False
         self._held[offset] = held
-        self._passing.holds(delivery.handler)
+        self._slow_handlers.note_held(delivery.handler)
         self._offsets[delivery.work, delivery.number] = offset
         return True
 
     def _passes(self, record: Record, parked: RetryRecord) -> bool:
-        """Whether a record is passed over: it is due, and of its handler nothing goes out."""
+        """Pass over a record that is due if nothing of its handler goes out; return whether it was passed over."""
         offset, delivery = record.offset() or 0, parked.delivery
-        if (delivery.work, delivery.number) in self._offsets or not self._passing.passes(delivery.handler):
+        if (delivery.work, delivery.number) in self._offsets or not self._slow_handlers.passes_over(delivery.handler):
             return False
         if parked.due / 1000 > self._clock() + AHEAD:
             return False
-        self._passing.over(offset)
+        self._slow_handlers.pass_over(offset)
         return True
 
     def _leave_out(
-        self, read_: Sequence[tuple[Record, RetryRecord | None]], known: bytes, passed: Collection[int]
+        self, received: Sequence[tuple[Record, RetryRecord | None]], known: bytes, passed: Collection[int]
     ) -> list[Mark]:
-        """What is none of ours, and second records of a delivery: there is nothing to do for them."""
-        gaps, twice = [], []
-        for (record, parked), fate in zip(read_, known, strict=False):
+        """Mark the records that are no deliveries of this group, and duplicates of a delivery; return the marks."""
+        gaps, duplicates = [], []
+        for (record, parked), fate in zip(received, known, strict=False):
             offset = record.offset() or 0
             if fate in _OPEN_FATES and parked is None:
                 gaps.append(offset)
             elif parked is not None and offset not in self._held and offset not in passed:
-                twice.append(offset)
+                duplicates.append(offset)
         self.strange += len(gaps)
-        for offsets, fate in ((gaps, Fate.GAP), (twice, Fate.DONE)):
+        for offsets, fate in ((gaps, Fate.GAP), (duplicates, Fate.DONE)):
             if offsets:
                 self.offsets.mark(RETRY_RECORD, offsets, fate)
-        return [Mark(self.account, some, fate) for some, fate in ((gaps, Fate.GAP), (twice, Fate.DONE)) if some]
+        return [
+            Mark(self.account, offsets, fate)
+            for offsets, fate in ((gaps, Fate.GAP), (duplicates, Fate.DONE))
+            if offsets
+        ]
 
     def _let_go(self, offset: int) -> HeldRecord | None:
-        """It is held no more."""
+        """Release a record from memory, and return it."""
         if (held := self._held.pop(offset, None)) is not None:
-            self._due.gone(held.size)
+            self._due.release(held.size)
             del self._offsets[held.delivery.work, held.delivery.number]
         return held
 
@@ -178,48 +181,48 @@ class RetryPartition(Partition):
 
     @property
     def next_due(self) -> float | None:
-        """When the next of what is held is due, by its clock."""
+        """Return when the next held record is due, by Redis's clock."""
         return self._due.next
 
     @property
     def late(self) -> float:
-        """Seconds for which the first has been due that is held and not handed off."""
+        """Return for how many seconds the first held record has been due."""
         self._ripen()
         since = self._ripe.since
         return 0.0 if since is None else max(0.0, self._clock() - since)
 
     @property
     def ripe(self) -> bool:
-        """Whether anything was found to be due."""
+        """Return whether any held record was found to be due."""
         return bool(self._ripe)
 
     @property
     def ready(self) -> dict[str, int]:
-        """For each handler, how many deliveries are due."""
+        """Return, by handler, how many deliveries are due."""
         self._ripen()
         return self._ripe.counts
 
     def _ripen(self) -> None:
-        for offset in self._due.ripe(self._clock()):
+        for offset in self._due.pop_due(self._clock()):
             if (held := self._held.get(offset)) is not None:
                 self._ripe.add(held)
 
     def take(self, portions: Portions = MappingProxyType({})) -> list[tuple[DeliveryGroup, list[Any]]]:
-        """What is due and may go out, each with what is held of it."""
+        """Take the due deliveries that may go out, each with its held records."""
         self._ripen()
         return self._ripe.take(portions)
 
     def give_back(self, handler: str, offsets: Sequence[int]) -> None:
-        """Deliveries that were taken and not handed out keep their place: they are due."""
+        """Take back deliveries that were not handed out: they are still due."""
         self._ripe.give_back([self._held[offset] for offset in offsets])
 
     def handed(self, handler: str, offsets: Sequence[int]) -> None:
-        """The broker has these deliveries."""
-        self._passing.went(handler, len(offsets))
+        """Note that the broker has these deliveries."""
+        self._slow_handlers.note_handed(handler, len(offsets))
         self._ended(offsets, Fate.HANDED)
 
     def settle(self, handler: str, offsets: Sequence[int], fate: Fate) -> list[Mark]:
-        """Note the fate of these records that the ledger has told of."""
+        """Note the fate that the ledger has for these records."""
         self._ended(offsets, fate)
         return []
 
@@ -231,32 +234,32 @@ class RetryPartition(Partition):
     # What makes room for others
 
     def _make_room(self) -> None:
-        """Hold little of handlers of which little goes out; read again what was passed over as it has gone out."""
+        """Hold few records of slow handlers, and read passed-over ones again when those have gone out."""
         ready, now = self.ready, self._clock()
-        self._passing.see(ready, now)
+        self._slow_handlers.note_due(ready, now)
         if self._due.full and self._may_pass:
-            for handler, stay in list(self._passing.slow(ready, now)):
+            for handler, stay in list(self._slow_handlers.find_slow(ready, now)):
                 self._release(handler, stay)
         if self.rewind is None:
-            self.rewind = self._passing.back(self.ready, now)
+            self.rewind = self._slow_handlers.take_reread_offset(self.ready, now)
 
     def _release(self, handler: str, stay: int) -> None:
-        kept, gone = self._ripe.leave_few(handler, stay)
-        for held in gone:
+        kept, dropped = self._ripe.leave_few(handler, stay)
+        for held in dropped:
             self._let_go(held.offset)
-            self._passing.over(held.offset)
-        self._passing.keeps(handler, kept)
+            self._slow_handlers.pass_over(held.offset)
+        self._slow_handlers.keep(handler, kept)
 
     # How it ends
 
     def saw(self, handler: str, first: int, found: bytes) -> tuple[list[Mark], int | None, int]:
-        """Take in what the ledger says of the window (Partition.saw)."""
+        """Take in the ledger's fates of the window (Partition.saw)."""
         back = [change for change in self.offsets.saw(RETRY_RECORD, first, found) if change.went_back]
         undone = sum(len(change.offsets) for change in back if change.before == Fate.DONE)
         return [], min((change.offsets.start for change in back), default=None), undone
 
     def oldest(self) -> list[tuple[str, int]]:
-        """Its order is its source's."""
+        """Return nothing: the source's partition keeps the order."""
         return []
 
     def pressure(self) -> PauseReason | None:
@@ -273,17 +276,17 @@ class RetryPartition(Partition):
         return self._paused
 
     def close(self) -> None:
-        """Nothing of it is held any longer: another bridge has it now, or it begins anew."""
-        self._due.forget()
+        """Release all records: another bridge has the partition now, or it starts anew."""
+        self._due.release_all()
 
 
-#: Seconds between two lines, and how many times more than the last line told bring the next one before that.
+#: Seconds between two lines, and the multiple of the last line's count that brings the next one earlier.
 LOG_EVERY: Final = 60.0
 TIMES_MORE: Final = 10
 
 
 class RefusalLog:
-    """Counts refused records of one partition, and says when a line about them is due."""
+    """The rate limit of the log lines about refused records of one partition."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -291,7 +294,7 @@ class RefusalLog:
         self._told_at = float("-inf")
 
     def count(self, number: int) -> int:
-        """Count refused records; return how many a line that is due now tells of, 0 while none is due."""
+        """Count refused records; return how many the line that is due now reports, or 0 if none is due."""
         self._untold += number
         is_due = self._clock() - self._told_at >= LOG_EVERY or self._untold >= TIMES_MORE * self._told
         if not number or not is_due:

@@ -1,8 +1,8 @@
-"""Which offset of a partition is safe to commit (pure).
+"""The offset of a partition that is safe to commit (pure).
 
 The bridge's own picture of the fates between the committed offset and the last one read: one byte per offset
 and handler, no object per offset, so that a hundred thousand in flight are searched and compared in C. A long gap
-costs nothing: what lies before and behind it are stretches apart.
+costs nothing: it separates two stretches.
 """
 
 import re
@@ -15,7 +15,7 @@ from bridge.ledger.fate_rules import OVERWRITES, UNSETTLED, Fate
 
 Commit = Literal["handoff", "completion"]
 
-#: Offsets without a record up to which one stretch holds what lies on both sides.
+#: Longest run of offsets without a record inside one stretch.
 NEAR: Final = 4_096
 
 # A byte is (fate before) * 16 + (fate now): a run of one same byte in which the two differ.
@@ -23,7 +23,7 @@ _CHANGED = re.compile(b"([^" + b"".join(re.escape(bytes([f * 17])) for f in Fate
 
 
 class FateChange(NamedTuple):
-    """A run of offsets that all went from fate `before` to `fate`."""
+    """A run of offsets whose fate changed from `before` to `fate`."""
 
     offsets: range
     before: Fate
@@ -31,12 +31,12 @@ class FateChange(NamedTuple):
 
     @property
     def went_back(self) -> bool:
-        """The ledger lost it, or what was stuck was opened again: it must be read and handed out again."""
+        """Return whether the ledger lost the fate, or a stuck delivery was opened: it must be handed out again."""
         return self.fate is Fate.OPEN or self.before not in OVERWRITES[self.fate]
 
 
 class _OffsetStretch:
-    """Offsets from `first` on without a long gap, and the fates of each handler there."""
+    """A stretch of offsets from `first` on without a long gap, with the fates of each handler."""
 
     __slots__ = ("first", "seen")
 
@@ -64,8 +64,8 @@ class OffsetTracker:
     Parameters:
         first: the committed offset (where reading begins).
         handlers: whose deliveries each record makes.
-        commit: "handoff": an offset is safe when every delivery is handed; "completion": when every one is
-        settled. ordered: a parked delivery holds the commit back, as it holds back its key.
+        commit: "handoff": an offset is safe when every delivery is handed; "completion": when every one is settled.
+        ordered: a parked delivery holds the commit back, as it holds back its key.
     """
 
     def __init__(self, first: int, handlers: Iterable[str], commit: Commit, ordered: bool = False) -> None:
@@ -77,22 +77,21 @@ class OffsetTracker:
 
     @property
     def window(self) -> range:
-        """From the first offset that is not safe to the last that was read."""
+        """Return the offsets from the first that is not safe to the last that was read."""
         return range(self._first, self._end)
 
     @property
     def windows(self) -> list[range]:
-        """The window without its long gaps: what to ask the ledger about."""
+        """Return the window without its long gaps: the offsets to ask the ledger about."""
         return [range(stretch.first, stretch.end) for stretch in self._stretches]
 
     @property
     def size(self) -> int:
-        """How many offsets the window has without its long gaps."""
+        """Return how many offsets the window has without its long gaps."""
         return sum(stretch.end - stretch.first for stretch in self._stretches)
 
     def read(self, offsets: Sequence[int]) -> list[range]:
-        """Take in `offsets` (ascending) as Kafka gave them; return those that hold no record, for the ledger
-        to mark as gaps.
+        """Take in ascending offsets as Kafka gave them; return the gaps between them, for the ledger.
 
         What lies between two of them, or between the last read before and the first, is a gap. Offsets that
         were read before keep their fate; those below the window are safe and left out.
@@ -114,7 +113,7 @@ class OffsetTracker:
         return gaps
 
     def pass_to(self, end: int) -> range:
-        """Take what lies between the last offset that was read and `end` for read: no record lies there; return it."""
+        """Take the offsets below `end` that were not read as a gap, since no record lies there; return it."""
         gap = range(self._end, end) if self._handlers else range(0)
         if not gap:
             return gap
@@ -127,7 +126,7 @@ class OffsetTracker:
         return gap
 
     def mark(self, handler: str, offsets: Sequence[int], fate: Fate) -> None:
-        """Note that the ledger has `fate` for `offsets` (ascending): what a write of this bridge changed."""
+        """Note the fate that a write of this bridge gave ascending offsets in the ledger."""
         for stretch, some, _ in self._placed(offsets):
             seen, first = stretch.seen[handler], stretch.first
             if some[-1] - some[0] + 1 == len(some):
@@ -203,7 +202,7 @@ class OffsetTracker:
         return None
 
     def _take_in(self, first: int, count: int) -> None:
-        """Records from `first` on, all of them open; between the last one and them is a gap, if anything."""
+        """Add `count` open records from `first` on, behind a gap if there is one."""
         if not self._stretches or first - self._stretches[-1].end > NEAR:
             self._stretches.append(_OffsetStretch(first, self._handlers))
         stretch = self._stretches[-1]
@@ -263,7 +262,7 @@ def _first_offset(stretch: _OffsetStretch) -> int:
 
 
 def _find_runs(offsets: Sequence[int]) -> Iterator[range]:
-    """The unbroken runs of ascending offsets."""
+    """Yield the unbroken runs of ascending offsets."""
     start = before = offsets[0]
     for offset in offsets[1:]:
         if offset != before + 1:

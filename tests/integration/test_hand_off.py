@@ -22,7 +22,7 @@ def test_a_paused_bridge_says_why_and_goes_on_when_the_queue_is_short(stack: Sta
     reason = f"queue {stack.queue}"
     eventually(lambda: bridge.metric("bridge_partition_paused", reason=reason) == 4, 15, "all are paused")
     coordinates += stack.produce("orders", *range(40))
-    text = bridge.says("messages (paused above 50, on again below 20)")
+    text = bridge.says("messages (paused above 50, resumed below 20)")
     # It may have looked when most of the first were there.
     held = stack.waiting()
     assert f"paused: queue {stack.queue!r} holds {held} messages" in text

@@ -77,7 +77,7 @@ def test_a_topic_of_which_too_many_die_is_paused_and_a_person_is_told(stack: Sta
     eventually(dies_on, 30, "too many died")
     status = eventually(lambda: told if says_so(told := json_of(stack, "status")) else None, 20, "told")
     assert set(status["queues"][stack.queue]["backlog"]) == {"ready", "taken", "due"}
-    assert "dead letters within a minute (paused above 5, on again below 2.5)" in bridge.text
+    assert "dead letters within a minute (paused above 5, resumed below 2.5)" in bridge.text
 
 
 @pytest.mark.slow

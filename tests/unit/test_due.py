@@ -36,11 +36,11 @@ def test_nothing_is_ripe_before_it_is_due_and_all_that_is_held_is_ripe_then(step
         if due.take_in(offset, now + wait, 10, now):
             times[offset] = now + wait
         now += passes
-        found = due.ripe(now)
+        found = due.pop_due(now)
         assert all(times[each] <= now for each in found)
         ripe += found
         assert all(at > now for each, at in times.items() if each not in ripe)
-    assert sorted(ripe + due.ripe(now + 1_000)) == sorted(times)
+    assert sorted(ripe + due.pop_due(now + 1_000)) == sorted(times)
 
 
 @settings(max_examples=30)
@@ -51,10 +51,10 @@ def test_of_a_long_line_little_is_held_and_all_of_it_comes_in_time(count: int, e
         while read < count and due.may_read(now) and due.take_in(read, NOW + read * each, 10, now):
             read += 1
         assert due.records <= MOST
-        for offset in due.ripe(now):
+        for offset in due.pop_due(now):
             # One that comes due when the line is read without delay is in memory by then.
             assert now - (NOW + offset * each) <= max(1.0, LOW) + 1e-6
-            due.gone(10)
+            due.release(10)
             ripe += 1
         now += min(0.5, max(0.02, each))
 
@@ -72,7 +72,7 @@ def test_one_whose_clock_is_an_hour_ahead_holds_back_nothing() -> None:
     assert due.take_in(0, NOW + 3_600, 10, NOW)
     assert due.take_in(1, NOW + 1, 10, NOW)
     assert due.may_read(NOW)
-    assert due.ripe(NOW + 1) == [1]
+    assert due.pop_due(NOW + 1) == [1]
     assert due.next == NOW + 3_600
 
 
@@ -82,7 +82,7 @@ def test_what_is_due_is_bounded_in_count_and_in_bytes_and_read_on_at_half() -> N
     assert due.full
     assert not due.may_read(NOW)
     for _ in range(MOST // 2):
-        due.gone(10)
+        due.release(10)
     assert due.may_read(NOW)
     heavy = made()
     assert fill(heavy, 100, size=MOST_BYTES // 4) == 4
@@ -95,15 +95,15 @@ def test_many_partitions_hold_together_no_more_than_all_may_and_each_a_few() -> 
     assert sum(held) <= ALL + 40 * FEW
     assert min(held) >= FEW
     for each in parts:
-        each.forget()
+        each.release_all()
     assert (budget.records, budget.bytes) == (0, 0)
 
 
 def test_what_is_due_within_seconds_is_held_before_its_time() -> None:
     due = made()
     assert fill(due, 1_000, NOW + AHEAD - 1) == 1_000
-    assert due.ripe(NOW + AHEAD - 1.01) == []
-    assert len(due.ripe(NOW + AHEAD - 1)) == 1_000
+    assert due.pop_due(NOW + AHEAD - 1.01) == []
+    assert len(due.pop_due(NOW + AHEAD - 1)) == 1_000
 
 
 @given(st.floats(-1e6, 1e6), st.integers(1, 86_400), st.none() | st.floats(-1e6, 100), st.floats(0, 1e5))

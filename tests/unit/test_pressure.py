@@ -65,7 +65,7 @@ def test_a_queue_that_is_no_longer_asked_about_is_not_paused():
 def test_the_reason_names_queue_length_and_marks():
     assert (
         explain_long_queue("mail", QueueLength(101), limits)
-        == "queue 'mail' holds 101 messages (paused above 100, on again below 50)"
+        == "queue 'mail' holds 101 messages (paused above 100, resumed below 50)"
     )
 
 
@@ -138,7 +138,7 @@ def test_each_pressure_is_told_once_when_it_begins_and_once_when_it_ends(caplog)
         watch.see({"q": much})
         assert watch.paused == ({} if much in (500, 499) else {"q": "bytes of queue q"})
     assert caplog.messages == [
-        "paused: queue 'q' takes 1,500 bytes of Redis (paused above 1,000, on again below 500)",
+        "paused: queue 'q' takes 1,500 bytes of Redis (paused above 1,000, resumed below 500)",
         "resumed: queue 'q' takes 499 bytes of Redis",
     ]
 

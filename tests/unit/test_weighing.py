@@ -106,7 +106,7 @@ def test_what_is_due_is_what_was_read_and_what_was_not_for_each_handler_that_may
         Routes({}),
         lambda handler: f"queue of {handler}",
         halted=["halted"],
-        kept=SuspendedHandlers(down=frozenset({"mail"}), parked=frozenset({"charge"})),
+        suspended=SuspendedHandlers(down=frozenset({"mail"}), parked=frozenset({"charge"})),
     )
     assert found == {"queue of charge": {"charge": 12}}
 
