@@ -1,4 +1,4 @@
-"""The frame of a command: loads app and settings, prints results and errors, ends with an exit code."""
+"""The input and output of a command: it loads app and settings, prints results and errors, and exits with a code."""
 
 import json
 import os
@@ -21,19 +21,19 @@ from bridge.inspection.terminal_output import LINE_BREAK
 from bridge.settings import Settings
 from bridge.settings.app_discovery import find_celery_app
 
-#: Exit codes, for scripts; what each means for a command is in `bridge.cli.exit_codes`. 64 and 75 are those of
-#: sysexits.h for a wrong use (EX_USAGE) and for what is worth another start (EX_TEMPFAIL), 130 is Ctrl-C's in shells.
+#: Exit codes; `bridge.cli.exit_codes` has the meaning of each for each command. 64 and 75 are EX_USAGE and EX_TEMPFAIL
+#: of sysexits.h; a shell gives 130 after Ctrl-C.
 OK, FAULTS, NOT_FOUND, BAD, USAGE, AGAIN, INTERRUPTED = 0, 1, 2, 3, 64, 75, 130
 
 console = Console(highlight=False)
 
 
 def load_app(name: str, *, desk: bool = False, wrong: int | None = None) -> tuple[Celery, Settings, Routes]:
-    """The app, its settings and its handlers; what is wrong is printed, and ends the command.
+    """Return the app, its settings and its handlers; print the faults of the configuration and exit, if there are any.
 
     Parameters:
-        desk: whether the desk is opened: a variable of it that is misspelt is a fault then.
-        wrong: the exit code for an app or settings that are wrong, where a command has one for that alone.
+        desk: whether the command opens the dead-letter store: a misspelt variable of the store is then a fault.
+        wrong: the exit code for a wrong app or wrong settings; `None`: `NOT_FOUND` or `FAULTS`.
     """
     try:
         app = find_celery_app(name)
@@ -44,27 +44,27 @@ def load_app(name: str, *, desk: bool = False, wrong: int | None = None) -> tupl
     if desk:
         faults = [*faults, *chosen.unread_by_desk]
     if faults:
-        print(f"Nothing was begun: this is wrong:\n{SettingsError(faults)}", file=sys.stderr)
+        print(f"Invalid configuration:\n{SettingsError(faults)}", file=sys.stderr)
         raise typer.Exit(wrong or (FAULTS if imported else NOT_FOUND))
     return app, replace(chosen, app=name), routes
 
 
-def print_result(found: Any, as_json: bool, show: Callable[[], None]) -> None:
-    """What a command has found: as JSON for programs, else for people."""
+def print_result(result: Any, as_json: bool, show: Callable[[], None]) -> None:
+    """Print the result of a command: as JSON for programs, or by `show` for people."""
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(result, indent=2))
     else:
         show()
 
 
-def end_decision(*made: Mapping[str, Any]) -> None:
-    """End a command that decides: a script must not hold for safe what Redis alone has."""
-    if any(each.get("unpublished") for each in made):
+def end_decision(*decisions: Mapping[str, Any]) -> None:
+    """Exit with `AGAIN` if Redis alone has a decision: a script must not take it for safe."""
+    if any(decision.get("unpublished") for decision in decisions):
         raise typer.Exit(AGAIN)
 
 
 def fail(words: str, code: int) -> NoReturn:
-    """Say why a command has failed, and end it."""
+    """Print why a command has failed, and exit with a code."""
     print(make_printable(words, keep=LINE_BREAK), file=sys.stderr)
     raise typer.Exit(code)
 
@@ -74,8 +74,8 @@ error_console: Final = Console(stderr=True, highlight=False)
 
 @contextmanager
 def show_progress(doing: str) -> Iterator[Callable[[str], None]]:
-    """How far it is, on a terminal."""
+    """Show the progress of a command on a terminal, by the function that is yielded."""
     columns = (TextColumn("{task.description}"),)
     with Progress(*columns, console=error_console, disable=not error_console.is_terminal, transient=True) as progress:
         task = progress.add_task("")
-        yield lambda said: progress.update(task, description=f"{doing}: {said}")
+        yield lambda text: progress.update(task, description=f"{doing}: {text}")

@@ -8,24 +8,24 @@ import typer
 from typer.core import TyperGroup
 
 AppOption = Annotated[str, typer.Option("--app", "-A", help="The Celery app, as in `celery -A`.")]
-WhyOption = Annotated[str, typer.Option("--why", help="For the status, the log and whoever resumes it.")]
-ByOption = Annotated[str, typer.Option("--by", help="The person who decides.", show_default="user@host")]
+WhyOption = Annotated[str, typer.Option("--why", help="The reason: `bridge status` and the log show it.")]
+ByOption = Annotated[str, typer.Option("--by", help="The name of the person who decides.", show_default="user@host")]
 
 
 def require_why(why: str) -> str:
-    """A reason that says something: whoever is on call next has nothing else."""
+    """Return the reason; raise BadParameter if it is empty."""
     if not why.strip():
-        raise typer.BadParameter("say why: whoever is on call next reads it.")
+        raise typer.BadParameter("give a reason: the person on call reads it.")
     return why
 
 
 NeededWhyOption = Annotated[
-    str, typer.Option("--why", callback=require_why, help="For the status, the log and whoever resumes it.")
+    str, typer.Option("--why", callback=require_why, help="The reason: `bridge status` and the log show it.")
 ]
 
 
 class LogLevel(StrEnum):
-    """From which level on lines are logged."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -34,7 +34,7 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """How lines of the log look."""
+    """The format of the log lines."""
 
     TEXT = "text"
     JSON = "json"
@@ -52,15 +52,17 @@ FormatOption = Annotated[
 ]
 
 
-CanaryOption = Annotated[bool, typer.Option("--canary", help="In waves: 1, 5, 20, 100, the rest.")]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Until it is known how each has ended.")]
-PlanOnlyOption = Annotated[bool, typer.Option("--plan", help="Make the plan, and send nothing yet.")]
+CanaryOption = Annotated[
+    bool, typer.Option("--canary", help="Send in waves of 1, 5, 20, 100 and the rest; stop at failures.")
+]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for the outcome of each.")]
+PlanOnlyOption = Annotated[bool, typer.Option("--plan", help="Make the plan, and send nothing.")]
 TrailOption = Annotated[str, typer.Option("--why", help="The reason, for the audit log.")]
 PlanJsonOption = Annotated[bool, typer.Option("--json", help="Print {plan, state, counts, outcomes}.")]
 
 
 class RoleChoice(StrEnum):
-    """A role that somebody can be given."""
+    """The role of an account."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -68,36 +70,36 @@ class RoleChoice(StrEnum):
 
 
 class DefaultCommandGroup(TyperGroup):
-    """`bridge policy HANDLER` is `bridge policy show HANDLER`."""
+    """A command group with a default command: `bridge policy HANDLER` is `bridge policy show HANDLER`."""
 
     default: ClassVar = "show"
 
     def parse_args(self, context: Any, args: list[str]) -> list[str]:
-        """Click's, with the command that is meant."""
+        """Put the default command in front of arguments that name no command."""
         known = {*self.commands, *self.get_help_option_names(context)}
         if args and args[0] in known:
             return super().parse_args(context, args)
         if args and not args[0].startswith("-") and not self._takes_arguments():
-            context.fail(self._meant(context.command_path, args[0]))
+            context.fail(self._suggest(context.command_path, args[0]))
         return super().parse_args(context, [self.default, *args])
 
     def _takes_arguments(self) -> bool:
         return any(each.param_type_name == "argument" for each in self.commands[self.default].params)
 
-    def _meant(self, group: str, word: str) -> str:
-        """What to write in the place of a word that is no command of the group."""
+    def _suggest(self, group: str, word: str) -> str:
+        """Return the message for a word that is no command of the group."""
         if "show" in self.commands:
-            return f"No such command {word!r} here: is `{group} show {word}` meant?"
-        return f"No such command {word!r} here, of: {', '.join(self.commands)}. Without one `{group}` lists them all."
+            return f"No such command {word!r}. Do you mean `{group} show {word}`?"
+        return f"No such command {word!r}. Commands: {', '.join(self.commands)}. `{group}` alone lists all."
 
 
 class SignpostGroup(TyperGroup):
-    """`bridge replay` says that it is `bridge deadletters replay`."""
+    """A command group that knows the commands of others: `bridge replay` names `bridge deadletters replay`."""
 
     elsewhere: ClassVar[Mapping[str, str]] = {}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Click's, with where a command is that another group has."""
+        """Return the command; fail with its full name if another group has it."""
         if args and args[0] not in self.commands and (meant := self.elsewhere.get(args[0])):
-            ctx.fail(f"No such command {args[0]!r} here: it is `{meant}`.")
+            ctx.fail(f"No such command {args[0]!r}. Do you mean `{meant}`?")
         return super().resolve_command(ctx, args)

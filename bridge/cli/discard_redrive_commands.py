@@ -24,34 +24,35 @@ from bridge.inspection.topic_halt import find_person
 def discard(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="A source topic.")],
-    handler: Annotated[list[str] | None, typer.Option(help="Of this handler alone.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking: for scripts.")] = False,
+    handler: Annotated[list[str] | None, typer.Option(help="Only deliveries of this handler.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation: for scripts.")] = False,
     anyway: Annotated[
         bool,
         typer.Option(
             "--anyway",
-            help="Of an ordered topic that is not halted too: the next of a key or partition may begin beside a "
-            "delivery that runs, so their order may be lost.",
+            help="Discard of an ordered topic that is not halted, too: the next delivery of a key or partition may "
+            "then begin beside one that runs, so their order may be lost.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the number of each handler, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the number for each handler as JSON.")] = False,
 ) -> None:
-    """Give up the deliveries of a topic that are queued: no worker runs them, and no bridge hands them off again.
+    """Discard the queued deliveries of a topic: no worker runs them, and no bridge hands them off again.
 
-    `celery purge` only empties the queue: what it took comes back after `kafka_stuck_after`, an hour. Run this before
-    or after it. The audit counts what was given up as discarded; `bridge redrive --again` brings it back. Deliveries
-    that wait for a retry in Kafka, or came from one, are left alone. One that is running goes on: it is done if it
-    succeeds, and not retried if it fails. Halt the topic first if nothing more of it is to be queued.
+    `celery purge` only empties the queue: the bridge hands its deliveries off again after `kafka_stuck_after`, an hour.
+    Run this command before or after it. The audit counts the deliveries as discarded; `bridge redrive --again` sends
+    them again. Deliveries that wait for a retry in Kafka, or came from one, are left alone. A running delivery
+    continues: it is done if it succeeds, and not retried if it fails. Halt the topic first if no more of its
+    deliveries are to be queued.
 
-    An ordered topic must be halted, or it is refused: the next of a key or partition does not wait for a delivery that
-    was discarded while it ran. Resume it once nothing of it runs. --anyway takes that risk.
+    An ordered topic must be halted: the next delivery of a key or partition does not wait for a running one that was
+    discarded. Resume the topic when none of its deliveries runs. --anyway takes that risk.
 
     Example: bridge discard orders --handler orders.handlers.charge
     """
     _, chosen, routes = load_app(context.obj)
     names = handler or []
     if chosen.ledger_url is None:
-        fail("the ledger has which deliveries are queued, and there is none: set LEDGER_URL.", FAULTS)
+        fail("there is no ledger, which knows the queued deliveries: set LEDGER_URL.", FAULTS)
     try:
         queued = count_queued(chosen, routes, topic, names)
         _print_queued(queued)
@@ -62,20 +63,20 @@ def discard(
             if not anyway:
                 fail(
                     f"{risk} Nothing was discarded. Halt the topic first (bridge halt {topic} --why …), and resume it "
-                    "once nothing of it runs; or say --anyway.",
+                    "when none of its deliveries runs; or add --anyway.",
                     FAULTS,
                 )
             print(risk, file=sys.stderr)
         if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-            fail("nobody can be asked here, there is no terminal: say --yes to discard without a question.", NOT_FOUND)
+            fail("there is no terminal to ask for confirmation: add --yes to discard without a question.", NOT_FOUND)
         if not yes and not typer.confirm(f"discard {sum(queued.values()):,} deliveries?", err=True):
-            fail("nothing was discarded.", FAULTS)
-        found = discard_queued(chosen, routes, topic, names)
+            fail("Nothing was discarded.", FAULTS)
+        discarded = discard_queued(chosen, routes, topic, names)
     except (UnknownTopic, UnknownHandler) as error:
         fail(str(error), FAULTS)
     except (KafkaUnavailable, LedgerUnavailable, NotDecided) as error:
         fail(str(error), NOT_FOUND)
-    print_result(found, as_json, lambda: console.print(f"discarded {sum(found.values()):,} deliveries"))
+    print_result(discarded, as_json, lambda: console.print(f"discarded {sum(discarded.values()):,} deliveries"))
 
 
 def _print_queued(queued: Mapping[str, int]) -> None:
@@ -89,13 +90,15 @@ _MOMENT_HELP = "earliest, latest, an offset, 2026-11-20T08:00 (UTC), 2h, today."
 def redrive(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="A source topic.")],
-    since: Annotated[str, typer.Option("--from", help=f"From here on: {_MOMENT_HELP}")],
-    until: Annotated[str, typer.Option("--to", help="Until before this.")] = "latest",
-    partition: Annotated[list[int] | None, typer.Option(help="Of this partition alone.")] = None,
-    handler: Annotated[list[str] | None, typer.Option(help="For this handler alone.")] = None,
-    key: Annotated[str | None, typer.Option(help="Of this key alone: text, 0x… or base64:….")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also what is done or discarded, or may be.")] = False,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="Records a second at most.")] = None,
+    since: Annotated[str, typer.Option("--from", help=f"The first record: {_MOMENT_HELP}")],
+    until: Annotated[str, typer.Option("--to", help="The end, which is not sent.")] = "latest",
+    partition: Annotated[list[int] | None, typer.Option(help="Only records of this partition.")] = None,
+    handler: Annotated[list[str] | None, typer.Option(help="Only for this handler.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only records with this key: text, 0x… or base64:….")] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Send deliveries that are or may be done or discarded, too.")
+    ] = False,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="The most records a second.")] = None,
     canary: CanaryOption = False,
     wait: WaitOption = False,
     plan_only: PlanOnlyOption = False,
@@ -106,13 +109,9 @@ def redrive(
 ) -> None:
     """Send a range of a source topic again, through its replay topic. The group's offsets stay as they are.
 
-    It is planned first: which records, and how their deliveries stand. Dead and lost deliveries are sent; those in
-    flight are left alone; done and discarded ones, and those that the ledger no longer knows, only with --again.
-    With --canary, records of all waves but the last have one attempt: what fails is dead again at once.
-
-    Exits 1 if it cannot be done so, 2 if nobody can be asked and --yes is not said, or a server does not answer, 3 if
-    the canary stopped, or with --wait if any died again, 75 if Kafka or Redis stopped answering or another process
-    carries the plan, 130 after Ctrl-C.
+    The command first prints a plan: the records, and the fates of their deliveries. It sends dead and lost deliveries,
+    and leaves those in flight alone. It sends done and discarded ones, and those that the ledger no longer knows, only
+    with --again. With --canary, records of all waves but the last have one attempt: a failure is dead again at once.
 
     Example: bridge redrive orders --from 2026-11-20T08:00 --to 2026-11-20T09:30 --handler orders.handlers.charge
     """
@@ -134,13 +133,13 @@ def redrive(
             print_planned(plan, as_json)
             return
         if not confirm_plan(yes, plan.what, plan.counts):
-            print_line(error_console, f"nothing was sent. The plan is kept: bridge deadletters plans apply {plan.id}")
+            print_line(error_console, f"Nothing was sent. The plan is kept: bridge deadletters plans apply {plan.id}")
             raise typer.Exit(FAULTS)
         run_plan(desk, plan, who_by, wait, as_json)
 
 
 def _read_moment(text: str) -> str:
-    """As Kafka is asked for it: a time with its zone."""
+    """Return a moment as Kafka takes it, a time with its zone; exit if it cannot be read."""
     from bridge.deadletters.model.filter_syntax import parse_range_end
 
     try:
@@ -151,8 +150,8 @@ def _read_moment(text: str) -> str:
 
 @contextmanager
 def _show_range_progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, while the range is looked through."""
-    columns = (TextColumn("records looked at"), BarColumn(), MofNCompleteColumn())
+    """Show a progress bar on a terminal while the range is searched."""
+    columns = (TextColumn("records read"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=error_console, disable=not error_console.is_terminal, transient=True) as progress:
         task = progress.add_task("")
         yield lambda seen, of: progress.update(task, completed=seen, total=of)

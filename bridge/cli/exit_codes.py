@@ -6,6 +6,10 @@ from typing import Final
 from bridge.cli.command_io import AGAIN, BAD, FAULTS, INTERRUPTED, NOT_FOUND, OK, USAGE
 
 _WRONG_USE: Final = "the command, the app or the settings are wrong: nothing was asked"
+_NOT_KNOWN: Final = "it is not known: Kafka or Redis does not answer, or there is no ledger"
+#: `NOT_FOUND` of a command that has no `USAGE`.
+_CANNOT_BEGIN: Final = "the app cannot be imported, or an option is wrong"
+_REDIS_ALONE: Final = "Redis alone has it, and loses it if it is wiped now: run the command again when Kafka answers"
 
 #: By command, what each of its exit codes means. A command that has `USAGE` ends with it after a wrong option too.
 EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
@@ -13,7 +17,7 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         OK: "it was shut down",
         FAULTS: "settings are wrong, or a retry topic would drop what is parked there before it is due",
         NOT_FOUND: "the Celery app or a module of handlers cannot be imported; an option is wrong",
-        AGAIN: "Kafka's client cannot go on and a new one can: start it again",
+        AGAIN: "Kafka's client failed, and a new one may work: start the bridge again",
     },
     "check": {
         OK: "nothing is wrong",
@@ -23,13 +27,25 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
     "audit": {
         OK: "nothing is unaccounted for, and nothing is forgotten",
         FAULTS: "offsets are unaccounted for or forgotten",
-        NOT_FOUND: "it is not known: Kafka or Redis does not answer, or there is no ledger",
+        NOT_FOUND: _NOT_KNOWN,
         USAGE: f"{_WRONG_USE}; or no handler ever named the topic",
     },
     "status": {
-        OK: "it could tell anything",
+        OK: "the status was printed, with or without problems",
         FAULTS: "settings are wrong",
-        NOT_FOUND: "neither Kafka nor Redis answers; the app cannot be imported, or an option is wrong",
+        NOT_FOUND: f"neither Kafka nor Redis answers; {_CANNOT_BEGIN}",
+    },
+    "halt": {
+        OK: "the topics are halted, and Kafka has the decision",
+        FAULTS: "no handler names a topic, or settings are wrong: nothing was decided",
+        NOT_FOUND: f"neither Kafka nor Redis took the decision; {_CANNOT_BEGIN}",
+        AGAIN: _REDIS_ALONE,
+    },
+    "resume": {
+        OK: "the topics are not halted, and Kafka has the decision",
+        FAULTS: "no handler names a topic, none was named, or settings are wrong: nothing was decided",
+        NOT_FOUND: f"neither Kafka nor Redis took the decision; {_CANNOT_BEGIN}",
+        AGAIN: _REDIS_ALONE,
     },
     "topics": {
         OK: "every topic is as it must be",
@@ -40,15 +56,56 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
     "find": {
         OK: "the record is there",
         FAULTS: "Kafka has no such record",
-        NOT_FOUND: "it is not known: Kafka or Redis does not answer, or there is no ledger",
+        NOT_FOUND: _NOT_KNOWN,
         USAGE: f"{_WRONG_USE}; or neither coordinates nor a key were named",
     },
     "discard": {
-        OK: "what was queued is discarded, or nothing was queued",
+        OK: "the queued deliveries are discarded, or none was queued",
         FAULTS: "nothing was discarded: the topic, the handler or the settings are wrong, the topic is ordered and not "
         "halted, or the answer was no",
         NOT_FOUND: "nothing was discarded: Kafka or Redis does not answer, nobody can confirm, the app cannot be "
         "imported, or an option is wrong",
+    },
+    "reset": {
+        OK: "the offsets are moved",
+        FAULTS: "nothing was moved: a bridge runs, the topic or the offset does not exist, settings are wrong, or the "
+        "answer was no",
+        NOT_FOUND: f"Kafka or Redis does not answer, nobody can confirm, {_CANNOT_BEGIN}",
+    },
+    "redrive": {
+        OK: "the records are sent, or with `--plan` the plan is made",
+        FAULTS: "the range cannot be sent so, settings are wrong, or the answer was no",
+        NOT_FOUND: f"a server does not answer, the extra is not installed, nobody can confirm, {_CANNOT_BEGIN}",
+        BAD: "the canary stopped the plan, or with `--wait` a record died again",
+        AGAIN: "Kafka or Redis stopped answering, or another process carries out the plan: it continues later",
+        INTERRUPTED: "Ctrl-C stopped the plan, which can be continued",
+    },
+    "demo": {
+        OK: "with `--once` every record has ended, or without it Ctrl-C ended the demo",
+        FAULTS: "with `--once` some records have not ended, or a process of the demo failed",
+        NOT_FOUND: "an option is wrong",
+    },
+    "policy show": {
+        OK: "the policies were printed",
+        FAULTS: "the handler is unknown, or settings are wrong",
+        NOT_FOUND: f"neither Kafka nor Redis answers, {_CANNOT_BEGIN}",
+    },
+    "policy set": {
+        OK: "the policy is changed",
+        FAULTS: "the handler, the option or the value is unknown, or settings are wrong: nothing was changed",
+        NOT_FOUND: f"neither Kafka nor Redis took it, the changes before it are not known, {_CANNOT_BEGIN}",
+        AGAIN: _REDIS_ALONE,
+    },
+    "policy unset": {
+        OK: "the policy is changed, or was not",
+        FAULTS: "the handler or the option is unknown, or settings are wrong: nothing was changed",
+        NOT_FOUND: f"neither Kafka nor Redis took it, the changes before it are not known, {_CANNOT_BEGIN}",
+        AGAIN: _REDIS_ALONE,
+    },
+    "policy history": {
+        OK: "the changes were printed",
+        FAULTS: "the handler is unknown, or settings are wrong",
+        NOT_FOUND: f"neither Kafka nor Redis answers, {_CANNOT_BEGIN}",
     },
     "deadletters": {
         OK: "done",
@@ -57,17 +114,17 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         "option does not exist",
         BAD: "`replay`, `plans apply`: the canary or a person stopped it, or with `--wait` something ended badly; "
         "`plans show`: of that plan; `check`: handlers refuse some values",
-        AGAIN: "Kafka or Redis stopped answering in the midst of it, or another process carries the plan: it is gone "
-        "on with later",
-        INTERRUPTED: "Ctrl-C stopped the plan, which can be gone on with",
+        AGAIN: "Kafka or Redis stopped answering in the midst of it, or another process carries out the plan: it "
+        "continues later",
+        INTERRUPTED: "Ctrl-C stopped the plan, which can be continued",
     },
 }
 
 
 def build_help(name: str, text: str) -> str:
-    """The help of a command with its exit codes in front of its example; without a row in the table as it is (pure)."""
+    """Return the help of a command with its exit codes in front of its example (pure)."""
     if name not in EXIT_CODES:
         return text
     codes = "\n".join(f"    {code}: {meaning}." for code, meaning in EXIT_CODES[name].items())
-    said, example, rest = text.partition("Example: ")
-    return f"{said.rstrip()}\n\n\b\nExit codes:\n{codes}\n\n{example}{rest}"
+    description, example, rest = text.partition("Example: ")
+    return f"{description.rstrip()}\n\n\b\nExit codes:\n{codes}\n\n{example}{rest}"

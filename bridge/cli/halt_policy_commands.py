@@ -1,5 +1,6 @@
 """The commands halt, resume and policy, which decide for all bridges and workers of the group."""
 
+import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
@@ -7,6 +8,7 @@ import typer
 
 from bridge.cli.command_io import FAULTS, NOT_FOUND, console, end_decision, fail, load_app, print_result
 from bridge.cli.command_options import ByOption, DefaultCommandGroup, NeededWhyOption, WhyOption, require_why
+from bridge.cli.exit_codes import build_help
 from bridge.errors import NotDecided, PolicyRefused, UnknownHandler, UnknownTopic
 from bridge.inspection import report_tables as tables
 from bridge.inspection.handler_policy import read_policies, set_policy, unset_policy
@@ -19,14 +21,11 @@ def halt(
     topics: Annotated[list[str], typer.Argument(help="Source topics.")],
     why: NeededWhyOption,
     by: ByOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print how each topic stands now, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the state of each topic as JSON.")] = False,
 ) -> None:
     """Stop the consumption of topics, for every bridge and worker of the group, until somebody resumes it.
 
     Queued deliveries wait and spend no attempt; running ones finish. No bridge need run.
-
-    Exits 1 for a topic that no handler names, 2 if neither Kafka nor Redis takes it, 75 if Kafka does not have it yet:
-    it counts, but a Redis that is wiped before a bridge has told Kafka loses it. Say it again then.
 
     Example: bridge halt orders --why "the bank books twice"
     """
@@ -40,130 +39,121 @@ def resume(
     every: Annotated[bool, typer.Option("--all", help="Every topic that is halted.")] = False,
     why: WhyOption = "",
     by: ByOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print how each topic stands now, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the state of each topic as JSON.")] = False,
 ) -> None:
-    """Go on with topics that are halted, from exactly where they stood. One that is not halted stays as it is.
-
-    Exits 1 for a topic that no handler names, 2 if neither Kafka nor Redis takes it, 75 if Kafka does not have it yet:
-    it counts, but a Redis that is wiped before a bridge has told Kafka loses it. Say it again then.
+    """Resume halted topics exactly where they stopped. A topic that is not halted stays as it is.
 
     Example: bridge resume orders --why "the bank answers again"
     """
     app, chosen, routes = load_app(context.obj)
     if bool(topics) == every:
-        fail("name the topics to resume, or --all.", FAULTS)
+        fail("name the topics to resume, or add --all.", FAULTS)
     _decide_halt(
         lambda: resume_topics(app, chosen, routes, None if every else topics, why, by or find_person()), as_json
     )
 
 
 def _decide_halt(act: Callable[[], dict[str, Any]], as_json: bool) -> None:
-    """Do it, and say how each topic stands."""
+    """Make a decision, and print the state of each topic."""
     try:
-        found = act()
+        result = act()
     except UnknownTopic as error:
         fail(str(error), FAULTS)
     except NotDecided as error:
         fail(str(error), NOT_FOUND)
-    print_result(found, as_json, lambda: tables.print_halts(console, found))
-    end_decision(*found["topics"].values())
+    print_result(result, as_json, lambda: tables.print_halts(console, result))
+    end_decision(*result["topics"].values())
 
 
 Answer = TypeVar("Answer")
 
 
 policy = typer.Typer(cls=DefaultCommandGroup, no_args_is_help=False)
-HandlerArgument = Annotated[str, typer.Argument(help="A handler, by its whole name.")]
-PolicyWhyOption = Annotated[str, typer.Option("--why", help="For the history, and for whoever is on call next.")]
+HandlerArgument = Annotated[str, typer.Argument(help="The full name of a handler.")]
+PolicyWhyOption = Annotated[str, typer.Option("--why", help="The reason, for the history and the person on call.")]
 
 NeededPolicyWhyOption = Annotated[
-    str, typer.Option("--why", callback=require_why, help="For the history, and for whoever is on call next.")
+    str, typer.Option("--why", callback=require_why, help="The reason, for the history and the person on call.")
 ]
 
 
 @policy.callback()
 def policy_group() -> None:
-    """Show each handler's policy (what becomes of its failures), and change it without its code.
+    """Show each handler's policy (its retries and failures), and change it without a deployment.
 
     Example: bridge policy orders.handlers.charge --json
     """
 
 
-@policy.command("show")
 def policy_show(
     context: typer.Context,
-    handler: Annotated[str | None, typer.Argument(help="Of this handler alone.")] = None,
+    handler: Annotated[str | None, typer.Argument(help="Only this handler.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print {handler: {policy, changed, fault}}.")] = False,
 ) -> None:
-    """Show each handler's policy, and what was changed of it: by whom, when and why. `show` may be left out.
+    """Show each handler's policy, and its changes: by whom, when and why. `show` may be omitted.
 
     Example: bridge policy --json
     """
     app, chosen, routes = load_app(context.obj)
-    found = _ask_policies(lambda: read_policies(app, chosen, routes, handler))
-    print_result(found, as_json, lambda: tables.print_policies(console, found))
+    result = _ask_policies(lambda: read_policies(app, chosen, routes, handler))
+    print_result(result, as_json, lambda: tables.print_policies(console, result))
 
 
-@policy.command("set")
 def policy_set(
     context: typer.Context,
     handler: HandlerArgument,
-    options: Annotated[list[str], typer.Argument(help="option=value, as at @handler: max_retries=20.")],
+    options: Annotated[list[str], typer.Argument(help="option=value, as in @handler: max_retries=20.")],
     why: NeededPolicyWhyOption,
     by: ByOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the policy as it is now, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the policy in force as JSON.")] = False,
 ) -> None:
     """Change a handler's policy for all workers of the group, within seconds and until it is unset.
 
-    Delays are seconds; `none` takes a limit or a list away: retry_delays=none, dead_letter_for=none. A delivery that
-    waits for its retry is judged by the policy in force when it fails next.
-
-    Exits 1 for an unknown handler, option or value, 2 if neither Kafka nor Redis takes it, or what
-    was set before is not known, 75 if Redis alone has it.
+    Delays are seconds; `none` removes a limit or a list: retry_delays=none, dead_letter_for=none. A delivery that waits
+    for its retry is judged by the policy in force when it fails next.
 
     Example: bridge policy set orders.handlers.charge max_retries=20 retry_backoff_max=3600 --why "the bank is down"
     """
     app, chosen, routes = load_app(context.obj)
-    found = _ask_policies(lambda: set_policy(app, chosen, routes, handler, options, why, by or find_person()))
-    print_result(found, as_json, lambda: tables.print_policy_decision(console, handler, found))
-    end_decision(found)
+    result = _ask_policies(lambda: set_policy(app, chosen, routes, handler, options, why, by or find_person()))
+    print_result(result, as_json, lambda: tables.print_policy_decision(console, handler, result))
+    end_decision(result)
 
 
-@policy.command("unset")
 def policy_unset(
     context: typer.Context,
     handler: HandlerArgument,
-    options: Annotated[list[str] | None, typer.Argument(help="Only these; all without any.")] = None,
+    options: Annotated[list[str] | None, typer.Argument(help="Only these options; none: all.")] = None,
     why: PolicyWhyOption = "",
     by: ByOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the policy as it is now, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the policy in force as JSON.")] = False,
 ) -> None:
-    """Go back to the policy that the handler's code says. Options that were not changed stay as they are.
-
-    Exits 1 for an unknown handler or option, 2 if neither Kafka nor Redis takes it, or what was set
-    before is not known, 75 if Redis alone has it.
+    """Go back to the policy of the handler's code. Options that were not changed stay as they are.
 
     Example: bridge policy unset orders.handlers.charge max_retries --why "the bank is back"
     """
     app, chosen, routes = load_app(context.obj)
-    found = _ask_policies(lambda: unset_policy(app, chosen, routes, handler, options or [], why, by or find_person()))
-    print_result(found, as_json, lambda: tables.print_policy_decision(console, handler, found))
-    end_decision(found)
+    result = _ask_policies(lambda: unset_policy(app, chosen, routes, handler, options or [], why, by or find_person()))
+    print_result(result, as_json, lambda: tables.print_policy_decision(console, handler, result))
+    end_decision(result)
 
 
-@policy.command("history")
 def policy_history(
     context: typer.Context,
     handler: HandlerArgument,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of {at, by, why, set, unset}.")] = False,
 ) -> None:
-    """Tell how a handler's policy was changed, the latest first: when, what, by whom and why.
+    """Show the changes of a handler's policy, the latest first: when, what, by whom and why.
 
     Example: bridge policy history orders.handlers.charge
     """
     _, chosen, routes = load_app(context.obj)
-    found = _ask_policies(lambda: history_of(chosen, routes, handler))
-    print_result(found, as_json, lambda: tables.print_policy_history(console, handler, found))
+    result = _ask_policies(lambda: history_of(chosen, routes, handler))
+    print_result(result, as_json, lambda: tables.print_policy_history(console, handler, result))
+
+
+for name, command in (("show", policy_show), ("set", policy_set), ("unset", policy_unset), ("history", policy_history)):
+    policy.command(name, help=build_help(f"policy {name}", inspect.getdoc(command) or ""))(command)
 
 
 def _ask_policies(ask: Callable[[], Answer]) -> Answer:

@@ -25,7 +25,7 @@ from bridge.settings.app_discovery import find_celery_app
 
 
 def list_desk_problems(settings: Settings, routes: Routes) -> list[Problem]:
-    """What of the desk needs a person, which is nothing where its libraries are not installed."""
+    """Return the problems of dead letters; none if the libraries of the dead-letter store are not installed."""
     try:
         from bridge.deadletters.alarms.dead_letter_problems import find_dead_letter_problems
     except ModuleNotFoundError as error:
@@ -36,7 +36,7 @@ def list_desk_problems(settings: Settings, routes: Routes) -> list[Problem]:
 
 
 def check_desk_database(environ: Mapping[str, str] = os.environ) -> list[CheckFinding]:
-    """Whether the desk's database answers; nothing where none is named."""
+    """Return a finding on the dead letters' database; none if no database is configured."""
     if not (url := environ.get("DEADLETTERS_DATABASE_URL", "")):
         return []
     try:
@@ -44,7 +44,7 @@ def check_desk_database(environ: Mapping[str, str] = os.environ) -> list[CheckFi
     except ModuleNotFoundError as error:
         if (library := (error.name or "").partition(".")[0]) not in DESK_LIBRARIES:
             raise
-        needs = f"DEADLETTERS_DATABASE_URL is set, and the desk needs {library}"
+        needs = f"DEADLETTERS_DATABASE_URL is set, and the dead-letter store needs {library}"
         return [CheckFinding("warning", f"{needs}; {how_to_install('deadletters')}.")]
     found = check_database(url)
     return [CheckFinding(found.level, found.text)]
@@ -54,7 +54,7 @@ def check(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of {level, text}.")] = False,
 ) -> None:
-    """Check settings, handlers and connections, and list everything that is wrong.
+    """Check settings, handlers and connections, and list every fault.
 
     Example: bridge check --json
     """
@@ -74,13 +74,13 @@ def audit(
     topic: Annotated[str, typer.Argument(help="A source topic.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Count the fates of every offset of a topic: what is unaccounted for or forgotten is a fault.
+    """Count the fates of every offset of a topic, to prove that none is lost.
 
     Example: bridge audit orders --json
     """
     app, chosen, routes = load_app(context.obj, wrong=USAGE)
     if chosen.ledger_url is None:
-        fail("an audit reads the ledger, and the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
+        fail("there is no ledger, because the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
     try:
         report = audit_of(app, chosen, routes, topic)
     except UnknownTopic as error:
@@ -95,7 +95,7 @@ def status(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
 ) -> None:
-    """Say what needs a person, what the group consumes and how far, and what bridges and workers say of themselves.
+    """Show the problems first; then topics with their lag, queues, bridges and workers of the group.
 
     Example: bridge status --json
     """
@@ -110,10 +110,10 @@ def status(
 
 def topics(
     context: typer.Context,
-    create: Annotated[bool, typer.Option("--create", help="Make what is missing, sources apart.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a topic.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create missing topics, but no source topics.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list with an object for each topic.")] = False,
 ) -> None:
-    """List the topics that the handlers need and those of ours that are there: what for, how cut, how long kept.
+    """List the topics of the group: purpose, use, partitions, retention and unsettled records.
 
     Example: bridge topics --create
     """
@@ -128,18 +128,18 @@ def topics(
 
 def find(
     context: typer.Context,
-    record: Annotated[str | None, typer.Argument(help="Coordinates: orders-3-1234.")] = None,
-    topic: Annotated[str | None, typer.Option(help="With --key: a source topic.")] = None,
-    key: Annotated[str | None, typer.Option(help="Every record with this key, as text.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON; by key: a list.")] = False,
+    record: Annotated[str | None, typer.Argument(help="The coordinates of a record: orders-3-1234.")] = None,
+    topic: Annotated[str | None, typer.Option(help="A source topic, with --key.")] = None,
+    key: Annotated[str | None, typer.Option(help="The key, as text: find every record with it.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; with --key a list.")] = False,
 ) -> None:
-    """Say where one record stands for each handler: its fate, where it lies now, its attempts, its last failure.
+    """Show where a record is for each handler: its fate, its location, its attempts and its last error.
 
     Example: bridge find orders-3-1234 --json
     """
     app, chosen, routes = load_app(context.obj, wrong=USAGE)
     if chosen.ledger_url is None:
-        fail("fates are in the ledger, and the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
+        fail("there is no ledger, because the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
     where = parse_coordinates(record) if record is not None and not (topic or key) else None
     try:
         if record is None and topic is not None and key is not None:
@@ -151,7 +151,7 @@ def find(
     except (KafkaUnavailable, LedgerUnavailable) as error:
         fail(str(error), NOT_FOUND)
     for partition, first in found.looked_from.items():
-        print(f"{topic}-{partition} was looked through from offset {first} on.", file=sys.stderr)
+        print(f"{topic}-{partition} was searched from offset {first} on.", file=sys.stderr)
     if not found.data:
         fail(f"Kafka has no such record: {record or f'{topic}, key {key}'}.", FAULTS)
     print_result(found.data[0] if where else found.data, as_json, lambda: _print_record_lines(found.data))

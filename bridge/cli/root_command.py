@@ -1,4 +1,4 @@
-"""The script `bridge`: its commands in the order of `--help`, and the bridge itself without a command."""
+"""The script `bridge`: its commands in the order of `--help`; without a command it runs the bridge."""
 
 import inspect
 import os
@@ -9,8 +9,7 @@ import typer
 
 from bridge.cli.command_io import OK, USAGE
 from bridge.cli.command_options import AppOption, FormatOption, LevelOption, LogFormat, LogLevel, SignpostGroup
-from bridge.cli.deadletters.deadletters_command import DEADLETTERS_COMMANDS as OF_DESK
-from bridge.cli.deadletters.deadletters_command import deadletters, deadletters_group
+from bridge.cli.deadletters.deadletters_command import DEADLETTERS_COMMANDS, deadletters, deadletters_group
 from bridge.cli.discard_redrive_commands import discard, redrive
 from bridge.cli.exit_codes import EXIT_CODES, build_help
 from bridge.cli.halt_policy_commands import halt, policy, resume
@@ -25,15 +24,17 @@ _WrongUse: Final[Any] = typer.BadParameter.__base__
 
 
 class _RootGroup(SignpostGroup):
-    elsewhere: ClassVar = {name: f"bridge deadletters {name}" for name in (*OF_DESK, "plans", "users", "webhooks")}
+    elsewhere: ClassVar = {
+        name: f"bridge deadletters {name}" for name in (*DEADLETTERS_COMMANDS, "plans", "users", "webhooks")
+    }
 
     def invoke(self, ctx: Any) -> Any:
-        """Click's; a command whose 2 says something else ends with `USAGE` where it is used wrongly."""
+        """Run a command; exit with `USAGE` after a wrong option if the command has that code."""
         try:
             return super().invoke(ctx)
         except _WrongUse as error:
-            of = error.ctx
-            if of is not None and of.parent is ctx and USAGE in EXIT_CODES.get(of.info_name or "", {}):
+            command = error.ctx
+            if command is not None and command.parent is ctx and USAGE in EXIT_CODES.get(command.info_name or "", {}):
                 error.exit_code = USAGE
             raise
 
@@ -41,7 +42,7 @@ class _RootGroup(SignpostGroup):
 cli = typer.Typer(
     cls=_RootGroup,
     name="bridge",
-    help="Hands Kafka records to Celery tasks. Without a command it runs the bridge.",
+    help="Hand Kafka records to Celery tasks. Without a command, run the bridge.",
     invoke_without_command=True,
     no_args_is_help=False,
     pretty_exceptions_enable=False,
@@ -49,7 +50,7 @@ cli = typer.Typer(
 
 
 def main() -> None:
-    """The script `bridge` and `python -m bridge`."""
+    """Run the script `bridge`, or `python -m bridge`."""
     # `python -m` has the working directory on the import path, a script has not.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -72,7 +73,7 @@ def run_default(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print versions, and exit.")
     ] = False,
 ) -> None:
-    """Hands Kafka records to Celery tasks. Without a command it runs the bridge."""
+    """Hand Kafka records to Celery tasks. Without a command, run the bridge."""
     context.obj = app
     if context.invoked_subcommand is None:
         run_bridge(app, level, form)

@@ -28,7 +28,7 @@ def run(
     level: LevelOption = LogLevel.INFO,
     form: FormatOption = LogFormat.TEXT,
     recording: Annotated[
-        bool, typer.Option("--record", help="Record dead letters too, as `bridge deadletters record` does.")
+        bool, typer.Option("--record", help="Record dead letters too, like `bridge deadletters record`.")
     ] = False,
 ) -> None:
     """Run the bridge until SIGTERM or Ctrl-C.
@@ -39,11 +39,11 @@ def run(
 
 
 def run_bridge(name: str, level: LogLevel, form: LogFormat, *, recording: bool = False) -> None:
-    """Run it until it is told to end, or must; with a recorder beside it, if that is asked for."""
+    """Run the bridge until a signal or a failure ends it; with a recorder beside it if `recording`."""
     logs.begin_log(level.value, form.value)
-    found = load_app(name, desk=recording)
+    loaded = load_app(name, desk=recording)
     try:
-        bridge_process.run_bridge(*found, build_recorder_beside(*found) if recording else None)
+        bridge_process.run_bridge(*loaded, build_recorder_beside(*loaded) if recording else None)
     except (LedgerCannotFsync, UnfitRedis, UnfitTopic) as error:
         fail(str(error), FAULTS)
     except ConsumerFailed as error:
@@ -54,16 +54,13 @@ def reset(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="A source topic.")],
     to: Annotated[str, typer.Option(help="earliest, latest, an offset, or a time as ISO 8601.")],
-    again: Annotated[bool, typer.Option("--again", help="Run again what is settled from there on.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run again what is settled from the new offset on.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Move the group's committed offsets of a topic, while no bridge runs. Settled records are skipped, unless --again.
 
-    It is planned first: from where to where, and how many deliveries are passed over. Those are discarded, and do not
-    run; so that is asked for, unless --yes is said.
-
-    Exits 1 if it cannot be done so or nobody agreed, 2 if nobody can be asked and --yes is not said, or a server does
-    not answer.
+    The command first prints a plan: the old and new offsets, and how many deliveries are skipped. Skipped deliveries
+    are discarded and do not run: the command asks for confirmation, or takes --yes.
 
     Example: bridge reset orders --to 2026-01-31T12:00 --again
     """
@@ -80,39 +77,37 @@ def reset(
         fail(str(error), FAULTS)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         fail(str(error), NOT_FOUND)
-    for each in plan.moves:
-        before = "nothing" if each.before is None else each.before
-        console.print(f"{topic}-{each.partition}: {before} → {each.after}")
+    for move in plan.moves:
+        before = "nothing" if move.before is None else move.before
+        console.print(f"{topic}-{move.partition}: {before} → {move.after}")
 
 
 def _show_reset_plan(plan: ResetPlan, *, again: bool) -> None:
-    """Say on stderr what is passed over, and what is read."""
-    for each in plan.moves:
-        if each.discarded:
-            before = "nothing" if each.before is None else each.before
+    """Print on stderr how many deliveries are skipped and how many records are read."""
+    for move in plan.moves:
+        if move.discarded:
+            before = "nothing" if move.before is None else move.before
             print_line(
                 error_console,
-                f"  {plan.topic}-{each.partition}: {before} → {each.after} passes over {each.discarded:,} deliveries "
+                f"  {plan.topic}-{move.partition}: {before} → {move.after} skips {move.discarded:,} deliveries "
                 "that have not run",
                 "yellow",
             )
-    settled = "what is settled of them runs again" if again else "what is settled of them is skipped"
-    print_line(error_console, f"  {plan.records:,} records are read from there on; {settled}")
+    settled = "settled deliveries run again" if again else "settled deliveries are skipped"
+    print_line(error_console, f"  {plan.records:,} records are read from the new offsets on; {settled}")
 
 
 def demo(
-    once: Annotated[bool, typer.Option("--once", help="End when every record has ended.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when every record has ended.")] = False,
     records: Annotated[
         int | None,
-        typer.Option(min=1, help="How many orders to produce: 100 with --once, else no end."),
+        typer.Option(min=1, help="The number of orders to produce: 100 with --once, else no limit."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same orders.")] = None,
+    seed: Annotated[int | None, typer.Option(help="A seed: the same seed gives the same orders.")] = None,
 ) -> None:
-    """Show records being handled, retried and dead-lettered, on a Kafka and a Redis that it brings along.
+    """Show records being handled, retried and dead-lettered, with a Kafka and a Redis of its own.
 
-    Ends at Ctrl-C, with a table of what became of every record.
-
-    With --once it exits 0 when every record has ended, and 1 otherwise.
+    Ctrl-C ends it, with a table of the outcome of every record.
 
     Example: bridge demo --once
     """

@@ -183,7 +183,7 @@ def test_a_reset_that_the_ledger_did_not_hear_of_has_moved_nothing(stack: Stack,
         mortal_redis.start()
     # What discards is shown, and asked for.
     shown = command(stack, "reset", topic, "--to", "latest", code=2)
-    assert f"{topic}-0: nothing → 10 passes over 10 deliveries that have not run" in shown
+    assert f"{topic}-0: nothing → 10 skips 10 deliveries that have not run" in shown
     assert "--yes" in shown
     assert stack.committed("orders") == 0
     assert f"{topic}-0: nothing → 10" in command(stack, "reset", topic, "--to", "latest", "--yes")

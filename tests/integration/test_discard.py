@@ -25,7 +25,7 @@ def test_what_is_discarded_runs_in_no_worker_also_after_the_queue_was_purged(sta
 
     refused = command(stack, "discard", stack.topic("orders"), "--handler", "nobody", "--yes", code=1)
     assert "is no handler of" in refused
-    assert "say --yes" in command(stack, "discard", stack.topic("orders"), code=2)
+    assert "add --yes" in command(stack, "discard", stack.topic("orders"), code=2)
     printed = command(stack, "discard", stack.topic("orders"), "--yes", "--json")
     assert "orders: 20 queued" in printed
     assert json_in(printed) == {"orders": 20}

@@ -91,7 +91,7 @@ def test_wrong_settings_are_listed_at_once_and_end_the_start(stack: Stack, proce
     )
     assert started.ends(20) == 1
     text = started.text
-    assert ("Nothing was begun" if process == "bridge" else "The worker does not start") + ": this is wrong:" in text
+    assert ("Invalid configuration:" if process == "bridge" else "The worker does not start: this is wrong:") in text
     for words in (
         "task_acks_late = True",
         "kafka_pause_above",

@@ -38,4 +38,4 @@ def test_what_redis_alone_has_is_no_success_yet(
 def test_what_is_decided_without_a_reason_is_refused(command: tuple[str, ...], why: str):
     ended = CliRunner().invoke(cli, [*command, "--why", why])
     assert ended.exit_code == 2
-    assert "say why" in ended.output
+    assert "give a reason" in ended.output
