@@ -142,8 +142,7 @@ def test_one_that_died_again_meanwhile_stays(one_of_each, tmp_path, monkeypatch)
 #: Cleans up, and is killed at one point.
 KILLED = """
 import os, signal, sys
-from bridge.deadletters.recorder import retention as archive
-from bridge.deadletters.recorder import retention as cleaning
+from bridge.deadletters.recorder import retention
 from bridge.deadletters.db.database import Database
 
 def kill(*_):
@@ -155,18 +154,18 @@ def torn(file, data):
 
 url, folder, point = sys.argv[1:]
 if point == "before the archive":
-    archive.Archive.write = kill
+    retention.LetterArchive.write = kill
 elif point == "within a part":
     os.write = torn
 elif point == "before the deletion":
-    cleaning.remove = kill
+    retention.purge_letters = kill
 elif point == "before its commit":
-    removed = cleaning.remove
-    cleaning.remove = lambda *given: (removed(*given), kill())
+    purge_letters = retention.purge_letters
+    retention.purge_letters = lambda *given: (purge_letters(*given), kill())
 else:
-    ids = iter([cleaning.ended_before])
-    cleaning.ended_before = lambda *given: next(ids, kill)(*given)
-cleaning.clean(Database(url), 30, folder, lambda: 1_800_000_000.0)
+    finders = iter([retention.find_letters_ended_before])
+    retention.find_letters_ended_before = lambda *given: next(finders, kill)(*given)
+retention.purge_ended_letters(Database(url), 30, folder, lambda: 1_800_000_000.0)
 """
 
 
