@@ -1,7 +1,7 @@
-"""What is known of the dependencies that handlers need: whether each is held to be down, shared by all of a group.
+"""The circuit breakers of the dependencies that handlers need, shared by the whole group.
 
-The rules are in ``lua/breaker.lua``, in one step each, by Redis's clock; docs/how-to/write-handlers.md has them.
-If Redis loses its data, every breaker is closed: deliveries fail and are retried as without one.
+The rules are in ``lua/breaker.lua``, in one atomic step each, by Redis's clock; docs/how-to/write-handlers.md explains
+them. If Redis loses its data, every breaker is closed: deliveries fail and are retried as without one.
 """
 
 import logging
@@ -20,17 +20,19 @@ from lossless.transport.message_gates import MessageGates
 logger = logging.getLogger(__name__)
 
 BreakerState = Literal["closed", "open", "probing", "ramping"]
-#: Seconds from opening to the first probe; the pause doubles from there to the term's.
+#: Seconds from opening to the first trial request; the pause doubles from there to `probe_every`.
 FIRST_PROBE: Final = 1.0
-#: What to do where probes hang.
+#: The advice when trial requests hang.
 SET_A_LIMIT: Final = "set a time limit (`time_limit`) where a handler has none, and what hangs ends"
-#: Seconds by which a failure may lie before it was told of: on a busy host, with another clock.
+#: Seconds by which a failure's time may precede the breaker's: the host may be busy, or its clock differ.
 SLACK: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerTerms:
-    """When a breaker opens, and how it tries the dependency again; see docs/how-to/write-handlers.md."""
+    """The thresholds at which a breaker opens, and the pace of its trial requests; see
+    docs/how-to/write-handlers.md.
+    """
 
     failures: int = 10
     ratio: float = 0.5
@@ -39,28 +41,28 @@ class BreakerTerms:
     probe_every: float = 10.0
     probe_within: float = 30.0
     ramp: float = 10.0
-    #: Whether a time limit ends a probe within `probe_within`.
+    #: Whether a time limit ends a trial request within `probe_within`.
     probe_ends: bool = False
 
     @property
     def args(self) -> tuple[float, ...]:
-        """As the script takes them."""
+        """Return the thresholds as the script's arguments."""
         pause = min(FIRST_PROBE, self.probe_every)
         of_probes = (pause, self.probe_every, self.probe_within, self.ramp, int(self.probe_ends))
         return (self.failures, self.ratio, self.window, self.dead_letters, *of_probes)
 
 
 class RunResults(NamedTuple):
-    """How runs of deliveries that need a dependency ended.
+    """The results of runs whose deliveries need a dependency.
 
     Attributes:
         good: how many succeeded.
-        unclear: whether one ended so that it tells nothing of the dependency.
-        failed, dead: the identities of those that failed, as a retry may cure, and of those that died.
-        age: seconds since those failed first. What failed before others succeeded is no witness.
+        unclear: whether one ended without telling anything about the dependency.
+        failed, dead: the identities of the deliveries that failed and may be retried, and of those that died.
+        age: seconds since the first failure. A failure before others' successes does not count against the dependency.
         ran: seconds since the run was admitted.
-        last: whether what failed is to die now, unless this is down.
-        error: what the last failure said.
+        last: whether the failed delivery dies now, unless the breaker opens.
+        error: the text of the last failure.
     """
 
     good: int = 0
@@ -74,25 +76,25 @@ class RunResults(NamedTuple):
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """As the script takes them."""
+        """Return the results as the script's arguments."""
         told = (self.good, int(self.unclear), self.age, self.ran, int(self.last))
         return (*told, len(self.failed), *self.failed, len(self.dead), *self.dead, self.error)
 
 
 class BreakerStatus(NamedTuple):
-    """What is known of a dependency.
+    """The state of a dependency's breaker.
 
     Attributes:
-        before: its state before what was asked or told.
-        since: when the first of the failures that opened it was (Unix time); 0: it never was open.
+        before: its state before the call.
+        since: when the first of the failures that opened it happened (Unix time); 0: it never was open.
         opened, until: when it opened last, and when it closed again.
-        probe: from when on a probe is let through.
-        why: why it opened last.
-        granted: whether the delivery that asked may run.
+        probe: from when on a trial request is let through.
+        why: the reason why it opened last.
+        granted: whether the delivery of the call may run.
         allowed: how many messages may pass its gate now.
-        tried: when the last probe began; 0: none ever has.
-        lease: until when another does not join it.
-        silent: how many probes have not ended in the time that they may take: they hang, or their workers died.
+        tried: when the last trial request began; 0 if there was none.
+        lease: until when no other trial request joins it.
+        silent: how many trial requests have not ended within their time: they hang, or their workers died.
     """
 
     before: BreakerState = "closed"
@@ -110,71 +112,73 @@ class BreakerStatus(NamedTuple):
 
     @property
     def next(self) -> float:
-        """From when on another probe may begin (Unix time)."""
+        """Return when the next trial request may begin (Unix time)."""
         return self.lease if self.state == "probing" else self.probe
 
     @property
     def is_closed(self) -> bool:
-        """Whether all may run."""
+        """Return whether all deliveries may run."""
         return self.state == "closed"
 
     def words(self, dependency: str) -> tuple[int, str] | None:
-        """Level and text of the log's line where its state has changed in what was asked or told; else `None`."""
+        """Return level and text of the log line if the call changed its state; else `None`."""
         if self.before == self.state:
             return None
+        breaker = f"circuit breaker of {dependency}"
         match self.state:
             case "open" if self.before == "probing" and self.silent:
-                return logging.WARNING, f"{dependency}: {self._silence} Another tries it beside: {SET_A_LIMIT}."
+                return logging.WARNING, f"{breaker}: {self._silence} Another trial request may start: {SET_A_LIMIT}."
             case "open" if self.before == "probing":
-                return logging.INFO, f"{dependency} is still down: its probe did not succeed. The next one follows."
+                return logging.INFO, f"{breaker} stays open: the trial request failed. Another one follows."
             case "open":
-                text = f"{dependency} is held to be down: {self.why}. What needs it waits, and spends no attempt."
+                text = f"{breaker} open: {self.why}. Deliveries that need {dependency} wait and spend no attempt."
                 return logging.WARNING, text
             case "probing":
-                return logging.INFO, f"{dependency}: one delivery tries whether it is there again."
+                return logging.INFO, f"{breaker} half-open: one delivery tries whether {dependency} responds."
             case "ramping":
-                return logging.WARNING, f"{dependency} is there again: what needs it goes on, more and more of it."
-        return logging.WARNING, f"{dependency}: all that needs it runs again, after {self.until - self.since:.0f} s."
+                return logging.WARNING, f"{breaker} half-open: {dependency} responds; more and more deliveries run."
+        took = self.until - self.since
+        return logging.WARNING, f"{breaker} closed after {took:.0f} s: all deliveries that need {dependency} run."
 
     @property
     def _silence(self) -> str:
         others = f", nor have {self.silent - 1} before it" if self.silent > 1 else ""
         began, within = datetime.fromtimestamp(self.tried, UTC), self.lease - self.tried
         return (
-            f"its probe of {began:%Y-%m-%d %H:%M:%S} UTC has not ended in {within:.0f} s{others}: nobody "
-            "knows whether it hangs, or its worker died."
+            f"its trial request of {began:%Y-%m-%d %H:%M:%S} UTC has not ended in {within:.0f} s{others}: it hangs, "
+            "or its worker died."
         )
 
     def covers(self, at: float) -> bool:
-        """Whether a time (Unix) lies in the last time that it was down: failures of then spend nothing."""
+        """Return whether a Unix time lies in the last outage: failures of then spend no attempt."""
         end = self.until if self.is_closed else float("inf")
         return self.since > 0 and self.since - SLACK <= at <= end
 
 
-#: Of a dependency's hash, what `open_ones` reads.
+#: The fields of a dependency's hash that `open_ones` reads.
 _FIELDS: Final = ("state", "since", "opened", "until", "probe", "why", "tried", "lease", "silent")
 
 
 class CircuitBreakers:
-    """The breakers of the ledger's group. Each method raises LedgerUnavailable when Redis is silent."""
+    """The breakers of the ledger's group. Each method raises LedgerUnavailable when Redis is unavailable."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def look(self, terms: Mapping[str, BreakerTerms]) -> dict[str, BreakerStatus]:
-        """Return what is known of each dependency."""
+        """Return the state of each dependency's breaker."""
         return {name: self._run(name, each, "look") for name, each in terms.items()}
 
     def admit(self, name: str, terms: BreakerTerms, probe: str) -> BreakerStatus:
-        """Ask whether a delivery may run now; ``probe`` is the name under which its end is reported."""
+        """Return whether a delivery may run now; ``probe`` is the name under which its end is reported."""
         return self._run(name, terms, "admit", probe)
 
     def report(self, name: str, terms: BreakerTerms, ended: RunResults, probe: str = "") -> BreakerStatus:
-        """Tell how runs ended."""
+        """Report how runs ended."""
         return self._run(name, terms, "report", probe, ended)
 
     def open_ones(self, names: Collection[str]) -> dict[str, BreakerStatus]:
-        """Return those that are not closed, of these; changes nothing."""
+        """Return the breakers of these dependencies that are not closed, without changing anything."""
         with self._ledger.asking("read which breakers are open") as pipe:
             for name in names:
                 pipe.hmget(self._keys(name)[0], _FIELDS)
@@ -199,10 +203,10 @@ class CircuitBreakers:
 
 
 def align_gates(gates: MessageGates, group: str, dependency: str, known: BreakerStatus, fresh: bool = True) -> None:
-    """Have the gates of a dependency be as what is known of it says. Raises redis-py's errors.
+    """Set the gates of a dependency to its breaker's state. Raises redis-py's errors.
 
     Parameters:
-        fresh: whether some wait for it that have never failed, for all that is known: they try it before others.
+        fresh: whether deliveries that never failed may be waiting: they are tried before the others.
     """
     _align_gate(gates, needs_gate(group, dependency), known, known.allowed)
     _align_gate(gates, again_gate(group, dependency), known, 0 if fresh and known.state == "open" else known.allowed)
@@ -221,13 +225,13 @@ def _align_gate(gates: MessageGates, gate: str, known: BreakerStatus, allowed: i
 
 
 def make_breaker_keys(group: str, name: str) -> list[str]:
-    """The keys of a dependency: its hash, and what failed and what died of late."""
+    """Return the keys of a dependency: its hash, and the sets of recent failures and deaths."""
     start = ledger_key("", group, "breaker", name)
     return [start, f"{start}:failed", f"{start}:dead"]
 
 
 def read_breaker_status(answer: Sequence[Any]) -> BreakerStatus:
-    """Return what the script answered; a breaker whose hash another program has written over is closed."""
+    """Return the state from the script's answer; a breaker that another program overwrote counts as closed."""
     try:
         before, state, since, opened, until, probe, why, granted, allowed, tried, lease, silent = map(
             _decode_text, answer

@@ -53,7 +53,7 @@ def test_an_outage_kills_nothing_spends_nothing_and_slows_nobody_else(stack: Sta
     bridge, worker = stack.bridge(), stack.worker("-c", "2")
     bank(False)
     stack.produce("orders", *range(200))
-    said = worker.says("bank is held to be down")
+    said = worker.says("circuit breaker of bank open")
     assert "failed" in said
     eventually(lambda: gates(stack), 5, "the gate is shut")
     down_since = time.monotonic()
@@ -78,7 +78,7 @@ def test_an_outage_kills_nothing_spends_nothing_and_slows_nobody_else(stack: Sta
     assert len(set(stack.done("charge"))) == len(stack.done("charge")) == 300
     eventually(lambda: not gates(stack), 10, "the gate is open")
     eventually(lambda: bridge.metric("bridge_breaker_open", dependency="bank") == 0.0, 10)
-    assert worker.count("bank is held to be down") == 1
+    assert worker.count("circuit breaker of bank open") == 1
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_a_probe_whose_worker_is_killed_is_replaced(stack: Stack, bank: Callable
     worker = stack.worker("-c", "2")
     bank(False)
     stack.produce("orders", *range(20))
-    worker.says("bank is held to be down")
+    worker.says("circuit breaker of bank open")
     hold = Path(stack.environ["TEST_RUNS"] + ".hold")
     hold.touch()
     worker.says("one delivery tries")
@@ -107,7 +107,7 @@ def test_a_broken_message_among_good_ones_opens_nothing_and_dies(stack: Stack, b
     for start in range(0, 100, 10):
         stack.produce("orders", *range(start, start + 10), {"broken": True})
     all_settled(stack, "orders", done=100, dead=10)
-    assert worker.count("held to be down") == 0
+    assert worker.count("circuit breaker of bank open") == 0
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_while_nothing_but_broken_messages_waits_a_good_one_is_tried_and_all_goe
     stack.bridge()
     worker = stack.worker("-c", "2")
     stack.produce("orders", *[{"broken": True}] * 8)
-    worker.says("bank is held to be down")
+    worker.says("circuit breaker of bank open")
     stack.produce("orders", *range(20))
     eventually(lambda: len(set(stack.done("charge"))) == 20, 20, "those that never failed are tried first")
 
@@ -128,10 +128,10 @@ def test_what_is_broken_is_tried_one_after_another_until_one_is_good(stack: Stac
     worker = stack.worker("-c", "2")
     bank(False)
     stack.produce("orders", *[{"broken": True}] * 2, 1, 2)
-    worker.says("bank is held to be down")
+    worker.says("circuit breaker of bank open")
     eventually(lambda: len({run.coordinates for run in stack.runs("charge") if run.outcome == "failed"}) == 4, 10)
     bank(True)
-    worker.says("bank is there again")
+    worker.says("circuit breaker of bank half-open: bank responds")
     all_settled(stack, "orders", done=2, dead=2)
 
 
@@ -142,7 +142,7 @@ def test_what_a_person_says_to_be_broken_dies_as_it_is_tried_and_holds_nothing_a
     stack.bridge()
     worker = stack.worker("-c", "2")
     stack.produce("orders", *[{"broken": True}] * 6)
-    worker.says("bank is held to be down")
+    worker.says("circuit breaker of bank open")
     (problem,) = [each for each in status(stack)["problems"] if "circuit breaker" in each]
     assert "bridge policy set charge dead_letter_for=" in problem
     assert stack.dead_letters("orders") == []
@@ -161,9 +161,9 @@ def test_a_handler_slower_than_a_probe_may_be_has_its_breaker_closed_all_the_sam
     worker = stack.worker("-c", "4")
     bank(False)
     stack.produce("orders", *range(8))
-    worker.says("bank is held to be down")
+    worker.says("circuit breaker of bank open")
     bank(True)
-    worker.says("bank is there again")
+    worker.says("circuit breaker of bank half-open: bank responds")
     all_settled(stack, "orders", done=8, dead=0)
 
 
@@ -174,7 +174,7 @@ def test_an_outage_in_which_all_hangs_until_the_time_limit_makes_no_poison(stack
     worker = stack.worker("-c", "4")
     bank(False)
     stack.produce("orders", *range(6))
-    worker.says("bank is held to be down", within=30)
+    worker.says("circuit breaker of bank open", within=30)
     until = time.monotonic() + 6
     eventually(lambda: time.monotonic() > until, 10, "several probes hang, too")
     bank(True)
@@ -193,7 +193,7 @@ def test_a_handler_that_needs_nothing_goes_on_beside_one_that_waits(stack: Stack
     worker = stack.worker("-c", "2")
     bank(False)
     stack.produce("orders", *range(50))
-    worker.says("bank is held to be down")
+    worker.says("circuit breaker of bank open")
     stack.produce("orders", *range(11_950))
     eventually(lambda: ran("mail") == 12_000, 40, "more than a partition keeps in memory for the other")
     assert ran("charge") == 0
@@ -219,7 +219,7 @@ def test_what_comes_due_while_nothing_but_what_failed_waits_stays_in_kafka_and_g
         assert stack.producer.flush(30) == 0
     bank(False)
     bridge, worker = stack.bridge(), stack.worker("-c", "2")
-    worker.says("bank is held to be down")
+    worker.says("circuit breaker of bank open")
     tier = stack.topic("orders.retry.1m")
     eventually(lambda: bridge.metric("bridge_parked_late_seconds", tier=tier) > 10, 30)
     assert bridge.metric("bridge_deliveries_handed_off_total", topic=tier) < 1_000
@@ -235,7 +235,7 @@ def test_what_waits_for_a_breaker_of_another_name_goes_on_with_the_version_that_
     bridge, worker = stack.bridge(), stack.worker("-c", "2")
     bank(False)
     stack.produce("orders", *range(20))
-    worker.says("bank is held to be down")
+    worker.says("circuit breaker of bank open")
     eventually(lambda: aside(stack) >= 10, 10, "what failed, and what did not, is set aside")
     worker.terminate()
     bridge.terminate()

@@ -209,11 +209,11 @@ def test_a_handler_without_a_breaker_asks_nobody():
 @pytest.mark.parametrize(
     ("before", "state", "said"),
     [
-        ("closed", "open", "bank is held to be down: 10 deliveries failed"),
+        ("closed", "open", "circuit breaker of bank open: 10 deliveries failed"),
         ("open", "probing", "one delivery tries"),
-        ("probing", "open", "still down"),
-        ("probing", "ramping", "there again"),
-        ("ramping", "closed", "runs again, after 60 s"),
+        ("probing", "open", "stays open"),
+        ("probing", "ramping", "bank responds"),
+        ("ramping", "closed", "circuit breaker of bank closed after 60 s"),
     ],
 )
 def test_each_change_is_one_line_of_the_log(before: Any, state: Any, said: str):

@@ -317,16 +317,16 @@ def test_however_it_goes_it_is_closed_again_once_all_succeeds(data: st.DataObjec
     assert now - since <= held + 10 + 10 + 2
 
 
-def test_the_log_says_of_a_silent_probe_that_nobody_knows_and_to_set_a_time_limit():
+def test_the_log_says_of_a_silent_trial_request_that_it_hangs_or_its_worker_died_and_to_set_a_time_limit():
     known = BreakerStatus(before="probing", state="open", tried=T0, lease=T0 + 120, silent=3)
     level, text = known.words("bank") or (0, "")
     assert level == logging.WARNING
     assert text == (
-        "bank: its probe of 1970-01-12 13:46:40 UTC has not ended in 120 s, nor have 2 before it: nobody knows whether "
-        "it hangs, or its worker died. Another tries it beside: set a time limit (`time_limit`) where a handler has "
-        "none, and what hangs ends."
+        "circuit breaker of bank: its trial request of 1970-01-12 13:46:40 UTC has not ended in 120 s, nor have 2 "
+        "before it: it hangs, or its worker died. Another trial request may start: set a time limit (`time_limit`) "
+        "where a handler has none, and what hangs ends."
     )
-    assert "did not succeed" in (known._replace(silent=0).words("bank") or (0, ""))[1]
+    assert "failed" in (known._replace(silent=0).words("bank") or (0, ""))[1]
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
--- What is known of one dependency, and whether deliveries that need it may run. KEYS: its hash, and the sorted sets of
--- the deliveries that failed, and that died, of late (by when they last did). ARGV: the time in seconds ('': the
--- server's), what to do ("report", "admit", "look"), the probe's name ('': none), the terms (see breakers.py): failures,
--- ratio, window, dead letters, seconds to the first probe and at most, seconds that a probe may take, seconds of the
--- ramp, whether a time limit ends a probe within what it may take; and of a report: how many runs succeeded, whether one ended without telling anything, the seconds since what is
--- told now failed first, the seconds since it was admitted, whether it is to die unless this is down, how many failed,
--- their deliveries, how many died, theirs, and what the last of their errors said ('': nothing).
---
--- tests/breaker_model.py has the same rules in Python. Returns the state before and now, since, opened, until and probe
--- times, why, whether it is admitted, how many messages a shut gate may let through now, when it was tried last, until
--- when another probe does not join that, and how many are silent: they have not ended in the time that they may take.
+-- The circuit breaker of one dependency. KEYS: its hash, and the sorted sets of the deliveries that failed and that
+-- died recently (by time). ARGV: the time in seconds ('': the server's), the act ("report", "admit", "look"), the trial
+-- request's name ('': none), the terms (see circuit_breakers.py): failures, ratio, window, dead letters, seconds to the
+-- first trial request and at most, seconds that one may take, seconds of the ramp, whether a time limit ends one within
+-- its time; and for a report: how many runs succeeded, whether one ended unclear, the seconds since the first failure,
+-- the seconds since it was admitted, whether its delivery dies unless this is down, how many failed, their deliveries,
+-- how many died, theirs, and the last of their errors ('': none).
+-- 
+-- tests/breaker_model.py has the same rules in Python. Returns the state before and now, the since, opened, until and
+-- probe times, why, whether it is admitted, how many messages a shut gate may let through now, when it was last tried,
+-- until when no other trial request joins that one, and how many are silent: they have not ended within their time.
 local SETTLE, MEMORY, MOST, KEPT, START, DOUBLINGS, AGAIN = 1, 604800, 1000, 604800, 5, 10, 3
--- Another joins a probe that is silent after so long; but where so many are, after up to the longest.
+-- Seconds after which another trial request joins a silent one; longer, up to LONGEST, if MANY are silent.
 local SOON, MANY, LONGEST = 300, 16, 3600
 local hash, failed, dead = KEYS[1], KEYS[2], KEYS[3]
 local now, act, probe = tonumber(ARGV[1]), ARGV[2], ARGV[3]
@@ -60,12 +60,11 @@ if state == 'ramping' and now >= number('ramp') + ramp then close() end
 if state == 'probing' and now >= number('lease') then
   state = 'open'
   set('probe', now)
-  -- What its time limit has ended hangs no longer.
+  -- A trial request that a time limit ended does not hang.
   if s.ends ~= '1' then set('silent', number('silent') + 1) end
 end
 
--- Nobody knows whether those that are silent hang or their workers died: what hangs must not be joined by all that there
--- are.
+-- Silent trial requests hang, or their workers died: not all workers may get stuck in one that hangs.
 local function within()
   local silent = number('silent')
   if ends then return lease end
@@ -82,11 +81,11 @@ local function notes(key, at, many)
   end
 end
 
--- One that is to die now: where it is not alone in failing, and nothing has succeeded for as long as it has failed.
+-- A delivery that dies now: the breaker opens if others failed too, and none has succeeded while it failed.
 local function spare(age)
   local first = number('first')
   local many = first > 0 and count(failed, first) or 0
-  -- So many are enough at once: retries that are over within the second of SETTLE are not to be waited for.
+  -- Enough at once: retries that are over within the SETTLE second are not waited for.
   if many < failures and (many < 2 or age < window) then return end
   open(string.format('%d deliveries failed, the first to its last retry, and none succeeded between', many), first,
     first_pause)
@@ -118,7 +117,7 @@ local function report()
   local said = ARGV[20 + bad + died] or ''
   if bad + died > 0 and said ~= '' then set('error', said) end
   local admitted_at, last = now - tonumber(ARGV[16]), ARGV[17] == '1'
-  -- What failed before others succeeded is no witness: it is broken itself, for all that is known.
+  -- A failure before others' successes does not count: its own delivery is probably at fault.
   local witness = now - age >= number('ok_at')
   if good > 0 then set('ok_at', now) end
   if state == 'closed' then
@@ -137,7 +136,7 @@ local function report()
       if state == 'closed' and last then spare(age) end
     end
   elseif state ~= 'ramping' and good > 0 and probe ~= '' and admitted_at >= number('opened') then
-    -- Also of one that was replaced: it took long, and has succeeded.
+    -- Also of a trial request that was replaced: it took long, and succeeded.
     state = 'ramping'
     set('ramp', now)
     set('admitted', 0)
@@ -155,7 +154,7 @@ local function report()
       set('probe', now)
     end
   elseif state ~= 'ramping' and probe ~= '' and admitted_at >= number('opened') then
-    -- One that was silent for longer than it might has ended after all.
+    -- A silent trial request has ended after all.
     if bad + died > 0 or unclear then set('silent', math.max(0, number('silent') - 1)) end
   elseif state == 'ramping' and probe ~= '' then
     set('good', number('good') + good)
