@@ -1,4 +1,4 @@
-"""The ledger: the fate of every delivery, half a byte each, in Redis."""
+"""The ledger: the store of the fate of every delivery, half a byte each, in Redis."""
 
 from bridge.ledger.account_progress import AccountProgress, Accounts
 from bridge.ledger.fate_pages import RETRY_RECORD, Account

@@ -1,6 +1,6 @@
-"""What the ledger knows of each account beside its fates: where it begins, how far it has come, what was lost.
+"""The progress of each account (a handler on a partition): its first offset, how far it has come, and lost fates.
 
-None of this expires, so that a page that did can be told from one that was never written.
+None of it expires: so a page that expired can be told from one that was never written.
 """
 
 from collections import defaultdict
@@ -14,12 +14,12 @@ from bridge.ledger.ledger_epoch import LedgerState
 
 
 class AccountProgress(NamedTuple):
-    """What is known of one account; `None` where nothing was noted.
+    """The progress of one account; `None` for what was never noted.
 
     Attributes:
-        joined: the first offset that the handler was there for.
-        reached: what lies below it, from `joined` on, was safe to commit.
-        lost: of what lies below it, the ledger lost the fates with its data.
+        joined: the first offset for which the handler existed.
+        reached: offsets below it, from `joined` on, were safe to commit.
+        lost: the fates of some offsets below it were lost with the ledger's data.
     """
 
     joined: int | None = None
@@ -27,19 +27,19 @@ class AccountProgress(NamedTuple):
     lost: int | None = None
 
 
-#: What the accounts of one partition's log have in common: topic, id of the topic and partition.
+#: The part that all accounts of one partition's log share: topic, id of the topic's log, and partition.
 LogKey = tuple[str, str, int]
 
 
 class Accounts:
-    """The accounts of a ledger. Each method raises LedgerUnavailable when Redis does not do what it was asked."""
+    """The accounts of a ledger. Each method raises LedgerUnavailable when Redis is unavailable or refuses."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._names = [ledger_key(ledger.cluster, ledger.group, name) for name in AccountProgress._fields]
 
     def known(self, accounts: Collection[Account]) -> list[AccountProgress]:
-        """Return what is known of each."""
+        """Return the progress of each account."""
         if not accounts:
             return []
         fields = [ledger_key(*account) for account in accounts]
@@ -55,21 +55,21 @@ class Accounts:
         """Return how far a partition had come when this ledger last heard of it; `None` if it never did.
 
         Parameters:
-            accounts: the handlers of one partition. Where none of them is known, those of earlier ones count.
-            by_log: gives `by_log()`, read once for many partitions.
+            accounts: the handlers of one partition. If none of them is known, earlier handlers of the partition count.
+            by_log: returns `by_log()`, so that it is read once for many partitions.
         """
         found = [each.reached for each in self.known(accounts) if each.reached is not None]
         if not found:
             there = (by_log or self.by_log)()
             gone = [account for log in {account[1:] for account in accounts} for account in there.get(log, ())]
             found = [each.reached for each in self.known(gone) if each.reached is not None]
-        # The farthest: a handler that was away for a while has not come as far as the others.
+        # The farthest: a handler that was missing for a while is behind the others.
         return max(found, default=None)
 
     def everyone(self) -> list[Account]:
-        """Return every account that ever began, handlers that are no more among them.
+        """Return every account that ever began, those of removed handlers too.
 
-        What names none is left out: Redis may hold what others wrote.
+        Fields that other programs wrote are left out.
         """
         with self._ledger.asking("list the handlers") as pipe:
             pipe.hkeys(self._names[0])
@@ -77,17 +77,17 @@ class Accounts:
         return sorted(account for account in map(_read_account, fields) if account is not None)
 
     def by_log(self) -> Mapping[LogKey, Collection[Account]]:
-        """Return `everyone()` by the log that they are of."""
+        """Return `everyone()` by log."""
         found: defaultdict[LogKey, list[Account]] = defaultdict(list)
         for account in self.everyone():
             found[account[1:]].append(account)
         return found
 
     def join(self, account: Account, first: int) -> int:
-        """Note that the ledger answers for the handler from offset `first` on; return the offset that holds.
+        """Note that the ledger answers for the handler from offset `first` on; return the first offset in force.
 
-        What was noted before holds, unless the page right below `first` is gone: expired, or lost with a Redis
-        that went back. Then nothing is known of what was committed below, and nothing there is unaccounted for.
+        An earlier note stays in force, unless the page right below `first` is gone: it expired, or Redis lost it.
+        Then no fate below is known, and nothing there counts as unaccounted for.
         """
         names, below = (self._names[0], ledger_key(*account)), max(0, first - 1) // PAGE
         with self._ledger.asking("note where a handler begins") as pipe:
@@ -102,17 +102,17 @@ class Accounts:
             return first
 
     def reach(self, offsets: Mapping[Account, int], since: LedgerState | None = None) -> LedgerState:
-        """Note what is safe to commit, before it is committed: a commit above it says that the ledger went back.
+        """Note what is safe to commit, before it is committed: a commit above it shows that the ledger lost data.
 
         Parameters:
-            since: the state when what this rests on was seen. A ledger that may have lost some of it since is given no
-                credit for it: nothing is noted.
+            since: the state when the offsets were checked. If the ledger may have lost data since then, nothing is
+                noted.
 
         Returns:
-            the ledger's state at that moment, to compare with `since`.
+            the ledger's state now, to compare with `since`.
         """
         with self._ledger.asking("note how far handlers have come") as pipe:
-            # No other data set comes in between, be it on the same connection or on another: this is refused then.
+            # WATCH makes Redis refuse the write if its data set changes in between, on this or another connection.
             pipe.watch(ledger_key("epoch"))
             now = self._ledger.state_on(pipe)
             if offsets and (since is None or now.doubt(since) is None):
@@ -124,7 +124,7 @@ class Accounts:
         return now
 
     def accept(self, account: Account, first: int) -> None:
-        """Note that a person lets everything begin at an offset: what was lost below it is not asked for."""
+        """Note that a person starts everything at this offset: lost fates below it are not searched."""
         (known,) = self.known([account])
         with self._ledger.asking("note where a handler begins") as pipe:
             pipe.hset(self._names[1], ledger_key(*account), str(first))
@@ -134,14 +134,14 @@ class Accounts:
             pipe.execute()
 
     def lose(self, accounts: Iterable[Account], below: int) -> None:
-        """Note that what became of everything below an offset was lost with the ledger's data."""
+        """Note that the fates of all offsets below this one were lost with the ledger's data."""
         with self._ledger.asking("note what was lost") as pipe:
             pipe.hset(self._names[2], mapping={ledger_key(*account): str(below) for account in accounts})
             pipe.execute()
 
 
 def _read_account(field: bytes) -> Account | None:
-    """The account that a field names; `None`: it is none of ours."""
+    """Return the account in a field's name; `None` if another program wrote it."""
     try:
         parts = [unquote(part, errors="surrogatepass") for part in field.decode().split(":")]
         _, name, topic, topic_id, number = parts

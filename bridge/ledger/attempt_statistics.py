@@ -1,6 +1,7 @@
-"""Statistics of attempts, by topic and handler: counts by minute and hour, recent successes and failures, dead letters
-that Kafka does not take. They are for people: no delivery rests on them, and a Redis that was wiped has lost a
-picture. Nothing here is keyed by the Kafka cluster. The counts are of all attempts, not samples.
+"""Statistics of attempts by topic and handler, for people: no delivery depends on them.
+
+They have counts by minute and hour, recent successes and failures, and dead letters that Kafka refuses. The counts
+include all attempts. Their keys do not name the Kafka cluster, so they can be read while Kafka is down.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,14 +15,14 @@ from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_scripts import OUTCOMES
 from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
 
-#: What is counted: runs of a handler that succeeded, and that failed; dead letters; and what went to it as a replay.
+#: The counted events: runs that succeeded, runs that failed, dead letters, and replays.
 CountKind = Literal["handled", "failed", "dead", "replayed"]
 COUNT_KINDS: Final[tuple[CountKind, ...]] = get_args(CountKind)
 
-#: How many minutes and hours are told.
+#: The number of minutes and hours that are returned.
 MINUTES: Final = 60
 HOURS: Final = 24
-#: Seconds after the last count for which a string is kept: until nobody asks for the last of its minutes, or hours.
+#: Seconds that a string is kept after its last count: until its minutes or hours are no longer returned.
 _MINUTES_KEPT: Final = 2 * 3_600
 _HOURS_KEPT: Final = 2 * 86_400
 
@@ -30,10 +31,10 @@ TopicHandler = tuple[str, str]
 
 
 class CountKey(NamedTuple):
-    """What is counted together.
+    """The key of a count.
 
     Attributes:
-        topic: the source, also of what came by a retry or replay topic.
+        topic: the source topic, also for records from a retry or replay topic.
         minute: since the epoch.
     """
 
@@ -44,14 +45,14 @@ class CountKey(NamedTuple):
 
 
 class CountSeries(NamedTuple):
-    """What was counted of a handler on a topic, the oldest first; the last minute and hour are not over."""
+    """The counts of a handler on a topic, the oldest first; the last minute and hour are incomplete."""
 
     minutes: Mapping[str, tuple[int, ...]]
     hours: Mapping[str, tuple[int, ...]]
 
 
 def add_counts(ledger: Ledger, counts: Mapping[CountKey, int]) -> None:
-    """Add these to what was counted before, in one trip.
+    """Add counts to those in Redis, in one round trip.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
@@ -73,10 +74,10 @@ def add_counts(ledger: Ledger, counts: Mapping[CountKey, int]) -> None:
 
 
 def read_counts(ledger: Ledger, whose: Iterable[TopicHandler], now: float) -> dict[TopicHandler, CountSeries]:
-    """Return the last 60 minutes and 24 hours of each, in one trip; nothing known is 0.
+    """Return the last 60 minutes and 24 hours of each topic and handler, in one round trip; unknown counts are 0.
 
     Parameters:
-        now: Unix time, whose minute is the last.
+        now: Unix time; its minute is the last one.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
@@ -113,7 +114,9 @@ _HOURS: Final = Struct(f">{24 * len(COUNT_KINDS)}I")
 
 
 def _read_last(form: Struct, strings: Iterable[bytes | None], last: int, count: int) -> dict[str, tuple[int, ...]]:
-    """Of two strings, one after the other, the numbers up to place `last`; what is of another length is another's."""
+    """Return the last `count` numbers up to place `last` in two consecutive strings; a string of another size
+    reads as 0.
+    """
     numbers: list[int] = []
     for string in strings:
         numbers += form.unpack((string or b"")[: form.size].ljust(form.size, b"\0"))
@@ -125,16 +128,16 @@ def _counts_key(ledger: Ledger, topic: str, handler: str, unit: str, number: int
     return ledger_key("", ledger.group, "counts", topic, handler, unit, number)
 
 
-#: Seconds within which processes that are lost belong to one incident.
+#: Seconds within which lost processes belong to one incident.
 LOST_TOGETHER: Final = 600
-#: Seconds for which all is kept, and characters of an error.
+#: Seconds that outcomes are kept, and the maximum number of characters of an error.
 KEPT_FOR: Final = 7 * 86_400
 ERROR_LENGTH: Final = 300
 
 
 @dataclass(slots=True)
 class RecentAttempts:
-    """Attempts of one handler on one topic that a process has not told yet; times are of its own clock.
+    """The attempts of one handler on one topic that a process has not reported yet; times are of its own clock.
 
     Attributes:
         failed: how many failed since the last success among them, the first at `first_failed_at`.
@@ -149,22 +152,22 @@ class RecentAttempts:
     lost: int = 0
 
     def succeeded(self, at: float) -> None:
-        """Take in a success."""
+        """Count a success."""
         self.done_at, self.failed, self.first_failed_at = at, 0, None
 
     def has_failed(self, at: float, number: int = 1, error: str = "") -> None:
-        """Take in failures."""
+        """Count failures."""
         self.failed_at, self.failed = at, self.failed + number
         self.first_failed_at = at if self.first_failed_at is None else self.first_failed_at
         self.error = error[:ERROR_LENGTH] or self.error
 
 
 class OutcomeSummary(NamedTuple):
-    """What is known of one handler on one topic; times are Unix times by the reader's clock, 0: it never was.
+    """The outcomes of one handler on one topic; times are Unix times by the reader's clock, 0 for never.
 
     Attributes:
-        failed: how many attempts failed since one succeeded, the first at `failing_since`.
-        lost: how many processes died lately with its deliveries, the first at `lost_since`, the last at `lost_at`.
+        failed: how many attempts failed since the last success, the first at `failing_since`.
+        lost: how many processes died recently with its deliveries, the first at `lost_since`, the last at `lost_at`.
     """
 
     done_at: float = 0.0
@@ -181,10 +184,10 @@ _FIELDS: Final = OutcomeSummary._fields
 
 
 def note_outcomes(ledger: Ledger, found: Mapping[TopicHandler, RecentAttempts], now: float) -> None:
-    """Tell how attempts ended.
+    """Report how attempts ended.
 
     Parameters:
-        now: Unix time by the clock of what is told.
+        now: Unix time by the clock of the attempts' times.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
@@ -205,10 +208,10 @@ def note_outcomes(ledger: Ledger, found: Mapping[TopicHandler, RecentAttempts], 
 
 
 def read_outcomes(ledger: Ledger, whose: Iterable[TopicHandler], now: float) -> dict[TopicHandler, OutcomeSummary]:
-    """Return what is known of each, in one trip.
+    """Return the outcomes of each topic and handler, in one round trip.
 
     Parameters:
-        now: Unix time by the reader's clock, of which the times are.
+        now: Unix time by the reader's clock; the returned times are by that clock.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
@@ -225,7 +228,7 @@ def read_outcomes(ledger: Ledger, whose: Iterable[TopicHandler], now: float) -> 
 
 
 def _read_outcomes_row(row: Any, ahead: float) -> OutcomeSummary:
-    """What a hash says; what is no number there, whoever wrote it, is 0."""
+    """Return the outcomes in a hash; a value that is no number, which another program wrote, reads as 0."""
     if is_wrong_type(row):
         return OutcomeSummary()
     done_at, failed_at, failing_since, failed, error, lost_at, lost_since, lost = raise_error_answer(row)
@@ -258,14 +261,16 @@ def _outcomes_key(ledger: Ledger, topic: str, handler: str) -> str:
     return ledger_key("", ledger.group, "outcomes", topic, handler)
 
 
-#: Seconds after its last try for which one counts: tries are a minute apart at most, and then wait in their queue.
+#: Seconds after its last try that a dead letter counts as refused: tries are a minute apart at most, plus queueing.
 COUNTS_FOR: Final = 1_800
-#: Members of one set at most.
+#: Maximum number of members of one set.
 MOST_UNPUBLISHED: Final = 200_000
 
 
 class UnpublishedDeadLetters(NamedTuple):
-    """How many there are of a handler, since when (Unix time by the reader's clock), and why."""
+    """The number of a handler's dead letters that Kafka refuses, since when (Unix time by the reader's
+    clock), and why.
+    """
 
     many: int
     since: float
@@ -275,11 +280,11 @@ class UnpublishedDeadLetters(NamedTuple):
 def note_unpublished(
     ledger: Ledger, refused: Mapping[str, Mapping[str, str]], written: Mapping[str, Iterable[str]]
 ) -> None:
-    """Note what Kafka did not take, and what it has taken after all.
+    """Note the dead letters that Kafka refused, and those that it has accepted since.
 
     Parameters:
-        refused: by handler, the error of each delivery.
-        written: by handler, deliveries.
+        refused: the error of each delivery, by handler.
+        written: the deliveries by handler.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
@@ -302,7 +307,7 @@ def note_unpublished(
 
 
 def read_unpublished(ledger: Ledger, handlers: Iterable[str], now: float) -> dict[str, UnpublishedDeadLetters]:
-    """Return those that have any; the time since when is forgotten once there are none.
+    """Return the handlers with refused dead letters; `since` is forgotten once there are none.
 
     Parameters:
         now: Unix time by the reader's clock.

@@ -1,4 +1,4 @@
-"""The audit line of one handler on one partition: its fates, counted."""
+"""The audit line of one handler on one partition: how many offsets have each fate, and which are unaccounted for."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,33 +10,31 @@ from bridge.ledger.fate_pages import Account
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_client import Ledger
 
-#: How many offsets of each kind a report names.
+#: Maximum number of offsets that a report names of each kind.
 NAMED: Final = 10
 _SHOWN: Final = ("done", "handed", "parked", "dead", "discarded", "open", "forgotten", "expired", "evicted")
 
 
 @dataclass
 class AuditLine:
-    """One handler on one partition.
+    """The audit of one handler on one partition.
 
     Attributes:
-        imported: whether the handler is one of the settings; one that was renamed or removed is not, and owes
-            nothing that came after it.
-        first, end: offsets that Kafka has.
-        joined: the first offset that the handler was there for.
-        gaps: offsets without a record (compaction, transaction markers), and those of which a page knew that has
-            expired and was written again.
-        expired: committed offsets, from `joined` on, without a page: it has expired, or nothing lay there. No fault.
-        forgotten: offsets that were handed off and committed, and of which the ledger was wiped before they were
-            settled: they may be lost.
-        evicted: offsets, from `joined` on, whose page Redis evicted before it could expire. How many of them had a fate
-            is not known: what was done may run again, what was handed off and committed may be lost.
-        unaccounted: how many offsets below the committed one are open, and `unaccounted_at`, the first of them.
-        oldest: the oldest offsets in flight, and `oldest_since`, about when the first of these was handed off
-            (ISO 8601; up to ten seconds early).
-        parked_nowhere: offsets that are parked, and of which no retry or replay topic has a record any more; they count
-            as unaccounted.
-        letters_missing: offsets that are dead, but have no dead letter in the topic.
+        imported: whether the settings import the handler. One that was renamed or removed is not, and is audited up to
+            the offset that it reached.
+        first, end: the offsets that Kafka has.
+        joined: the first offset for which the handler existed.
+        gaps: offsets without a record (compaction, transaction markers), and those of a page that expired and was
+            written again.
+        expired: committed offsets, from `joined` on, without a page: it expired, or was never written. No fault.
+        forgotten: offsets that were handed off and committed before the ledger was wiped: suspected data loss.
+        evicted: offsets, from `joined` on, whose page Redis evicted before it expired. Their fates are unknown: done
+            deliveries may run again, handed deliveries may be lost.
+        unaccounted: how many offsets below the committed one are open; `unaccounted_at` names the first of them.
+        oldest: the oldest offsets in flight; `oldest_since` is when the first of them was handed off (ISO 8601; up to
+            ten seconds early).
+        parked_nowhere: parked offsets without a record in any retry or replay topic; they count as unaccounted.
+        letters_missing: dead offsets without a dead letter in the topic.
     """
 
     handler: str
@@ -65,23 +63,23 @@ class AuditLine:
 
     @property
     def fates(self) -> dict[str, int]:
-        """How many deliveries there are of each fate, and how many whose fate was forgotten or has expired."""
+        """Return the number of deliveries of each fate, and of those whose fate was forgotten or has expired."""
         return {fate: getattr(self, fate) for fate in _SHOWN}
 
     @property
     def missing(self) -> int:
-        """How many committed offsets nobody can account for: must be 0."""
+        """Return the number of committed offsets that nobody can account for: must be 0."""
         return self.unaccounted + self.forgotten + self.evicted
 
 
 def count_audit_line(
     ledger: Ledger, account: Account, extent: Extent, imported: bool = True, wiped_below: int = 0
 ) -> AuditLine:
-    """Count one handler on one partition.
+    """Return the audit line of one handler on one partition.
 
     Parameters:
-        imported: a handler that is not is asked for as far as it came, no further.
-        wiped_below: what was committed below was handed off with another ledger than this.
+        imported: a handler that is not imported is counted up to the offset that it reached.
+        wiped_below: offsets committed below it were handed off with another ledger.
 
     Raises:
         LedgerUnavailable: the ledger does not answer.
@@ -103,7 +101,7 @@ def count_audit_line(
     if committed is not None:
         gone = ledger.count(account, first, lost_below - 1)
         made.forgotten = gone.fates[Fate.OPEN] + gone.pageless
-        # Of a handler that never began here nothing has expired: others got what was committed.
+        # A handler that never began here has no expired offsets: other handlers got what was committed.
         begun = committed if known.joined is None else known.joined
         below = range(max(first, lost_below, begun), committed)
         still_missing = sum(len(_find_common(offsets, below)) for offsets, missing in evicted if missing)

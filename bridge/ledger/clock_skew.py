@@ -1,4 +1,4 @@
-"""The clock skew of this host against Redis, by whose clock all of a group agree."""
+"""The clock skew of this host against Redis, whose clock is the reference for the whole group."""
 
 import time
 from collections.abc import Callable
@@ -6,16 +6,16 @@ from typing import Any, Final
 
 from bridge.ledger.ledger_client import Ledger
 
-#: Seconds between two looks.
+#: Seconds between two measurements.
 LOOK_EVERY: Final = 10.0
-#: Seconds from which on it is noted since when they differ.
+#: Seconds of skew from which on its beginning is announced.
 DIFFERS: Final = 5.0
-#: Seconds from which on due times are corrected.
+#: Seconds of skew from which on due times are corrected.
 CORRECTED_FROM: Final = 1.0
 
 
 class ClockSkew:
-    """Measures it now and then, for what this process announces."""
+    """A measurement of the clock skew, repeated every few seconds, for this process's announcements."""
 
     def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:
         self._ledger, self._clock = ledger, clock
@@ -24,15 +24,15 @@ class ClockSkew:
 
     @property
     def ahead(self) -> float:
-        """Seconds by which this clock was ahead at the last look; 0 where that is little, or was never seen."""
+        """Return the seconds that this clock was ahead at the last measurement; 0 if less than `CORRECTED_FROM`."""
         return self._seconds if abs(self._seconds) >= CORRECTED_FROM else 0.0
 
     def now(self) -> float:
-        """Return the time (Unix) by Redis's clock, as far as it is known."""
+        """Return the Unix time by Redis's clock, as far as it is known."""
         return self._clock() - self.ahead
 
     def look(self) -> dict[str, Any]:
-        """Return `clock_skew`, seconds that this clock is ahead, and since when (by Redis's clock) it is wrong.
+        """Return `clock_skew`, the seconds that this clock is ahead, and since when (by Redis's clock) it is wrong.
 
         Raises:
             LedgerUnavailable: Redis did not answer.
@@ -44,7 +44,7 @@ class ClockSkew:
                 pipe.time()
                 ((seconds, micros),) = pipe.execute()
             there = seconds + micros / 1e6
-            # An answer that took long says nothing: the time is taken in the middle.
+            # A slow answer distorts the skew: half of the round trip is taken off.
             self._seconds = (before + self._clock()) / 2 - there
             if abs(self._seconds) < DIFFERS:
                 self._seconds_since = 0.0

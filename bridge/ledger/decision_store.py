@@ -1,8 +1,8 @@
-"""Decisions of the group:
+"""The decisions of the group: Kafka acknowledges each, then Redis mirrors it for workers and commands.
 
-Kafka acknowledges each, then Redis mirrors it for workers and commands. If the process dies in between, Kafka has the
-decision, and a bridge brings it to Redis. A decision that Kafka does not take stands in Redis alone until a bridge
-publishes it. Nothing here is keyed by the Kafka cluster, so it can be read while Kafka is down.
+If the process dies in between, a bridge copies the decision from Kafka to Redis. A decision that Kafka refuses is in
+Redis alone until a bridge publishes it. The keys do not name the Kafka cluster, so they can be read while Kafka is
+down.
 """
 
 import logging
@@ -35,13 +35,13 @@ _WANTS: Final = "wants "
 
 
 class MirroredDecisions(NamedTuple):
-    """What Redis knows.
+    """The decisions that Redis has.
 
     Attributes:
-        version: another one after each change; empty where nothing was noted: Redis is new, or was wiped.
-        published: by key, what Kafka has.
-        unpublished: by key, what it does not have yet.
-        whole: whether a bridge has seen, since Redis was new or wiped, that nothing is missing that Kafka has.
+        version: changes with each write; empty if Redis is new or was wiped.
+        published: the decisions in Kafka, by key.
+        unpublished: the decisions that Kafka does not have yet, by key.
+        whole: whether a bridge has checked, since Redis was new or wiped, that it has all that Kafka has.
     """
 
     version: str
@@ -50,7 +50,7 @@ class MirroredDecisions(NamedTuple):
     whole: bool = False
 
     def in_force(self) -> dict[str, GroupDecision]:
-        """By key, what stands: the last decision, also one that took back what stood."""
+        """Return the last decision of each key, also one that withdraws the decision before it."""
         keys = self.published.keys() | self.unpublished.keys()
         found = {name: choose_effective_decision(self.published.get(name), self.unpublished.get(name)) for name in keys}
         return {name: each for name, each in found.items() if each is not None}
@@ -60,40 +60,40 @@ NO_DECISIONS: Final = MirroredDecisions("", {}, {})
 
 
 class DecisionMirror:
-    """The decisions of the ledger's group. Each method raises LedgerUnavailable when Redis does not do as asked."""
+    """The mirror of the group's decisions in Redis. Each method raises LedgerUnavailable when Redis is unavailable."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._key = ledger_key("control", ledger.group)
 
     def version(self) -> str:
-        """Return the version of what is known: one small read."""
+        """Return the version of the mirror: one small read."""
         with self._ledger.asking("read whether anything was decided") as pipe:
             pipe.hget(self._key, "version")
             (found,) = pipe.execute()
         return _decode_text(found)
 
     def read(self) -> MirroredDecisions:
-        """Return all that is known."""
+        """Return all decisions of the mirror."""
         with self._ledger.asking("read what was decided") as pipe:
             pipe.hgetall(self._key)
             (found,) = pipe.execute()
         return _read_mirror({_decode_text(name): _decode_text(value) for name, value in found.items()})
 
     def note(self, decision: GroupDecision, offset: int) -> None:
-        """Note what Kafka has, unless something newer is known; what it counts over is not to be published any more."""
+        """Note a decision that Kafka has, unless a newer one is known; older unpublished ones are dropped."""
         self._do("is", decision.key, offset, decision.change.id, decision.to_value())
 
     def want(self, decision: GroupDecision) -> None:
-        """Note what Kafka could not take: it stands, and a bridge publishes it."""
+        """Note a decision that Kafka could not take: it is in force, and a bridge publishes it."""
         self._do("wants", decision.key, decision.change.id, decision.to_value())
 
     def anew(self) -> None:
-        """The control topic was made again, or lost its end: all that is known stands, and is to be published again."""
+        """Mark all decisions as unpublished: the control topic was recreated or truncated."""
         self._do("anew")
 
     def whole(self, version: str) -> None:
-        """Note that nothing is missing that Kafka has, where this is the version still."""
+        """Note that the mirror has all that Kafka has, if this is still its version."""
         self._do("whole", version)
 
     def _do(self, *args: str | int) -> None:
@@ -101,7 +101,7 @@ class DecisionMirror:
 
 
 def _read_mirror(fields: Mapping[str, str]) -> MirroredDecisions:
-    """Return what the fields say; one that holds no decision is left out, and logged once."""
+    """Return the decisions in the fields; a field without one is left out and logged once."""
     published: dict[str, PublishedDecision] = {}
     unpublished: dict[str, GroupDecision] = {}
     for name, value in fields.items():
@@ -135,19 +135,19 @@ def _decode_text(found: Any) -> str:
     return found.decode(errors="surrogateescape") if found else ""
 
 
-#: Of what was sent to Kafka, and given up.
+#: The warning about a record whose publication was given up.
 LATE_PUBLICATION: Final = (
-    " What was sent to Kafka may arrive there yet, and counts then: look at `bridge status`, and decide again when it "
+    " The record may still arrive in Kafka, and counts then: check `bridge status`, and decide again once Kafka "
     "answers."
 )
 
 
-#: Of a Redis that may have lost what Kafka has.
-INCOMPLETE_MIRROR: Final = "Redis is new, or was wiped, and no bridge has seen since that it has all."
+#: The warning about a Redis that may lack decisions that Kafka has.
+INCOMPLETE_MIRROR: Final = "Redis is new, or was wiped, and no bridge has copied the decisions from Kafka since."
 
 
 class DecisionOutcome(NamedTuple):
-    """What became of a decision.
+    """The result of a decision.
 
     Attributes:
         unpublished: why Kafka does not have it yet; empty if it does.
@@ -169,12 +169,12 @@ def make_decision(
     before: GroupDecision | None = None,
     clock: Callable[[], float] = time.time,
 ) -> DecisionOutcome:
-    """Make a decision.
+    """Publish a decision, and mirror it.
 
     Parameters:
-        mirror: of the group; `None` where there is no Redis for it.
-        data: JSON values; `None` takes back what stands.
-        before: what stood so far (`standing`).
+        mirror: of the group; `None` if there is no Redis for it.
+        data: JSON values; `None` withdraws the decision in force.
+        before: the decision in force so far.
 
     Raises:
         NotDecided: neither Kafka nor Redis has it.
@@ -195,13 +195,13 @@ def make_decision(
 
 
 class KnownDecisions(NamedTuple):
-    """What stands, as far as it is known.
+    """The decisions in force, as far as they are known.
 
     Attributes:
         standing: by key.
-        unread: why Kafka could not be asked: it may have what Redis does not know, or no longer; empty if it was.
-        unknown: why there may be more than what is known: what has it could not be asked, and no bridge has seen that
-            the other has all; empty where this is all.
+        unread: why Kafka could not be read; empty if it was. Kafka may have other decisions than Redis.
+        unknown: why decisions may be missing: Kafka or Redis could not be read, and the other one may not have all;
+            empty if none is missing.
     """
 
     standing: dict[str, GroupDecision]
@@ -210,7 +210,7 @@ class KnownDecisions(NamedTuple):
 
 
 def read_standing_decisions(settings: Settings, mirror: DecisionMirror | None) -> dict[str, GroupDecision]:
-    """By key, what stands, as far as Kafka and Redis can be asked: either may know more.
+    """Return the decisions in force by key, as far as Kafka and Redis respond: each may have more than the other.
 
     Raises:
         NotDecided: neither can be asked.
@@ -219,7 +219,7 @@ def read_standing_decisions(settings: Settings, mirror: DecisionMirror | None) -
 
 
 def read_decisions(settings: Settings, mirror: DecisionMirror | None) -> KnownDecisions:
-    """What stands, as far as Kafka and Redis can be asked, and whether Kafka was.
+    """Return the decisions in force, as far as Kafka and Redis respond, and whether Kafka did.
 
     Raises:
         NotDecided: neither can be asked.
@@ -236,8 +236,8 @@ def read_decisions(settings: Settings, mirror: DecisionMirror | None) -> KnownDe
         published, unread = {}, str(error)
         silent.append(unread)
     if len(silent) == (1 if mirror is None else 2):
-        raise NotDecided(f"what was decided is not known: {' '.join(silent)}")
-    # What Redis has may not be in Kafka yet; what Kafka has Redis may have lost, and no bridge put back.
+        raise NotDecided(f"the decisions of the group are unknown: {' '.join(silent)}")
+    # Redis may have decisions that are not in Kafka yet; Kafka may have decisions that Redis has lost.
     unknown = silent[0] if silent else ""
     if unread:
         unknown = "" if mirrored.whole else f"{unread} {INCOMPLETE_MIRROR}"
@@ -245,11 +245,11 @@ def read_decisions(settings: Settings, mirror: DecisionMirror | None) -> KnownDe
 
 
 def look_up_decisions(settings: Settings, mirror: DecisionMirror) -> dict[str, GroupDecision]:
-    """By key, what stands, as Redis has it; Kafka is asked where Redis may have lost something.
+    """Return the decisions in force by key from Redis; from Kafka too if Redis may lack some.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
-        KafkaUnavailable: Kafka was asked, and did not answer.
+        KafkaUnavailable: Kafka was needed, and did not answer.
     """
     mirrored = mirror.read()
     return merge_decisions(
@@ -258,7 +258,7 @@ def look_up_decisions(settings: Settings, mirror: DecisionMirror) -> dict[str, G
 
 
 def merge_decisions(published: Mapping[str, PublishedDecision], mirrored: MirroredDecisions) -> MirroredDecisions:
-    """What Kafka and Redis know together: either may know more."""
+    """Return the newest decisions of Kafka and Redis: each may have more than the other."""
     found = {
         key: kept
         for key in published.keys() | mirrored.published.keys()

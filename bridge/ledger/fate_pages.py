@@ -1,4 +1,4 @@
-"""Where a fate lies: keys, pages, and the stretch of bytes that holds a set of offsets (pure).
+"""The place of a fate in Redis: keys, pages, and the stretches of bytes that hold a set of offsets (pure).
 
 A page is one Redis string with the fates of 65,536 offsets, half a byte each. Offset *n* of a page is the
 high half of byte ``n // 2`` when *n* is even, the low half when it is odd, which is Redis's own ``BITFIELD …
@@ -16,14 +16,16 @@ PAGE = 65_536
 """Offsets per page."""
 
 RETRY_RECORD = "own"
-"""In the place of a handler, for a retry or replay topic: the fates of its records themselves, whosever they are."""
+"""The handler name of the account with the fates of a retry or replay topic's own records, for all handlers."""
 
 _NEAR = 8
-"""Bytes between two offsets up to which one stretch holds both: beyond, a second read costs less."""
+"""Maximum gap in bytes between two offsets of one stretch: beyond it a second read costs less."""
 
 
 class Account(NamedTuple):
-    """Whose fates: one handler on one partition. `topic_id` tells a topic from its namesake before."""
+    """The owner of fates: one handler on one partition of a topic; `topic_id` tells a recreated topic from
+    its predecessor.
+    """
 
     handler: str
     topic: str
@@ -32,7 +34,7 @@ class Account(NamedTuple):
 
 
 class PageStretch(NamedTuple):
-    """Bytes of one page, and which halves of them are meant: those where `mask` has 0xF, not 0x0."""
+    """A run of bytes of one page, with a mask: 0xF for each half byte that is meant, else 0x0."""
 
     page: int
     first_byte: int
@@ -40,12 +42,12 @@ class PageStretch(NamedTuple):
 
 
 def ledger_key(*parts: str | int) -> str:
-    """Return a Redis key of `parts`, any text: all but letters, digits and ``_.-~`` is escaped."""
+    """Return a Redis key of `parts`, with all characters but letters, digits and ``_.-~`` escaped."""
     return ":".join(quote(str(part), safe="", errors="surrogatepass") for part in ("ledger", *parts))
 
 
 def split_by_page(first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (page, first place in it, last place) for the offsets from `first` to `last`, both included."""
+    """Yield (page, first place, last place) for the offsets from `first` to `last`, both included."""
     while first <= last:
         page, start = divmod(first, PAGE)
         end = min(last - page * PAGE, PAGE - 1)
@@ -76,7 +78,7 @@ def _is_unbroken(offsets: Sequence[int]) -> bool:
 
 
 def choose_fates(halves: bytes, mask: bytes) -> bytes:
-    """Return the fates, one byte each, that `mask` chooses from the stretch `halves`."""
+    """Return the fates, one byte each, that `mask` selects from the stretch `halves`."""
     return bytes(compress(unpack_fates(halves), unpack_fates(mask)))
 
 

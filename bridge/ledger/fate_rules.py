@@ -1,4 +1,4 @@
-"""Where a delivery stands, which fate may follow which, and many fates at once as bytes (pure).
+"""The fates of a delivery, which fate may overwrite which, and operations on many fates as bytes (pure).
 
 In Redis a fate is half a byte; in Python many fates are a ``bytes`` with one byte per offset, so that
 counting, searching and comparing a million of them runs in C.
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 
 class Fate(IntEnum):
-    """Where a delivery stands. The numbers are stored: never renumber them."""
+    """The fate of a delivery. The numbers are stored: never renumber them."""
 
     OPEN = 0
     HANDED = 1
@@ -27,13 +27,13 @@ SETTLED = frozenset({Fate.DONE, Fate.PARKED, Fate.DEAD, Fate.DISCARDED})
 UNSETTLED = frozenset({Fate.OPEN, Fate.HANDED})
 
 OVERWRITES: Mapping[Fate, frozenset[Fate]] = {
-    # Only what a bridge declared stuck is opened again; the rest goes back on purpose alone (Ledger.forget).
+    # Only a bridge that found a delivery stuck opens it again; a person reopens others (Ledger.forget).
     Fate.OPEN: frozenset({Fate.HANDED}),
     Fate.HANDED: frozenset({Fate.OPEN, Fate.GAP}),
-    # Work that happened, happened: done may follow anything, nothing may follow done.
+    # Work that happened has happened: done may follow anything, nothing may follow done.
     Fate.DONE: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.DEAD, Fate.DISCARDED, Fate.GAP}),
-    # Not what is dead: who was frozen between Kafka's acknowledgement and this mark may wake when the parked record
-    # has come due and died (tests/model found it); it would be parked, and nowhere.
+    # Not dead: a worker that was frozen between Kafka's acknowledgement and this mark may resume after the parked
+    # record came due and died (tests/model found it); the delivery would be parked without a record.
     Fate.PARKED: frozenset({Fate.OPEN, Fate.HANDED, Fate.GAP}),
     Fate.DEAD: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.GAP}),
     Fate.DISCARDED: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.DEAD, Fate.GAP}),
@@ -52,7 +52,7 @@ _FLAGS = {
 
 
 def follow_fate(old: Fate, wanted: Fate) -> Fate:
-    """Return the fate that a delivery with fate `old` has after `wanted` was written to it."""
+    """Return the fate of a delivery with fate `old` after `wanted` was written to it."""
     return wanted if old in OVERWRITES[wanted] else old
 
 
@@ -82,7 +82,7 @@ def pack_fates(fates: bytes) -> bytes:
 
 
 def count_fates(fates: bytes) -> dict[Fate, int]:
-    """Return how many of `fates` there are of each."""
+    """Return the number of fates of each kind."""
     return {fate: fates.count(fate) for fate in Fate}
 
 
@@ -99,16 +99,16 @@ def find_fate_runs(fates: bytes, wanted: Collection[Fate]) -> Iterator[range]:
 
 
 def is_to_skip(own: Fate, origin: Fate = Fate.OPEN, *, retried: bool = False, again: bool = False) -> bool:
-    """Tell whether a worker skips a delivery: its record is settled in any way, its origin done or discarded.
+    """Return whether a worker skips a delivery: its record is settled, or its source record is done or discarded.
 
-    A parked origin is what a retry is for, and a dead one what a replay is for, so these do not count. But a retry
-    whose origin is dead comes of a run that was killed before it could mark what it had parked: the next run ended it.
+    A retry needs a parked source record and a replay a dead one, so these do not count. But a retry whose source record
+    is dead was parked by a run that was killed before it could mark that; the next run ended it.
 
     Parameters:
         own: the fate at the record's own coordinates.
-        origin: the one at its origin's (a record on a source topic is its own origin).
-        retried: whether its record has waited on a retry topic, and no person has ever sent it back.
-        again: whether a person asked that it run whatever has become of its origin: only its own fate counts.
+        origin: the fate of its source record; a record on a source topic is its own source record.
+        retried: whether its record was in a retry topic, and no person ever sent it back.
+        again: whether a person asked for another run whatever the source record's fate: then only `own` counts.
     """
     if own in SETTLED or again:
         return own in SETTLED
@@ -116,11 +116,11 @@ def is_to_skip(own: Fate, origin: Fate = Fate.OPEN, *, retried: bool = False, ag
 
 
 def is_to_run(own: Fate, *, passed: bool) -> bool:
-    """Tell whether what a record of a retry topic holds is yet to run.
+    """Return whether the delivery in a record of a retry topic is yet to run.
 
     Parameters:
         own: the fate at the record's own coordinates.
-        passed: whether the group has committed it: what is open there was forgotten, and does not come again.
+        passed: whether the group has committed the record: an open one was forgotten, and is not read again.
     """
     return own is Fate.HANDED or (own is Fate.OPEN and not passed)
 

@@ -1,6 +1,6 @@
-"""The time since which something has been so, as the first bridge noted that saw it.
+"""The time of the first observation of something, as noted by the first bridge that saw it.
 
-It outlives that bridge, and is for people only.
+The note outlives that bridge, and only people read it.
 """
 
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from typing import Final
 from bridge.ledger.fate_pages import ledger_key
 from bridge.ledger.ledger_client import Ledger
 
-#: Seconds after the last look for which what was seen first is kept.
+#: Seconds that a note is kept after its last update.
 KEPT_FOR: Final = 7 * 86_400
 
 
 def note_first_observation(ledger: Ledger, what: str, seen: Mapping[str, float]) -> dict[str, float]:
-    """Return when each of these was seen first by anybody (Unix time).
+    """Return when any bridge first saw each of these (Unix time).
 
     Parameters:
-        what: the kind of thing.
-        seen: by name, when this bridge saw it first.
+        what: the kind of observation.
+        seen: when this bridge first saw each, by name.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
@@ -37,7 +37,7 @@ def note_first_observation(ledger: Ledger, what: str, seen: Mapping[str, float])
 
 
 def _moment(raw: bytes | None, default: float) -> float:
-    """The time that was noted; the default if that is none: another program has written it."""
+    """Return the time of a note; the default if another program overwrote it."""
     try:
         at = float(raw or b"")
     except ValueError:

@@ -1,6 +1,6 @@
-"""Which bridges, workers and recorders live, and how each is: what commands read when none of them can be reached.
+"""The living bridges, workers and recorders of a group with their states, which commands read from Redis.
 
-Nothing here is keyed by the Kafka cluster: what Redis knows can be told while Kafka is away.
+The keys do not name the Kafka cluster, so they can be read while Kafka is down.
 """
 
 import json
@@ -23,12 +23,12 @@ from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two announcements, and for which one holds.
+#: Seconds between two announcements, and that one is valid.
 ANNOUNCE_EVERY: Final = 2.0
 ANNOUNCED_FOR: Final = 10.0
-#: Seconds for which a member that fell silent is known to be lost.
+#: Seconds that a member without a heartbeat is remembered as lost.
 LOST_FOR: Final = 3_600
-#: Seconds for which it is known when something was seen last.
+#: Seconds that the last announcement of a name is remembered.
 _REMEMBERED_FOR: Final = 30 * 86_400
 
 
@@ -38,12 +38,12 @@ def make_member_name() -> str:
 
 
 class GroupMembers:
-    """The living bridges or recorders of the ledger's group, or the living workers on its Redis (of whatever group: a
-    queue is the broker's, not a group's). Each method raises LedgerUnavailable when Redis is silent.
+    """The living members of one kind: bridges or recorders of the ledger's group, or workers of any group on its Redis,
+    as a queue belongs to the broker. Each method raises LedgerUnavailable when Redis is unavailable.
 
     Attributes:
-        mute: why Redis takes no announcements, as of the last look; members that are not there may live then.
-        unconfirmed: their names, as far as Redis still lists them; empty while it takes announcements.
+        mute: why Redis refused writes when the members were last read; missing members may live then.
+        unconfirmed: the names that Redis still lists without an announcement; empty while it takes announcements.
     """
 
     def __init__(self, ledger: Ledger, kind: MemberKind) -> None:
@@ -54,26 +54,26 @@ class GroupMembers:
     def announce(
         self, member: str, state: Mapping[str, Any], seen: Iterable[str] = (), seconds: float = ANNOUNCED_FOR
     ) -> None:
-        """Say that a member lives and how it is (JSON values), for `seconds` or until it says so again.
+        """Announce a member and its state (JSON values), valid for `seconds` or until the next announcement.
 
         Parameters:
-            seen: names of what is there with it, a queue's consumer for instance: for `last_seen`.
+            seen: names of what is there with it, such as a queue's consumer, for `last_seen`.
         """
         keys = (self._key("of", member), self._key("all"), self._key("seen"))
         args = (member, json.dumps(state), max(1, int(seconds * 1000)), _REMEMBERED_FOR, *seen)
         self._ledger.run("announce this process", ANNOUNCE, keys, args)
 
     def leave(self, member: str) -> None:
-        """Take back what `member` announced."""
+        """Withdraw the announcement of `member`."""
         with self._ledger.asking("take this process off the list") as pipe:
             pipe.delete(self._key("of", member))
             pipe.srem(self._key("all"), member)
             pipe.execute()
 
     def living(self) -> dict[str, Mapping[str, Any]]:
-        """Return what each living member last announced; those that fell silent are taken off the list.
+        """Return the last announcement of each living member; members without a heartbeat are taken off the list.
 
-        What is no announcement is left out: Redis may hold what others wrote.
+        Values that other programs wrote are left out.
         """
         with self._ledger.asking("list bridges and workers") as pipe:
             pipe.smembers(self._key("all"))
@@ -85,8 +85,8 @@ class GroupMembers:
             gone = [name for name, state in states.items() if state is None]
             self.mute, self.unconfirmed = "", ()
             if gone:
-                # They took nothing back: they were killed or frozen, or their host is gone.
-                # A Redis that refuses writes, as without a disk or as a replica, still says who lives.
+                # They withdrew nothing: they were killed or frozen, or their host is gone.
+                # A Redis that refuses writes, without a disk or as a replica, still says who lives.
                 pipe.time()
                 ((now, _),) = pipe.execute()
                 pipe.srem(self._key("all"), *gone)
@@ -102,7 +102,7 @@ class GroupMembers:
         return {name: state for name, state in found.items() if state is not None}
 
     def lost(self) -> dict[str, float]:
-        """Return who fell silent in the last hour without a shutdown, and seconds since that was seen."""
+        """Return the members lost without a shutdown in the last hour, and the seconds since that was seen."""
         with self._ledger.asking("read who was lost") as pipe:
             pipe.time()
             pipe.zrange(self._key("lost"), 0, -1, withscores=True)
@@ -113,7 +113,7 @@ class GroupMembers:
     def last_seen(self) -> dict[str, float]:
         """Return when each name was last announced (Unix time by Redis's clock), for a month.
 
-        What says no time is left out, as in `living`.
+        Values that are no time are left out, as in `living`.
         """
         with self._ledger.asking("read who was here") as pipe:
             pipe.hgetall(self._key("seen"))
@@ -122,7 +122,7 @@ class GroupMembers:
         return {name: at for name, at in read if name and at is not None}
 
     def end(self, name: str) -> None:
-        """Note that `name` is not to be there any more: nobody misses it, until it is announced again."""
+        """Note that `name` has ended on purpose: nobody misses it until it is announced again."""
         with self._ledger.asking("note who is not to be here any more") as pipe:
             pipe.time()
             ((now, _),) = pipe.execute()
@@ -130,7 +130,7 @@ class GroupMembers:
             pipe.execute()
 
     def is_missed(self, name: str) -> bool:
-        """Whether nobody has said, since `name` was announced last, that it is not to be there any more."""
+        """Return whether `name` was not ended on purpose since its last announcement."""
         with self._ledger.asking("read who is not to be here any more") as pipe:
             pipe.hget(self._key("ended"), name)
             pipe.hget(self._key("seen"), name)
@@ -146,21 +146,21 @@ def find_living_sources(ledger: Ledger) -> frozenset[str]:
     """Return the source topics whose handlers some living bridge or worker of the ledger's group has.
 
     Raises:
-        LedgerUnavailable: Redis did not answer, or refuses announcements: those that it does not list may live.
+        LedgerUnavailable: Redis did not answer, or refuses announcements: members that it does not list may live.
     """
     kinds = GroupMembers(ledger, "bridges"), GroupMembers(ledger, "workers")
     bridges, workers = (kind.living() for kind in kinds)
     if why := kinds[0].mute or kinds[1].mute:
         raise LedgerUnavailable(f"Redis takes no announcements of bridges and workers ({why}).")
     routed = {topic for state in bridges.values() for topic in state.get("routes", {})}
-    # A worker says which handlers it has; what they handle the ledger knows.
+    # Workers announce handlers; the ledger knows their topics.
     known = {name for state in workers.values() if state.get("group") == ledger.group for name in state["handlers"]}
     handled = {each.topic for each in Accounts(ledger).everyone() if each.handler in known} if known else set()
     return frozenset(routed | handled)
 
 
 def decode_name(name: bytes) -> str | None:
-    """A name that Redis has; `None`: it is no text, so none of ours."""
+    """Return a name from Redis; `None` if it is no text and so none of ours."""
     try:
         return name.decode()
     except UnicodeDecodeError:
@@ -176,9 +176,9 @@ def _read_time(said: bytes) -> float | None:
 
 
 def read_announcement(answer: Any, kind: MemberKind, member: str = "") -> Mapping[str, Any] | None:
-    """Return the announcement in an answer of Redis's to GET; `None` if it is none: that is logged once.
+    """Return the announcement in Redis's answer to GET; `None`, logged once, if it is none.
 
-    A worker's names the queues that it consumes. A field of a wrong type is left out.
+    A worker's announcement must name its queues. A field of a wrong type is left out.
     """
     announcement = f"the announcement of {member!r} in Redis, one of the group's {kind},"
     if is_wrong_type(answer):

@@ -1,6 +1,6 @@
-"""What deliveries to each handler cost lately, as workers measure it: for the size of batches, and nothing rests on it.
+"""The recent cost of deliveries to each handler, as workers measure it, for the size of batches only.
 
-Of a group, whatever its topics: so a bridge that starts, or a second one, knows what the first has seen.
+It is shared by the group, so a bridge that starts knows what the others have measured.
 """
 
 from collections.abc import Collection
@@ -12,22 +12,22 @@ from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_scripts import TIMES
 from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
 
-#: Seconds of work after which what was measured before counts a third.
+#: Seconds of work after which earlier measurements count a third.
 FADES_IN: Final = 2.0
-#: Seconds for which it is known what a handler costs that has nothing to do.
+#: Seconds that the cost of an idle handler is kept.
 KEPT_FOR: Final = 7 * 86_400
-#: One delivery, as near as the sums of fading numbers come to it.
+#: One delivery, allowing for the rounding of faded sums.
 _ONE: Final = 0.999
 
 
 class DeliveryCost(NamedTuple):
-    """What some deliveries took in a worker's process.
+    """The cost of some deliveries in a worker's process.
 
     Attributes:
         deliveries: how many.
-        seconds: all of them together, each from the decoding of its value to its mark.
-        squares: the sum of the squares of what each took.
-        beside: seconds that their tasks took besides: looking whether they are settled, sending on what failed.
+        seconds: their total time, each from the decoding of its value to its mark.
+        squares: the sum of the squares of the times.
+        beside: seconds that their tasks took besides: checking whether they are settled, resending what failed.
     """
 
     deliveries: float = 0.0
@@ -37,24 +37,24 @@ class DeliveryCost(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Seconds that one takes."""
+        """Return the seconds that one delivery takes."""
         return (self.seconds + self.beside) / self.deliveries if self.deliveries else 0.0
 
     @property
     def spread(self) -> float:
-        """The standard deviation of what one takes."""
+        """Return the standard deviation of the time of one delivery."""
         if not self.deliveries:
             return 0.0
         return sqrt(max(0.0, self.squares / self.deliveries - (self.seconds / self.deliveries) ** 2))
 
 
 class KnownCost(NamedTuple):
-    """What is known of a handler.
+    """The known cost of a handler.
 
     Attributes:
-        cost: `None` before the first of its deliveries has ended.
-        lost: seconds since a process or a worker was lost with one of its messages last, if it is known.
-        slow: seconds since one of its runs took longer than what is left of a batch waits
+        cost: `None` until its first delivery has ended.
+        lost: seconds since a process or worker was last lost with one of its messages; `None` if unknown.
+        slow: seconds since one of its runs took longer than the rest of a batch waits
             (`tasks.worker.delivery_cost.SLOW`).
     """
 
@@ -64,18 +64,18 @@ class KnownCost(NamedTuple):
 
 
 class HandlerCosts:
-    """The times of the ledger's group. Each method raises LedgerUnavailable when Redis is silent."""
+    """The costs of the group's handlers. Each method raises LedgerUnavailable when Redis is unavailable."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def report(self, handler: str, cost: DeliveryCost, *, lost: bool = False, slow: bool = False) -> None:
-        """Note what deliveries took, whether their process before this one was lost, and whether a run was slow."""
+        """Report what deliveries took, whether the previous process was lost, and whether a run was slow."""
         args = (KEPT_FOR, FADES_IN, *cost, int(lost), int(slow))
         self._ledger.run("note how long deliveries take", TIMES, [self._key(handler)], args)
 
     def known(self, handlers: Collection[str]) -> dict[str, KnownCost]:
-        """Return what is known of each, in one trip."""
+        """Return the known cost of each handler, in one round trip."""
         with self._ledger.asking("read how long deliveries take") as pipe:
             pipe.time()
             for handler in handlers:
@@ -89,7 +89,7 @@ class HandlerCosts:
 
 
 def _read_cost(row: Any, now: int) -> KnownCost:
-    """What a row says; what nobody could have measured is unknown, whoever wrote it."""
+    """Return the cost in a row; impossible values, which another program wrote, count as unknown."""
     if is_wrong_type(row):
         return KnownCost()
     *numbers, lost, slow = raise_error_answer(row)
@@ -98,13 +98,13 @@ def _read_cost(row: Any, now: int) -> KnownCost:
 
 
 def _seconds_since(written: bytes | None, now: int) -> float | None:
-    """Seconds since then; of what is no time, or yet to come, it is not known."""
+    """Return the seconds since a time; `None` if it is no time or lies in the future."""
     ago = now - _read_number(written)
     return ago if written is not None and 0 <= ago < inf else None
 
 
 def _read_number(written: bytes | None) -> float:
-    """What a field says: 0 where there is none, infinite where it is no number."""
+    """Return the number in a field: 0 if it is missing, infinite if it is no number."""
     try:
         return float(written or 0)
     except ValueError:
@@ -112,7 +112,7 @@ def _read_number(written: bytes | None) -> float:
 
 
 def _is_possible(cost: DeliveryCost) -> bool:
-    """Whether deliveries could have cost that: a report is of one at least, and none takes longer than all is kept."""
+    """Return whether deliveries can have this cost: at least one delivery, none longer than costs are kept."""
     if not all(isfinite(each) and each >= 0 for each in cost):
         return False
     most = cost.deliveries * KEPT_FOR

@@ -1,9 +1,8 @@
-"""The times of hand-offs, and the age of what is in flight: an index that costs a few dozen bytes per ten seconds.
+"""The times of hand-offs, and the age of deliveries in flight: an index of a few dozen bytes for each ten seconds.
 
 With each hand-off the ledger's script widens one field of a small hash: a step of ten seconds, with the first and
-last offset handed in it. An offset that was handed again counts in the later step. A sorted set beside it notes which
-deliveries wait for their retry; nothing is decided by these notes, and a missing one makes a delivery seem older than
-it is.
+last offset handed off in it. An offset that was handed off again counts in the later step. A sorted set beside it
+notes which deliveries wait for their retry; a missing note only makes a delivery seem older than it is.
 """
 
 import logging
@@ -23,11 +22,11 @@ STEP_SECONDS: Final = 10
 
 
 class HandoffStep(NamedTuple):
-    """Ten seconds of hand-offs.
+    """The hand-offs of ten seconds.
 
     Attributes:
         since: when they begin (Unix time by Redis's clock).
-        span: from the first to the last offset handed in them.
+        span: from the first to the last offset handed off in them.
     """
 
     since: int
@@ -35,16 +34,16 @@ class HandoffStep(NamedTuple):
 
     @property
     def until(self) -> int:
-        """When they end: until then the span may grow."""
+        """Return when the step ends: until then the span may grow."""
         return self.since + STEP_SECONDS
 
 
 class StepRest(NamedTuple):
-    """What is left of a step.
+    """The unsettled rest of a step.
 
     Attributes:
-        handed: the offsets of its span that are handed and not settled, in runs.
-        own: those of them that no later step holds as well: that they were handed then is certain.
+        handed: the offsets of its span that are handed off and not settled, in runs.
+        own: the offsets of these that no later step contains: they were certainly handed off in this step.
     """
 
     step: HandoffStep
@@ -53,7 +52,7 @@ class StepRest(NamedTuple):
 
 
 def read_steps(fields: Mapping[bytes, bytes]) -> list[HandoffStep]:
-    """Return the steps of an index, as Redis answers, the oldest first; what is no step is skipped."""
+    """Return the steps of an index, the oldest first; a field that is no step is skipped and logged."""
     steps = []
     for field, value in fields.items():
         try:
@@ -64,7 +63,7 @@ def read_steps(fields: Mapping[bytes, bytes]) -> list[HandoffStep]:
 
 
 def read_step_rests(ledger: Ledger, account: Account, steps: Sequence[HandoffStep]) -> Iterator[StepRest]:
-    """What is left of each step, the oldest first; the ledger is asked for a step when it is its turn.
+    """Yield the unsettled rest of each step, the oldest first; the ledger is read for one step at a time.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
@@ -75,7 +74,7 @@ def read_step_rests(ledger: Ledger, account: Account, steps: Sequence[HandoffSte
 
 
 def narrow_steps(ledger: Ledger, account: Account, seen: Iterable[StepRest], now: float) -> None:
-    """Narrow each step that is over to what is left of it; one of which nothing is left goes.
+    """Narrow each finished step to its unsettled rest; a step without one is deleted.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
@@ -90,12 +89,12 @@ def narrow_steps(ledger: Ledger, account: Account, seen: Iterable[StepRest], now
 
 
 def find_handoff_times(ledger: Ledger, account: Account, offsets: Sequence[int]) -> dict[int, float]:
-    """Return when each of these offsets was handed off last (Unix time, up to ten seconds early), where that is known.
+    """Return when each of these offsets was last handed off (Unix time, up to ten seconds early), if that is known.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
     """
-    with ledger.asking("see when deliveries were handed off") as pipe:
+    with ledger.asking("read when deliveries were handed off") as pipe:
         pipe.hgetall(ledger.index_key(account))
         (fields,) = pipe.execute()
     found: dict[int, float] = {}
@@ -105,7 +104,7 @@ def find_handoff_times(ledger: Ledger, account: Account, offsets: Sequence[int])
 
 
 def cut_out_ranges(runs: Iterable[range], ranges: Iterable[range]) -> Iterator[range]:
-    """Yield the parts of `runs` that lie in none of `ranges`; `runs` ascending."""
+    """Yield the parts of `runs` that lie in none of `ranges`; `runs` must be ascending."""
     others = sorted(ranges, key=lambda other: other.start)
     for run in runs:
         start = run.start
@@ -130,12 +129,12 @@ def _format_span(span: range) -> str:
     return f"{span.start}-{span.stop - 1}"
 
 
-#: Seconds that a note is kept after the last one of its account.
+#: Seconds that the notes of an account are kept after the last one.
 _KEPT_FOR: Final = 30 * 86_400
 
 
 class OldestDelivery(NamedTuple):
-    """The delivery that has been under way longest, and for how many seconds (up to ten too many)."""
+    """The delivery that has been in flight longest, and for how many seconds (up to ten too many)."""
 
     offset: int
     seconds: float
@@ -154,18 +153,18 @@ def note_waiting_retries(ledger: Ledger, account: Account, offsets: Sequence[int
 
 
 def find_oldest_delivery(ledger: Ledger, account: Account) -> OldestDelivery | None:
-    """Return what has been under way longest: since its hand-off, or since its last retry was due.
+    """Return the delivery that has been in flight longest: since its hand-off, or since its last retry was due.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
     """
-    with ledger.asking("see how long deliveries have been under way") as pipe:
+    with ledger.asking("read how long deliveries have been in flight") as pipe:
         pipe.time()
         pipe.hgetall(ledger.index_key(account))
         pipe.zrange(_waits_key(ledger, account), 0, -1, withscores=True)
         (seconds, micros), fields, noted = pipe.execute()
     now = seconds + micros / 1e6
-    # What is no offset another program has put there: nothing is decided by these notes.
+    # A member that is no offset was written by another program: it is skipped.
     waits = {int(offset): due for offset, due in noted if offset.isdigit()}
     found = _find_late(ledger, account, waits, now)
     first = _find_first(ledger, account, fields, waits, now)
@@ -175,7 +174,7 @@ def find_oldest_delivery(ledger: Ledger, account: Account) -> OldestDelivery | N
 
 
 def _find_late(ledger: Ledger, account: Account, waits: Mapping[int, float], now: float) -> list[OldestDelivery]:
-    """Those whose retry is due and that are not settled yet; the note of the others is dropped."""
+    """Return the unsettled deliveries whose retry is due; the notes of settled ones are deleted."""
     late = sorted(offset for offset, due in waits.items() if due <= now)
     if not late:
         return []
@@ -192,16 +191,16 @@ def _find_late(ledger: Ledger, account: Account, waits: Mapping[int, float], now
 def _find_first(
     ledger: Ledger, account: Account, fields: Mapping[bytes, bytes], waits: Mapping[int, float], now: float
 ) -> OldestDelivery | None:
-    """The first handed off of those that wait for no retry and never did; the index is narrowed on the way there."""
-    seen, found = [], None
-    for look in read_step_rests(ledger, account, read_steps(fields)):
-        seen.append(look)
-        offset = next((offset for run in look.own for offset in run if offset not in waits), None)
+    """Return the oldest delivery that never waited for a retry; the index is narrowed on the way there."""
+    rests, oldest = [], None
+    for rest in read_step_rests(ledger, account, read_steps(fields)):
+        rests.append(rest)
+        offset = next((offset for run in rest.own for offset in run if offset not in waits), None)
         if offset is not None:
-            found = OldestDelivery(offset, max(0.0, now - look.step.since))
+            oldest = OldestDelivery(offset, max(0.0, now - rest.step.since))
             break
-    narrow_steps(ledger, account, seen, now)
-    return found
+    narrow_steps(ledger, account, rests, now)
+    return oldest
 
 
 def _waits_key(ledger: Ledger, account: Account) -> str:

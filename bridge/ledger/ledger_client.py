@@ -1,7 +1,7 @@
-"""Fates in Redis: half a byte per delivery, written only through one Lua script (write.lua).
+"""The client of the ledger: reads fates, and writes them through one Lua script (write.lua).
 
-Every write may be repeated after a lost answer: a transition that happened does not happen again, and an
-entry is pushed only while its offsets are open.
+Every write may be repeated after a lost answer: a transition that happened does not happen again, and an entry is
+pushed only while its offsets are open.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -19,14 +19,14 @@ from bridge.ledger.redis_connection import RedisConnection
 from bridge.settings import Settings
 from lossless.lua import Script
 
-#: Pages that are read in one round trip.
+#: Pages that one round trip reads.
 _PAGES_AT_ONCE: Final = 32
-#: Pages whose time to live one call of a script renews.
+#: Pages whose expiry one call of a script renews.
 _RENEWED_AT_ONCE: Final = 1_000
 
 
 class FateCount(NamedTuple):
-    """How many offsets have each fate, and how many lie on pages that expired or were never written."""
+    """The number of offsets with each fate, and of those on pages that expired or were never written."""
 
     fates: dict[Fate, int]
     pageless: int
@@ -41,13 +41,13 @@ class Ledger:
         group: the consumer group.
         keep: days that a page is kept after its last write.
         timeout: seconds to wait for an answer.
-        patient: whether what does not answer in time is asked once more.
+        patient: whether a request without an answer in time is sent once more.
         named: the variable that `url` was set by, for errors.
 
     Attributes:
         where: host and port, or path, without the password.
 
-    Connects when first asked. Every method raises LedgerUnavailable when Redis does not do what it was asked.
+    Connects on first use. Every method raises LedgerUnavailable when Redis is unavailable or refuses.
     Safe to share between threads, and to inherit through a fork.
 
     Raises:
@@ -75,10 +75,10 @@ class Ledger:
 
     @classmethod
     def of(cls, settings: Settings, cluster: str = "", timeout: float = 5, patient: bool = True) -> "Ledger | None":
-        """That of the settings' group; `None` where they name no Redis for it.
+        """Return the ledger of the settings' group; `None` if they name no Redis for it.
 
         Parameters:
-            cluster: as above; empty for what a group has whatever its Kafka is: what was decided, who lives.
+            cluster: the Kafka cluster's id; empty for what does not depend on it: decisions, members.
         """
         if (url := settings.ledger_url) is None:
             return None
@@ -87,20 +87,22 @@ class Ledger:
 
     @classmethod
     def once(cls, settings: Settings, seconds: float, cluster: str = "") -> "Ledger | None":
-        """The same for whom somebody waits: what has not answered in so many seconds is not asked again."""
+        """Return the ledger for a caller who waits: a request without an answer in so many seconds is not
+        sent again.
+        """
         return cls.of(settings, cluster, seconds, patient=False)
 
     def __repr__(self) -> str:
         return f"Ledger({self.where}, cluster={self.cluster!r}, group={self.group!r})"
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._connection.close()
 
     def write(self, items: Sequence[Mark | Push]) -> list[WriteResult]:
-        """Do all `items` in one atomic step, in order, and return what each found.
+        """Write all `items` in one atomic step, in order, and return the fates that each found.
 
-        Repeating a write changes nothing. A page's time to live begins anew with each write that changes it.
+        Repeating a write changes nothing. Each write that changes a page renews its expiry.
 
         Raises:
             ValueError: offsets that are not ascending; or a hand-off whose entries are neither one, nor one for each
@@ -112,7 +114,7 @@ class Ledger:
         return call.written(self.run("write fates", ledger_scripts.WRITE, call.keys, call.args))
 
     def call(self, items: Iterable[Mark | Push] = ()) -> WriteCall:
-        """Return the keys and arguments of `script.WRITE` for `items`: for who writes in one step with something else.
+        """Return the keys and arguments of `ledger_scripts.WRITE` for `items`, to write together with something else.
 
         Raises:
             ValueError: as `write`.
@@ -123,13 +125,13 @@ class Ledger:
         return made
 
     def mark_gap(self, account: Account, first: int, last: int) -> None:
-        """Mark many offsets in a row as gaps, pages apart that they cover whole and that are not there.
+        """Mark a run of offsets as gaps, without creating pages that would hold nothing else.
 
-        On those nothing is open that anybody asks for, however long the gap is.
+        On a missing page nothing counts as open, however long the gap is.
         """
         spans = split_by_page(first, last)
         while some := list(islice(spans, _PAGES_AT_ONCE)):
-            with self.asking("see which pages there are") as pipe:
+            with self.asking("read which pages exist") as pipe:
                 for page, _, _ in some:
                     pipe.exists(self._key(account, page))
                 there = pipe.execute()
@@ -137,8 +139,8 @@ class Ledger:
             self.write([Mark(account, range(p * PAGE + a, p * PAGE + b + 1), Fate.GAP) for p, a, b in found])
 
     def renew(self, spans: Iterable[tuple[Account, int, int]]) -> None:
-        """Let the time to live begin anew of what there is between the first and last offset of each span."""
-        doing, found = "keep what is in flight", list(spans)
+        """Renew the expiry of existing pages between the first and last offset of each span."""
+        doing, found = "renew the pages of deliveries in flight", list(spans)
         pages = (self._key(account, page) for account, *span in found for page, _, _ in split_by_page(*span))
         while some := list(islice(pages, _RENEWED_AT_ONCE)):
             self.run(doing, ledger_scripts.RENEW, some, [self.keep])
@@ -148,7 +150,7 @@ class Ledger:
             pipe.execute()
 
     def forget(self, account: Account, first: int, last: int) -> None:
-        """Make every fate from `first` to `last` open, done too: for a person who wants it to run again."""
+        """Make every fate from `first` to `last` open, done too, so that a person can have it run again."""
         for page, start, end in split_by_page(first, last):
             call = self.call()
             offsets = range(page * PAGE + start, page * PAGE + end + 1)
@@ -156,11 +158,11 @@ class Ledger:
             self.run("forget fates", ledger_scripts.WRITE, call.keys, call.args)
 
     def discard_unsettled(self, account: Account, runs: Sequence[range]) -> int:
-        """Discard those offsets of `runs` that are open or handed, and return how many; the rest has ended."""
+        """Discard those offsets of `runs` that are open or handed, and return how many."""
         call = self.call()
         for run in runs:
             call.add_stretches(account, run, ledger_scripts.DISCARD_UNSETTLED, "mark", 0)
-        answer = self.run("discard what is queued", ledger_scripts.WRITE, call.keys, call.args)
+        answer = self.run("discard queued deliveries", ledger_scripts.WRITE, call.keys, call.args)
         before = (
             choose_fates(old, mask)
             for run, olds in zip(runs, answer, strict=True)
@@ -169,11 +171,11 @@ class Ledger:
         return sum(each.count(fate) for each in before for fate in fate_rules.UNSETTLED)
 
     def fates(self, account: Account, first: int, last: int) -> bytes:
-        """Return the fates from `first` to `last`, both included, one byte each; without a page: open."""
+        """Return the fates from `first` to `last`, both included, one byte each; open if there is no page."""
         return self.fates_many([(account, first, last)])[0]
 
     def fates_many(self, questions: Sequence[tuple[Account, int, int]]) -> list[bytes]:
-        """Return, for many (account, first, last), what `fates` does for one, in one round trip."""
+        """Return the fates of many (account, first, last) in one round trip."""
         spans = [(account, list(split_by_page(first, last))) for account, first, last in questions]
         with self.asking("read fates") as pipe:
             for account, pages in spans:
@@ -188,7 +190,7 @@ class Ledger:
     def fates_of(self, questions: Sequence[tuple[Account, Sequence[int]]]) -> list[bytes]:
         """Return the fates, one byte each, of many offsets (ascending) of many accounts in one round trip.
 
-        So a worker asks before it runs a batch: own coordinates and origins together (see fates.to_skip).
+        A worker reads them before it runs a batch: of records and source records together (see fate_rules.is_to_skip).
         """
         spans = [(account, find_stretches(offsets)) for account, offsets in questions]
         with self.asking("read fates") as pipe:
@@ -205,7 +207,7 @@ class Ledger:
         return found
 
     def find(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> int | None:
-        """Return the first offset from `first` to `last` with one of these fates (without a page: open)."""
+        """Return the first offset from `first` to `last` with one of these fates; an offset without a page is open."""
         while first <= last:
             end = min(last, first - first % PAGE + PAGE * _PAGES_AT_ONCE - 1)
             at = fate_rules.find_fate(self.fates(account, first, end), wanted)
@@ -215,11 +217,10 @@ class Ledger:
         return None
 
     def runs(self, account: Account, wanted: Collection[Fate], first: int, last: int) -> Iterator[range]:
-        """Yield the offsets from `first` to `last` whose fate is one of `wanted`, in unbroken runs cut at
-        pages.
+        """Yield the offsets from `first` to `last` whose fate is one of `wanted`, in unbroken runs cut at pages.
 
-        Offsets without a page, expired or never written, are left out, even when open is wanted. So what is
-        unaccounted for is ``runs(account, {Fate.OPEN}, joined, committed - 1)``.
+        Offsets without a page, expired or never written, are left out, even when open is wanted: so
+        ``runs(account, {Fate.OPEN}, joined, committed - 1)`` are the unaccounted offsets.
         """
         for base, found in self._pages(account, first, last):
             if found is not None:
@@ -238,9 +239,9 @@ class Ledger:
         return FateCount(total, max(0, last - first + 1) - seen)
 
     def evicted(self, account: Account, first: int, last: int) -> Iterator[tuple[range, bool]]:
-        """Yield the offsets from `first` to `last` whose page Redis dropped before it could expire, page by page.
+        """Yield the offsets from `first` to `last` whose page Redis evicted before it expired, page by page.
 
-        Each comes with whether the page is still missing: one that was written again knows new fates alone.
+        Each comes with whether the page is still missing; one that was written again has only new fates.
         """
         notes, spans = ledger_key(self.cluster, self.group, "pages", *account), split_by_page(first, last)
         while some := list(islice(spans, _PAGES_AT_ONCE)):
@@ -255,31 +256,30 @@ class Ledger:
                     yield range(page * PAGE + start, page * PAGE + end + 1), not exists
 
     def state(self) -> LedgerState:
-        """Return the ledger's state, to compare with an earlier one (State.doubt); a new data set is given an
-        epoch.
+        """Return the ledger's state, to compare with an earlier one (LedgerState.doubt); a new data set gets an epoch.
 
-        Ask after the reads and writes that a commit rests on, and before the commit.
+        Read it after the reads and writes that a commit depends on, and before the commit.
         """
         return self._states.now()
 
     def state_on(self, pipe: Any) -> LedgerState:
-        """Return the ledger's state on the connection on which `pipe` watches a key; without a data set, no epoch."""
+        """Return the ledger's state on the connection on which `pipe` watches a key; a new data set gets no epoch."""
         return self._states.on(pipe)
 
     def since(self) -> float:
         """Return since when nothing was forgotten (Unix time): the start of the server, or of the data set if later.
 
-        What was settled before may be open again, be it that the server's last second was lost.
+        Offsets settled before may be open again, as the server may have lost its last second.
         """
         return self._states.since()
 
     def fsync(self, seconds: float) -> LedgerState:
-        """Wait until all that anyone wrote so far is on disk in the append-only file; return the state then.
+        """Wait until everything written so far is on disk in the append-only file; return the state then.
 
-        A server that started again since the writes has synced nothing of them: compare with the state before.
+        A server that restarted since the writes has not synced them: compare with the state before.
 
         Raises:
-            LedgerCannotFsync: this server never can.
+            LedgerCannotFsync: this server does not support it.
             LedgerNotSynced: not within `seconds`.
             LedgerUnavailable: Redis did not answer.
             ValueError: `seconds` is not less than the ledger's `timeout`.
@@ -287,7 +287,7 @@ class Ledger:
         return self._states.synced(seconds)
 
     def asking(self, doing: str) -> AbstractContextManager[Any]:
-        """Give a pipeline (one connection, no MULTI), and turn Redis's errors into LedgerUnavailable."""
+        """Return a pipeline (one connection, no MULTI) that turns Redis's errors into LedgerUnavailable."""
         return self._connection.asking(doing)
 
     def run(self, doing: str, what: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
@@ -295,7 +295,7 @@ class Ledger:
         return self._connection.run(doing, what, keys, args)
 
     def index_key(self, account: Account) -> str:
-        """Return the key of the account's index of hand-off times (handed.py)."""
+        """Return the key of the account's index of hand-off times (handoff_times.py)."""
         return self._key(account, "handed")
 
     def page_key(self, account: Account, page: int) -> str:
@@ -303,13 +303,13 @@ class Ledger:
         return self._key(account, page)
 
     def _check(self, account: Account, offsets: Sequence[int], found: bytes) -> None:
-        """Raise where one is no fate: whether the delivery may run, or be committed, is not known then."""
+        """Raise if a fate is unknown: nobody can say whether the delivery may run, or be committed."""
         if (at := fate_rules.find_unknown_fate(found)) >= 0:
             raise LedgerUnavailable(
                 f"{account.topic}-{account.partition}-{offsets[at]} has a fate for {account.handler} that this version "
                 f"does not know: {found[at]}, in {self._key(account, offsets[at] // PAGE)!r} of the ledger at "
-                f"{self.where}. It is neither run nor committed. Has a newer version written it, start that one here; "
-                f"else have it read again: bridge reset {account.topic} --to {offsets[at]} --again."
+                f"{self.where}. It is neither run nor committed. If a newer version wrote it, start that version here; "
+                f"else reset the offset: bridge reset {account.topic} --to {offsets[at]} --again."
             )
 
     def _key(self, account: Account, what: int | str) -> str:
@@ -319,7 +319,7 @@ class Ledger:
         return f"{prefix}:{what}"
 
     def _pages(self, account: Account, first: int, last: int) -> Iterator[tuple[int, bytes | None]]:
-        """Yield (first offset, fates or None where there is no page) for the pages from `first` to `last`."""
+        """Yield (first offset, fates, or None without a page) for the pages from `first` to `last`."""
         spans = split_by_page(first, last)
         while some := list(islice(spans, _PAGES_AT_ONCE)):
             with self.asking("read fates") as pipe:

@@ -1,4 +1,4 @@
-"""The epoch of the ledger's Redis: whether it was wiped, went back, was restarted or failed over."""
+"""The epoch and state of the ledger's Redis, which show whether it was wiped, lost writes, restarted or failed over."""
 
 import secrets
 import time
@@ -10,10 +10,10 @@ from bridge.ledger.redis_connection import RedisConnection, raise_error_answer
 
 
 class LedgerState(NamedTuple):
-    """Which data set this is, how many writes it has seen, and which start of which server answers for it.
+    """The data set of a ledger, its count of writes, and the server run that answers for it.
 
-    `history` is Redis's replication id: another one from the moment on at which a replica becomes a master.
-    `lost` counts the connections that the reader has lost so far.
+    `history` is Redis's replication id, which changes when a replica becomes a master. `lost` counts the connections
+    that the reader has lost so far.
     """
 
     epoch: str
@@ -23,29 +23,28 @@ class LedgerState(NamedTuple):
     lost: int = 0
 
     def doubt(self, before: "LedgerState") -> str | None:
-        """Return why fates seen at `before` may be gone, or None where they cannot be.
+        """Return why fates seen at `before` may be gone, or None if they cannot be.
 
-        A new epoch: the data were wiped. Fewer writes: some were lost. Another run id: the server was started
-        again or a replica took over, and writes may be lost that the count does not miss, others having
-        written as many since. Another history: it was a replica meanwhile, and has another server's data. A lost
-        connection: any of these, where the server hides them. Where nothing was lost, a reader in doubt finds every
-        fate as it was: a doubt too many costs one more look, one too few would cost messages.
+        A new epoch: the data were wiped. Fewer writes: some were lost. Another run id: a restart or failover may have
+        lost writes, even if others raised the count since. Another history: the data are another server's. A lost
+        connection: any of these, if a proxy hides them. A false alarm costs one more read; a missed one would cost
+        messages.
         """
         if self.epoch != before.epoch:
             return f"the ledger was wiped (its epoch was {before.epoch}, now it is {self.epoch})"
         if self.writes < before.writes:
-            return f"the ledger went back (it had seen {before.writes} writes, now {self.writes})"
+            return f"the ledger lost writes (it had seen {before.writes} writes, now {self.writes})"
         if self.run_id != before.run_id:
-            return "the ledger's Redis was started again or a replica took over: its last writes may be lost"
+            return "the ledger's Redis restarted or failed over to a replica: its last writes may be lost"
         if self.history != before.history:
-            return "the ledger's Redis was a replica meanwhile: its last writes may be lost"
+            return "the ledger's Redis was a replica in between: its last writes may be lost"
         if self.lost != before.lost:
-            return "a connection to the ledger's Redis was lost: its last writes may be, too"
+            return "a connection to the ledger's Redis was lost: its last writes may be lost, too"
         return None
 
 
 class LedgerStateReader:
-    """Asks one Redis which data set it has, and how far that has come.
+    """The reader of a Redis server's ledger state.
 
     Parameters:
         writes: the key of the count of writes.
@@ -55,7 +54,7 @@ class LedgerStateReader:
         self._connection, self._writes = connection, writes
 
     def now(self) -> LedgerState:
-        """The state; a new data set is given an epoch.
+        """Return the state; a new data set gets an epoch.
 
         Raises:
             LedgerUnavailable: Redis did not answer.
@@ -65,12 +64,12 @@ class LedgerStateReader:
             return self._state(_read_answers(pipe.execute(raise_on_error=False)))
 
     def on(self, pipe: Any) -> LedgerState:
-        """The state on the connection on which `pipe` watches a key; without a data set, no epoch."""
+        """Return the state on the connection on which `pipe` watches a key; a new data set gets no epoch."""
         epoch, writes = pipe.get(ledger_key("epoch")) or b"", pipe.get(self._writes)
         return self._state((None, epoch, writes, pipe.info("server"), pipe.info("replication")))
 
     def since(self) -> float:
-        """Since when nothing was forgotten (Unix time): the start of the server, or of the data set if later.
+        """Return since when nothing was forgotten (Unix time): the start of the server, or of the data set if later.
 
         Raises:
             LedgerUnavailable: Redis did not answer.
@@ -82,19 +81,19 @@ class LedgerStateReader:
         return max(time.time() - int(server["uptime_in_seconds"]), int(begun) if begun.isdigit() else 0)
 
     def synced(self, seconds: float) -> LedgerState:
-        """Wait until all that anyone wrote so far is on disk in the append-only file; return the state then.
+        """Wait until everything written so far is on disk in the append-only file; return the state then.
 
         Raises:
-            LedgerCannotFsync: this server never can.
+            LedgerCannotFsync: this server does not support it.
             LedgerNotSynced: not within `seconds`.
             LedgerUnavailable: Redis did not answer.
-            ValueError: `seconds` is not less than what any answer may take.
+            ValueError: `seconds` is not less than the connection's timeout.
         """
         timeout = self._connection.timeout
         if seconds >= timeout:
-            raise ValueError(f"{seconds:g} s for the disk is no less than the {timeout:g} s for any answer.")
+            raise ValueError(f"{seconds:g} s to wait for the disk must be less than the timeout of {timeout:g} s.")
         with self._connection.asking("wait for the append-only file") as pipe:
-            # Redis syncs in order: waiting for a write of this connection waits for everybody's before it.
+            # Redis syncs in order: waiting for a write of this connection includes all earlier writes.
             pipe.incr(self._writes)
             pipe.execute_command("WAITAOF", 1, 0, int(seconds * 1000))
             self._ask(pipe)
@@ -116,6 +115,6 @@ class LedgerStateReader:
 
 
 def _read_answers(state: Sequence[Any]) -> list[Any]:
-    """The answers to `_ask`; a full Redis takes no epoch, and where there is one needs none."""
+    """Return the answers to `_ask`; a full Redis refuses a new epoch, and needs none if it has one."""
     made, *rest = state
     return [None if rest[0] else raise_error_answer(made), *map(raise_error_answer, rest)]

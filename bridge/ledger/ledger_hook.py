@@ -1,6 +1,6 @@
-"""The ledger on its broker's Redis: it is asked as a message is taken, and told as that is acknowledged.
+"""The transport hook of a ledger on the broker's Redis: fates are read and written with taking and acknowledging.
 
-What the transport takes along is this ledger's own Lua, so fates follow each other by one rule, whoever writes them.
+The hook runs the ledger's own Lua scripts, so one set of rules decides which fate follows which.
 """
 
 from typing import Final
@@ -11,23 +11,24 @@ from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_scripts import LOOK, WRITE
 from lossless.transport.script_hook import ScriptHook
 
-#: The transport option that has `LEDGER_HOOK` taken along.
+#: The name of `LEDGER_HOOK` in the transport's options.
 HOOK_NAME: Final = f"{__name__}:LEDGER_HOOK"
 LEDGER_HOOK: Final = ScriptHook(look=LOOK.text, step=WRITE.text)
 
-#: The property of a message that names where the fate of its only delivery lies.
+#: The message property that names the place of the fate of its only delivery.
 FATE_PROPERTY: Final = "look"
 
 
 def format_fate_place(ledger: Ledger, account: Account, offset: int) -> str:
-    """What the property says: a page's key, and the byte of the page that has the offset's fate."""
+    """Return the property's value: a page's key, and the byte of the page that has the offset's fate."""
     page, place = divmod(offset, PAGE)
     return f"{ledger.page_key(account, page)} {place >> 1}"
 
 
 def read_found_fate(found: str, offset: int) -> Fate | None:
-    """The fate in what was found in the taking; `None` where nothing was looked for, or is no fate: that is asked
-    again, and told of (Ledger.fates_of).
+    """Return the fate that was read when the message was taken; `None` if none was read, or an unknown value.
+
+    An unknown value is read again and reported by Ledger.fates_of.
     """
     if not found.startswith("f"):
         return None

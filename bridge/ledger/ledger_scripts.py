@@ -1,6 +1,6 @@
 """The Lua scripts of the ledger, and the keys, arguments and answers of a write.
 
-WRITE alone writes fates. A program that marks in one step with something of its own runs it with the keys and
+Only WRITE writes fates. A program that marks fates in one step with something else runs it with the keys and
 arguments of a `WriteCall`.
 """
 
@@ -13,20 +13,20 @@ from bridge.ledger.fate_pages import PAGE, Account, choose_fates, find_stretches
 from bridge.ledger.fate_rules import SETTLED, UNSETTLED, Fate, follow_fate
 from lossless.lua import script
 
-#: Asked for as if it were a fate: everything, done too, becomes open.
+#: A pseudo fate to write: everything, done too, becomes open.
 FORGET: Final = 15
-#: Asked for as if it were a fate: what is open or handed becomes discarded; what has ended meanwhile stays so.
+#: A pseudo fate to write: open and handed become discarded; settled fates stay.
 DISCARD_UNSETTLED: Final = 14
 
 
 def _fate_row(wanted: Fate) -> str:
-    """For each of 16 old fates the new one, as a letter from ``@`` on (see fates.OVERWRITES)."""
+    """Return the new fate for each of 16 old fates, as letters from ``@`` on (see fate_rules.OVERWRITES)."""
     known = set(Fate)
     return "".join(chr(64 + (follow_fate(Fate(old), wanted) if old in known else old)) for old in range(16))
 
 
 def _lua_values() -> str:
-    """What `write.lua` finds in front of it."""
+    """Return the Lua declarations that precede `write.lua`."""
     unsettled = "".join(chr(64 + (Fate.DISCARDED if old in UNSETTLED else old)) for old in range(16))
     rows = [f"[{wanted.value}]='{_fate_row(wanted)}'" for wanted in Fate]
     rows += [f"[{FORGET}]='{'@' * 16}'", f"[{DISCARD_UNSETTLED}]='{unsettled}'"]
@@ -40,7 +40,7 @@ def _lua_values() -> str:
 WRITE: Final = script("bridge.ledger", "write", _lua_values())
 RENEW: Final = script("bridge.ledger", "renew")
 NARROW: Final = script("bridge.ledger", "narrow")
-#: The body of a function: see riding.py.
+#: The body of a function: see lossless/transport/script_hook.py.
 LOOK: Final = script("bridge.ledger", "look")
 ANNOUNCE: Final = script("bridge.ledger", "announce")
 TIMES: Final = script("bridge.ledger", "times")
@@ -50,7 +50,7 @@ OUTCOMES: Final = script("bridge.ledger", "outcomes")
 
 
 class Mark(NamedTuple):
-    """Write `fate` to those of `offsets` (ascending) whose fate it may overwrite (fates.OVERWRITES)."""
+    """A write of `fate` to those of `offsets` (ascending) whose fate it may overwrite (fate_rules.OVERWRITES)."""
 
     account: Account
     offsets: Sequence[int]
@@ -58,10 +58,10 @@ class Mark(NamedTuple):
 
 
 class Push(NamedTuple):
-    """Push queue entries and mark their offsets (ascending) handed, in one step.
+    """A push of queue entries that marks their offsets (ascending) as handed in the same step.
 
-    `entries` is either one entry for each offset, pushed where that offset is still open; or one entry that
-    carries them all, pushed only if all are. `queue` is the key of the broker's list in the same Redis.
+    `entries` is either one entry for each offset, pushed if that offset is still open; or one entry for all offsets,
+    pushed only if all are. `queue` is the key of the broker's list in the same Redis.
     """
 
     account: Account
@@ -79,23 +79,23 @@ class Push(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """What a write found. `before` has one byte per offset: its fate until then."""
+    """The fates that a write found: `before` has one byte per offset."""
 
     offsets: Sequence[int]
     before: bytes
     fate: Fate
     whole: bool = False
-    """The write was for all offsets or none."""
+    """Whether the write was for all offsets or none."""
 
     @property
     def free(self) -> Sequence[int]:
-        """The offsets whose fate could be overwritten: for a hand-off, those that were still open."""
+        """Return the offsets whose fate could be overwritten: for a hand-off, those that were still open."""
         flags = fate_rules.flag_changes(self.before, self.fate)
         return self.offsets if flags.count(1) == len(self.offsets) else list(compress(self.offsets, flags))
 
     @property
     def changed(self) -> Sequence[int]:
-        """The offsets whose fate was overwritten now."""
+        """Return the offsets whose fate was overwritten by this write."""
         free = self.free
         return [] if self.whole and len(free) < len(self.offsets) else free
 
@@ -104,12 +104,12 @@ ScriptArgument = str | int | bytes
 
 
 class WriteCall:
-    """The keys and arguments of one run of the script, and the way to read its answer.
+    """The keys and arguments of one run of the script, and the reader of its answer.
 
     Parameters:
-        fixed: the keys of the count of writes, and of where accounts begin and how far they have come.
+        fixed: the keys of the count of writes, and of the accounts' first and reached offsets.
         keep: seconds that a page is kept after its last write.
-        account_key: gives the key of an account's page (by number) or index of hand-off times (``"handed"``).
+        account_key: returns the key of an account's page (by number) or index of hand-off times (``"handed"``).
     """
 
     def __init__(self, fixed: Sequence[str], keep: int, account_key: Callable[[Account, int | str], str]) -> None:
@@ -144,7 +144,7 @@ class WriteCall:
         self.args += item.entries
 
     def add_stretches(self, account: Account, offsets: Sequence[int], fate: int, mode: str, queue: int) -> None:
-        """Add where `offsets` lie and what to write there, with no queue entry."""
+        """Add the places of `offsets` and the fate to write there, without queue entries."""
         spans = find_stretches(offsets)
         index = self._number(self._account_key(account, "handed")) if fate == Fate.HANDED else 0
         first, last = (offsets[0], offsets[-1]) if offsets else (0, 0)

@@ -1,4 +1,4 @@
-"""The log that each partition has in Kafka, and what has happened to it, noted in Redis."""
+"""The log of each partition in Kafka, and what has happened to it, as noted in Redis."""
 
 import json
 import logging
@@ -15,17 +15,17 @@ logger = logging.getLogger(__name__)
 
 Read = TypeVar("Read")
 
-#: How many changes are kept, the latest.
+#: Maximum number of changes that are kept, the latest.
 CHANGES: Final = 200
 
 
 class KnownLog(NamedTuple):
-    """A partition's log. An offset means the same record only within one: what is known of one says nothing of another.
+    """A partition's log. Offsets identify records only within one log: facts about one log do not hold for another.
 
     Attributes:
-        topic_id: another one is of a topic that was deleted and made again.
-        turn: how often the log lost its end, so that other records may lie at offsets that had been read.
-        epoch: the highest leader epoch of what was read; -1 while it is not known.
+        topic_id: differs after a topic was deleted and recreated.
+        turn: how often the log was truncated, so that other records may have offsets that had been read.
+        epoch: the highest leader epoch that was read; -1 if unknown.
     """
 
     topic_id: str
@@ -34,24 +34,24 @@ class KnownLog(NamedTuple):
 
     @property
     def id(self) -> str:
-        """What accounts and deliveries have as the topic's id, and commits carry."""
+        """Return the id of the log, which accounts, deliveries and commits carry as the topic's id."""
         return f"{self.topic_id}.{self.turn}" if self.turn else self.topic_id
 
     @classmethod
     def of(cls, log_id: str) -> "KnownLog":
-        """The log that has this id."""
+        """Return the log with this id."""
         topic_id, _, turn = log_id.partition(".")
         return cls(topic_id, int(turn) if turn.isdecimal() else 0)
 
 
 class KafkaLogChange(NamedTuple):
-    """What happened to a log.
+    """A change of a log.
 
     Attributes:
         what: `made anew` (the topic), `went back` (its end), `expired` (its beginning, before it was handled), or
-            `deleted` (a retry or replay topic, with what waited in it).
-        first, end: the offsets that it concerns: those of another log, or those that were never handled.
-        lost: how many of these were never handled, where they expired; of a topic that was deleted, at most.
+            `deleted` (a retry or replay topic, with its records).
+        first, end: the offsets concerned: those of another log, or those that were never handled.
+        lost: how many of these were never handled, if they expired; for a deleted topic, the maximum.
         at: Unix time.
     """
 
@@ -65,7 +65,7 @@ class KafkaLogChange(NamedTuple):
 
 
 class LogHistory:
-    """The logs of a ledger's group. Each method raises LedgerUnavailable when Redis does not do what it was asked."""
+    """The logs of a ledger's group. Each method raises LedgerUnavailable when Redis is unavailable or refuses."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -75,7 +75,7 @@ class LogHistory:
         self._deleted = ledger_key(ledger.cluster, ledger.group, "deleted logs")
 
     def known(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], KnownLog]:
-        """Return the log of each place, as the last bridge knew it; those that none knew are left out."""
+        """Return the log of each place, as the last bridge knew it; unknown places are left out."""
         if not places:
             return {}
         with self._ledger.asking("read which logs are known") as pipe:
@@ -91,7 +91,7 @@ class LogHistory:
             return {_read_place(name): _read_log(raw) for name, raw in found.items()}
 
     def forget(self, topic: str) -> None:
-        """Forget a topic that is gone, and its logs: nothing of it is missed."""
+        """Forget a topic that is gone, and its logs."""
         fields = [ledger_key(*place) for place in self.everything() if place[0] == topic]
         with self._ledger.asking("forget a topic that is gone") as pipe:
             pipe.hdel(self._gone, topic)
@@ -100,19 +100,19 @@ class LogHistory:
             pipe.execute()
 
     def note_gone(self, topic: str, at: float) -> None:
-        """Note that a retry or replay topic is gone, or is another one, and when that was seen first (Unix time)."""
+        """Note that a retry or replay topic is gone or was recreated, and when that was first seen (Unix time)."""
         with self._ledger.asking("note that a topic is gone") as pipe:
             pipe.hsetnx(self._gone, topic, repr(at))
             pipe.execute()
 
     def found_again(self, topic: str) -> None:
-        """Note that nothing is missed of a topic that was gone; its logs are those of another one by now."""
+        """Note that a topic that was gone is no longer missed; its logs are new by now."""
         with self._ledger.asking("note that nothing is missed") as pipe:
             pipe.hdel(self._gone, topic)
             pipe.execute()
 
     def gone(self) -> dict[str, float]:
-        """Return the topics that were noted as gone, and when that was seen first (Unix time)."""
+        """Return the topics that were noted as gone, and when that was first seen (Unix time)."""
         with self._ledger.asking("read which topics are gone") as pipe:
             pipe.hgetall(self._gone)
             (found,) = pipe.execute()
@@ -121,26 +121,26 @@ class LogHistory:
         )
 
     def log_id(self, topic: str, topic_id: str, partition: int) -> str:
-        """Return the id of a partition's log as it is now: what its accounts have."""
+        """Return the id of a partition's current log, which its accounts have."""
         found = self.known([(topic, partition)]).get((topic, partition))
         return found.id if found is not None and found.topic_id == topic_id else topic_id
 
     def note(self, place: tuple[str, int], log: KnownLog) -> None:
-        """Note which log a partition has, before anything is handed out that was read of it."""
+        """Note the log of a partition, before records read from it are handed off."""
         with self._ledger.asking("note which log a partition has") as pipe:
             pipe.hset(self._known, ledger_key(*place), json.dumps(log._asdict()))
             pipe.execute()
 
     def is_first_to_tell(self, place: tuple[str, int], log: KnownLog) -> bool:
-        """Return whether nobody has asked this of a log that was deleted: two bridges that had it may both see it."""
-        with self._ledger.asking("note that a deleted log is told of") as pipe:
+        """Return whether nobody has asked this about a deleted log before: two bridges may both see the deletion."""
+        with self._ledger.asking("note that a deleted log was reported") as pipe:
             pipe.hsetnx(self._deleted, ledger_key(*place, log.id), repr(time.time()))
             pipe.expire(self._deleted, self._ledger.keep)
             first, _ = pipe.execute()
         return bool(first)
 
     def tell(self, change: KafkaLogChange) -> None:
-        """Note what has happened to a log, for who asks later."""
+        """Note a change of a log for later readers."""
         with self._ledger.asking("note what happened to a log") as pipe:
             pipe.lpush(self._changes, json.dumps(change._asdict()))
             pipe.ltrim(self._changes, 0, CHANGES - 1)
@@ -148,7 +148,9 @@ class LogHistory:
             pipe.execute()
 
     def told(self) -> list[KafkaLogChange]:
-        """Return what has happened, the latest first; forgotten when nothing more did for as long as pages are kept."""
+        """Return the changes, the latest first; they are forgotten after none was added for as long as pages
+        are kept.
+        """
         with self._ledger.asking("read what happened to logs") as pipe:
             pipe.lrange(self._changes, 0, -1)
             (found,) = pipe.execute()
@@ -156,7 +158,7 @@ class LogHistory:
 
 
 def _read_notes(what: str, noted: Iterable[tuple[Any, Any]], read: Callable[[Any, Any], Read]) -> Iterable[Read]:
-    """Yield what can be read of some notes; one that another program has written over is left out, and logged once."""
+    """Yield the readable ones of some notes; one that another program overwrote is left out, and logged once."""
     for name, raw in noted:
         try:
             found = read(name, raw)
@@ -178,10 +180,10 @@ def _read_time(raw: bytes) -> float:
 
 
 def _read_log(raw: bytes) -> KnownLog:
-    """A log as it was noted. It is not skipped if it cannot be read: it says which fates a record has.
+    """Return a noted log. An unreadable one is not skipped: it decides which fates a record has.
 
     Raises:
-        ValueError: it is none: another program has written it.
+        ValueError: another program overwrote it.
     """
     try:
         log = KnownLog(**parse_json(raw))

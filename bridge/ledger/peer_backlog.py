@@ -1,5 +1,6 @@
-"""What bridges tell each other, a number or two a queue or topic, so that what they do fits together; no fate rests on
-it. What each has put into the queues of what was parked, for one: together they keep its share.
+"""The counts that bridges exchange for each queue or topic, such as queued parked deliveries, to keep a common limit.
+
+No fate depends on them.
 """
 
 import logging
@@ -13,29 +14,29 @@ from bridge.ledger.ledger_client import Ledger
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which it holds what a bridge said.
+#: Seconds that a bridge's counts are valid.
 HOLDS: Final = 5.0
 
 
 class PeerBacklog:
-    """Each bridge says it a few times a second, while something is due.
+    """The exchange of counts among bridges, a few times a second while deliveries are due.
 
     Parameters:
         member: the name of this bridge.
-        what: it is told of.
+        what: the kind of count.
     """
 
     def __init__(self, ledger: Ledger, member: str, what: str = "ahead") -> None:
         self._ledger, self._member, self._what = ledger, member, what
 
     def exchange(self, mine: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-        """Say the numbers of each queue (messages and deliveries that wait there); return the sums of the others'.
+        """Report the counts of each queue (messages and deliveries waiting there); return the sums of other bridges.
 
         Raises:
             LedgerUnavailable: Redis did not answer.
         """
         now = time.time()
-        with self._ledger.asking("see what other bridges have handed off") as pipe:
+        with self._ledger.asking("exchange backlogs with other bridges") as pipe:
             for queue, (messages, deliveries) in mine.items():
                 pipe.hset(self._key(queue), self._member, f"{messages} {deliveries} {now}")
                 pipe.expire(self._key(queue), 60)
@@ -52,7 +53,7 @@ class PeerBacklog:
                 if of_another and passed < HOLDS:
                     messages, deliveries = messages + int(count), deliveries + int(carried)
             except ValueError:
-                log_skipped_once(logger, f"{member!r} of {self._key('')} in Redis", "it is no count that a bridge said")
+                log_skipped_once(logger, f"{member!r} of {self._key('')} in Redis", "it is no count of a bridge")
         return messages, deliveries
 
     def _key(self, queue: str) -> str:

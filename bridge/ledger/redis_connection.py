@@ -17,23 +17,23 @@ from lossless.transport.redis_permissions import is_refusal
 _ADVICE: Final[tuple[tuple[type[Exception], str], ...]] = (
     (redis.AuthenticationError, "check the user and password in {named}"),
     (redis.ReadOnlyError, "it is a replica: point {named} at the primary"),
-    (redis.OutOfMemoryError, "raise its maxmemory or free some: nothing is taken until then"),
-    (redis.BusyLoadingError, "it is reading its files after a start: wait"),
-    (redis.ConnectionError, "start it or mend the network, and ask again"),
-    (redis.TimeoutError, "see what keeps it busy (SLOWLOG GET), and ask again"),
+    (redis.OutOfMemoryError, "raise its maxmemory or free memory: it refuses writes until then"),
+    (redis.BusyLoadingError, "it is loading its files after a start: wait"),
+    (redis.ConnectionError, "start it or fix the network, and try again"),
+    (redis.TimeoutError, "see what keeps it busy (SLOWLOG GET), and try again"),
 )
 
 _REFUSED: Final = "allow this Redis user what it was refused (ACL SETUSER)"
 
 
 class RedisConnection:
-    """A Redis that is asked with advice: every error of its client becomes a LedgerUnavailable that says what to do.
+    """The connection to a Redis server; each error of its client becomes a LedgerUnavailable that says what to do.
 
     Parameters:
         url: where Redis is (``redis://``, ``rediss://``, ``unix://``, kombu's ``redis+socket://``).
         timeout: seconds to wait for an answer.
         named: the variable that `url` was set by, for errors.
-        patient: whether what does not answer in time is asked once more.
+        patient: whether a request without an answer in time is sent once more.
 
     Attributes:
         where: host and port, or path, without the password.
@@ -52,14 +52,14 @@ class RedisConnection:
         self.where = str(settings.get("path") or f"{settings.get('host')}:{settings.get('port', 6379)}")
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._redis.close()
 
     @contextmanager
     def asking(self, doing: str) -> Iterator[Any]:
-        """Give a pipeline (one connection, no MULTI), and turn Redis's errors into LedgerUnavailable.
+        """Return a pipeline (one connection, no MULTI) that turns Redis's errors into LedgerUnavailable.
 
-        So is a ValueError: what was answered is read here, where it may be none of ours.
+        A ValueError becomes one too: it comes from reading an answer that another program may have written.
         """
         try:
             with self._redis.pipeline(transaction=False) as pipe:
@@ -71,17 +71,17 @@ class RedisConnection:
                 f"{type(error).__name__}: {error}; {advice.format(named=self._named)}."
             ) from error
         except ValueError as error:
-            # Not the value: what another program has written may be its secret.
+            # The value is left out: another program may have written a secret.
             raise LedgerUnavailable(
                 f"The ledger (Redis at {self.where}, {self._named}) could not {doing}: something else wrote over it. "
-                "Find out what writes keys that begin with ledger: there, and give it a Redis of its own."
+                "Find the program that writes keys beginning with ledger: there, and give it its own Redis."
             ) from error
 
     def run(self, doing: str, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """Run a script and return its answer.
 
         Raises:
-            LedgerUnavailable: Redis did not do it.
+            LedgerUnavailable: Redis is unavailable or refuses.
         """
         with self.asking(doing) as pipe:
             pipe.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
@@ -92,17 +92,17 @@ class RedisConnection:
             return raise_error_answer(answer)
 
     def check_synced(self, answer: Any, seconds: float) -> None:
-        """Say why WAITAOF did not answer that the disk has everything, if so.
+        """Raise unless WAITAOF answered that everything is on disk.
 
         Raises:
-            LedgerCannotFsync: this server never can.
+            LedgerCannotFsync: this server does not support it.
             LedgerNotSynced: not within `seconds`.
         """
         refusal = str(answer).lower() if isinstance(answer, redis.ResponseError) else ""
         if "unknown command" in refusal:
             raise LedgerCannotFsync(
                 f"Redis at {self.where} has no WAITAOF, which came with Redis and Valkey 7.2: "
-                'update it, or do without handoff_durability="fsync".'
+                'upgrade it, or do without handoff_durability="fsync".'
             )
         if "appendonly" in refusal:
             raise LedgerCannotFsync(
@@ -111,8 +111,8 @@ class RedisConnection:
             )
         if raise_error_answer(answer)[0] < 1:
             raise LedgerNotSynced(
-                f"Redis at {self.where} did not bring its append-only file to disk within {seconds:g} s: "
-                "look at its disk; nothing may be committed until it does."
+                f"Redis at {self.where} did not write its append-only file to disk within {seconds:g} s: "
+                "check its disk; the bridge commits nothing until it does."
             )
 
     def _count_lost(self) -> None:
@@ -120,20 +120,20 @@ class RedisConnection:
 
 
 def raise_error_answer(answer: Any) -> Any:
-    """An answer of a pipeline that raises none itself; an error is raised."""
+    """Return an answer of a pipeline that raises no errors itself; raise it if it is an error."""
     if isinstance(answer, Exception):
         raise answer
     return answer
 
 
 def is_wrong_type(answer: Any) -> bool:
-    """Whether it is Redis's error that a key is not of the type that was asked for: another wrote it."""
+    """Return whether the answer is Redis's error about a key of another type, which another program wrote."""
     return isinstance(answer, ResponseError) and str(answer).startswith("WRONGTYPE")
 
 
 def _client(url: str, timeout: float, named: str, patient: bool) -> redis.Redis:
-    """Make the client. A second try covers a stale connection; to go on is the caller's matter."""
-    # It tries to connect, and then what is asked: a Redis that is frozen would be waited for four times.
+    """Return a client. It retries once, because of stale connections; more retries are the caller's decision."""
+    # A retry reconnects and asks again: a frozen Redis would be waited for four times.
     tried_again = (redis.ConnectionError, redis.TimeoutError) if patient else (redis.ConnectionError,)
     if url.startswith("redis+socket://"):  # kombu's name for it
         url = "unix://" + url.removeprefix("redis+socket://").replace("virtual_host=", "db=")
@@ -147,14 +147,14 @@ def _client(url: str, timeout: float, named: str, patient: bool) -> redis.Redis:
             health_check_interval=25,
             retry=Retry(NoBackoff(), 1, tried_again),
         )
-    except ValueError:  # its text may hold a part of the password
+    except ValueError:  # its text may contain a part of the password
         raise ValueError(
             f"{named} is no Redis address: write redis://:password@host:6379/0, the password URL-encoded."
         ) from None
 
 
 def _advice(error: Exception) -> str:
-    """Return what to do about an error of Redis or of the way to it."""
+    """Return what to do about an error of Redis or of its connection."""
     if is_refusal(error):  # the error of a script that an ACL refuses something has no class of its own
         return _REFUSED
     return next((text for kind, text in _ADVICE if isinstance(error, kind)), "see Redis's own log")

@@ -1,4 +1,4 @@
-"""The health of the ledger's Redis: memory left, eviction, and whether data come to disk."""
+"""The health of the ledger's Redis: memory, eviction, and whether its data reach the disk."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,13 +8,13 @@ from bridge.ledger.ledger_client import Ledger
 
 
 class RedisHealth(NamedTuple):
-    """Bytes used and allowed (0: without limit), why data do not come to disk, and what Redis drops when it is full.
+    """The memory used and allowed in bytes (0: unlimited), why data do not reach the disk, and the risk of eviction.
 
     Attributes:
-        evicts: the maxmemory-policy, if it is one that evicts and `maxmemory` is set, or not known.
+        evicts: the maxmemory-policy if it evicts keys and `maxmemory` is set or unknown.
         evicted: keys of any kind that this server has evicted since its start.
-        would_evict: the maxmemory-policy, if it evicts as soon as somebody sets a `maxmemory`.
-        saved_at: when its last snapshot came to disk, or it started (Unix time), where a snapshot has failed since.
+        would_evict: the maxmemory-policy if it evicts keys as soon as somebody sets a `maxmemory`.
+        saved_at: when its last snapshot succeeded, or it started (Unix time), if a snapshot has failed since.
         unsaved: how many changes that snapshot lacks.
     """
 
@@ -29,12 +29,12 @@ class RedisHealth(NamedTuple):
 
 
 def read_redis_health(ledger: Ledger) -> RedisHealth:
-    """Ask Redis how it is.
+    """Return the health of the ledger's Redis.
 
     Raises:
         LedgerUnavailable: Redis did not answer, or refuses INFO.
     """
-    with ledger.asking("say how it is") as pipe:
+    with ledger.asking("report its health") as pipe:
         pipe.info("memory")
         pipe.info("persistence")
         pipe.info("stats")
@@ -67,17 +67,17 @@ def _find_unsaved(persistence: Mapping[str, Any]) -> tuple[float | None, int | N
 
 
 def check_redis_fit(ledger: Ledger) -> str | None:
-    """Raise if Redis may drop fates to make room, or cannot do the ledger's steps; return a warning, if there is one.
+    """Raise if Redis may evict fates, or cannot run the ledger's scripts; return a warning if there is one.
 
     Raises:
         ClusteredRedis: it is a node of Redis Cluster.
-        EvictingRedis: its maxmemory-policy evicts, and its maxmemory is set or not known.
+        EvictingRedis: its maxmemory-policy evicts, and its maxmemory is set or unknown.
         LedgerUnavailable: Redis did not answer, or refuses INFO.
     """
-    with ledger.asking("say of which kind it is") as pipe:
+    with ledger.asking("report its mode") as pipe:
         pipe.info("server")
         (server,) = pipe.execute()
-    if "cluster" in (server.get("redis_mode"), server.get("server_mode")):  # Valkey's name for it is the second
+    if "cluster" in (server.get("redis_mode"), server.get("server_mode")):  # the second is Valkey's name for it
         raise ClusteredRedis(
             f"Redis at {ledger.where} is Redis Cluster, which is not supported: a step of the ledger writes several "
             "keys at once. Use one Redis, or one with replicas and Sentinel (a managed Redis: cluster mode disabled)."
@@ -86,13 +86,13 @@ def check_redis_fit(ledger: Ledger) -> str | None:
     if found.evicts:
         raise EvictingRedis(
             f"Redis at {ledger.where} evicts keys when it is full (maxmemory-policy {found.evicts}), the ledger's "
-            "pages first: what was done would run again, and what was queued would be lost. Set maxmemory-policy "
+            "pages first: done deliveries would run again, and queued ones would be lost. Set maxmemory-policy "
             "noeviction there (in the parameter group of a managed Redis)."
         )
     if found.would_evict:
         return (
             f"Redis at {ledger.where} has maxmemory-policy {found.would_evict} and no maxmemory: it evicts nothing "
-            "now. As soon as a maxmemory is set it drops fates when it is full, and bridge and worker refuse to start. "
+            "now. Once a maxmemory is set it evicts fates when it is full, and bridge and worker refuse to start. "
             "Set maxmemory-policy noeviction."
         )
     return None

@@ -1,7 +1,8 @@
-"""Records of retry and replay topics: which are handed off, which are yet to run, and where each parked delivery has
-its record. With commit="handoff" a record is committed as it is handed off, so it is in no lag, though its source
-record stays parked until a worker has run it. Records come and go during a search: a missing one is looked for
-again in newer records before it counts as lost.
+"""The records of retry and replay topics: which are handed off, which are yet to run, and which are missing.
+
+With commit="handoff" a record is committed when it is handed off: it is in no lag, though its source record stays
+parked until a worker has run it. Records come and go during a search: a missing one is searched for again in newer
+records before it counts as lost.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -24,12 +25,12 @@ from bridge.settings import Settings
 def count_handed_records(
     ledger: Ledger, ours: Callable[[str], bool], there: Iterable[Extent], ids: Mapping[str, str]
 ) -> dict[str, int]:
-    """By retry and replay topic, how many records are handed off, not settled, and not counted in its lag.
+    """Return, by retry and replay topic, the number of records that are handed off, not settled, and not in its lag.
 
     Parameters:
-        ours: whether a topic is meant; those that are gone, or were made again, are asked for too.
-        there: the partitions of those that there are, as they were before this is asked.
-        ids: the ids of those.
+        ours: whether a topic is included; deleted and recreated ones are checked too.
+        there: the partitions of the existing ones, as they were before this call.
+        ids: their topic ids.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
@@ -46,10 +47,10 @@ def count_handed_records(
 
 
 def find_records_to_run(ledger: Ledger | None, records: Collection[RetryRecordPosition]) -> set[RetryRecordPosition]:
-    """Return those of these records of retry topics whose deliveries are yet to run.
+    """Return the records of retry topics whose deliveries are yet to run.
 
     Parameters:
-        ledger: `None` where there is no Redis for it: what was handed off has gone out.
+        ledger: `None` if there is no Redis for it: records that were handed off are gone.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
@@ -59,7 +60,7 @@ def find_records_to_run(ledger: Ledger | None, records: Collection[RetryRecordPo
     known = LogHistory(ledger).known({(record.topic, record.partition) for record in records})
     asked = []
     for topic, partition, offset, _ in records:
-        # Of a log that no bridge has met nothing was handed off.
+        # Nothing was handed off from a log that no bridge has met.
         log = known.get((topic, partition), KnownLog(""))
         asked.append((Account(RETRY_RECORD, topic, log.id, partition), offset, offset))
     fates = ledger.fates_many(asked)
@@ -71,12 +72,12 @@ def _is_retry_record(account: Account, ours: Callable[[str], bool]) -> bool:
 
 
 def _count_below(run: range, bound: int | None) -> int:
-    """How many of a run lie below a bound."""
+    """Return the number of offsets of a run below a bound."""
     return len(run) if bound is None else min(len(run), max(0, bound - run.start))
 
 
 def _find_uncommitted(ledger: Ledger, there: Iterable[Extent], ids: Mapping[str, str]) -> dict[Account, int]:
-    """By account of a partition as it is now, the first offset that its lag has."""
+    """Return the first offset in the lag of each account of a current partition."""
     extents = {each.place: each for each in there}
     known = LogHistory(ledger).known(extents)
     found = {}
@@ -89,32 +90,32 @@ def _find_uncommitted(ledger: Ledger, there: Iterable[Extent], ids: Mapping[str,
 
 
 def _find_handed(ledger: Ledger, accounts: list[Account]) -> Iterable[tuple[Account, list[range]]]:
-    """What is handed off of each, as the index of hand-offs leads to it: only where that lies is looked."""
+    """Yield the handed offsets of each account, as its index of hand-offs leads to them."""
     if not accounts:
         return
-    with ledger.asking("see what of retry topics is handed off") as pipe:
+    with ledger.asking("list which retry records are handed off") as pipe:
         for account in accounts:
             pipe.hgetall(ledger.index_key(account))
         answers = pipe.execute()
     for account, fields in zip(accounts, answers, strict=True):
-        yield account, [run for look in read_step_rests(ledger, account, read_steps(fields)) for run in look.own]
+        yield account, [run for rest in read_step_rests(ledger, account, read_steps(fields)) for run in rest.own]
 
 
-#: How often what is missing is looked for again.
+#: How often a missing record is searched for again.
 ROUNDS: Final = 4
-#: Offsets of which the ledger is asked at once.
+#: Offsets that are read from the ledger at once.
 SPAN: Final = 65_536
 
-#: What is parked: by account, the offsets.
+#: Parked offsets by account.
 ParkedOffsets = dict[Account, set[int]]
 
 
 @dataclass
 class RetryTopicCount:
-    """A retry or replay topic of a source: this group's records that are not settled.
+    """The unsettled records of this group in a retry or replay topic of a source.
 
     Attributes:
-        parked: of how many deliveries it has the record, which wait there.
+        parked: how many deliveries wait there.
         handed: how many of its records are handed off and not settled.
         unaccounted: committed offsets whose own fate is open.
     """
@@ -127,18 +128,18 @@ class RetryTopicCount:
     unaccounted: int = 0
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON-able data."""
+        """Return the counts as JSON-able data."""
         return asdict(self)
 
 
 class ParkedSearch:
-    """Looks for what is parked of one source.
+    """A search for the parked deliveries of one source.
 
     Parameters:
         catalog: prepared with the source.
 
     Attributes:
-        tiers: by topic, what was found there.
+        tiers: the counts by topic.
     """
 
     def __init__(self, settings: Settings, ledger: Ledger, catalog: TopicCatalog, source: str) -> None:
@@ -153,21 +154,21 @@ class ParkedSearch:
             raise KafkaUnavailable(next(iter(untold.values())))
 
     def missing(self, spans: Mapping[Account, AuditLine]) -> ParkedOffsets:
-        """Of what the ledger calls parked, by account, that of which no record is left.
+        """Return the parked offsets, by account, of which no record is left.
 
         Parameters:
-            spans: the accounts, with what was counted of them.
+            spans: the accounts with their audit lines.
 
         Raises:
-            KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+            KafkaUnavailable, LedgerUnavailable: Kafka or Redis did not answer.
         """
         return self.not_found(self._parked(spans))
 
     def not_found(self, parked: ParkedOffsets) -> ParkedOffsets:
-        """Of these, which the ledger called parked, those that it does still, and of which no record has come since.
+        """Return those of these offsets that are still parked, and of which no record was written since.
 
         Raises:
-            KafkaUnavailable, LedgerUnavailable: one of them does not answer.
+            KafkaUnavailable, LedgerUnavailable: Kafka or Redis did not answer.
         """
         for turn in range(ROUNDS):
             for found in self.look():
@@ -179,7 +180,7 @@ class ParkedSearch:
         return parked
 
     def look(self) -> Iterator["UnsettledRecord"]:
-        """Each record of this group that is not settled, of those that have come since the last look."""
+        """Yield each unsettled record of this group that was written since the last call."""
         alive = self._come()
         self._moved = bool(alive)
         starts = {place: span.start for place, span in alive.items()}
@@ -197,7 +198,7 @@ class ParkedSearch:
             yield UnsettledRecord(place, offset, fate, origin, record)
 
     def _come(self) -> dict[Place, "_FateSpan"]:
-        """What has come since the last look, by partition."""
+        """Return the fates of the records written since the last call, by partition."""
         found: dict[Place, _FateSpan] = {}
         for extent in read_extents(self._settings, self.tiers):
             account = self.account(extent.place)
@@ -212,25 +213,25 @@ class ParkedSearch:
         return found
 
     def count_unaccounted(self) -> None:
-        """Count what of the records themselves is committed and open: it would never be handed off."""
+        """Count committed records whose own fate is open: they would never be handed off."""
         for extent in read_extents(self._settings, self.tiers):
             self.tiers[extent.topic].unaccounted += count_audit_line(
                 self._ledger, self.account(extent.place), extent
             ).unaccounted
 
     def by_delay(self) -> list[RetryTopicCount]:
-        """What was found, the shortest wait first."""
+        """Return the counts, the shortest delay first."""
         return sorted(self.tiers.values(), key=lambda tier: (tier.delay or 0, tier.topic))
 
     def account(self, place: Place) -> Account:
-        """Where a partition of a retry or replay topic has its own fates."""
+        """Return the account with the own fates of a partition of a retry or replay topic."""
         topic, partition = place
         return Account(
             RETRY_RECORD, topic, self._book.log_id(topic, self._catalog.topic_ids[topic], partition), partition
         )
 
     def _begin(self, extent: Extent, account: Account) -> int:
-        """The first that is not settled: what is committed may be handed off."""
+        """Return the first unsettled offset: committed records may be handed off."""
         if extent.committed is None:
             return extent.first
         handed = self._ledger.find(account, {Fate.HANDED}, extent.first, extent.committed - 1)
@@ -249,7 +250,7 @@ class ParkedSearch:
         return found
 
     def _still(self, parked: ParkedOffsets) -> ParkedOffsets:
-        """Those that the ledger calls parked still."""
+        """Return the offsets that the ledger still calls parked."""
         asked = [(account, sorted(offsets)) for account, offsets in parked.items() if offsets]
         known = self._ledger.fates_of(asked)
         left = {
@@ -261,7 +262,7 @@ class ParkedSearch:
 
 @dataclass(frozen=True, slots=True)
 class UnsettledRecord:
-    """A record that is not settled: where it lies, its own fate, whose it is."""
+    """An unsettled record: its place, own fate and origin."""
 
     place: Place
     offset: int
@@ -271,7 +272,7 @@ class UnsettledRecord:
 
     @property
     def account(self) -> Account:
-        """Where its origin has its fate."""
+        """Return the account with the fate of its source record."""
         return Account(self.origin.handler, self.origin.topic, self.origin.topic_id, self.origin.partition)
 
 
@@ -282,7 +283,7 @@ class _FateSpan:
     committed: int
 
     def at(self, offset: int) -> Fate | None:
-        """The fate of a record that is to run yet, else `None`."""
+        """Return the fate of a record that is yet to run, else `None`."""
         fate = self.fates[offset - self.start]
         if fate == Fate.HANDED:
             return Fate.HANDED

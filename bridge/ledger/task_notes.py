@@ -1,8 +1,8 @@
-"""Which Celery task carried a delivery last: noted when a batch has run, for `bridge find`.
+"""The last Celery task of each delivery, noted after a batch has run, for `bridge find`.
 
-A note goes into a stream of the group, as many as `KEPT`; about 150 bytes each. Deliveries that were each alone in a
-task share one that names no task: those tasks are named after them. Notes get lost with a killed process, and are not
-made where there would be too many: what is in none may have been in any task. Nothing is decided by a note.
+A note goes into a stream of the group of at most `KEPT`, about 150 bytes each. Deliveries that were alone in a task
+share a note without a task's name: those tasks are named after them. Notes may be missing (a killed process, too
+many notes); nothing is decided by them.
 """
 
 import json
@@ -14,22 +14,22 @@ from bridge.formats.delivery_identity import batch_id
 from bridge.ledger.fate_pages import Account, ledger_key
 from bridge.ledger.ledger_client import Ledger
 
-#: Notes of a group that are kept: half of the tasks that Flower keeps, and some 8 MB at most.
+#: Notes of a group that are kept: half of the tasks that Flower keeps, at most about 8 MB.
 KEPT: Final = 50_000
-#: Notes that are read in one round trip.
+#: Notes that one round trip reads.
 _PIECE: Final = 2_000
 
-#: In the place of a task's id: each delivery of the note was alone in one that is named after it.
+#: The placeholder of a task's id: each delivery of the note was alone in a task that is named after it.
 SINGLE_TASKS: Final = "-"
 
-#: A delivery: whose, and its offset.
+#: A delivery: account and offset.
 NotedDelivery = tuple[Account, int]
 
 
 class TaskNote(NamedTuple):
-    """A task that has run, and the offsets (ascending) of those of its deliveries that ended in it.
+    """A task that has run, and the offsets (ascending) of its deliveries that ended in it.
 
-    `ALONE` for a task stands for as many as there are offsets, each with one delivery.
+    `SINGLE_TASKS` as the id stands for as many tasks as there are offsets, each with one delivery.
     """
 
     task_id: str
@@ -38,13 +38,13 @@ class TaskNote(NamedTuple):
 
 
 def note_tasks(ledger: Ledger, notes: Sequence[TaskNote]) -> None:
-    """Note which tasks carried what.
+    """Note which deliveries each task carried.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
     """
     where = _notes_key(ledger)
-    with ledger.asking("note which tasks carried what") as pipe:
+    with ledger.asking("note which deliveries tasks carried") as pipe:
         for each in notes:
             fields = {
                 "task": each.task_id,
@@ -57,7 +57,7 @@ def note_tasks(ledger: Ledger, notes: Sequence[TaskNote]) -> None:
 
 
 def find_noted_tasks(ledger: Ledger, wanted: Collection[NotedDelivery]) -> Mapping[NotedDelivery, str]:
-    """The last task of each of these deliveries that is in a note, the newest looked at first.
+    """Return the last noted task of each of these deliveries; the newest notes are read first.
 
     Raises:
         LedgerUnavailable: Redis did not answer.
@@ -75,13 +75,13 @@ def find_noted_tasks(ledger: Ledger, wanted: Collection[NotedDelivery]) -> Mappi
 
 
 def name_single_task(which: NotedDelivery) -> str:
-    """The task of a delivery that was alone in it."""
+    """Return the id of the task of a delivery that was alone in it."""
     account, offset = which
     return batch_id(account.topic, account.partition, [offset], account.handler)
 
 
 def find_offset_runs(offsets: Sequence[int]) -> list[list[int]]:
-    """The first and the last of each run of offsets (ascending) that follow one another."""
+    """Return the first and last offset of each run of successive offsets (ascending)."""
     if not offsets:
         return []
     if offsets[-1] - offsets[0] == len(offsets) - 1:
@@ -91,13 +91,13 @@ def find_offset_runs(offsets: Sequence[int]) -> list[list[int]]:
     return [list(pair) for pair in zip(firsts, [*(before for before, _ in ends), offsets[-1]], strict=True)]
 
 
-def is_in_runs(offset: int, found: Sequence[Sequence[int]]) -> bool:
-    """Whether an offset is in one of these runs."""
-    return any(first <= offset <= last for first, last in found)
+def is_in_runs(offset: int, runs: Sequence[Sequence[int]]) -> bool:
+    """Return whether an offset is in one of these runs."""
+    return any(first <= offset <= last for first, last in runs)
 
 
 def _note_has(offset: int, ended: str) -> bool:
-    """Whether a note says so; one that cannot be read says nothing."""
+    """Return whether a note contains an offset; an unreadable note contains none."""
     try:
         return is_in_runs(offset, json.loads(ended))
     except (TypeError, ValueError, RecursionError):
@@ -107,11 +107,11 @@ def _note_has(offset: int, ended: str) -> bool:
 def _newest_first(ledger: Ledger) -> Iterator[tuple[str, str, str]]:
     before = "+"
     while True:
-        with ledger.asking("read which tasks carried what") as pipe:
+        with ledger.asking("read which deliveries tasks carried") as pipe:
             pipe.xrevrange(_notes_key(ledger), max=before, count=_PIECE)
             (entries,) = pipe.execute()
         for _, fields in entries:
-            # What is no note of ours is passed over: nothing is decided by it, and it ends no search.
+            # An entry of another program is skipped; it does not end the search.
             of, task_id, ended = (fields.get(name, b"").decode(errors="replace") for name in (b"of", b"task", b"ended"))
             if task_id:
                 yield of, task_id, ended

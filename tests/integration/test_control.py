@@ -145,7 +145,7 @@ def test_with_neither_kafka_nor_redis_nothing_is_decided(group: str):
     with pytest.raises(NotDecided, match="neither Kafka nor Redis"):
         make_decision(nowhere, dead, ORDERS, {}, "ann", "closed")
     for one in (dead, None):
-        with pytest.raises(NotDecided, match="is not known"):
+        with pytest.raises(NotDecided, match="are unknown"):
             read_standing_decisions(nowhere, one)
     with pytest.raises(NotDecided, match="no Redis"):
         make_decision(nowhere, None, ORDERS, {}, "ann", "closed")

@@ -16,9 +16,9 @@ BEFORE = LedgerState("epoch", 100, "run", "history", 2)
         (BEFORE._replace(lost=3), "connection"),
         (LedgerState("other", 150, "run"), "wiped"),
         (LedgerState("other", 1, "other"), "wiped"),
-        (LedgerState("epoch", 99, "run"), "went back"),
-        (LedgerState("epoch", 99, "other"), "went back"),
-        (LedgerState("epoch", 150, "other"), "started again"),
+        (LedgerState("epoch", 99, "run"), "lost writes"),
+        (LedgerState("epoch", 99, "other"), "lost writes"),
+        (LedgerState("epoch", 150, "other"), "restarted"),
     ],
 )
 def test_a_doubt_is_named(now: LedgerState, said: str | None) -> None:

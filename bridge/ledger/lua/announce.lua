@@ -1,8 +1,8 @@
--- Says that a member lives, and how it is.
--- KEYS: 1 = its state, 2 = all members, 3 = when each name was seen last.
--- ARGV: the member, its state, for how many milliseconds, for how many seconds names are kept, name...
--- A Redis that is full refuses what may cost memory, but not in a script that has written already: so that a member
--- does not fall silent, and is held to be dead, just when somebody looks for what is wrong.
+-- Announces a member and its state.
+-- KEYS: 1 = its state, 2 = all members, 3 = when each name was last announced.
+-- ARGV: the member, its state, milliseconds that it is valid, seconds that names are kept, name...
+-- A full Redis refuses commands that may cost memory, but not in a script that has already written: so DEL comes
+-- first, and a member does not count as lost just when somebody looks for the cause.
 redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 redis.call('SADD', KEYS[2], ARGV[1])

@@ -1,22 +1,22 @@
--- Notes what was decided, in four ways. An older decision never takes the place of a newer one.
--- KEYS: 1 = the hash of all decisions: `is KEY` holds "OFFSET ID JSON" of what Kafka has, `wants KEY` "ID JSON" of what
--- it does not have yet, `version` another word after each change; `whole` is there once a bridge has seen that nothing
--- is missing that Kafka has, and goes with all else when Redis is wiped.
--- ARGV: 1 = the new version, 2 = what is noted: 'is', 'wants', 'anew' or 'whole'; then
--- is: KEY, OFFSET, ID, JSON: what Kafka has; what it does not have yet, and this one counts over, is settled by it.
--- wants: KEY, ID, JSON: what Kafka does not have yet, unless something that it has counts over it.
--- anew: the control topic has another log, and its offsets say nothing of those that are known: all is to be published
---   once more, and counts meanwhile.
+-- Notes decisions of the group, in four ways. An older decision never replaces a newer one.
+-- KEYS: 1 = the hash of all decisions: `is KEY` holds "OFFSET ID JSON" of a decision in Kafka, `wants KEY` "ID JSON" of
+-- an unpublished one, `version` a random word after each change; `whole` is set once a bridge has checked that the hash
+-- has all that Kafka has, and is lost with the rest when Redis is wiped.
+-- ARGV: 1 = the new version, 2 = the kind of note: 'is', 'wants', 'anew' or 'whole'; then
+-- is: KEY, OFFSET, ID, JSON of a decision in Kafka; an unpublished one that it counts over is deleted.
+-- wants: KEY, ID, JSON of an unpublished decision, unless one in Kafka counts over it.
+-- anew: the control topic was recreated or truncated, and known offsets mean nothing: all is to be published again, and
+--   is in force meanwhile.
 -- whole: the VERSION that the bridge has seen, empty for none.
--- A Redis that is full refuses what may cost memory, but not in a script that has written already.
+-- A full Redis refuses commands that may cost memory, but not in a script that has already written.
 redis.call('HDEL', KEYS[1], '')
 local what, changed = ARGV[2], false
 local function at(json)
   local read, said = pcall(cjson.decode, json)
   return read and type(said) == 'table' and tonumber(said.at) or 0
 end
--- As Decision.counts_over: who decided knew of the other, or neither of the other, and was later. An id is 16 random
--- digits: it stands nowhere else.
+-- As GroupDecision.counts_over: made knowing the other, or if neither was, later. An id is 16 random digits: it
+-- occurs nowhere else.
 local function knows(json, id) return id ~= '' and string.find(json, '"' .. id .. '"', 1, true) end
 local function counts_over(id, json, other, of_other)
   if id == other then return false end
@@ -28,7 +28,7 @@ if what == 'is' then
   local there = redis.call('HGET', KEYS[1], is)
   local offset, id, json = string.match(there or '', '^(%S+) (%S*) (.*)$')
   local newer = not there or tonumber(offset) < tonumber(ARGV[4])
-  -- This one came late: what is there was decided since.
+  -- A late note: the decision that is there was made since.
   if there and counts_over(id, json, ARGV[5], ARGV[6]) then newer = false end
   if newer then
     redis.call('HSET', KEYS[1], is, ARGV[4] .. ' ' .. ARGV[5] .. ' ' .. ARGV[6])

@@ -1,7 +1,7 @@
--- Notes how attempts of one handler on one topic ended. KEYS: its hash. ARGV: seconds since the last success ('': none),
--- since the last failure ('': none), since the first failure behind that success, how many failed behind it, what the
--- last error said, how many processes were lost, seconds for which lost processes belong together, seconds for which all
--- is kept. Times are those of Redis: workers tell how long ago it was.
+-- Notes how attempts of one handler on one topic ended. KEYS: its hash. ARGV: seconds since the last success ('':
+-- none), since the last failure ('': none), since the first failure after that success, how many failed after it, the
+-- last error, how many processes were lost, seconds within which lost processes are one incident, seconds that all is
+-- kept. Times are Redis's: workers report how long ago it was.
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
 local row = redis.call('HMGET', KEYS[1], 'done_at', 'failed_at', 'failing_since', 'failed', 'lost_at', 'lost_since', 'lost')
@@ -13,7 +13,7 @@ if ARGV[1] ~= '' then
   local done = now - tonumber(ARGV[1])
   if done > done_at then
     done_at = done
-    -- A success ends what failed before it. Of other processes' failures behind it one at least is known.
+    -- A success ends the failures before it. At least one of other processes' failures after it is known.
     if since > 0 and done > since then
       if failed_at > done then since, failed = failed_at, 1 else since, failed = 0, 0 end
     end

@@ -1,13 +1,13 @@
--- The notes of an account's pages, a hash that never expires: <page> is when (Unix time) the page may expire at the
--- earliest, !<page> the same of one that was evicted (or deleted) before that and is written again.
+-- The notes of an account's pages, a hash that never expires: <page> is the earliest Unix time at which the page may
+-- expire, !<page> the same for one that was evicted (or deleted) before that and written again.
 local function notes_of(key)
   local group, account, page = string.match(key, '^(ledger:[^:]*:[^:]*:)fates:(.*):(%d+)$')
   return group .. 'pages:' .. account, page, account
 end
 
--- A page's time to live and its note are set together and the time to live is only ever lengthened: a process with a
--- lower kafka_ledger_days never lets a page expire that the note still expects. Both are left alone while they are at
--- most ten seconds (of short times a tenth) behind.
+-- A page's expiry and its note are set together, and the expiry is only ever extended: a process with a lower
+-- kafka_ledger_days never lets a page expire that the note still expects. Both are left alone while they are at most
+-- ten seconds (for short times a tenth) old.
 local function keep_page(key, keep, new)
   keep = tonumber(keep)
   if not new and redis.call('PTTL', key) >= (keep - math.min(10, keep / 10)) * 1000 then return end

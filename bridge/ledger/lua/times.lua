@@ -1,8 +1,8 @@
--- What deliveries to one handler cost lately. KEYS: the handler's hash. ARGV: seconds to keep it, seconds after which
--- what was known counts a third, how many deliveries were handled, seconds that they took, the sum of the squares of
--- what each took, seconds besides them, whether a process was lost, and whether a delivery was slow.
--- What was known fades with the time that the new ones took, so that one that is slow is heeded at once.
--- What is no finite number of at least 0 was never measured: all that was known is forgotten then.
+-- The recent cost of deliveries to one handler. KEYS: the handler's hash. ARGV: seconds to keep it, seconds after which
+-- earlier measurements count a third, how many deliveries were handled, seconds that they took, the sum of the squares
+-- of the times, seconds besides, whether a process was lost, and whether a delivery was slow.
+-- Earlier measurements fade with the time that the new deliveries took, so that a slow one is noticed at once.
+-- A value that is no finite number of at least 0 was never measured: all values are reset then.
 local names, before = {'deliveries', 'seconds', 'squares', 'beside'}, {0, 0, 0, 0}
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', KEYS[1]) end
