@@ -1,6 +1,6 @@
 """kombu's Redis transport, made to lose nothing.
 
-A message is at every instant in its queue, with an owner that shows that it lives, or waiting in Redis for
+A message is at every instant in its queue, with an owner that sends heartbeats, or waiting in Redis for
 its time. `use` has every connection of the process to a ``redis://``, ``rediss://`` or ``sentinel://`` URL
 use it; queues and messages stay kombu's own, so plain Celery clients and Flower share them. It needs Redis
 6.2.
@@ -70,7 +70,7 @@ def use() -> None:
 
 
 def risks(connection: Any) -> list[str]:
-    """Return what about a broker's Redis would lose messages, one sentence each.
+    """Return the risks of a broker's Redis that would lose messages, one sentence each.
 
     Parameters:
         connection: a `kombu.Connection` to it.
@@ -134,7 +134,7 @@ class Transport(kombu_redis.Transport):  # type: ignore[misc]
     """The transport for ``redis://`` and ``rediss://``."""
 
     Channel = Channel
-    #: A publication tells how many heard it.
+    #: A publication returns how many clients received it.
     tells_listeners = True
     #: kombu makes this of a connection that is lost while it publishes: what a worker's steps publish (mingle, events)
     #: would end it, since Celery begins anew at these errors alone.
@@ -145,8 +145,8 @@ class Transport(kombu_redis.Transport):  # type: ignore[misc]
         self.cycle = Poller()
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
-        """Poll by the event loop, which also waits out failures of Redis."""
-        self.cycle.endure(loop.readers, fails_over=self.Channel.chooses and len(set(self.client.alt)) > 1)
+        """Poll by the event loop, which also waits out outages of Redis."""
+        self.cycle.start_event_loop(loop.readers, fails_over=self.Channel.chooses and len(set(self.client.alt)) > 1)
         super().register_with_event_loop(connection, loop)
 
 

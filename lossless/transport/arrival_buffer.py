@@ -1,4 +1,4 @@
-"""Messages that one channel has taken and not delivered yet, and what becomes of those that cannot be delivered."""
+"""The buffer of messages that one channel has taken and not delivered yet; undeliverable ones go back or aside."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = get_logger("lossless.transport")
 
 
 class DeliveringChannel(Protocol):
-    """What arrivals need of the channel."""
+    """The part of the channel that the buffer uses."""
 
     keys: TransportKeys
     holder: MessageHolder | None
@@ -38,13 +38,13 @@ class DeliveringChannel(Protocol):
         """Raise unless a message's body can be decoded."""
 
     def hand_over(self, message: dict[str, Any], queue: str) -> None:
-        """Give a message to the queue's consumers."""
+        """Deliver a message to the queue's consumers."""
 
     def settle_now(self) -> None:
-        """Settle what has ended before anything else is done."""
+        """Send pending settlements at once."""
 
     def put_back(self, queue: str, message: dict[str, Any]) -> None:
-        """Put a message that nobody holds back into its list."""
+        """Put a message that has no owner back into its list."""
 
 
 class ArrivalBuffer:
@@ -52,15 +52,15 @@ class ArrivalBuffer:
 
     Parameters:
         channel: the channel.
-        yielding: what it leaves to others; told here what its messages were.
+        backoff: the queues that the worker leaves to others; updated here.
     """
 
-    def __init__(self, channel: DeliveringChannel, yielding: QueueBackoff) -> None:
+    def __init__(self, channel: DeliveringChannel, backoff: QueueBackoff) -> None:
         self.channel = channel
-        self._yielding = yielding
+        self._backoff = backoff
         self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
-        #: Whether the message that is being delivered is nothing for this worker; None: it has been so for long.
-        self._strange: bool | None = False
+        #: Whether this worker does not know the task of the message being delivered; None: nor do others, for long.
+        self._is_unknown: bool | None = False
         self._changed = False
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class ArrivalBuffer:
             raw: its bytes.
             number: its field in the owner's hash.
             now: the server's time.
-            looked: when a rider looked at it, and what it found; None: there is no rider.
+            looked: when the script hook read it, and what it found; None: there is no hook.
         """
         holder = None if queue in self.channel.no_ack_queues else self.channel.holder
         tag = holder.add(number, queue, key, raw) if holder is not None else None
@@ -86,7 +86,7 @@ class ArrivalBuffer:
             properties = message["properties"]
             properties["delivery_info"]["routing_key"]
             properties["delivery_tag"] = tag or properties["delivery_tag"]
-            properties.pop(LOOKED, None)  # a sender's word is none
+            properties.pop(LOOKED, None)  # a sender's claim does not count
             properties[TAKEN_AT] = message_ownership.read_host_clock()
             if tag is not None and looked is not None:
                 properties[LOOKED] = looked
@@ -104,14 +104,14 @@ class ArrivalBuffer:
             self._waiting.append((queue, message))
 
     def _unreadable(self, tag: str | None, raw: bytes, queue: str, exc: Exception) -> None:
-        """Have a message that is none replaced by what the consumer makes of it, else set it aside."""
+        """Have the consumer replace an entry that is no message, else set it aside."""
         if tag is None or self.channel.holder is None:
             logger.error("Took an entry of queue %r that is no message (%r), without acknowledgement", queue, exc)
             return
         if self.channel.on_unreadable is not None:
             try:
                 self.channel.on_unreadable(tag, raw, queue, exc)
-                self._note_strange(queue)
+                self._update_backoff(queue)
                 return
             except Exception:
                 logger.exception("An entry of queue %r that is no message could not be replaced", queue)
@@ -120,12 +120,12 @@ class ArrivalBuffer:
         self.channel.holder.set_aside(tag)
 
     def next(self) -> dict[str, Any]:
-        """Take out the first, for who asked for one."""
+        """Return the first message, and remove it."""
         return self._waiting.popleft()[1]
 
     def deliver(self) -> bool:
-        """Hand what has arrived to the consumers, and return whether there was anything; if one raises, the rest is
-        kept for the next turn. A worker that was told to stop begins nothing more: the rest is put back as it closes.
+        """Deliver the messages to the consumers, and return whether there were any; if a consumer raises, the rest is
+        kept for the next turn. A worker that is stopping delivers nothing more: the rest is put back as it closes.
         """
         delivered = False
         while self._waiting:
@@ -135,41 +135,41 @@ class ArrivalBuffer:
             if queue in self.channel.active_queues:
                 delivered = True
                 self._waiting.popleft()
-                self._strange = False
+                self._is_unknown = False
                 self.channel.hand_over(message, queue)
                 if runs_in_this_process():  # it has ended, and the next one may take long, or kill the worker
                     self.channel.settle_now()
-                self._note_strange(queue)
+                self._update_backoff(queue)
             else:  # cancelled meanwhile
                 self._return_cancelled()
         return delivered
 
-    # -- what is nothing for this worker
+    # -- messages of unknown tasks
 
-    def strange(self, for_long: bool = False) -> None:
-        """Be told that the message which is being delivered is nothing for this worker, and waits for another."""
-        self._strange = None if for_long else True
+    def note_unknown(self, for_long: bool = False) -> None:
+        """Note that this worker does not know the task of the message being delivered."""
+        self._is_unknown = None if for_long else True
 
-    def changed_turns(self) -> bool:
-        """Whether a queue is left to others, or no longer, since this was asked last."""
+    def take_backoff_change(self) -> bool:
+        """Return whether the backoff of a queue has begun or ended since the last call."""
         changed, self._changed = self._changed, False
         return changed
 
-    def _note_strange(self, queue: str) -> None:
-        """Leave a queue to others for a moment where this worker knows nothing of what it takes there."""
-        strange, self._strange = self._strange, False
+    def _update_backoff(self, queue: str) -> None:
+        """Back off from a queue for a moment if this worker knows none of the tasks that it takes there."""
+        unknown, self._is_unknown = self._is_unknown, False
         now = monotonic()
-        before = self._yielding.most(queue, now)
-        pause = 0.0 if strange is None else self._yielding.note(queue, strange, now)
-        if self._yielding.most(queue, now) != before or (strange is not False and before > 0):
+        before = self._backoff.limit(queue, now)
+        pause = 0.0 if unknown is None else self._backoff.note(queue, unknown, now)
+        if self._backoff.limit(queue, now) != before or (unknown is not False and before > 0):
             self._changed = True  # it is idle there no longer, or again
         if pause and (hub := get_event_loop()) is not None:
             hub.call_later(pause, lambda: None)  # the loop sleeps for longer
 
-    # -- what goes back
+    # -- putting back
 
     def _return_cancelled(self) -> None:
-        """Put back what came from queues that are consumed no longer, the oldest last: it is next to run then."""
+        """Put back the messages of cancelled queues, the oldest last: it is next to run then."""
         active, kept = self.channel.active_queues, deque[tuple[str, dict[str, Any]]]()
         while self._waiting:
             queue, message = self._waiting.pop()
@@ -180,13 +180,13 @@ class ArrivalBuffer:
         self._waiting = kept
 
     def _return(self, queue: str, message: dict[str, Any]) -> None:
-        """Put back what was not delivered, also what is taken without acknowledgement."""
+        """Put back an undelivered message, also one that was taken without acknowledgement."""
         if queue in self.channel.no_ack_queues:
             self.channel.put_back(queue, message)
         elif self.channel.holder is not None:
             self.channel.holder.give_back(message["properties"]["delivery_tag"], front=True)
 
     def return_all(self) -> None:
-        """Put all of them back, the oldest next to run."""
+        """Put all messages back, the oldest next to run."""
         while self._waiting:
             self._return(*self._waiting.pop())

@@ -25,39 +25,39 @@ logger = get_logger("lossless.transport")
 
 
 class PrefetchSlots(Protocol):
-    """What broadcasts need of the prefetch limit."""
+    """The part of the prefetch limit that broadcasts use."""
 
     def delivers(self, delivery_tag: str) -> bool:
-        """Whether a message was delivered and is not settled."""
+        """Return whether a message was delivered and is not settled."""
 
     def get(self, delivery_tag: str) -> Any:
-        """A message that was delivered."""
+        """Return a message that was delivered."""
 
     def free(self, delivery_tag: str) -> None:
-        """Free the slot of a message that is seen to."""
+        """Free the slot of a settled message."""
 
 
 class BroadcastChannel(Protocol):
-    """What broadcasts need of the channel."""
+    """The part of the channel that broadcasts use."""
 
     qos: PrefetchSlots
     holder: MessageHolder | None
 
     def conn_or_acquire(self) -> AbstractContextManager[Any]:
-        """A client for one command."""
+        """Return a client for one command."""
 
     def put(self, queue: str, message: dict[str, Any]) -> None:
         """Put a message into a queue."""
 
     def listens_as(self, exchange: str) -> str | None:
-        """The name of the queue for which a fanout exchange is listened to, None where it is not."""
+        """Return the queue name that subscribes to a fanout exchange, None if there is no subscription."""
 
     def hand_over(self, message: dict[str, Any], queue: str) -> None:
-        """Give a message to a queue's consumers."""
+        """Deliver a message to a queue's consumers."""
 
 
 class Broadcasts:
-    """The broadcast messages that one channel publishes, and has delivered and that are not settled."""
+    """The broadcast messages of one channel: those that it publishes, and those delivered and not settled."""
 
     def __init__(self, channel: BroadcastChannel) -> None:
         self.channel = channel
@@ -70,7 +70,7 @@ class Broadcasts:
             self._heard_by = sum(int(client.publish(topic, payload)) for topic in topics)
 
     def heard_by(self) -> int | None:
-        """Return how many heard what was published last, once; None where it failed.
+        """Return how many clients received the last publication, once; None if it failed.
 
         Those that listen to a replica are not counted, and nor are those of another database.
         """
@@ -78,14 +78,14 @@ class Broadcasts:
         return heard_by
 
     def holds(self, delivery_tag: str) -> bool:
-        """Whether a tag is a broadcast message's that is not settled: an owner's own tags begin with its name."""
+        """Return whether a tag is that of an unsettled broadcast message; an owner's own tags begin with its name."""
         holder = self.channel.holder
         return self.channel.qos.delivers(delivery_tag) and (
             holder is None or not delivery_tag.startswith(f"{holder.owner}.")
         )
 
     def replace(self, delivery_tag: str, message: dict[str, Any], queue: str | None, eta: float | None) -> None:
-        """Put ``message`` into ``queue``, or without one deliver it here when it is due; then settle the other.
+        """Put ``message`` into ``queue``, or without a queue deliver it here when due; then settle the old one.
 
         Raises redis-py's errors, and has done nothing then.
         """
@@ -121,7 +121,7 @@ class Broadcasts:
 
 kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
 
-#: Seconds that the rest of a message may take whose beginning is there.
+#: Seconds to wait for the rest of a message that has begun to arrive.
 REST_WITHIN = 1.0
 
 
@@ -129,7 +129,7 @@ class BroadcastSubscriber(PubSub):
     """redis-py's subscriber, which never waits for a message, and never connects by itself to read one."""
 
     def parse_response(self, block: bool = True, timeout: float = 0) -> Any:
-        """Return what has come, None where nothing has.
+        """Return the message that has arrived, None if none has.
 
         Parameters:
             block: kombu's way to ask: nothing is waited for, since its event loop has seen that there is something.
@@ -147,7 +147,7 @@ class BroadcastSubscriber(PubSub):
 
 
 class PrefixedBroadcastSubscriber(kombu_redis.PrefixedRedisPubSub, BroadcastSubscriber):  # type: ignore[misc]
-    """The same under a ``global_keyprefix``."""
+    """The broadcast subscriber under a ``global_keyprefix``."""
 
     def __init__(self, pool: Any, prefix: str) -> None:
         super().__init__(pool)

@@ -1,4 +1,4 @@
-"""The tasks that this Celery worker is working on, read off Celery's own state."""
+"""The state of this Celery worker: free processes, running tasks, shutdown; read from Celery's own state."""
 
 from __future__ import annotations
 

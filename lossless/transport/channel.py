@@ -46,7 +46,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     due_interval = 0.1
     wait_from = 0.1
     take_limit = 100
-    #: Lua of the application's that goes along with taking and acknowledging (lossless.transport.script_hook).
+    #: The transport option `rider`: the application's script hook (lossless.transport.script_hook).
     rider: Any = None
     socket_timeout = 10.0
     socket_connect_timeout = 5.0
@@ -60,7 +60,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         self.holder: MessageHolder | None = None
         self.keeper: HeartbeatKeeper | None = None
         self.no_ack_queues: set[str] = set()
-        #: Told of an entry that is no message: its tag (for `replace`), its bytes, its queue, and what is wrong.
+        #: Called with an entry that is no message: its tag (for `replace`), its bytes, its queue, and the error.
         #: Without one, and where it raises, the entry is moved to `_undecodable`.
         self.on_unreadable: Callable[[str, bytes, str, Exception], None] | None = None
         self._kept_client: Any = None
@@ -71,7 +71,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             if not 0 < float(getattr(self, name)) < math.inf:
                 raise ValueError(f"broker_transport_options[{name!r}] must be more than 0, and finite")
         self.keys = TransportKeys(self.global_keyprefix)
-        self.ridden = make_hooked_scripts(self.rider)
+        self.hooked_scripts = make_hooked_scripts(self.rider)
         self.poller: Poller = self.connection.cycle
         self.taker = MessageFetcher(self)
         self.broadcasts = Broadcasts(self)
@@ -113,8 +113,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             else:
                 self.no_ack_queues.discard(queue)
                 holder = self._hold()
-                if self.poller.endures:
-                    holder.let_acks_ride()
+                if self.poller.waits_out_outages:
+                    holder.send_acks_with_takes()
                 if self.keeper is not None:
                     self.keeper.check_permissions(self._lists(queue))
         return super().basic_consume(queue, no_ack, *args, **kwargs)
@@ -125,8 +125,8 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
                 refuse_unfit_redis(self.client.info("server"))
             broker = (self.connection.client.as_uri(include_password=True), self.global_keyprefix)
             self.keeper = get_keeper(broker, self._make_keeper)
-            self.poller.tended_by(self.keeper)
-            self.holder = self.keeper.holder(self.ridden.ack)
+            self.poller.set_keeper(self.keeper)
+            self.holder = self.keeper.holder(self.hooked_scripts.ack)
         return self.holder
 
     def _make_keeper(self) -> HeartbeatKeeper:
@@ -138,20 +138,20 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         return HeartbeatKeeper(client, self.keys, float(self.dead_after), float(self.due_interval))
 
     def turn(self) -> None:
-        """Deliver what has arrived, and send what is to be sent."""
+        """Deliver the messages that have arrived, and send pending commands."""
         if self.active_queues or self.holder is not None:
             self.taker.turn()
 
     def deliver(self) -> bool:
-        """Deliver what has arrived; return whether there was anything."""
+        """Deliver the messages that have arrived; return whether there were any."""
         return self.taker.arrivals.deliver()
 
     def hand_over(self, message: dict[str, Any], queue: str) -> None:
-        """Give a message to a queue's consumers."""
+        """Deliver a message to a queue's consumers."""
         self.connection._deliver(message, queue)
 
     def listens_as(self, exchange: str) -> str | None:
-        """Return the name of the queue for which a fanout exchange is listened to, None where it is not."""
+        """Return the queue name that subscribes to a fanout exchange, None if there is no subscription."""
         return None if self.closed else self._fanout_to_queue.get(exchange)
 
     def queues_in_turn(self) -> list[str]:
@@ -176,16 +176,16 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
     def settle_soon(self) -> None:
         """Without an event loop, settle now; if that fails the keeper repeats it."""
-        if not self.poller.endures:
+        if not self.poller.waits_out_outages:
             self.settle_now()
 
     def settle_now(self) -> None:
-        """Settle what has ended before anything else is done; if that fails the keeper repeats it."""
+        """Send pending settlements at once; if that fails the keeper repeats it."""
         if self.holder is not None:
             try:
                 self.holder.settle()
             except UNAVAILABLE as exc:
-                logger.warning("Settling failed: %r. It is repeated until Redis answers", exc)
+                logger.warning("settling failed: %r; it is repeated until Redis answers", exc)
 
     def basic_cancel(self, consumer_tag: str) -> Any:
         """Cancel a consumer. After the last one, acks no longer wait for a take: the keeper sends them at
@@ -215,15 +215,15 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         self.qos.append(message, message.delivery_tag)
         return message
 
-    # -- the request's beginning, and its ends
+    # -- the start and the ends of a request
 
     def begun(self, delivery_tag: str) -> None:
-        """Be told that a task has begun with a message."""
+        """Note that a task has begun with a message."""
         if self.holder is not None:
             self.holder.begun(delivery_tag)
 
-    def gave_away(self, delivery_tag: str) -> bool:
-        """Whether what was taken under a tag, by this process or another, was given to others. Raises redis-py's
+    def was_given_away(self, delivery_tag: str) -> bool:
+        """Return whether a message that this or another process took was redelivered to others. Raises redis-py's
         errors.
         """
         owner, _, field = delivery_tag.rpartition(".")
@@ -231,15 +231,15 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         held = client.hexists(self.keys.taken(owner), field)
         return not held and bool(client.exists(self.keys.swept(owner)))
 
-    def do_along(self, delivery_tag: str, keys: Sequence[str], args: Sequence[str | int | bytes]) -> HookStep:
-        """Have the rider's step done in one with the acknowledgement of a message, which is to follow.
+    def bundle_with_ack(self, delivery_tag: str, keys: Sequence[str], args: Sequence[str | int | bytes]) -> HookStep:
+        """Bundle a step of the script hook with the acknowledgement of a message, which must follow.
 
         It is repeated until Redis has answered, as the acknowledgement is; and done alone where that message is this
         worker's no more. Returns the step, which knows when it was done.
         """
         step = HookStep(keys, args)
         if self.holder is not None:
-            self.holder.do_along(delivery_tag, step)
+            self.holder.bundle_with_ack(delivery_tag, step)
         return step
 
     def replace(
@@ -292,12 +292,12 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         raw = None if taken is None else taken.raw
         self.qos.settle(delivery_tag, lambda holder: holder.wait(delivery_tag, due, raw))
 
-    def strange(self, for_long: bool = False) -> None:
-        """Be told that the message which is being delivered is nothing for this worker: others come first then.
+    def note_unknown(self, for_long: bool = False) -> None:
+        """Note that this worker does not know the task of the message being delivered: others take first then.
 
         What has been so ``for_long`` comes seldom, and no worker has taken it so far: nobody is let go first for it.
         """
-        self.taker.arrivals.strange(for_long)
+        self.taker.arrivals.note_unknown(for_long)
 
     # -- publishing
 
@@ -326,7 +326,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         self._put(queue, message)
 
     def put_back(self, queue: str, message: dict[str, Any]) -> None:
-        """Put a message that nobody holds back into its list, next to be taken."""
+        """Put a message that has no owner back into its list, next to be taken."""
         key = self.list_key(queue, self._get_message_priority(message, reverse=False))
         with contextlib.suppress(*UNAVAILABLE):
             self.bare_client().rpush(key, dumps(message))
@@ -346,7 +346,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         return sum(self._aside.lengths(self._lists(queue)).values())
 
     def aside_lists(self, queue: str) -> list[str]:
-        """Return the lists of what gates have set aside of a queue."""
+        """Return the lists that hold the messages of a queue set aside by gates."""
         return [self.keys.aside_of(member) for member in self._aside.members(self._lists(queue))]
 
     @property
@@ -362,7 +362,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         return [self.list_key(queue, step) for step in self.priority_steps]
 
     def bare_client(self) -> redis.Redis:
-        """A client that prefixes nothing."""
+        """Return a client that adds no key prefix."""
         return redis.Redis(connection_pool=self.pool)
 
     def _purge(self, queue: str) -> int:
@@ -386,7 +386,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
     @cached_property
     def subclient(self) -> BroadcastSubscriber:
-        """What reads published messages; kombu's would wait for one."""
+        """The subscriber for published messages; kombu's would wait for one."""
         pool = self._create_client(asynchronous=True).connection_pool
         if self.global_keyprefix:
             return PrefixedBroadcastSubscriber(pool, self.global_keyprefix)
@@ -405,7 +405,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             self._pool.disconnect()
 
     def close(self) -> None:
-        """Close; what was delivered and is not being worked on goes back to its queue at once."""
+        """Close; delivered messages that no task works on go back to their queue at once."""
         if not self.closed:
             self.taker.close()
             if self.holder is not None:
@@ -417,7 +417,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
 
 
 class _GivenClient:
-    """A context manager of something that is not to be closed."""
+    """A context manager of a client that is not to be closed."""
 
     __slots__ = ("client",)
 

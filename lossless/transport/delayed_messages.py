@@ -1,7 +1,8 @@
-"""Delayed messages: what is sent with a countdown or put off waits in Redis, and messages that are due together are
-joined. A message asks for it with the header `joins`: its list is put behind that of another which waits for the
-same time and has the same name, in one step in Redis, and nothing else of it is kept. What is sent again because
-the answer was lost is joined once.
+"""The delayed messages: those with a countdown or put off wait in Redis, and those due together are joined.
+
+A message asks to be joined with the header `joins`. Redis appends its list to that of another message with the same
+time and name, in one step, and keeps nothing else of it. A message that is sent again because the answer was lost is
+joined once.
 """
 
 from __future__ import annotations
@@ -26,33 +27,33 @@ PUT_OFF_KNOWN = 10_000
 
 
 class SendingChannel(Protocol):
-    """What waiting messages need of the channel."""
+    """The part of the channel that delayed messages use."""
 
     keys: TransportKeys
 
     def conn_or_acquire(self) -> AbstractContextManager[Any]:
-        """A client for one command."""
+        """Return a client for one command."""
 
     def bare_client(self) -> redis.Redis:
-        """A client that prefixes nothing."""
+        """Return a client that adds no key prefix."""
 
 
 class TriedTag(str):
-    """The delivery tag of a message of which it is not known whether it was put among the waiting ones."""
+    """The delivery tag of a message that may already wait in Redis: the answer to its last try was lost."""
 
     __slots__ = ()
 
 
 class DelayedMessages:
-    """The waiting messages that one channel puts, reads and forgets."""
+    """The delayed messages that one channel puts, reads and deletes."""
 
     def __init__(self, channel: SendingChannel) -> None:
         self.channel = channel
-        #: What was put off and may still wait, as it is stored, with its queue.
+        #: Messages put off that may still wait, in their stored form, with their queue.
         self._put_off: dict[bytes, str] = {}
 
     def put(self, queue: str, key: str, message: dict[str, Any], due: float, batch: Any = None) -> Any:
-        """Let a message wait, or join one that waits (lossless/transport/delayed_messages.py).
+        """Let a message wait until it is due, or join it to one that waits.
 
         Parameters:
             queue: its queue.
@@ -93,7 +94,7 @@ class DelayedMessages:
         return int(client.zcard(self.channel.keys.waiting(queue)))
 
     def drop(self, queue: str) -> int:
-        """Forget the messages of a queue that wait; return how many there were."""
+        """Delete the waiting messages of a queue; return how many there were."""
         keys = self.channel.keys
         with self.channel.bare_client().pipeline() as pipe:
             pipe.zcard(keys.waiting(queue))
@@ -101,16 +102,16 @@ class DelayedMessages:
             pipe.srem(keys.waiting_queues, queue)
             return int(pipe.execute()[0])
 
-    # -- what was put off
+    # -- messages that were put off
 
     def note_put_off(self, taken: TakenMessage) -> None:
-        """Note that a taken message waits, as it is, until this channel closes at the longest."""
+        """Note that a taken message waits unchanged, until this channel closes at the latest."""
         self._put_off[store_message(taken.key, taken.raw)] = taken.queue
         while len(self._put_off) > PUT_OFF_KNOWN:
             del self._put_off[next(iter(self._put_off))]
 
     def bring_back(self, settle: Callable[[], None]) -> None:
-        """Put what was put off back into its queue, once ``settle`` has seen that it waits; else it stays so."""
+        """Put messages that were put off back into their queues, after ``settle``; if that fails they keep waiting."""
         if not self._put_off:
             return
         try:
@@ -118,7 +119,7 @@ class DelayedMessages:
             self._hurry()
             self._put_off.clear()
         except UNAVAILABLE as exc:
-            logger.warning("What was put off stays so until its time: %r", exc)
+            logger.warning("messages that were put off wait until they are due: %r", exc)
 
     def _hurry(self) -> None:
         with self.channel.bare_client().pipeline(transaction=False) as pipe:
@@ -130,7 +131,7 @@ class DelayedMessages:
 
 #: The header of a message that joins others.
 JOINS: Final = "joins"
-#: What stands behind the list, under its name in the same object.
+#: The name behind the list, in the same JSON object, that holds the number of its items.
 JOINED: Final = "joined"
 #: Most bytes of a message that others are joined to.
 MOST_JOINED_BYTES: Final = 1_000_000
@@ -151,12 +152,12 @@ def make_joins_header(name: str, items: str, most: int) -> dict[str, Any]:
 
 
 def format_joined_count(count: int) -> str:
-    """Return what stands behind a list of so many items."""
+    """Return the JSON text that follows a list of so many items."""
     return f"{count:04d}"
 
 
 def make_join_arguments(message: dict[str, Any], again: bool) -> list[str | int]:
-    """Return what the script is told of how a message joins others.
+    """Return the arguments by which the script joins a message to others.
 
     Parameters:
         again: whether it may wait already, as the answer to the last try was lost.

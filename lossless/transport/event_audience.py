@@ -1,40 +1,40 @@
-"""The audience: whether somebody listens to task events, as far as publications told.
+"""The audience of task events: whether anybody listens, as far as publications told.
 
-Redis answers each publication with the number of those that heard it. While that is nobody, events are neither made
-nor sent, and one goes out now and then to ask again.
+Redis answers each publication with its number of receivers. While there are none, events are neither made nor sent,
+except for one now and then that asks again.
 """
 
 from __future__ import annotations
 
 import math
 
-#: Seconds for which nobody is taken to listen, after a publication that nobody heard.
+#: Seconds without events after a publication that nobody received.
 LOOK_EVERY = 1.0
 
 DISPATCHER = "lossless.transport.task_events:EventDispatcher"
 
 
 class EventAudience:
-    """Who hears one sender's task events; times are of one monotonic clock."""
+    """The listeners to one sender's task events; times are of one monotonic clock."""
 
     def __init__(self) -> None:
         self._absent_until = -math.inf
 
     @property
     def absent(self) -> bool:
-        """Whether nobody heard the last publication."""
+        """Return whether nobody received the last publication."""
         return self._absent_until > -math.inf
 
     def wants(self, now: float) -> bool:
-        """Whether an event is to be sent: somebody listens, or it is time to ask."""
+        """Return whether to send an event: somebody listens, or it is time to ask."""
         return now >= self._absent_until
 
-    def is_in_doubt(self, now: float, under_way: bool) -> bool:
-        """Whether it makes a difference to ask now: who has come would miss the next event, or what is under way."""
-        return self.absent and (under_way or now < self._absent_until)
+    def should_ask(self, now: float, in_flight: bool) -> bool:
+        """Return whether to ask now: a new listener would miss the next event, or events in flight."""
+        return self.absent and (in_flight or now < self._absent_until)
 
     def note(self, listeners: int | None, now: float) -> bool:
-        """Note how many heard a publication, None: that is not known; return whether somebody has come."""
+        """Note how many received a publication (None: unknown); return whether a listener has appeared."""
         if listeners is None:
             return False
         came = self.absent and listeners > 0

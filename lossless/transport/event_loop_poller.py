@@ -1,4 +1,4 @@
-"""The poller, and the connections to Redis that the event loop polls; what a failure of Redis does to them."""
+"""The poller, the connections to Redis that the event loop polls, and their behaviour in an outage of Redis."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ LONGEST_POLL = 1.0
 
 
 class PolledChannel(Protocol):
-    """What the poller needs of a channel."""
+    """The part of a channel that the poller uses."""
 
     active_fanout_queues: set[str]
 
     def turn(self) -> None:
-        """Deliver what has arrived, and send what is to be sent."""
+        """Deliver the messages that have arrived, and send pending commands."""
 
     def deliver(self) -> bool:
-        """Deliver what has arrived; return whether there was anything."""
+        """Deliver the messages that have arrived; return whether there were any."""
 
     def stop_listening(self) -> None:
         """Drop the connection of published messages."""
 
 
 class OutageKeeper(OutageProbe, Protocol):
-    """What the poller needs of the keeper."""
+    """The part of the heartbeat keeper that the poller uses."""
 
     @property
-    def away(self) -> bool:
-        """Whether Redis cannot be reached, over new connections either."""
+    def unavailable(self) -> bool:
+        """Return whether Redis cannot be reached, not even over new connections."""
 
 
 class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
@@ -50,10 +50,10 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        #: Whether an event loop polls: then failures of Redis are waited out instead of raised, since a consumer that
-        #: is started anew would forget what its tasks hold.
-        self.endures = False
-        #: Whether there are other brokers to go to: then only a cut is waited out, not a Redis that is away.
+        #: Whether an event loop polls: then outages of Redis are waited out instead of raised, since a restarted
+        #: consumer would forget what its tasks hold.
+        self.waits_out_outages = False
+        #: Whether there are other brokers to go to: then only a cut is waited out, not an unavailable Redis.
         self._fails_over = False
         self._keeper: OutageKeeper | None = None
         self._listen_failed_at = 0.0
@@ -61,31 +61,31 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
         self._watched: Mapping[int, Any] = {}
         self._fds: dict[PolledConnection, int] = {}
 
-    def endure(self, readers: Mapping[int, Any], *, fails_over: bool) -> None:
-        """Be polled by an event loop from now on.
+    def start_event_loop(self, readers: Mapping[int, Any], *, fails_over: bool) -> None:
+        """Have an event loop poll from now on.
 
         Parameters:
             readers: what the event loop watches, by file descriptor.
             fails_over: whether there are other brokers to go to.
         """
-        self.endures, self._watched, self._fails_over = True, readers, fails_over
+        self.waits_out_outages, self._watched, self._fails_over = True, readers, fails_over
 
-    def tended_by(self, keeper: OutageKeeper) -> None:
-        """Be told of the keeper that finds out whether Redis answers."""
+    def set_keeper(self, keeper: OutageKeeper) -> None:
+        """Set the keeper that probes whether Redis answers."""
         self._keeper = keeper
 
     @property
-    def waits_with(self) -> OutageKeeper | None:
-        """With whom failures of Redis are waited out; None: they are raised."""
-        return self._keeper if self.endures else None
+    def outage_keeper(self) -> OutageKeeper | None:
+        """The keeper with which outages of Redis are waited out; None: they are raised."""
+        return self._keeper if self.waits_out_outages else None
 
     @property
     def fds(self) -> dict[int, Any]:
-        """What the event loop does not watch yet: kombu has it register all of them at every turn."""
+        """The sockets that the event loop does not watch yet: kombu registers all of them at every turn."""
         return {fd: entry for fd, entry in self._fd_to_chan.items() if fd not in self._watched}
 
     def watch(self, channel: object, line: PolledConnection) -> None:
-        """Poll a line."""
+        """Poll a connection."""
         sock = line.connection._sock
         self._fds[line] = sock.fileno()
         self._fd_to_chan[self._fds[line]] = (channel, line)
@@ -103,12 +103,12 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
             self._unregister_from_poll(fd)
 
     def on_poll_start(self) -> None:
-        """Send what is to be sent, on all channels.
+        """Send pending commands on all channels.
 
         Raises `redis.ConnectionError` where it is the next broker's turn.
         """
         # Without channels it is closed, and the event loop does not forget it.
-        if self._channels and self._fails_over and self._keeper is not None and self._keeper.away:
+        if self._channels and self._fails_over and self._keeper is not None and self._keeper.unavailable:
             raise redis.ConnectionError("Redis is away, and there are other brokers to go to")
         for channel in tuple(self._channels):
             channel.turn()
@@ -116,7 +116,7 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
                 self._listen(channel)
 
     def _listen(self, channel: PolledChannel) -> None:
-        keeper = self.waits_with
+        keeper = self.outage_keeper
         if keeper is None:
             self._register_LISTEN(channel)
         elif keeper.answered_since(self._listen_failed_at):
@@ -126,27 +126,27 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
                 self._listen_failed(channel, exc, keeper)
 
     def _listen_failed(self, channel: PolledChannel, exc: Exception, keeper: OutageKeeper) -> None:
-        logger.warning("Listening for remote control and events stopped: %r", exc)
+        logger.warning("listening for remote control and events stopped: %r; it resumes when Redis answers", exc)
         self._listen_failed_at = monotonic()
         keeper.probe()
         channel.stop_listening()
 
     def on_readable(self, fileno: int) -> Any:
-        """Read the answer on a line, or a published message."""
+        """Read the answer on a connection, or a published message."""
         channel, kind = self._fd_to_chan.get(fileno, (None, None))
         if isinstance(kind, PolledConnection):
             return kind.on_readable(kind)
         try:
             return super().on_readable(fileno)
         except UNAVAILABLE as exc:
-            if channel is None or self.waits_with is None:
+            if channel is None or self.outage_keeper is None:
                 raise
-            self._listen_failed(channel, exc, self.waits_with)
+            self._listen_failed(channel, exc, self.outage_keeper)
 
     # -- without an event loop
 
     def get(self, callback: Callable[..., Any], timeout: float | None = None) -> None:
-        """Deliver one message of a queue, or read what is published, and return; for `drain_events`.
+        """Deliver one message of a queue, or read a published one, and return; for `drain_events`.
 
         kombu's callers count the returns (a pidbox takes each for a worker's answer), and what is not delivered when
         they stop must still be in Redis: so not one message more.
@@ -169,7 +169,7 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
                 self.after_read.pop()()
 
     def _delivers(self, until: float | None) -> bool:
-        """Look once, for a second at most; return whether a message was delivered."""
+        """Poll once, for a second at most; return whether a message was delivered."""
         self.maybe_refresh_binding_expiry()
         if any(channel.deliver() for channel in tuple(self._channels)):
             return True
@@ -190,14 +190,14 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
             return False
 
     def maybe_check_brpop_health(self) -> None:
-        """There is no ``BRPOP``; takers look after their lines."""
+        """Do nothing: there is no ``BRPOP``, and fetchers watch their own connections."""
 
     def maybe_restore_messages(self) -> None:
-        """Put back what workers on the plain transport left in ``unacked``, as the plain transport does."""
+        """Put back the messages that workers on kombu's own transport left in ``unacked``, as that transport does."""
         try:
             super().maybe_restore_messages()
         except UNAVAILABLE as exc:
-            logger.debug("Looking at unacked failed: %r", exc)
+            logger.debug("reading unacked failed: %r", exc)
 
     def on_poll_init(self, poller: Any) -> None:
         """Use the event loop's poller."""
@@ -215,11 +215,11 @@ class PolledConnection:
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is to come."""
+        """Return whether an answer is pending."""
         return self._sent_at is not None
 
     def overdue(self, now: float, most: float) -> bool:
-        """Whether Redis has owed an answer for longer than ``most`` seconds; ``now`` is monotonic."""
+        """Return whether an answer is overdue by more than ``most`` seconds; ``now`` is monotonic."""
         waits = 0.0 if self._sent_at is None else now - self._sent_at
         # Unread is not unanswered: under `solo` a task keeps the event loop for as long as it runs.
         return waits > most and not self.connection.can_read(timeout=0)
@@ -239,7 +239,7 @@ class PolledConnection:
             self._answered()
 
     def cut(self) -> None:
-        """Disconnect: no answer is to come any more."""
+        """Disconnect: no answer is pending any more."""
         with suppress(*UNAVAILABLE):
             self.connection.disconnect()
         self._answered()
@@ -249,7 +249,7 @@ class PolledConnection:
 
 
 class BellConnection(PolledConnection):
-    """A connection on which an owner hears that something has come."""
+    """A connection on which an owner hears that a message has arrived."""
 
     def listen(self, *channels: str) -> None:
         """Listen from now on. Raises redis-py's errors."""
@@ -258,7 +258,7 @@ class BellConnection(PolledConnection):
             self.connection.read_response(push_request=True)
 
     def read(self) -> bool:
-        """Read what there is. Returns whether the bell was rung. Raises redis-py's errors."""
+        """Read what has arrived, and return whether the bell was rung. Raises redis-py's errors."""
         rung = False
         if not self.connection.can_read(timeout=0):
             return rung  # the event loop spoke of another connection, which had its number: this one is not waited for
@@ -271,47 +271,47 @@ class BellConnection(PolledConnection):
 
 
 class ConnectionPoller(Protocol):
-    """Who polls lines: what `Lines` needs of the poller."""
+    """The part of the poller that `ConnectionMaker` uses."""
 
     def watch(self, channel: Any, line: PolledConnection) -> None:
-        """Poll a line that is connected."""
+        """Poll an open connection."""
 
     def unwatch(self, line: PolledConnection) -> None:
         """Poll a line no longer."""
 
 
 class PooledChannel(Protocol):
-    """Whose connections they are: what `Lines` needs of the channel."""
+    """The part of the channel that `ConnectionMaker` uses."""
 
     @property
     def pool(self) -> Any:
-        """The pool whose connections' settings are used; none is taken from it."""
+        """The pool whose connection settings are used; no connection is taken from it."""
 
     @property
     def poller(self) -> ConnectionPoller:
-        """Who polls them."""
+        """The poller of the connections."""
 
 
 AnyLine = TypeVar("AnyLine", bound=PolledConnection)
 
 
 class ConnectionMaker:
-    """Makes one channel's lines, and has them polled."""
+    """The maker of one channel's connections, which it has polled."""
 
     def __init__(self, channel: PooledChannel) -> None:
         self.channel = channel
 
     def make(self, kind: type[AnyLine], on_readable: Callable[[PolledConnection], object], **settings: Any) -> AnyLine:
-        """Return a line that is not connected yet, with settings of its own beside the pool's."""
+        """Return a connection that is not open yet, with settings of its own beside the pool's."""
         pool = self.channel.pool
         return kind(pool.connection_class(**{**pool.connection_kwargs, **settings}), on_readable)
 
     def open(self, line: PolledConnection) -> None:
-        """Connect a line, and have it polled. Raises redis-py's errors."""
+        """Open a connection, and have it polled. Raises redis-py's errors."""
         line.connection.connect()
         self.channel.poller.watch(self.channel, line)
 
     def close(self, line: PolledConnection) -> None:
-        """Have it polled no longer, and disconnect it."""
+        """Stop polling a connection, and close it."""
         self.channel.poller.unwatch(line)
         line.cut()

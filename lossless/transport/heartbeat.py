@@ -1,17 +1,13 @@
-"""The keeper: one thread per process and broker that shows that the process lives, and tends what lies in
+"""The heartbeat keeper: one thread per process and broker that sends heartbeats and maintains the messages in
 Redis.
 
-It beats for the owners of its process, sends what the event loop could not settle, moves waiting messages
-that are due, and puts back what dead owners held (sweeping.py). A thread, because a worker's main loop may
-be blocked for longer than a dead owner is waited for (a task under ``-P solo``, a slow disk, a broker that
-does not answer) while it lives.
+It sends settlements that the event loop could not send, moves due messages, and puts back the messages of dead owners
+(message_recovery.py). It is a thread, because the main loop of a living worker may be blocked for longer than
+`dead_after`: by a task under ``-P solo``, a slow disk, a broker that does not answer.
 
-What a worker believes that it holds may not be what Redis has: Redis may have gone back (a snapshot restored, a
-replica promoted that had not got the last writes). Every lost connection and every change of the server is a
-doubt: each holder compares then. And every task of the keeper fails for itself: one foreign value somewhere must
-not stop the beats or the delays.
-
-The keepers of this process, one a broker, and their end with it.
+Redis may have lost its last writes (a snapshot restored, a replica promoted). So each holder compares its messages with
+Redis after every lost connection and every change of the server. Each step of the keeper fails for itself: one foreign
+value must not stop the heartbeats or the delays.
 """
 
 from __future__ import annotations
@@ -58,7 +54,7 @@ MOST_AT_ONCE = 8
 
 
 class HeartbeatKeeper:
-    """Tends the holders of one process at one broker.
+    """The keeper of one process's holders at one broker.
 
     Parameters:
         client: a client of its own, with a pool of its own, usable from any thread, that prefixes nothing.
@@ -77,7 +73,7 @@ class HeartbeatKeeper:
         self._orphans = OrphanedHolders()
         #: When Redis last answered, on the monotonic clock.
         self._contact_at = 0.0
-        self._lookout = IdleWorkerNotifier(client.connection_pool, keys, lambda: bool(self._holders))
+        self._notifier = IdleWorkerNotifier(client.connection_pool, keys, lambda: bool(self._holders))
         self._sweep = DeadOwnerSweep(keys, self.run, self._fields, dead_after)
         self._permissions = RedisPermissions(keys, self.run)
         self._turns = threading.BoundedSemaphore(min(MOST_AT_ONCE, client.connection_pool.max_connections))
@@ -89,15 +85,15 @@ class HeartbeatKeeper:
         self._faults: dict[str, str] = {}
         self._server: tuple[Any, Any] | None = None
         pool = client.connection_pool
-        pool.connection_class = make_leaving_class(pool.connection_class, on_lost=self.doubt)
+        pool.connection_class = make_leaving_class(pool.connection_class, on_lost=self.require_comparison)
 
     @property
-    def away(self) -> bool:
-        """Whether Redis cannot be reached, over new connections either."""
+    def unavailable(self) -> bool:
+        """Return whether Redis cannot be reached, not even over new connections."""
         return self._failures > 1
 
     def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
-        """Call a script, loading it where Redis does not know it (it forgets at a restart)."""
+        """Call a script, and load it first if Redis does not know it (it forgets scripts at a restart)."""
         try:
             with self._turns:  # the pool has no more connections than it may have, and waits for none
                 answer = script.run(self.client, keys, args)
@@ -113,7 +109,7 @@ class HeartbeatKeeper:
             return self.client.hgetall(key)  # type: ignore[no-any-return]
 
     def holder(self, ack: Script = UNHOOKED.ack) -> MessageHolder:
-        """Return a new holder that this keeper tends, and start the thread where it does not run.
+        """Return a new holder of this keeper, and start the thread if it does not run.
 
         Parameters:
             ack: the script by which it acknowledges.
@@ -127,9 +123,9 @@ class HeartbeatKeeper:
         return holder
 
     def release(self, holder: MessageHolder) -> None:
-        """Be told that a holder's channel is closed: it ends as soon as it holds nothing.
+        """Release a holder whose channel is closed: it ends as soon as it holds nothing.
 
-        What tasks are working on still is kept for them. Where Redis does not answer, it is repeated until it does.
+        Messages that tasks still work on are kept for them. It is repeated until Redis answers.
         """
         if holder not in self._holders or holder in self._orphans:
             return
@@ -137,15 +133,15 @@ class HeartbeatKeeper:
             if holder.leave():
                 self._forget(holder)
         except UNAVAILABLE as exc:
-            logger.warning("Giving back failed: %r. It is repeated until Redis answers", exc)
+            logger.warning("giving messages back failed: %r; it is repeated until Redis answers", exc)
         if holder in self._holders:
             self._orphans.add(holder)
         self.wake()
 
-    def doubt(self) -> None:
-        """Have every holder compare what it holds with what Redis has."""
+    def require_comparison(self) -> None:
+        """Have every holder compare its messages with those in Redis."""
         for holder in tuple(self._holders):
-            holder.doubt()
+            holder.require_comparison()
 
     def wake(self) -> None:
         """Have the thread settle at once."""
@@ -157,15 +153,15 @@ class HeartbeatKeeper:
         self._wake.set()
 
     def answered_since(self, moment: float) -> bool:
-        """Whether Redis has answered since a moment of the monotonic clock."""
+        """Return whether Redis has answered since a moment of the monotonic clock."""
         return self._contact_at >= moment
 
     def check_permissions(self, lists: Iterable[str]) -> None:
-        """Name in the log what the ACL refuses to this user; ``lists`` are the keys of a queue that is consumed."""
+        """Log what the ACL refuses to this user; ``lists`` are the keys of a consumed queue."""
         self._permissions.check(lists)
 
     def explained(self, error: Exception) -> str:
-        """Return an error as text, with what is refused where it is a refusal: that is no outage, and does not pass."""
+        """Return an error as text; if the ACL refuses something, say what: that is no outage, and does not pass."""
         return self._permissions.explained(error)
 
     # -- the thread
@@ -186,7 +182,7 @@ class HeartbeatKeeper:
                 pause = max(0.0, min(self._beat_at, self._due_at, self._sweep_at, monotonic() + 0.1) - monotonic())
 
     def _is_needed(self) -> bool:
-        """Whether there are holders; if not, the thread ends, and one that joins from now on starts another."""
+        """Return whether there are holders; if not, the thread ends, and the next holder starts another."""
         with self._lock:
             if not self._holders:
                 self._thread = None
@@ -194,14 +190,14 @@ class HeartbeatKeeper:
 
     def _failed(self, exc: Exception) -> None:
         if not isinstance(exc, UNAVAILABLE):
-            logger.exception("The keeper of taken messages failed, and goes on")
+            logger.exception("the heartbeat keeper failed, and goes on")
             return
         self._failures += 1
         if self._failures == 1:
             logger.warning("Redis is not available (%r): trying again every %s s", exc, RETRY_INTERVAL)
         # Idle ones: one that another thread uses is its own to give up.
         self.client.connection_pool.disconnect(inuse_connections=False)
-        self.doubt()
+        self.require_comparison()
 
     def _available(self) -> None:
         if self._failures:
@@ -210,30 +206,30 @@ class HeartbeatKeeper:
 
     def _turn(self) -> None:
         if monotonic() >= self._beat_at or self._failures:  # first: nothing else may keep a living owner from it
-            self._apart("beating", self._beat)
-            self._apart("asking which server this is", self._recognize)
+            self._run_step("beating", self._beat)
+            self._run_step("asking which server this is", self._recognize)
             self._beat_at = monotonic() + self.beat_interval
         if monotonic() >= self._sweep_at or self._failures:
-            self._apart("looking for dead owners", self._look_for_dead)
+            self._run_step("looking for dead owners", self._look_for_dead)
             self._sweep_at = monotonic() + self._sweep.pause()
         for holder in tuple(self._holders):
-            self._apart(f"settling for {holder.owner}", partial(self._tend, holder))
-        self._apart("standing as lookout", partial(self._lookout.apply, self.run, self._rivals()))
+            self._run_step(f"settling for {holder.owner}", partial(self._tend, holder))
+        self._run_step("standing as notifier", partial(self._notifier.apply, self.run, self._rivals()))
         if monotonic() >= self._due_at:
-            self._apart("moving what is due", self._move_due)
+            self._run_step("moving what is due", self._move_due)
             # The looks of all workers together come every due_interval, however many there are.
             share = self.due_interval * max(1, self._sweep.owners)
             self._due_at = monotonic() + share * random.uniform(0.8, 1.2)
 
-    def _apart(self, doing: str, step: Callable[[], None]) -> None:
-        """Do one step; what is wrong with it is said once and keeps no other step, unless Redis is away."""
+    def _run_step(self, doing: str, step: Callable[[], None]) -> None:
+        """Do one step; its error is logged once and stops no other step, unless Redis is unavailable."""
         try:
             step()
         except Exception as exc:
             if isinstance(exc, UNAVAILABLE) and is_unavailable(exc):
                 raise
             if self._faults.get(doing) != repr(exc):
-                logger.error("The keeper failed at %s, goes on, and tries again: %s", doing, self.explained(exc))
+                logger.error("the heartbeat keeper failed at %s, and tries again: %s", doing, self.explained(exc))
             self._faults[doing] = repr(exc)
         else:
             self._faults.pop(doing, None)
@@ -244,14 +240,14 @@ class HeartbeatKeeper:
             self._forget(holder)
 
     def _forget(self, holder: MessageHolder) -> None:
-        """Tend a holder no longer."""
+        """Forget a holder."""
         with self._lock:
             self._holders.discard(holder)
         self._orphans.discard(holder)
         self._faults.pop(f"settling for {holder.owner}", None)
 
     def _rivals(self) -> int:
-        """About how many processes there are: each has as many owners as this one."""
+        """Return about how many processes there are: each has as many owners as this one."""
         return self._sweep.owners // max(1, len(self._holders))
 
     def _beat(self) -> None:
@@ -259,10 +255,10 @@ class HeartbeatKeeper:
         gone = {decode_text(owner) for owner in self.run(BEAT, [self.keys.owners], owners)}
         for holder in tuple(self._holders):
             if holder.owner in gone:
-                holder.doubt()
+                holder.require_comparison()
 
     def _recognize(self) -> None:
-        """Doubt everything where another server answers, or one that has been a replica meanwhile."""
+        """Require a comparison if another server answers, or one that has been a replica meanwhile."""
         with self._turns, self.client.pipeline(transaction=False) as pipe:
             pipe.info("server").info("replication")
             server, replication = pipe.execute()
@@ -271,13 +267,13 @@ class HeartbeatKeeper:
         found = (server.get("run_id"), replication.get("master_replid"))
         before, self._server = self._server, found
         if before not in (None, found):
-            logger.info("Redis was started again, or a replica took over: what is held is compared with what it has")
-            self.doubt()
+            logger.info("Redis was restarted, or a replica took over: held messages are compared with those in Redis")
+            self.require_comparison()
 
     def _look_for_dead(self) -> None:
         own = {holder.owner for holder in tuple(self._holders)}
         for owner in self._sweep.dead(own):
-            self._apart(f"putting back what {owner} held", partial(self._sweep.put_back, owner))
+            self._run_step(f"putting back what {owner} held", partial(self._sweep.put_back, owner))
 
     def _move_due(self) -> None:
         keys = [self.keys.waiting_queues, self.keys.undecodable]
@@ -288,14 +284,14 @@ class HeartbeatKeeper:
                 raise RuntimeError("; ".join(map(decode_text, wrong)))
 
     def close(self) -> None:
-        """At the process's end: settle, give back, leave. What fails three times is left to the others' sweep."""
+        """Settle, give back and leave at the process's end; after three failures the sweep of others does it."""
         for holder in tuple(self._holders):
             for attempt in range(3):
                 try:
                     self._close(holder)
                     break
                 except UNAVAILABLE as exc:
-                    logger.warning("Could not give back %d messages: %r", len(holder.tags), exc)
+                    logger.warning("%d messages could not be given back: %r; others will", len(holder.tags), exc)
                     threading.Event().wait(attempt * RETRY_INTERVAL / 2)
             self._forget(holder)
         self.wake()
@@ -307,7 +303,7 @@ class HeartbeatKeeper:
             threading.Event().wait(pause)
             if holder.leave(at_once=True) or not holder.refused:
                 return
-        logger.error("%d steps that go along with acknowledgements are lost: Redis refused them", holder.refused)
+        logger.error("%d steps bundled with acknowledgements are lost: Redis refused them", holder.refused)
 
 
 _keepers: dict[tuple[int, Any], HeartbeatKeeper] = {}

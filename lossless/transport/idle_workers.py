@@ -1,9 +1,9 @@
 """Idle workers: how each waits for a message, and the one process that rings for them.
 
-An idle owner listens on a bell, one connection for all of its queues, and takes nothing by waiting. The notifier, one
-process of all that share a broker, has Redis tell it of queues that change, and rings one idle worker a message; a
-worker that does not come is followed by the next. Its place is a key that expires, and idle workers look for
-themselves now and then.
+An idle owner listens on a bell, one connection for all of its queues, and takes nothing by waiting. The notifier is one
+process of all that share a broker. Redis tells it of queues that change, and it rings one idle worker per message; if
+that worker does not come, it rings the next. The notifier's lease is a key that expires. Idle workers also poll now
+and then.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from lossless.transport.transport_scripts import RING
 #: Seconds that a wait without an owner blocks. Only how soon a dead connection is noticed hangs on it.
 WAIT_SECONDS = 10
 
-#: Seconds after which the queues are looked at even though nobody rang: the bell or the lookout may be cut off.
+#: Seconds after which an idle owner polls its queues without a ring: the bell or the notifier may be cut off.
 LOOK_AGAIN = 5.0
 
 
 class ServedChannel(PooledChannel, Protocol):
-    """What waiting needs of the channel."""
+    """The part of the channel that waiting uses."""
 
     def conn_or_acquire(self) -> AbstractContextManager[Any]:
-        """A client for one command."""
+        """Return a client for one command."""
 
     def served(self, queue: str) -> None:
         """Note which queue was served last."""
@@ -49,7 +49,7 @@ class IdleWait:
     Parameters:
         channel: the channel.
         lines: makes its connections.
-        arrivals: told of what is taken by waiting.
+        arrivals: gets the messages that are taken by waiting.
         on_readable: called when there is something to `read`.
     """
 
@@ -71,15 +71,15 @@ class IdleWait:
 
     @property
     def listens(self) -> bool:
-        """Whether a bell would be heard."""
+        """Return whether the bell is listened to."""
         return isinstance(self._line, BellConnection)
 
     def listen(self, holder: MessageHolder, looked_at: float) -> None:
-        """Hear the owner's bell from now on. Raises redis-py's errors.
+        """Listen to the owner's bell from now on. Raises redis-py's errors.
 
         Parameters:
             holder: the owner.
-            looked_at: when the queues were looked at last, on the monotonic clock.
+            looked_at: when the queues were polled last, on the monotonic clock.
         """
         if self._line is not None and not self.listens:
             self.end()
@@ -95,7 +95,7 @@ class IdleWait:
     def wait(self, lists: dict[str, str]) -> bool:
         """Wait for a message that needs no acknowledgement, in these lists (each with its queue).
 
-        Returns whether a wait in others, which ends with this, has taken something. Raises redis-py's errors.
+        Returns whether the wait in other lists, which ends with this, has taken a message. Raises redis-py's errors.
         """
         came = False
         if self._line is None:
@@ -110,7 +110,7 @@ class IdleWait:
         return came
 
     def read(self) -> bool:
-        """Read the answer. Returns whether something has come. Raises redis-py's errors."""
+        """Read the answer, and return whether a message has arrived. Raises redis-py's errors."""
         found = self._line.read() if self._line is not None else None
         if found and not self.listens:
             key, raw = found
@@ -120,7 +120,7 @@ class IdleWait:
         return bool(found)
 
     def end(self) -> bool:
-        """Have a wait that takes end at once, with what it may have taken. Returns whether it has taken something."""
+        """End a taking wait at once, and return whether it has taken a message."""
         if self._line is not None and self._line.busy and self._number is not None and not self.listens:
             with suppress(*UNAVAILABLE), self.channel.conn_or_acquire() as client:
                 client.client_unblock(self._number)
@@ -128,7 +128,7 @@ class IdleWait:
         return False
 
     def overdue(self, now: float, patience: float) -> bool:
-        """Whether Redis owes the answer for more than ``patience`` seconds over the time of the wait."""
+        """Return whether the answer is overdue by more than ``patience`` seconds."""
         blocks = 0 if self.listens else WAIT_SECONDS
         return self._line is not None and self._line.overdue(now, blocks + patience)
 
@@ -140,7 +140,7 @@ class IdleWait:
 
 
 def _connection_number(line: PolledConnection) -> int | None:
-    """The number by which Redis knows a connection, None where this user may not ask for it."""
+    """Return the number by which Redis knows a connection, None if this user may not ask for it."""
     with suppress(redis.exceptions.NoPermissionError):
         line.connection.send_command("CLIENT", "ID")
         return int(line.connection.read_response())
@@ -149,10 +149,10 @@ def _connection_number(line: PolledConnection) -> int | None:
 
 logger = get_logger("lossless.transport")
 
-#: Seconds for which the place is the lookout's after it was last heard of.
+#: Seconds for which the notifier's lease lasts after it was last renewed.
 LEASE = 1.0
 
-#: Seconds between attempts to take a place that is free, all workers together.
+#: Seconds between attempts to take a free lease, all workers together.
 APPLY_EVERY = 0.25
 
 #: The longest that one worker waits between its attempts, however many there were: dead ones are counted for a while.
@@ -164,13 +164,13 @@ COME_WITHIN = 0.1
 #: Seconds after which a worker that has not looked for itself is idle no longer.
 SEEN_WITHIN = 15.0
 
-#: Seconds between looks where Redis does not tell of changes.
+#: Seconds between polls if Redis does not tell of changes.
 LOOK_EVERY = 0.02
 
 #: Seconds between rings that follow each other: what comes in between is rung for together.
 PAUSE = 0.001
 
-#: What RING answers where nobody was the lookout.
+#: RING's answer if there was no notifier.
 NOBODY = 2
 
 #: What an owner listens to beside its own bell.
@@ -181,12 +181,12 @@ FORGET_EVERY = 60.0
 
 
 class IdleWorkerNotifier:
-    """A process's part in ringing for idle workers, at one broker.
+    """The notifier of idle workers at one broker, of which one process at a time holds the lease.
 
     Parameters:
         pool: the pool whose connections' settings are used; none is taken from it.
         keys: the names of the keys.
-        wanted: whether this process consumes still.
+        wanted: whether this process still consumes.
     """
 
     def __init__(self, pool: Any, keys: TransportKeys, wanted: Callable[[], bool]) -> None:
@@ -197,19 +197,19 @@ class IdleWorkerNotifier:
         self._thread: threading.Thread | None = None
         self._apply_at = 0.0
         self._forget_at = 0.0
-        #: Whether Redis has forgotten who is the lookout, and with that perhaps who is idle.
+        #: Whether Redis has lost the notifier's lease, and with that perhaps the idle workers.
         self._forgotten = False
         #: Queues with idle workers, as in Redis, and whether any was there at the last ring.
         self._queues: dict[bytes, bool] = {}
 
     def apply(self, run: Callable[..., Any], rivals: int) -> None:
-        """Take the place where it is free, now and then; ``rivals``: about how many may. Raises redis-py's errors."""
+        """Try now and then to take a free lease; ``rivals``: about how many try. Raises redis-py's errors."""
         now = monotonic()
         if now < self._apply_at or (self._thread is not None and self._thread.is_alive()):
             return
         self._apply_at = now + min(APPLY_EVERY * max(1, rivals), APPLY_WITHIN) * random.uniform(0.8, 1.2)
         if self._ring(lambda keys, args: run(RING, keys, args)) is not None:
-            self._thread = threading.Thread(target=self._work, name="transport-lookout", daemon=True)
+            self._thread = threading.Thread(target=self._work, name="transport-notifier", daemon=True)
             self._thread.start()
 
     # -- the thread
@@ -219,7 +219,7 @@ class IdleWorkerNotifier:
         try:
             self._look(connection)
         except (redis.RedisError, OSError) as exc:
-            logger.debug("The lookout stopped: %r", exc)
+            logger.debug("the notifier stopped: %r", exc)
         finally:
             connection.disconnect()
 
@@ -237,16 +237,16 @@ class IdleWorkerNotifier:
                 self._ring_all(connection)
             sleep(PAUSE)
             connection.can_read(min(patience, COME_WITHIN) if awaited else patience)
-        _run_ring(connection, [self.keys.lookout, self.keys.idle_queues], [self.name, 0, "", 0, 0, 0, "", ""])
+        _run_ring(connection, [self.keys.notifier, self.keys.idle_queues], [self.name, 0, "", 0, 0, 0, "", ""])
 
     def _ring_all(self, connection: Any) -> None:
         _call_redis(connection, "PUBLISH", self.keys.bell(EVERYBODY), "")
 
     def _ring(self, run: Callable[[list[Any], list[Any]], Any]) -> bool | None:
-        """Ring for what lies there. Returns whether somebody is awaited, None if another is the lookout."""
+        """Ring for queued messages. Returns whether a rung worker has not come yet, None if another is the notifier."""
         while True:
             queues = list(self._queues.items())
-            keys: list[Any] = [self.keys.lookout, self.keys.idle_queues]
+            keys: list[Any] = [self.keys.notifier, self.keys.idle_queues]
             sizes = []
             for queue, idle in queues:
                 key, *lists = queue.split(b"\0")
@@ -269,19 +269,19 @@ class IdleWorkerNotifier:
         return [*terms, self.keys.gates, self.keys.aside]
 
     def _note(self, counts: dict[bytes, int], known: Iterable[bytes]) -> bool:
-        """Note the queues with idle workers. Returns whether there are any that were not looked at."""
+        """Note the queues with idle workers. Returns whether there are new ones."""
         looked_at = {queue for queue, idle in self._queues.items() if idle}
         self._queues = {queue: counts.get(queue, 1) > 0 for queue in known}
         return any(idle and queue not in looked_at for queue, idle in self._queues.items())
 
 
 def _track_changes(connection: Any) -> bool:
-    """Have Redis tell this connection of what changes. Returns whether it does."""
+    """Have Redis tell this connection of changed keys. Returns whether it does."""
     try:
         _call_redis(connection, "CLIENT", "TRACKING", "ON", "NOLOOP")
         return True
     except redis.ResponseError as exc:
-        logger.info("Redis does not tell of changes (%r): idle workers are rung for every %s s", exc, LOOK_EVERY)
+        logger.info("Redis does not tell of changes (%r): queues are polled every %s s instead", exc, LOOK_EVERY)
         return False
 
 

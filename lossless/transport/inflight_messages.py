@@ -1,9 +1,8 @@
-"""What one channel has taken and not yet settled: the owner's side of ``_taken.<owner>`` in Redis.
+"""The messages in flight of one channel, taken and not yet settled: the owner's side of ``_taken.<owner>`` in Redis.
 
-A holder knows each message that it took, and what shall become of it. Nothing that it is told is forgotten
-before Redis has answered: acknowledgements and moves are kept, and repeated by the keeper's thread, so that
-a lost answer costs neither a message nor a prefetch slot. All of them act on the owner's own hash alone, so
-an owner that was believed dead and wakes up can do no harm: what was given away is not there any more.
+A holder keeps acknowledgements and moves until Redis has answered, and the keeper's thread repeats them: a lost answer
+costs neither a message nor a prefetch slot. All of them act on the owner's own hash alone. So an owner that was taken
+for dead and wakes up does no harm: its redelivered messages are not there any more.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ RunScript = Callable[[Script, list[str], list[Any]], Any]
 #: Messages per call of a script: keeps one call to some milliseconds.
 CHUNK = 500
 
-#: The most acks that ride with one take.
-MOST_RIDING = 1000
+#: The most acknowledgements that one take carries.
+ACKS_PER_TAKE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class TakenMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageSettlement:
-    """What shall become of a taken message: the arguments of the SETTLE script."""
+    """The end of a taken message, as arguments of the SETTLE script."""
 
     how: str
     field: str
@@ -83,10 +82,10 @@ class MessageHolder:
         self._ack = ack
         self.epoch = 0
         self._taken: dict[str, TakenMessage] = {}
-        #: Whether acks ride with the takes of an event loop, or are sent by the keeper.
-        self._acks_ride = False
+        #: Whether acks go with the takes of an event loop; else the keeper sends them.
+        self._acks_with_takes = False
         self._acks: list[str] = []
-        #: What is to be done along with acks that Redis has not answered yet, and those of which it was refused.
+        #: Steps bundled with acks that Redis has not answered yet, and the acks whose step it refused.
         self._steps: dict[str, HookStep] = {}
         self._refused: list[str] = []
         self._refusals = RefusedSteps()
@@ -94,7 +93,7 @@ class MessageHolder:
         self._decided: set[str] = set()
         self._begun = BegunTasks()
         self._ids = itertools.count(1)
-        #: How often it was doubted that Redis holds what is held here, and which of these doubts is resolved.
+        #: How many comparisons with Redis were required, and which of them was the last that was made.
         self._doubts, self._resolved = 1, 0
         self._lock = threading.RLock()
         self._settling = threading.Lock()
@@ -125,7 +124,7 @@ class MessageHolder:
         return tuple(self._taken)
 
     def begun(self, tag: str) -> None:
-        """Be told that a task has begun with a message: should this process die, that one may be why."""
+        """Note that a task has begun with a message: if this process dies, that message may be the cause."""
         if (entry := self._taken.get(tag)) is not None and self._begun.add(entry.field):
             self.wake()
 
@@ -143,24 +142,24 @@ class MessageHolder:
 
     @property
     def registered(self) -> bool:
-        """Whether Redis knows, or has known, of this owner."""
+        """Return whether Redis knows, or has known, this owner."""
         return self.epoch > 0
 
     @property
-    def in_doubt(self) -> bool:
-        """Whether Redis may hold something for this owner that it has not heard of."""
+    def needs_comparison(self) -> bool:
+        """Return whether Redis may hold a message for this owner that the owner does not know."""
         return self._doubts != self._resolved
 
-    def doubt(self) -> None:
-        """Be told of what may have gone wrong: what is held is compared with what Redis has before more is taken."""
+    def require_comparison(self) -> None:
+        """Have the messages held here compared with those in Redis before more are taken."""
         with self._lock:
             self._doubts += 1
 
     def compare(self) -> None:
-        """Show Redis the owner, and put back what it holds without having heard of it.
+        """Register the owner in Redis, and put back the messages that it holds there without knowing them.
 
-        That happens when the answer to a take is lost, and when Redis went back: what was acknowledged since is
-        held again then. The epoch is raised first: a take that still lies in some buffer takes nothing any more.
+        There are such messages when the answer to a take was lost, and when Redis lost its last writes: messages that
+        were acknowledged since are held again. The epoch is raised first: a take still in a buffer takes nothing.
         """
         with self._lock:
             doubts = self._doubts
@@ -168,10 +167,10 @@ class MessageHolder:
             known = {entry.field for entry in self._taken.values()}
         held = self._run_register()
         if unheard := sort_fields(held - known):
-            logger.warning("%d messages that Redis held for this worker, unheard of, go back", len(unheard))
+            logger.warning("%d messages that Redis held for this worker without its knowledge go back", len(unheard))
             self._put_back(unheard)
         if known - held:
-            logger.warning("%d messages held here are Redis's no more", len(known - held))
+            logger.warning("%d messages held here are no longer in Redis", len(known - held))
         self._resolved = doubts
 
     def _run_register(self) -> set[str]:
@@ -184,17 +183,17 @@ class MessageHolder:
         for some in _cut_chunks(fields):
             aside, refused = self.run(PUT_BACK, keys, [field.encode(errors="surrogateescape") for field in some])
             if aside:
-                logger.error("%d values that are none of ours were moved to the list %r", aside, keys[1])
+                logger.error("%d values that this transport did not write were moved to the list %r", aside, keys[1])
             if refused:
                 logger.error("Redis refused to take back %d messages; they stay held", refused)
 
     # -- settling
 
     def _decide(self, tag: str) -> TakenMessage | None:
-        """Return a taken message whose end is decided herewith; None if it is decided already, or not held.
+        """Return a taken message and mark its end as decided; None if it is decided already, or not held.
 
-        The first decision stands: an ack that follows a replacement which Redis has not answered yet would
-        otherwise remove the message before it is replaced.
+        The first decision stands: an ack after a replacement that Redis has not answered yet would remove the message
+        before it is replaced.
         """
         with self._lock:
             entry = self._taken.get(tag)
@@ -208,31 +207,31 @@ class MessageHolder:
         if entry := self._decide(tag):
             with self._lock:
                 self._acks.append(entry.field)
-            if not self._acks_ride:
+            if not self._acks_with_takes:
                 self.wake()
 
-    def do_along(self, tag: str, step: HookStep) -> None:
-        """Do a rider's step along with the acknowledgement that follows; alone where none can follow any more."""
+    def bundle_with_ack(self, tag: str, step: HookStep) -> None:
+        """Bundle a hook's step with the acknowledgement that follows; send it alone if none can follow any more."""
         with self._lock:
             entry = self._taken.get(tag)
             if entry is None or entry.field in self._decided:
-                self._do_alone(step)
+                self._send_step_alone(step)
             else:
                 self._steps[entry.field] = step
 
-    def _do_alone(self, step: HookStep) -> None:
+    def _send_step_alone(self, step: HookStep) -> None:
         field = f"{next(self._ids)} is no message"
         self._steps[field] = step
         self._acks.append(field)
         self.wake()
 
-    def let_acks_ride(self) -> None:
-        """Have acks ride with the takes of an event loop from now on: `acks_to_ride` gives them out."""
-        self._acks_ride = True
+    def send_acks_with_takes(self) -> None:
+        """Have acks go with the takes of an event loop from now on: `acks_for_take` hands them out."""
+        self._acks_with_takes = True
 
     def send_acks(self) -> None:
-        """Have the keeper send acks from now on, and those that wait for a take at once: there may be no other."""
-        self._acks_ride = False
+        """Have the keeper send acks from now on, and those that wait for a take at once: there may be no more takes."""
+        self._acks_with_takes = False
         self.wake()
 
     def give_back(self, tag: str, *, front: bool) -> None:
@@ -288,22 +287,22 @@ class MessageHolder:
         with self._lock:
             self._settlements.append(settlement)
             if step := self._steps.pop(settlement.field, None):
-                self._do_alone(step)
+                self._send_step_alone(step)
         self.wake()
 
     @property
     def backlog(self) -> int:
-        """How many settlements Redis has not answered yet, acks apart."""
+        """Return how many settlements Redis has not answered yet, without acks."""
         return len(self._settlements) + len(self._refused)
 
     @property
     def refused(self) -> int:
-        """How many steps Redis refused when they were tried last."""
+        """Return how many steps Redis refused at their last try."""
         return len(self._refused)
 
-    def acks_to_ride(self) -> list[str]:
+    def acks_for_take(self) -> list[str]:
         """Hand out acks for the next take; give them to `acked` or `not_acked` afterwards."""
-        return self._next_acks(MOST_RIDING) if self._acks_ride else []
+        return self._next_acks(ACKS_PER_TAKE) if self._acks_with_takes else []
 
     def _next_acks(self, most: int) -> list[str]:
         if not self._acks:
@@ -313,7 +312,7 @@ class MessageHolder:
             return acks
 
     def with_steps(self, fields: list[str]) -> list[Any]:
-        """Return acks as arguments of a script, with what is to be done along with them (acknowledge.lua)."""
+        """Return acks and the steps bundled with them as arguments of a script (acknowledge.lua)."""
         steps = {field: self._steps[field] for field in fields if field in self._steps} if self._steps else {}
         plain = [field for field in fields if field not in steps] if steps else fields
         args: list[Any] = [len(plain), *plain]
@@ -322,9 +321,9 @@ class MessageHolder:
         return args
 
     def acked(self, fields: Iterable[str], refused: str | bytes = "") -> None:
-        """Forget what Redis has removed; keep, to be tried again by the keeper, that of which a step was refused."""
+        """Forget the messages that Redis has removed; keep those whose step it refused, for the keeper to try again."""
         fields = tuple(fields)
-        kept = self._refusals.of(decode_text(refused), fields, self._steps) if refused else set()
+        kept = self._refusals.read(decode_text(refused), fields, self._steps) if refused else set()
         with self._lock:
             self._refused += kept
             for field in fields:
@@ -340,10 +339,10 @@ class MessageHolder:
             self._acks = fields + self._acks
 
     def settle(self, *, at_once: bool = False) -> None:
-        """Send everything that is to be settled. Raises redis-py's errors; nothing is forgotten then.
+        """Send all pending settlements. Raises redis-py's errors; nothing is forgotten then.
 
         Parameters:
-            at_once: also what was refused just now, and has its time to be tried again.
+            at_once: also what Redis refused a moment ago, before its pause is over.
         """
         with self._settling:
             again = at_once or self._refusals.due()
@@ -368,22 +367,22 @@ class MessageHolder:
     def _settle_moves(self) -> None:
         kept: list[MessageSettlement] = []
         try:
-            while some := self._settlements[:CHUNK]:
-                refused = self._run_settle(some)
+            while moves := self._settlements[:CHUNK]:
+                refused = self._run_settle(moves)
                 with self._lock:
-                    self._settlements = self._settlements[len(some) :]
-                kept += [settlement for settlement in some if settlement.field in refused]
-                self.acked(settlement.field for settlement in some if settlement.field not in refused)
+                    self._settlements = self._settlements[len(moves) :]
+                kept += [move for move in moves if move.field in refused]
+                self.acked(move.field for move in moves if move.field not in refused)
         finally:
             with self._lock:
                 self._settlements += kept
         if kept:
             logger.error("Redis refused to take back %d messages; they stay held, and are tried again", len(kept))
 
-    def _run_settle(self, some: list[MessageSettlement]) -> set[str]:
+    def _run_settle(self, moves: list[MessageSettlement]) -> set[str]:
         args: list[Any] = []
-        for one in some:
-            args += [one.how, one.field, one.key, one.payload, repr(one.due), one.queue]
+        for move in moves:
+            args += [move.how, move.field, move.key, move.payload, repr(move.due), move.queue]
         keys = [self.keys.taken(self.owner), self.keys.waiting_queues]
         return {decode_text(field) for field in self.run(SETTLE, keys, args)}
 
@@ -393,17 +392,17 @@ class MessageHolder:
             self.give_back(tag, front=True)
 
     def leave(self, *, at_once: bool = False) -> bool:
-        """Settle, compare where that is due, and end the owner if it holds nothing. Returns whether it has ended.
+        """Settle, compare with Redis if needed, and end the owner if it holds nothing. Return whether it has ended.
 
-        It has not as long as a step is refused, also one whose message is another's by now.
+        It has not while Redis refuses a step, even if the step's message belongs to another owner by now.
 
         Parameters:
-            at_once: whether what was refused just now is tried at once.
+            at_once: whether steps that Redis refused a moment ago are tried at once.
 
         Raises redis-py's errors; nothing is forgotten then.
         """
         self.settle(at_once=at_once)
-        if self.in_doubt and self.registered:
+        if self.needs_comparison and self.registered:
             self.compare()
         return not self._taken and not self._refused and (not self.registered or self._run_leave())
 

@@ -1,11 +1,11 @@
-"""Taking messages from the queues of one channel, without blocking the event loop.
+"""The fetch of messages from the queues of one channel, without blocking the event loop.
 
-One connection (the take line) carries the TAKE script: it acknowledges what has ended, and moves up to as many
-messages as the prefetch limit allows from the queues, in fair turn and by priority, into the owner's hash, all in one
-trip. Beyond what can begin at once it takes only what no idle owner waits for. What it brings goes to the arrivals
-(arrivals.py).
+One connection runs the TAKE script. It acknowledges settled messages, and moves up to as many messages as the prefetch
+limit allows from the queues, in fair turn and by priority, into the owner's hash, all in one round trip. Beyond those
+that can begin at once it takes only messages that no idle owner waits for. They go to the arrival buffer
+(arrival_buffer.py).
 
-A take that finds too little has the owner noted as idle, and the wait (idling.py) hears when something has come.
+A take that finds too little has the owner noted as idle, and the wait (idle_workers.py) hears when a message arrives.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from lossless.transport.queue_backoff import QueueBackoff
 from lossless.transport.redis_outage import UNAVAILABLE, OutageProbe, RedisOutage
 from lossless.transport.script_hook import HookedScripts
 
-#: Unsettled moves (messages on their way to wait, or back) beyond which nothing more is taken.
+#: Unsettled moves (messages to be delayed or put back) beyond which nothing more is taken.
 MOST_UNSETTLED = 1000
 
-#: Most messages that one trip sets aside (gates.py): keeps one call to a millisecond or two.
+#: Most messages that one call sets aside (message_gates.py): keeps it to a millisecond or two.
 MOST_ASIDE = 500
-#: What a take answers first where there is more to set aside.
+#: The first part of a take's answer if there is more to set aside.
 MORE_ASIDE = 2
 
 
 class FetchLoop(ConnectionPoller, Protocol):
-    """What a taker needs of the poller."""
+    """The part of the poller that the fetcher uses."""
 
     #: Whether an event loop polls.
-    endures: bool
+    waits_out_outages: bool
 
     @property
-    def waits_with(self) -> OutageProbe | None:
-        """With whom failures of Redis are waited out; None: they are raised."""
+    def outage_keeper(self) -> OutageProbe | None:
+        """The keeper with which outages of Redis are waited out; None: they are raised."""
 
 
 class FetchLimits(Protocol):
-    """What a taker needs of the prefetch limit."""
+    """The part of the prefetch limit that the fetcher uses."""
 
     def credit(self, limit: int, arrived: int) -> int:
-        """How many more messages may be taken."""
+        """Return how many more messages may be taken."""
 
     @property
     def at_work(self) -> bool:
-        """Whether something that was delivered is not settled."""
+        """Return whether a delivered message is not settled."""
 
 
 class ConsumingChannel(DeliveringChannel, ServedChannel, Protocol):
-    """What a taker needs of the channel."""
+    """The part of the channel that the fetcher uses."""
 
     qos: FetchLimits
-    ridden: HookedScripts
+    hooked_scripts: HookedScripts
     priority_steps: list[int]
     queue_order_strategy: str
     take_limit: int
@@ -69,23 +69,23 @@ class ConsumingChannel(DeliveringChannel, ServedChannel, Protocol):
 
     @property
     def poller(self) -> FetchLoop:
-        """What polls its connections."""
+        """The poller of its connections."""
 
     def queues_in_turn(self) -> list[str]:
-        """The queues consumed from, the one to serve first in front."""
+        """Return the consumed queues, the one to serve first in front."""
 
     def list_key(self, queue: str, step: int) -> str:
-        """The key of the list of a queue's priority step."""
+        """Return the key of the list of a queue's priority step."""
 
     def bare_client(self) -> redis.Redis:
-        """A client that prefixes nothing."""
+        """Return a client that adds no key prefix."""
 
     def forget_connections(self) -> None:
         """Close idle connections: the master may be another one by now."""
 
 
 class MessageFetcher:
-    """Takes for one channel.
+    """The fetcher of one channel.
 
     Parameters:
         channel: the channel.
@@ -93,24 +93,24 @@ class MessageFetcher:
 
     def __init__(self, channel: ConsumingChannel) -> None:
         self.channel = channel
-        self._yielding = QueueBackoff()
-        self.arrivals = ArrivalBuffer(channel, self._yielding)
+        self._backoff = QueueBackoff()
+        self.arrivals = ArrivalBuffer(channel, self._backoff)
         self._lines = ConnectionMaker(channel)
         self._line: PolledConnection | None = None
         self._idling = IdleWait(channel, self._lines, self.arrivals, self._on_wait_over)
         self._outage = RedisOutage("Taking messages")
         #: The list keys of each queue consumed from, highest priority first.
         self._lists_kept: dict[str, list[str]] = {}
-        #: Whether the last take left no process that could begin at once: the owner is noted as idle accordingly.
+        #: Whether the last take left no free process: the owner is noted as idle accordingly.
         self._saturated = False
         #: Whether Redis may have the owner noted as idle.
         self._noted = True
-        #: Seconds by which the server's clock is ahead of this host's, as of the last look.
+        #: Seconds by which the server's clock is ahead of this host's, as of the last take.
         self._ahead = 0.0
         self._hungry = True
         self._looked_at = 0.0
         self._known = False
-        # of the take under way
+        # of the take in flight
         self._acks: list[str] = []
         self._asked = 0
         self._asked_at = 0.0
@@ -119,24 +119,24 @@ class MessageFetcher:
         self._lists: list[tuple[str, str]] = []
 
     def now(self) -> float:
-        """The server's time (Unix): the clocks of workers need not agree."""
+        """Return the server's time (Unix): the clocks of workers need not agree."""
         return time() + self._ahead
 
     @property
     def holder(self) -> MessageHolder | None:
-        """The channel's owner, None while it consumes only what needs no acknowledgement."""
+        """The channel's owner, None while all its consumers need no acknowledgement."""
         return self.channel.holder
 
     # -- one turn
 
     def turn(self) -> None:
-        """Deliver what has arrived, and send the next take or wait where it is time to."""
+        """Deliver the messages that have arrived, and send the next take or wait if it is time."""
         self.arrivals.deliver()
         with self._redis():
-            if self._outage.lasts(self.channel.poller.waits_with):
+            if self._outage.lasts(self.channel.poller.outage_keeper):
                 return
             self._check_overdue()
-            if self.holder is not None and self.holder.in_doubt:
+            if self.holder is not None and self.holder.needs_comparison:
                 if self._line is not None and self._line.busy:
                     self._drop_line()
                 self.holder.compare()
@@ -151,7 +151,7 @@ class MessageFetcher:
         free = self._free(credit)
         self._hungry = self._hungry or self._is_time(free)
         most = credit if self._hungry else 0
-        acks = holder.acks_to_ride() if holder is not None else []
+        acks = holder.acks_for_take() if holder is not None else []
         if most and holder is not None:
             self._idling.listen(holder, self._looked_at)
         if most or acks:
@@ -161,10 +161,10 @@ class MessageFetcher:
             self._hungry = self._idling.wait(lists)
 
     def _is_time(self, free: int) -> bool:
-        """Whether the queues are to be looked at though nobody rang; ``free``: how many could be begun with."""
+        """Return whether to take without a ring; ``free``: how many messages could begin at once."""
         now = monotonic()
-        over = self._yielding.over(self.channel.active_queues, now)
-        changed = self.arrivals.changed_turns()
+        over = self._backoff.over(self.channel.active_queues, now)
+        changed = self.arrivals.take_backoff_change()
         return over or changed or now - self._looked_at > LOOK_AGAIN or bool(self._saturated and free)
 
     def _may_take(self) -> bool:
@@ -172,16 +172,16 @@ class MessageFetcher:
 
     def _limit(self) -> int:
         # Without an event loop one, as kombu takes: its callers may stop after any.
-        return self.channel.take_limit if self.channel.poller.endures else 1
+        return self.channel.take_limit if self.channel.poller.waits_out_outages else 1
 
     def _free(self, credit: int) -> int:
-        """Return how many of ``credit`` messages could be begun with at once."""
+        """Return how many of ``credit`` messages could begin at once."""
         free = free_processes()
         if free is None:  # no worker: a consumer that handles one message after the other
             free = 0 if self.channel.qos.at_work else 1
         return min(credit, max(0, free - len(self.arrivals)))
 
-    # -- the take line
+    # -- the take
 
     def _send_take(self, most: int, free: int, acks: list[str]) -> None:
         self._acks = acks
@@ -190,7 +190,7 @@ class MessageFetcher:
             self._hungry = False  # whatever rings from now on may have come after the take looked
         keys, args = self._take(self.channel.queues_in_turn(), most, free, waits=self._idling.listens)
         args += self.holder.with_steps(acks) if self.holder is not None else [0]
-        take = self.channel.ridden.take
+        take = self.channel.hooked_scripts.take
         command = ("EVALSHA", take.sha) if self._known else ("EVAL", take.text)
         if self._line is None:
             self._line = self._lines.make(PolledConnection, self._on_taken)
@@ -198,7 +198,7 @@ class MessageFetcher:
         self._line.send(*command, len(keys), *keys, *args)
 
     def _take(self, queues: list[str], most: int, free: int, *, waits: bool) -> tuple[list[str], list[Any]]:
-        """Return the keys and arguments of a TAKE, and note what is asked for."""
+        """Return the keys and arguments of a TAKE, and note the request."""
         channel, holder = self.channel, self.holder
         self._asked, self._asked_at = most, monotonic()
         self._lists = self._lists_of(queues)
@@ -210,7 +210,7 @@ class MessageFetcher:
         in_turn = int(channel.queue_order_strategy == "round_robin")
         no_ack = "".join("1" if queue in channel.no_ack_queues else "0" for queue in queues)
         epoch, owner = ("", "") if holder is None else (holder.epoch, holder.owner if waits else "")
-        numbers = ",".join(str(self._yielding.most(queue, monotonic())) for queue in queues)
+        numbers = ",".join(str(self._backoff.limit(queue, monotonic())) for queue in queues)
         gates = (channel.keys.gates, channel.keys.aside, MOST_ASIDE)
         noted, self._noted = int(self._noted), self._noted or bool(most)  # if the answer is lost, it may be
         return keys, [epoch, self._first, most, len(queues), in_turn, no_ack, free, owner, numbers, *gates, noted]
@@ -218,7 +218,7 @@ class MessageFetcher:
     def _lists_of(self, queues: list[str]) -> list[tuple[str, str]]:
         """Return (queue, list key), highest priority first.
 
-        What is kept is kept by queue, never by their order: a fair turn comes by every permutation of them.
+        The cache is by queue, never by their order: a fair turn produces every permutation of them.
         """
         if len(self._lists_kept) > 2 * len(queues):
             self._lists_kept.clear()
@@ -236,18 +236,18 @@ class MessageFetcher:
         """Take one message of a queue now, for ``basic_get``. Raises redis-py's errors."""
         holder = self.holder
         if holder is None or (self._line is not None and self._line.busy):
-            raise RuntimeError("basic_get and consuming on one channel at a time")
+            raise RuntimeError("basic_get cannot be used on a channel that consumes: use another channel")
         while not len(self.arrivals):
-            if holder.in_doubt:
+            if holder.needs_comparison:
                 holder.compare()
             try:
                 keys, args = self._take([queue], 1, 1, waits=False)
-                alive, now, _, _, *taken = holder.run(self.channel.ridden.take, keys, [*args, 0])
+                alive, now, _, _, *taken = holder.run(self.channel.hooked_scripts.take, keys, [*args, 0])
             except UNAVAILABLE:
-                holder.doubt()
+                holder.require_comparison()
                 raise
             if not alive:
-                holder.doubt()
+                holder.require_comparison()
             elif not taken and alive != MORE_ASIDE:
                 return None
             self._note(taken, float(now))
@@ -260,7 +260,7 @@ class MessageFetcher:
 
     def _read_take(self, line: PolledConnection) -> None:
         try:
-            alive, now, lie, refused, *taken = line.read()
+            alive, now, lengths, refused, *taken = line.read()
         except redis.exceptions.NoScriptError:
             self._known = False
             self._hungry = True
@@ -273,21 +273,21 @@ class MessageFetcher:
             holder.acked(self._acks, refused)
         self._acks = []
         if not alive and holder is not None:
-            holder.doubt()
+            holder.require_comparison()
             return
         if self._asked:
             self._hungry = self._hungry or len(taken) == 3 * self._asked or alive == MORE_ASIDE
             self._saturated = len(taken) // 3 >= self._free_asked
             self._noted = len(taken) < 3 * self._asked and alive != MORE_ASIDE
             self._looked_at = monotonic()
-            self._note_lengths(lie)
+            self._note_lengths(lengths)
             self._note(taken, float(now))
 
-    def _note_lengths(self, lie: bytes) -> None:
+    def _note_lengths(self, lengths: bytes) -> None:
         # The lists of the highest priority come first, one a queue.
-        for (queue, _), length in zip(self._lists, lie.split(b",")[:-1], strict=False):
+        for (queue, _), length in zip(self._lists, lengths.split(b",")[:-1], strict=False):
             if int(length) >= 0:
-                self._yielding.lie(queue, int(length))
+                self._backoff.note_length(queue, int(length))
 
     def _note(self, taken: list[Any], now: float) -> None:
         self._ahead = now - time()
@@ -295,7 +295,7 @@ class MessageFetcher:
         last_queue = None
         for index, raw, found in zip(taken[::3], taken[1::3], taken[2::3], strict=True):
             last_queue, key = self._lists[index]
-            looked = (self._asked_at, found.decode("latin-1")) if self.channel.ridden.looks else None
+            looked = (self._asked_at, found.decode("latin-1")) if self.channel.hooked_scripts.looks else None
             self.arrivals.come(last_queue, key, raw, number, now, looked)
             number += 1
         if last_queue is not None:
@@ -309,12 +309,12 @@ class MessageFetcher:
     # -- connections
 
     def _drop_line(self) -> None:
-        """Drop the take line; the acknowledgements that ride on it, and what it may bring, are not heard of."""
+        """Drop the connection; the answer to a take in flight is lost."""
         line, self._line = self._line, None
         if line is not None:
             self._lines.close(line)
             if self._asked and self.holder is not None:
-                self.holder.doubt()  # it may hold what it has not heard of
+                self.holder.require_comparison()  # it may hold messages that it does not know
         self._acks_failed()  # also of a take whose connection was never made
 
     def _acks_failed(self) -> None:
@@ -325,7 +325,7 @@ class MessageFetcher:
     def _check_overdue(self) -> None:
         now, patience = monotonic(), self.channel.socket_timeout or WAIT_SECONDS
         if (self._line is not None and self._line.overdue(now, patience)) or self._idling.overdue(now, patience):
-            raise redis.TimeoutError("Redis owes an answer for too long")
+            raise redis.TimeoutError("Redis does not answer")
 
     @contextmanager
     def _redis(self) -> Iterator[None]:
@@ -335,9 +335,9 @@ class MessageFetcher:
         except UNAVAILABLE as exc:
             self._drop()
             if self.holder is not None:
-                self.holder.doubt()  # whoever answers next may have lost what this one knew
-            # While a worker starts nobody tends anything yet: Celery begins anew.
-            keeper = self.channel.poller.waits_with
+                self.holder.require_comparison()  # the next server may have lost the last writes
+            # While a worker starts there is no keeper yet: Celery begins anew.
+            keeper = self.channel.poller.outage_keeper
             if keeper is None:
                 raise
             self._outage.begins(exc, keeper)
@@ -351,8 +351,8 @@ class MessageFetcher:
         self._hungry = True
 
     def _leave(self) -> None:
-        """Be idle no longer; where Redis does not answer, an owner that does not come is forgotten anyway."""
-        if self.holder is None or not self._idling.listens or self._outage.lasts(self.channel.poller.waits_with):
+        """Remove the owner from the idle ones; if Redis does not answer, it is forgotten after a while anyway."""
+        if self.holder is None or not self._idling.listens or self._outage.lasts(self.channel.poller.outage_keeper):
             return
         with suppress(*UNAVAILABLE), self.channel.bare_client().pipeline(transaction=False) as pipe:
             for queue in self._lists_kept:
@@ -360,9 +360,9 @@ class MessageFetcher:
             pipe.execute()
 
     def close(self) -> None:
-        """Drop all connections, and give back what was not delivered."""
+        """Drop all connections, and give back undelivered messages."""
         if self.channel.no_ack_queues and self._line is not None and self._line.busy:
-            with suppress(*UNAVAILABLE):  # it may bring what no owner holds
+            with suppress(*UNAVAILABLE):  # it may bring messages that no owner holds
                 self._read_take(self._line)
         self._idling.end()
         self._leave()

@@ -55,33 +55,33 @@ class MessageGates:
         self._keys = TransportKeys(prefix)
 
     def shut(self, name: str, why: str = "") -> None:
-        """Let nothing through any more, also what was allowed still. Raises `ValueError` as `gates_of`."""
+        """Shut a gate: nothing passes, not even messages that were allowed. Raises `ValueError` as `format_gates`."""
         with self._client.pipeline() as pipe:
             pipe.hset(self._keys.gates, _check_gate_name(name), 0)
             pipe.hset(self._keys.gates_why, name, why)
             pipe.execute()
 
     def open(self, name: str) -> None:
-        """Let everything through, what was set aside in front. One that is open stays so."""
+        """Open a gate: everything passes, messages set aside first. An open gate stays open."""
         with self._client.pipeline() as pipe:
             pipe.hdel(self._keys.gates, name)
             pipe.hdel(self._keys.gates_why, name)
             pipe.execute()
 
     def allow(self, name: str, most: int) -> bool:
-        """Let so many messages through from now on, whatever was allowed before, while it stays shut.
+        """Allow so many messages to pass a shut gate from now on, whatever was allowed before.
 
         Returns whether it is shut.
         """
         return bool(ALLOW.run(self._client, [self._keys.gates], [name, most]))
 
     def allowed(self, name: str) -> int | None:
-        """Return how many a shut gate lets through still; None where it is open."""
+        """Return how many messages may still pass a shut gate; None if it is open."""
         found = self._client.hget(self._keys.gates, name)
         return None if found is None else int(found)
 
     def shut_names(self) -> dict[str, str]:
-        """Return the gates that are shut, and why each is."""
+        """Return the shut gates with their reasons."""
         with self._client.pipeline() as pipe:
             pipe.hkeys(self._keys.gates)
             pipe.hgetall(self._keys.gates_why)
@@ -99,10 +99,10 @@ class MessageGates:
 
 
 class SetAsideLists:
-    """What gates have set aside of some lists: members of the set ``_aside``, each a gate, NUL, a list.
+    """The lists of messages that gates have set aside: members of the set ``_aside``, each a gate, NUL, a list.
 
     Parameters:
-        client: as of `Gates`.
+        client: as for `MessageGates`.
         keys: the names of the keys.
     """
 
@@ -111,7 +111,7 @@ class SetAsideLists:
         self._keys = keys
 
     def members(self, lists: Collection[str] | None = None) -> list[str]:
-        """Return those of the lists ``lists`` (None: of all)."""
+        """Return the members for the lists ``lists`` (None: for all)."""
         try:
             members = sorted(map(decode_text, self._client.smembers(self._keys.aside)))
         except NoPermissionError:
@@ -119,7 +119,7 @@ class SetAsideLists:
         return [member for member in members if lists is None or read_list_key(member) in lists]
 
     def lengths(self, lists: Collection[str] | None = None) -> dict[str, int]:
-        """Return how many messages each has."""
+        """Return the number of messages of each member."""
         if not (members := self.members(lists)):
             return {}
         with self._client.pipeline(transaction=False) as pipe:
@@ -128,7 +128,7 @@ class SetAsideLists:
             return dict(zip(members, map(int, pipe.execute()), strict=True))
 
     def drop(self, lists: Collection[str]) -> int:
-        """Forget what was set aside of these lists; return how many there were."""
+        """Delete the messages set aside of these lists; return how many there were."""
         dropped = 0
         for member in self.members(lists):
             name = self._keys.aside_of(member)

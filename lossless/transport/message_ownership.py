@@ -1,6 +1,6 @@
-"""Owners of taken messages: their names, when one counts as dead, what it has begun with, and whether a message is
-still its own. Redis is told of a begun task at once where nothing was told a moment ago, else a moment later for
-all of them, so a message costs no trip of its own.
+"""The owners of taken messages: their names, when one counts as dead, which of its messages were begun, and whether a
+message is still its own. A begun task is reported to Redis at once unless there was a report a moment ago, else with
+others, so a message costs no round trip of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHORTEST_PAUSE = 0.1
 
 
 def make_owner(dead_after: float) -> str:
-    """Return a name that nobody has. It says for how long its owner may be silent: that is the owner's to decide.
+    """Return a unique owner name, which also holds the seconds without a heartbeat after which the owner is dead.
 
     Others that watch it may have another `dead_after`: the setting is changed one worker after the other. To
     versions that do not read it, it is a name like any other.
@@ -32,7 +32,7 @@ def make_owner(dead_after: float) -> str:
 
 
 def read_patience(owner: str) -> float | None:
-    """Return for how many seconds an owner says that it may be silent, None if it says nothing (sensible)."""
+    """Return the seconds without a heartbeat in an owner's name, None if it holds none (that make sense)."""
     try:
         seconds = float(owner.partition(":")[2])
     except ValueError:
@@ -46,7 +46,7 @@ def sort_fields(fields: set[str]) -> list[str]:
 
 
 class OwnerWatch:
-    """Which owners have stopped: `dead` is told the beats and the time, and names the dead.
+    """The watch over all owners' heartbeats, which finds the dead ones.
 
     Parameters:
         dead_after: the watcher's own; owners that say none are given it, or the default where that is longer.
@@ -58,7 +58,7 @@ class OwnerWatch:
         self._watched_at = -math.inf
 
     def dead(self, beats: Mapping[str, str], now: float) -> list[str]:
-        """Return the dead, given each owner's beat and the watcher's monotonic time in seconds.
+        """Return the dead owners, given each owner's beat and the watcher's monotonic time in seconds.
 
         The time counts from nothing again where the watcher itself was away for half of it.
         """
@@ -67,7 +67,7 @@ class OwnerWatch:
         return [owner for owner, (_, since) in self._seen.items() if now - since >= self._patience(owner)]
 
     def pause(self) -> float:
-        """Return the seconds to the next look: often enough for the owner that says the shortest time."""
+        """Return the seconds to the next check: often enough for the owner with the shortest time."""
         shortest = min([self.dead_after, *map(self._patience, self._seen)])
         return max(SHORTEST_PAUSE, shortest / 6)
 
@@ -81,12 +81,12 @@ class OwnerWatch:
         return seen[1]
 
 
-#: Seconds between two times that Redis is told.
+#: Seconds between two reports to Redis.
 TELL_EVERY = 0.05
 
 
 class BegunTasks:
-    """The fields of what has begun, of one owner."""
+    """The fields of one owner's messages with which a task has begun."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
@@ -103,7 +103,7 @@ class BegunTasks:
             return not was and self._now() - self._told_at >= TELL_EVERY
 
     def to_tell(self, held: Iterable[str]) -> str | None:
-        """Return what Redis is to be told now, None if it knows all, or has been told a moment ago.
+        """Return the report for Redis, None if nothing is new or the last report was a moment ago.
 
         Parameters:
             held: the fields of what is held still; the others are forgotten.
@@ -116,7 +116,7 @@ class BegunTasks:
             return ",".join(sorted(self._fields, key=int))
 
     def untold(self) -> None:
-        """Be told that Redis did not hear it."""
+        """Note that the last report did not reach Redis."""
         self._is_news = True
 
 
@@ -130,14 +130,14 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def read_host_clock() -> float:
-    """Seconds on a clock that all processes of this machine share, and that goes on while it sleeps."""
+    """Return the seconds of a clock that all processes of this host share, and that runs while it sleeps."""
     return time.clock_gettime(_CLOCK)
 
 
 def is_given_away(app: Any, delivery_tag: str) -> bool:
-    """Whether a taken message was given to others, because this worker seemed to be dead.
+    """Return whether a taken message was redelivered to others, because this worker seemed dead.
 
-    False where that is not known: Redis does not answer, it was wiped, or the transport is another one.
+    False if that is unknown: Redis does not answer, it was wiped, or the transport is another one.
 
     Parameters:
         app: the Celery app whose broker it came from.
@@ -145,7 +145,7 @@ def is_given_away(app: Any, delivery_tag: str) -> bool:
     try:
         with app.connection_or_acquire() as connection:
             channel = connection.default_channel
-            return hasattr(channel, "gave_away") and bool(channel.gave_away(delivery_tag))
+            return hasattr(channel, "was_given_away") and bool(channel.was_given_away(delivery_tag))
     except Exception as error:  # kombu's, redis-py's, the pool's: whatever it is, the work goes on
-        logger.debug("It is not known whether %s is held: %r", delivery_tag, error)
+        logger.debug("unknown whether message %s is still held: %r", delivery_tag, error)
         return False

@@ -2,7 +2,7 @@
 
 An owner is dead if its heartbeat has not changed for `dead_after` seconds of uninterrupted watching by this process's
 own monotonic clock. So neither clock differences, nor a frozen Redis, nor a paused watcher makes a living owner look
-dead. What tasks of a closed channel still work on is kept until these have ended.
+dead. Messages of a closed channel are kept until the tasks that work on them have ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = get_logger("lossless.transport")
 
 
 class DeadOwnerSweep:
-    """Watches all owners at one broker, and puts back what the dead ones held.
+    """The sweep over all owners at one broker, which puts back the messages of dead ones.
 
     Parameters:
         keys: the names of the keys.
@@ -42,7 +42,7 @@ class DeadOwnerSweep:
         self, keys: TransportKeys, run: RunScript, fields: Callable[[str], dict[bytes, bytes]], dead_after: float
     ) -> None:
         self.keys = keys
-        #: How many owners there are, as of the last look.
+        #: The number of owners at the last check.
         self.owners = 1
         self._run = run
         self._fields = fields
@@ -50,11 +50,11 @@ class DeadOwnerSweep:
         self._beats: dict[str, str] = {}
 
     def pause(self) -> float:
-        """Return the seconds to the next look."""
+        """Return the seconds to the next check."""
         return self._watch.pause()
 
     def dead(self, own: Collection[str]) -> list[str]:
-        """Look at all owners, and return the dead ones; `put_back` each. ``own``: those of this process."""
+        """Check all owners, and return the dead ones, to be `put_back`; ``own`` are those of this process."""
         found = self._fields(self.keys.owners).items()
         self._beats = {
             decode_text(owner): decode_text(beat) for owner, beat in found if is_our_text(owner) and is_our_text(beat)
@@ -63,7 +63,7 @@ class DeadOwnerSweep:
         return [owner for owner in self._watch.dead(self._beats, monotonic()) if owner not in own]
 
     def put_back(self, owner: str) -> None:
-        """Put back what an owner held, unless it lives after all.
+        """Put back the messages of an owner, unless it lives after all.
 
         Raises `RuntimeError` for what Redis refused, and redis-py's errors.
         """
@@ -89,7 +89,7 @@ class DeadOwnerSweep:
             raise RuntimeError(f"Redis refused {len(fields) - moved} of {len(fields)} messages")
 
     def _begun(self, owner: str) -> set[str] | None:
-        """The fields of what it had begun with, as far as it has said; None where it has never said anything."""
+        """Return the fields of messages with which an owner's tasks had begun; None if it never reported any."""
         said = self._fields(self.keys.begun).get(owner.encode(errors="surrogateescape"))
         return None if said is None else set(decode_text(said).split(","))
 
@@ -100,7 +100,7 @@ class DeadOwnerSweep:
             logger.error("%d values that are none of ours are moved to the list %r", foreign, self.keys.undecodable)
 
 
-#: Seconds for which a message is kept that no task seems to work on: one is about to begin, or has just ended.
+#: Seconds for which a message without a task is kept: a task may be about to begin, or has just ended.
 PATIENCE = 1.0
 
 
@@ -109,7 +109,7 @@ class OrphanedHolders:
 
     def __init__(self) -> None:
         self._holders: set[MessageHolder] = set()
-        #: Since when nobody works on a message, by its tag.
+        #: Since when no task works on a message, by its tag.
         self._idle: dict[str, float] = {}
 
     def __contains__(self, holder: MessageHolder) -> bool:
@@ -125,7 +125,7 @@ class OrphanedHolders:
         self._idle = {tag: at for tag, at in self._idle.items() if not tag.startswith(holder.owner)}
 
     def tend(self, holder: MessageHolder) -> bool:
-        """Give back what no task works on any more. Returns whether the holder has ended.
+        """Give back the messages that no task works on any more. Returns whether the holder has ended.
 
         Raises redis-py's errors; nothing is forgotten then.
         """

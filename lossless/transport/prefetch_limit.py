@@ -17,13 +17,13 @@ virtual: Any = _virtual
 
 
 class SettlingChannel(Protocol):
-    """What is to be settled, and how: what the prefetch limit needs of the channel."""
+    """The part of the channel that the prefetch limit uses."""
 
     holder: MessageHolder | None
     broadcasts: Broadcasts
 
     def settle_soon(self) -> None:
-        """See that what the holder was told reaches Redis."""
+        """Have the holder's pending settlements sent."""
 
 
 class QoS(kombu_redis.QoS):  # type: ignore[misc]
@@ -31,15 +31,15 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
 
     channel: SettlingChannel
 
-    # -- how much may be taken
+    # -- the credit
 
     @property
     def at_work(self) -> bool:
-        """Whether something that was delivered is not settled."""
+        """Return whether a delivered message is not settled."""
         return len(self._delivered) > len(self._dirty)
 
     def delivers(self, delivery_tag: str) -> bool:
-        """Whether a message was delivered and is not settled."""
+        """Return whether a message was delivered and is not settled."""
         return delivery_tag in self._delivered and delivery_tag not in self._dirty
 
     def credit(self, limit: int, arrived: int) -> int:
@@ -56,7 +56,7 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
         credit = self.can_consume_max_estimate()
         return max(0, (limit if credit is None else min(credit, limit)) - arrived)
 
-    # -- what was delivered
+    # -- delivered messages
 
     def append(self, message: Any, delivery_tag: str) -> None:
         """Count a delivered message. It is its owner's already: nothing is written."""
@@ -76,7 +76,7 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
             self.ack(delivery_tag)
 
     def settle(self, delivery_tag: str, settle: Callable[[MessageHolder], None]) -> None:
-        """Settle a message by telling its holder, and free its slot whatever comes of that."""
+        """Settle a message through its holder, and free its slot even if that fails."""
         try:
             if self.channel.holder is not None:
                 settle(self.channel.holder)
@@ -86,11 +86,11 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
                 self.free(delivery_tag)
 
     def free(self, delivery_tag: str) -> None:
-        """Free the slot of a message that is seen to."""
+        """Free the slot of a settled message."""
         virtual.QoS.ack(self, delivery_tag)
 
     def restore_unacked(self, client: Any = None) -> None:
-        """Give back what was delivered and not settled, when the channel is closed.
+        """Give back delivered and unsettled messages when the channel is closed.
 
         What tasks are working on stays held where the worker goes on: Celery, which closes its channels
         after an error, lets those tasks run to their end and forgets the others
@@ -100,7 +100,7 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
         self._delivered.clear()
 
     def give_back_all_but(self, kept: set[str]) -> None:
-        """Give back what is delivered and not settled, except the tags ``kept``; oldest next to run."""
+        """Give back delivered and unsettled messages, except the tags ``kept``; oldest next to run."""
         holder = self.channel.holder
         self._flush()
         for tag in reversed(tuple(self._delivered)):

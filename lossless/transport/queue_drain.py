@@ -1,7 +1,4 @@
-"""Going back to kombu's own transport: what is held, set aside or waits goes into the queues.
-
-Every client of kombu knows those.
-"""
+"""The return to kombu's own transport: held, set-aside and waiting messages go back into kombu's queues."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ CHUNK = 500
 
 
 class OwnersLive(Exception):
-    """Workers still run on this transport: what they hold is theirs."""
+    """Workers still run on this transport, and hold messages."""
 
 
 class QueueDrain:
-    """Empties the transport's own keys into the queues.
+    """The drain of the transport's own keys into the queues.
 
     Parameters:
         client: a redis-py client that prefixes nothing and decodes nothing.
@@ -34,7 +31,7 @@ class QueueDrain:
         self.keys = keys
 
     def beats(self) -> dict[str, bytes]:
-        """Return each owner's last sign of life; the owners that have only a hash left have none."""
+        """Return each owner's last heartbeat; owners of which only a hash is left have none."""
         beats = {owner.decode(): beat for owner, beat in self.client.hgetall(self.keys.owners).items()}
         start = self.keys.taken("")
         for key in self._keys_from(start):
@@ -42,12 +39,12 @@ class QueueDrain:
         return beats
 
     def held(self, beats: dict[str, bytes]) -> Counter[str]:
-        """Put back what the owners hold, next to run, marked as redelivered; return how many, by list.
+        """Put back the owners' messages, next to run, marked as redelivered; return how many, by list.
 
         Parameters:
             beats: each owner's beat, as it was when the owner was seen to have stopped.
 
-        Raises `OwnersLive` for an owner that has shown since that it lives.
+        Raises `OwnersLive` for an owner with a new heartbeat.
         """
         moved: Counter[str] = Counter()
         for owner, beat in beats.items():
@@ -68,7 +65,7 @@ class QueueDrain:
         return moved
 
     def waiting(self) -> Counter[str]:
-        """Put what waits into its list, those first that are due first; return how many, by list."""
+        """Put waiting messages into their lists, the first due first; return how many, by list."""
         moved: Counter[str] = Counter()
         start = self.keys.waiting("")
         for waiting in self._keys_from(start):
@@ -80,7 +77,7 @@ class QueueDrain:
         return moved
 
     def aside(self) -> Counter[str]:
-        """Put what gates have set aside into its list, in order, and open the gates; return how many, by list."""
+        """Put messages set aside into their lists, in order, and open the gates; return how many, by list."""
         moved: Counter[str] = Counter()
         for member in SetAsideLists(self.client, self.keys).members():
             while count := self._move(self.keys.aside_of(member), read_list_key(member)):
@@ -90,20 +87,20 @@ class QueueDrain:
         return moved
 
     def _move(self, name: str, key: str) -> int:
-        """Move some of a list to the front of another: the first of it is moved last, and so is next to run."""
+        """Move part of a list to the front of another: its first message is moved last, and so is next to run."""
         with self.client.pipeline(transaction=False) as pipe:
             for _ in range(CHUNK):
                 pipe.lmove(name, key, "LEFT", "RIGHT")
             return sum(moved is not None for moved in pipe.execute())
 
     def idle(self) -> None:
-        """Forget who was idle: it holds no message, and nobody here rings any more."""
+        """Delete the keys of idle workers: they hold no message, and no notifier runs any more."""
         queues = self.client.smembers(self.keys.idle_queues)
         names = [queue.partition(b"\0")[0] for queue in queues]
-        self.client.delete(self.keys.idle_queues, self.keys.lookout, *names)
+        self.client.delete(self.keys.idle_queues, self.keys.notifier, *names)
 
     def left(self) -> list[str]:
-        """Return what is still in keys of this transport, one sentence each."""
+        """Return a sentence for each key of this transport that still has entries."""
         found = [
             f"{count} entries of {key} are still there: they are no messages, or their list refuses them"
             for key in [*self._keys_from(self.keys.taken("")), *self._keys_from(self.keys.waiting(""))]
@@ -122,7 +119,7 @@ class QueueDrain:
 
 
 def _group_by_list(entries: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, list[bytes]]]:
-    """Group names by the list that their stored messages came from, in calls' sizes; what is none is left out."""
+    """Group names by the list that their messages came from, in chunks; entries that are no messages are left out."""
     names: dict[str, list[bytes]] = {}
     for stored, name in entries:
         key, cut, _ = stored.partition(b"\0")

@@ -1,4 +1,4 @@
-"""The inspection of a queue: where its messages lie, and how many bytes it takes; nothing is changed."""
+"""The inspection of a queue: where its messages are, and how many bytes it takes; read-only."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def find_messages(channel: Any, queue: str) -> Iterator[MessageSighting]:
 
 
 def find_first_waiting(channel: Any, queue: str, most: int) -> list[MessageSighting]:
-    """Return the messages of a queue that wait and are due first, at most so many."""
+    """Return the waiting messages of a queue that are due first, at most so many."""
     found = channel.bare_client().zrange(channel.keys.waiting(queue), 0, most - 1, withscores=True)
     return [MessageSighting(entry.partition(b"\0")[2], "waiting", float(due)) for entry, due in found]
 
 
 def sample_set_aside(channel: Any, most: int) -> Iterator[tuple[str, int, list[bytes]]]:
-    """Yield each list of what is set aside: its gate, its length, and at most so many of its messages, of both ends."""
+    """Yield each list of messages set aside: its gate, its length, and some of its messages from both ends."""
     client: Any = channel.bare_client()
     for member in SetAsideLists(client, channel.keys).members():
         name = channel.keys.aside_of(member)
@@ -96,7 +96,7 @@ SAMPLES = 16
 
 
 class QueueWeight(NamedTuple):
-    """What a queue weighs.
+    """The weight of a queue.
 
     Attributes:
         size: the bytes that its messages take, with those that wait or are set aside, as Redis estimates it from a few.

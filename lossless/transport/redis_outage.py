@@ -17,7 +17,7 @@ from kombu.log import get_logger
 
 logger = get_logger("lossless.transport")
 
-#: What a Redis that is down, starting, failing over, full or misconfigured raises. All of it may pass.
+#: The errors of a Redis that is down, starting, failing over, full or misconfigured. All of them may pass.
 UNAVAILABLE = (redis.RedisError, OSError)
 
 #: Seconds between attempts to reach a Redis that does not answer.
@@ -25,25 +25,25 @@ RETRY_INTERVAL = 0.5
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Whether an error says that Redis is away or no master, and not that it refuses this one command."""
+    """Return whether an error says that Redis is unavailable or no master, not that it refuses this one command."""
     return not isinstance(error, redis.ResponseError) or is_refused_by_replica(error)
 
 
 class OutageProbe(Protocol):
-    """Who finds out whether Redis answers: what an outage needs of the keeper."""
+    """The part of the heartbeat keeper that an outage uses: it probes whether Redis answers."""
 
     def probe(self) -> None:
-        """Find out at once, in another thread."""
+        """Probe Redis at once, in another thread."""
 
     def answered_since(self, moment: float) -> bool:
-        """Whether Redis has answered since a moment of the monotonic clock."""
+        """Return whether Redis has answered since a moment of the monotonic clock."""
 
     def explained(self, error: Exception) -> str:
         """Return an error as text, with what to do where that is known."""
 
 
 class RedisOutage:
-    """Whether something is stopped since Redis failed it.
+    """An activity that a failure of Redis has stopped, or not.
 
     Parameters:
         what: what is stopped, as the log names it.
@@ -55,7 +55,7 @@ class RedisOutage:
         self._said = ""
 
     def begins(self, error: Exception, keeper: OutageProbe) -> None:
-        """Be told of a failure. It is logged once, until `ends`."""
+        """Note a failure, and log it once until `ends`."""
         self._since = monotonic()
         self._until = self._since if is_unavailable(error) else self._since + RETRY_INTERVAL
         keeper.probe()
@@ -65,27 +65,27 @@ class RedisOutage:
         self._said = repr(error)
 
     def lasts(self, keeper: OutageProbe | None) -> bool:
-        """Whether Redis has not answered the keeper since the last failure, or refused something just now."""
+        """Return whether Redis has not answered the keeper since the last failure, or has just refused a command."""
         return keeper is not None and (not keeper.answered_since(self._since) or monotonic() < self._until)
 
     def ends(self) -> None:
-        """Be told that Redis has done again what it failed to do."""
+        """Note that Redis has done again what it failed to do."""
         self._said = ""
 
 
-#: How a server says that it is no master. Redis before 7 puts it into the text of a script's error.
+#: The answers of a server that is no master. Redis before 7 puts them into the text of a script's error.
 REPLICA_SIGNS = ("READONLY", "UNBLOCKED", "MASTERDOWN")
 
 
 def is_refused_by_replica(error: BaseException) -> bool:
-    """Whether an error says that the server is a replica, or has become one."""
+    """Return whether an error says that the server is a replica, or has become one."""
     if isinstance(error, redis.ReadOnlyError):
         return True
     return isinstance(error, redis.ResponseError) and any(sign in str(error) for sign in REPLICA_SIGNS)
 
 
 class _LeavesReplica:
-    """Mixed into a connection class of redis-py."""
+    """A mixin for connection classes of redis-py: a connection refused by a replica is made anew."""
 
     _sock: Any
     pid: int
@@ -93,8 +93,8 @@ class _LeavesReplica:
     _on_lost: Callable[[], None] | None = None
 
     def read_response(self, *args: Any, **kwargs: Any) -> Any:
-        """Read an answer, and note where it is a replica's refusal."""
-        # Answers to a pipeline's other commands may still be under way: it is left at the next command.
+        """Read an answer, and note a replica's refusal."""
+        # Answers to a pipeline's other commands may still be in flight: it is left at the next command.
         try:
             answer = super().read_response(*args, **kwargs)  # type: ignore[misc]
         except redis.ResponseError as error:
@@ -112,14 +112,14 @@ class _LeavesReplica:
         super().send_packed_command(*args, **kwargs)  # type: ignore[misc]
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
-        """Disconnect, and tell of it."""
+        """Disconnect, and call the callback."""
         if self._sock is not None and self._on_lost is not None:
             self._on_lost()
         self._unpoll()
         super().disconnect(*args, **kwargs)  # type: ignore[misc]
 
     def _unpoll(self) -> None:
-        """Have the event loop watch the socket no longer, while it is open.
+        """Stop the event loop from watching the socket while it is still open.
 
         A process of the pool may have inherited it. Closed here, it would stay open there, and epoll would tell of it
         for ever, by a number that the next connection has (epoll(7), question 6).

@@ -1,4 +1,4 @@
-"""What a Redis user must be allowed, and what one is refused.
+"""The permissions that the transport's Redis user needs, and those that its ACL refuses.
 
 An ACL that forbids a command inside a script is answered with an error that names neither the command nor the key.
 Redis 7 can be asked (``redis.acl_check_cmd``); before, there is only that error.
@@ -24,7 +24,7 @@ GATES = ("EXISTS", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HS
 WAITING = ("EXISTS", "ZADD", "ZRANGEBYSCORE", "ZREM", "ZSCORE")
 IDLE = ("EXISTS", "ZADD", "ZCARD", "ZCOUNT", "ZRANGEBYSCORE", "ZREM", "ZREMRANGEBYSCORE")
 QUEUES = ("EXISTS", "SADD", "SMEMBERS", "SREM")
-LOOKOUT = ("DEL", "EXISTS", "GET", "PTTL", "SET")
+NOTIFIER = ("DEL", "EXISTS", "GET", "PTTL", "SET")
 KEYLESS = ("INFO", "PING", "PUBLISH", "TIME")
 
 #: The words of a script's error about a refusal: before Redis 7, in Redis 7.0, and in Redis 7.2 and Valkey.
@@ -37,14 +37,14 @@ REFUSAL_SIGNS = (
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an error says that this user may not do something."""
+    """Return whether an error is a refusal by the ACL."""
     if isinstance(error, redis.exceptions.NoPermissionError):
         return True
     return isinstance(error, redis.ResponseError) and any(sign in str(error) for sign in REFUSAL_SIGNS)
 
 
 def list_needed_permissions(keys: TransportKeys, lists: Iterable[str]) -> list[tuple[str, str]]:
-    """Return each command with each key that it is run on; ``lists`` are the full keys of queues."""
+    """Return each needed command with each of its keys; ``lists`` are the full keys of queues."""
     on: list[tuple[tuple[str, ...], str]] = [
         (KEYLESS, ""),
         (HASH, keys.owners),
@@ -57,14 +57,14 @@ def list_needed_permissions(keys: TransportKeys, lists: Iterable[str]) -> list[t
         (ASIDE, keys.aside_of("list")),
         (QUEUES, keys.idle_queues),
         (IDLE, keys.idle("queue")),
-        (LOOKOUT, keys.lookout),
+        (NOTIFIER, keys.notifier),
         *((LIST, key) for key in lists),
     ]
     return [(command, key) for commands, key in on for command in commands]
 
 
 def describe_refusal(asked: list[tuple[str, str]], refused: Iterable[int]) -> str | None:
-    """Return what to allow, a sentence, or None where nothing is refused.
+    """Return a sentence that says what to allow, or None if nothing is refused.
 
     A key on which every command is refused is named alone, and so is a command that is refused on all others.
     """
@@ -84,7 +84,7 @@ def describe_refusal(asked: list[tuple[str, str]], refused: Iterable[int]) -> st
 
 
 class RedisPermissions:
-    """What one Redis user may not do.
+    """The permissions of one Redis user.
 
     Parameters:
         keys: the names of the keys.
@@ -98,14 +98,14 @@ class RedisPermissions:
         self._named: set[str] = set()
 
     def check(self, lists: Iterable[str]) -> None:
-        """Name in the log, once, what is refused; ``lists`` are the keys of a queue that is consumed."""
+        """Log once what is refused; ``lists`` are the keys of a consumed queue."""
         self._lists.update(lists)
         if (wrong := self._refused()) and wrong not in self._named:
             self._named.add(wrong)
             logger.error("Redis: %s", wrong)
 
     def explained(self, error: Exception) -> str:
-        """Return an error as text, with what is refused where it is a refusal: that is no outage, and does not pass."""
+        """Return an error as text; if the ACL refuses something, say what: that is no outage, and does not pass."""
         return f"{error!r} ({self._refused()})" if is_refusal(error) else repr(error)
 
     def _refused(self) -> str | None:

@@ -23,20 +23,20 @@ class TransportKeys:
 
     @property
     def owners(self) -> str:
-        """The hash of owners and how often each has shown that it lives."""
+        """The hash of owners and their heartbeat counts."""
         return f"{self.prefix}_taken"
 
     @property
     def begun(self) -> str:
-        """The hash of what each owner has begun with, as far as it has said."""
+        """The hash of the messages with which each owner's tasks have begun, as far as reported."""
         return f"{self.prefix}_taken_begun"
 
     def swept(self, owner: str) -> str:
-        """What is there for a day after what an owner held was given to others."""
+        """The key that exists for a day after an owner's messages were redelivered to others."""
         return f"{self.owners}_swept.{owner}"
 
     def taken(self, owner: str) -> str:
-        """The hash of what ``owner`` holds."""
+        """The hash of the messages that ``owner`` holds."""
         return f"{self.prefix}_taken.{owner}"
 
     @property
@@ -58,8 +58,8 @@ class TransportKeys:
         return f"{self.prefix}_idle.{queue}"
 
     @property
-    def lookout(self) -> str:
-        """Who rings for idle owners."""
+    def notifier(self) -> str:
+        """The lease of the process that rings for idle owners."""
         return f"{self.prefix}_lookout"
 
     def bell(self, owner: str) -> str:
@@ -68,26 +68,26 @@ class TransportKeys:
 
     @property
     def gates(self) -> str:
-        """The hash of shut gates, and how many messages each lets through still."""
+        """The hash of shut gates and how many messages may still pass each."""
         return f"{self.prefix}_gates"
 
     @property
     def gates_why(self) -> str:
-        """The hash of shut gates, and why each is."""
+        """The hash of shut gates and their reasons."""
         return f"{self.prefix}_gates.why"
 
     @property
     def aside(self) -> str:
-        """The set of lists of what shut gates have kept: gate, NUL, the list that it lay in."""
+        """The set of lists of messages set aside: gate, NUL, the list that they came from."""
         return f"{self.prefix}_aside"
 
     def aside_of(self, member: str) -> str:
-        """The list that a member of that set names, the last that came in front."""
+        """The list that a member of that set names, the last to arrive in front."""
         return f"{self.prefix}_aside.{member}"
 
     @property
     def undecodable(self) -> str:
-        """The list of messages that were no kombu messages, as they lay in their queue."""
+        """The list of queue entries that were no kombu messages, unchanged."""
         return f"{self.prefix}_undecodable"
 
 
@@ -97,12 +97,12 @@ def store_message(key: str, raw: bytes) -> bytes:
 
 
 def decode_text(value: str | bytes) -> str:
-    """Return what Redis answered as text; what is no UTF-8 is none of ours, but has to be named to be moved."""
+    """Return an answer of Redis as text; bytes that are no UTF-8 are foreign, but must be named to be moved."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 
 def is_our_text(value: str | bytes) -> bool:
-    """Whether it can have been written here."""
+    """Return whether this transport can have written a value."""
     return not any("\ud800" <= character <= "\udfff" for character in decode_text(value))
 
 
@@ -113,7 +113,7 @@ def mark_redelivered(raw: bytes, counted: str | None = None) -> bytes:
         raw: the message as it lay in its list.
         counted: the header in which it is counted, because its owner died: `RESTORED` or `PREFETCHED`.
 
-    What is not a kombu message is returned as it is.
+    Anything that is not a kombu message is returned unchanged.
     """
     try:
         message = decode_message(raw)

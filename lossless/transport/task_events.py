@@ -1,4 +1,4 @@
-"""Celery's dispatcher of events, as a worker and a sender on this transport have it.
+"""The event dispatcher of workers and senders on this transport.
 
 Task events cost nothing while nobody listens (see `lossless.transport.event_audience`), and little while somebody does:
 the first after a quiet moment goes at once, and what follows it every tenth of a second together. What tells of the
@@ -28,7 +28,7 @@ MOST_TOGETHER = 200
 #: Seconds after which those that had a heartbeat sent are looked for again.
 ASKS_AGAIN_AFTER = (0.05, 0.2, 0.5)
 
-#: How many publications are kept while Redis is away: who listens will have lost its connection too.
+#: How many publications are kept while Redis is unavailable: listeners have lost their connections too.
 KEPT_OFFLINE = 1_000
 
 #: Where events of tasks go, and what tells their publications by it.
@@ -37,11 +37,11 @@ TOGETHER = "task.multi"
 
 
 class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
-    """Celery's, sending task events to those who listen, and together."""
+    """Celery's event dispatcher, which sends task events in groups, and only while somebody listens."""
 
     def __init__(self, connection: Any = None, *args: Any, on_send_buffered: Any = None, **kwargs: Any) -> None:
         self._audience = EventAudience()
-        #: How often somebody has come to listen, who has heard nothing of what was told before.
+        #: How often a new listener has appeared, who has missed all events before.
         self.arrivals = 0
         self._flush_comes = False
         self._flush_at_once = on_send_buffered
@@ -51,14 +51,14 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
         self._outbound_buffer: Any = deque(maxlen=KEPT_OFFLINE)
 
     def send(self, type: str, *args: Any, **fields: Any) -> Any:
-        """Send an event; one of a task only where somebody may listen."""
+        """Send an event; a task event only if somebody may listen."""
         if not self.enabled:
             return None
         if group_from(type) != TASKS:
             if type == "worker-offline":
                 self.flush()
             sent = super().send(type, *args, **fields)
-            self._ask_in_doubt()  # after it: whoever has seen a heartbeat is noticed
+            self._ask_if_needed()  # after it, so that whoever answers a heartbeat is noticed
             if type == "worker-heartbeat" and "active" not in fields:
                 self._ask_again()  # somebody had it sent, and begins to listen
             return sent
@@ -66,12 +66,12 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
             return None
         if self._audience.absent:
             self._ask()
-            if not self._audience.wants(monotonic()) or self._has_told(type, fields.get("uuid")):
+            if not self._audience.wants(monotonic()) or self._is_queued(type, fields.get("uuid")):
                 return None
         return super().send(type, *args, **fields)
 
     def publish(self, type: str, fields: dict[str, Any], producer: Any, **kwargs: Any) -> Any:
-        """Publish an event by a producer (`task-sent`); one of a task only where somebody may listen."""
+        """Publish an event by a producer (`task-sent`); a task event only if somebody may listen."""
         if group_from(type) == TASKS and not self._audience.wants(monotonic()):
             return None
         return super().publish(type, fields, producer, **kwargs)
@@ -86,42 +86,42 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
 
     @property
     def listened_to(self) -> bool:
-        """Whether somebody listened to the last event of a task that was sent."""
+        """Whether somebody received the last task event."""
         return bool(self.enabled) and not self._audience.absent
 
     def _ask(self) -> None:
-        """Send no events, to learn how many hear them."""
+        """Publish an empty group of events, to learn how many receive it."""
         with self.mutex:
             if not self._closed:
                 self._publish([], self.producer, TOGETHER)
 
-    def _ask_in_doubt(self) -> None:
-        """Ask where it makes a difference."""
-        if self.enabled and self._audience.is_in_doubt(monotonic(), bool(known_requests())):
+    def _ask_if_needed(self) -> None:
+        """Ask if the answer makes a difference."""
+        if self.enabled and self._audience.should_ask(monotonic(), bool(known_requests())):
             self._ask()
 
     def _ask_again(self) -> None:
-        """Ask in a moment: Celery's receiver has heartbeats sent before it listens."""
+        """Ask in a moment: Celery's receiver requests heartbeats before it listens."""
         loop: Any = get_event_loop()
         if loop is not None:
             for delay in ASKS_AGAIN_AFTER:
-                loop.call_later(delay, self._ask_in_doubt)
+                loop.call_later(delay, self._ask_if_needed)
 
-    # -- somebody has come
+    # -- a new listener
 
     def _catch_up(self) -> None:
-        """Tell of the tasks that are under way, which whoever has come has heard nothing of; they go with the next."""
+        """Add the events of tasks in flight, which a new listener has missed, to the next group."""
         for request in known_requests():
             if request.eventer is self and request.task.send_events:
                 self._group_buffer[TASKS] += self._history(request)
         self._gather()
 
-    def _has_told(self, type: str, name: Any) -> bool:
-        """Whether catching up tells of an event already: a task's start is known when it is told of."""
+    def _is_queued(self, type: str, name: Any) -> bool:
+        """Return whether the next group has an event already: catching up adds a task's start."""
         return any((event["type"], event.get("uuid")) == (type, name) for event in tuple(self._group_buffer[TASKS]))
 
     def _history(self, request: Any) -> list[dict[str, Any]]:
-        """What was sent of a task until now, or would have been (celery/worker/strategy.py, request.py)."""
+        """Return the events of a task until now (celery/worker/strategy.py, request.py)."""
         began = {} if request.time_start is None else {"timestamp": request.time_start}
         told = [
             self._prepare_event(
@@ -139,12 +139,12 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
             told.append(self._prepare_event("task-started", {"uuid": request.id, **began}))
         return told
 
-    # -- together
+    # -- groups of events
 
     def _flush_soon(self) -> None:
-        """Flush in a moment, once for all that come until then.
+        """Flush in a moment, once for all events until then.
 
-        At once after a quiet moment, and where the loop may not live that long.
+        After a quiet moment, or if the loop may end sooner, flush at once.
         """
         if stopping():
             self.flush()
@@ -178,6 +178,6 @@ def _counts_listeners(connection: Any) -> bool:
 
 
 def _read_listeners(producer: Any) -> int | None:
-    """How many heard what a producer has just published, None where it was not, or its broker does not tell."""
+    """Return how many received a producer's last publication, None if it failed or its broker does not tell."""
     broadcasts = getattr(producer._channel, "broadcasts", None)
     return None if broadcasts is None else broadcasts.heard_by()

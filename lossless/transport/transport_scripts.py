@@ -33,15 +33,15 @@ def _load_script(name: str) -> Script:
     return script("lossless.transport", name)
 
 
-# From a queue to an owner (with Lua of lossless.transport.script_hook before it), and who is rung for what lies there.
+# From a queue to an owner (with the script hook's Lua in front), and the ringing for idle owners.
 TAKE = _load_script("take")
 RING = _load_script("ring")
 
-# From an owner to wherever its message shall be.
+# From an owner to the next place of its message.
 SETTLE = _load_script("settle")
-ACK = _load_script("ack")  # likewise with a rider's Lua before it
+ACK = _load_script("ack")  # with the script hook's Lua in front
 
-# An owner's life: it comes, puts back what it has not heard of, shows that it lives, goes; or it dies.
+# An owner's life: register, put back unknown messages, send heartbeats, leave; or die.
 REGISTER = _load_script("register")
 PUT_BACK = _load_script("put_back")
 BEAT = _load_script("beat")
@@ -54,11 +54,11 @@ WAIT = _load_script("wait")
 MOVE_DUE = _load_script("move_due")
 HURRY = _load_script("hurry")
 
-# Gates: what is let through one that is shut.
+# Gates: how many messages pass a shut one.
 ALLOW = _load_script("allow")
 
-# What a queue weighs.
+# The weight of a queue.
 WEIGH = _load_script("weigh")
 
-#: What this Redis user may not do.
+#: The commands that the ACL refuses to this Redis user.
 ASK = _load_script("ask")

@@ -14,9 +14,9 @@ OLDEST_REDIS = (6, 2)
 
 
 def refuse_other_versions() -> None:
-    """Raise `VersionMismatch`, with every fault, where a library is of another version than this is made for.
+    """Raise `VersionMismatch`, with every fault, for libraries of a version that this package is not made for.
 
-    A private part that has moved would be met in the middle of the night, with messages at stake.
+    A private part that has moved would fail at run time, with messages at stake.
     """
     faults = [fault for name in MADE_FOR if (fault := find_version_fault(name, _installed(name)))]
     if faults:
@@ -28,7 +28,7 @@ def find_version_fault(name: str, installed: str | None) -> str | None:
     since, before = MADE_FOR[name]
     if installed is None or _numbers(since) <= _numbers(installed) < _numbers(before):
         return None
-    return f"{name} {installed} is installed, and lossless is made for {since} and later, before {before}"
+    return f"{name} {installed} is installed, but lossless needs {since} or later, before {before}"
 
 
 def refuse_unfit_redis(info: dict[str, Any]) -> None:

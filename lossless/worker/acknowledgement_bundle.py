@@ -1,12 +1,11 @@
-"""What a task has done in one step with the acknowledgement of its message.
+"""The acknowledgement bundle: a step in Redis that is done together with the acknowledgement of a task's message.
 
-A task that would write down in the broker's Redis that it is done, before it returns, makes a trip for it, and a crash
-between that and the acknowledgement leaves it done and in its queue. Said here instead, it goes with the task's end to
-the worker's main process, which has the transport do both in one step (lossless/transport/script_hook.py). So it is
-not done
-when a process or worker dies between the task's last line and that step: the message comes back then, and runs again.
+A task that notes in the broker's Redis that it is done makes a round trip, and a crash between the note and the
+acknowledgement leaves the task done and queued. `bundle_step` hands the note to the worker's main process instead,
+which has the transport do both in one step (lossless/transport/script_hook.py). If a process or worker dies before that
+step, neither is done, and the message is redelivered.
 
-Only the pool of processes carries it; in others, and where the transport has no such step, `done_along` says so.
+Only the process pool supports it; in other pools `bundle_step` returns False.
 """
 
 import logging
@@ -17,63 +16,63 @@ from celery.app.trace import fast_trace_task, trace_task_ret
 
 logger = logging.getLogger(__name__)
 
-#: What Celery has a pool run for a task. Their results are (whether it failed, text or failure, seconds).
+#: The functions that Celery has a pool run for a task; they return (whether it failed, text or failure, seconds).
 TRACES: Final[tuple[Any, ...]] = (fast_trace_task, trace_task_ret)
 
 
 class BundledStep(NamedTuple):
-    """Keys and arguments of the transport's step."""
+    """The keys and arguments of a hook's step (lossless.transport.script_hook)."""
 
     keys: Sequence[str]
     args: Sequence[str | int | bytes]
 
 
 class BundledText(str):
-    """What a task returned, as Celery's trace tells it, and what is to be done along with the acknowledgement."""
+    """The text of a task's result, and the step that is bundled with the acknowledgement."""
 
-    along: BundledStep
+    step: BundledStep
 
-    def __new__(cls, text: str, along: BundledStep) -> "BundledText":
+    def __new__(cls, text: str, step: BundledStep) -> "BundledText":
         made = super().__new__(cls, text)
-        made.along = along
+        made.step = step
         return made
 
     def __reduce__(self) -> tuple[type["BundledText"], tuple[str, BundledStep]]:
-        return BundledText, (str(self), self.along)
+        return BundledText, (str(self), self.step)
 
 
 class _Run:
-    """One run of a task in this process."""
+    """The bundle of the task that runs in this process."""
 
-    along: BundledStep | None = None
+    step: BundledStep | None = None
     otherwise: Callable[[], object] | None = None
 
 
 _run: _Run | None = None
 
 
-def is_heard() -> bool:
-    """Whether the task that runs now runs in a pool's process, whose main process hears what it says."""
+def can_bundle() -> bool:
+    """Return whether the running task may bundle a step: it runs in a pool's process."""
     return _run is not None
 
 
-def bundle_step(along: BundledStep, otherwise: Callable[[], object]) -> bool:
-    """Have something done in one step with the acknowledgement of the task that runs now, if it succeeds.
+def bundle_step(step: BundledStep, otherwise: Callable[[], object]) -> bool:
+    """Have a step done together with the acknowledgement of the task that runs now, if it succeeds.
 
     Parameters:
-        otherwise: called where the task returns, and Celery has it fail all the same.
+        otherwise: called if the task returns and Celery fails it all the same.
 
     Returns:
-        whether the main process will hear of it; if not, nothing is done, and `otherwise` is not called.
+        whether the step is bundled; if not, nothing is done, and `otherwise` is not called.
     """
     if _run is None:
         return False
-    _run.along, _run.otherwise = along, otherwise
+    _run.step, _run.otherwise = step, otherwise
     return True
 
 
 def run_traced(trace: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Run one of Celery's traces in a pool's process, and add to its result what is to be done along."""
+    """Run one of Celery's traces in a pool's process, and add the bundled step to its result."""
     global _run
     run = _run = _Run()
     try:
@@ -83,30 +82,30 @@ def run_traced(trace: Callable[..., Any], *args: Any, **options: Any) -> Any:
         raise
     finally:
         _run = None
-    if run.along is None:
+    if run.step is None:
         return failed, result, seconds
     if failed:
         _undo_bundle(run)
         return failed, result, seconds
-    return failed, BundledText(str(result), run.along), seconds
+    return failed, BundledText(str(result), run.step), seconds
 
 
-def hear_bundle(on_success: Callable[..., Any]) -> Callable[..., Any]:
-    """Celery's own `on_success`, which hears what is to be done along with the acknowledgement."""
+def unpack_bundle(on_success: Callable[..., Any]) -> Callable[..., Any]:
+    """Return Celery's own `on_success`, which first takes the bundled step out of the result."""
 
-    def heard(self: Any, result: Any, **options: Any) -> Any:
-        failed, told, seconds = result
-        if isinstance(told, BundledText):
-            self._along, told = told.along, str(told)  # events and logs get plain text
-        return on_success(self, (failed, told, seconds), **options)
+    def unpacked(self: Any, result: Any, **options: Any) -> Any:
+        failed, text, seconds = result
+        if isinstance(text, BundledText):
+            self._bundled_step, text = text.step, str(text)  # events and logs get plain text
+        return on_success(self, (failed, text, seconds), **options)
 
-    return heard
+    return unpacked
 
 
 def _undo_bundle(run: _Run) -> None:
-    """The task had ended, and then something around it failed: the failure is told as ever."""
+    """Call the fallback of a bundle: the task had ended, and then the code around it failed."""
     if run.otherwise is not None:
         try:
             run.otherwise()
         except Exception as error:
-            logger.error("What a task had done could not be written down: %r", error)
+            logger.error("the note that a task is done could not be written: %r; the task may run again", error)

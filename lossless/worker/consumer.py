@@ -59,14 +59,14 @@ RESTORED_LIMIT = 6
 UNKNOWN_FOR = 3_600
 #: Headers in which the transport counts the workers that died with a message.
 DEATHS = ("restored", "prefetched")
-#: Seconds after which one that is accused looks again whether it may run, at least and at most.
+#: Seconds until a suspected message is checked again, at least and at most.
 AGAIN = (0.2, 0.8)
 # A process's sentinel can be readable before its exit code is; Celery looks again after 5 s (asynpool.py).
 MAINTAIN_EVERY = 1
 
 
 class Consumer(consumer.Consumer):
-    """A consumer that buries what it cannot hand to a task, and gives back what it has no time for.
+    """A consumer that buries messages that no task can run with, and gives back those it has no time for.
 
     Raises `ImproperlyConfigured` at the start when the burial task is not registered or its message would not
     be accepted, and for pools that are not supported (lossless/worker/process_pool.py).
@@ -89,14 +89,14 @@ class Consumer(consumer.Consumer):
         process_pool.prepare_pool(self.app, self.pool)
         inspect_commands.register_commands()
         self._burial_wants: Callable[[Any], bool] | None = symbol_by_name(self.app.conf.get("burial_wants"))
-        self._strangers = UnknownTasks(self)
-        self._apart = PoisonIsolation()
+        self._unknown_tasks = UnknownTasks(self)
+        self._isolation = PoisonIsolation()
         get_memory_kills()  # what was killed before is not of this worker's
 
     # ---- what arrives
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
-        """Celery's handler for a message that has arrived, behind a guard: a message's fault is its own."""
+        """Return Celery's handler for arrived messages, behind a guard: a faulty message harms only itself."""
         receive = super().create_task_handler(*args, **options)
         self.task_consumer.channel.on_unreadable = self.on_unreadable
 
@@ -138,7 +138,7 @@ class Consumer(consumer.Consumer):
             logger.error("After message %s was replaced: %r", message.delivery_tag, error, exc_info=error)
 
     def _hold_back(self, message: Any) -> bool:
-        """Whether a message that workers died with must wait, or is poison; what becomes of it is seen to then."""
+        """Return whether a suspected message must not run now; it is delayed, or buried as poison."""
         restored, prefetched, lost = (read_count(message.headers, name) for name in ("restored", "prefetched", "lost"))
         deaths = count_deaths(restored, prefetched)
         limit = self.app.conf.get("restored_limit", RESTORED_LIMIT)
@@ -147,7 +147,7 @@ class Consumer(consumer.Consumer):
             why = f"{deaths} workers and {lost} single processes died while they held this message"
             self._refuse(message, "poison", WorkersLost(why))
             return True
-        if suspicion is Suspicion.NONE or self._apart.admits(message, deaths):
+        if suspicion is Suspicion.NONE or self._isolation.admits(message, deaths):
             return False
         pause = random.uniform(*AGAIN)
         why = f"{deaths} workers died while they held it, and another such runs: again in {pause:.1f} s"
@@ -158,16 +158,16 @@ class Consumer(consumer.Consumer):
     # ---- what cannot be handed to a task
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
-        """A body that cannot be decoded, decompressed, or is of a content type that is not accepted."""
+        """Bury a message whose body cannot be decoded or decompressed, or whose content type is not accepted."""
         self._refuse(message, "undecodable", exc)
 
     def on_unknown_message(self, body: Any, message: Any) -> None:
-        """A message that is none of Celery's."""
+        """Put back or bury a message that is not Celery's."""
         self._refuse(message, "invalid", ValueError("not a Celery message: it has no header `task`"))
         signals.task_rejected.send(sender=self, message=message, exc=None)
 
     def on_unknown_task(self, body: Any, message: Any, exc: Exception) -> None:
-        """A task that is not registered here: it waits for a worker that knows it, for as long as `unknown_for`."""
+        """Let a message of an unregistered task wait for a worker that knows it, up to `unknown_for` seconds."""
         name = message.headers.get("task")
         if not self._is_burial(message) and not self._wanted(message) and discards_unknown_tasks(self.app):
             self._discard(message, exc)
@@ -179,13 +179,13 @@ class Consumer(consumer.Consumer):
         since = read_unknown_since(message.headers, now)
         left = since + self.app.conf.get("unknown_for", UNKNOWN_FOR) - now
         if left > 0:
-            self._strangers.wait(message, since, now, left)
+            self._unknown_tasks.wait(message, since, now, left)
             return
         self._refuse(message, "unknown_task", NotRegistered(name))
         self._say_unknown(message, exc)
 
     def _discard(self, message: Any, exc: Exception) -> None:
-        """Fail a task that is not registered here, as Celery does; if its result cannot be written, it waits."""
+        """Fail an unregistered task, as Celery does; if its result cannot be written, the message waits."""
         headers, properties = message.headers, message.properties
         name, id_ = headers.get("task"), headers.get("id")
         request = Context(
@@ -215,18 +215,18 @@ class Consumer(consumer.Consumer):
         signals.task_unknown.send(sender=self, message=message, exc=exc, name=name, id=id_)
 
     def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:
-        """Headers or arguments that no task can run with."""
+        """Bury a message whose headers or arguments no task can run with."""
         self._refuse(message, "invalid", exc)
         signals.task_rejected.send(sender=self, message=message, exc=exc)
 
     def on_unreadable(self, delivery_tag: str, raw: bytes, queue: str, exc: Exception) -> None:
-        """A queue entry that is no message; lossless.transport calls it, as `channel.on_unreadable`.
+        """Bury a queue entry that is no message; lossless.transport calls this as `channel.on_unreadable`.
 
         kombu's own transport knows no such call: an entry that is not JSON ends its worker.
         """
         if self._burial_wants is not None:
             what = f"an entry of queue {queue} that is no message ({exc!r})"
-            self._strangers.leave(self.task_consumer.channel, delivery_tag, None, what, hash(raw))
+            self._unknown_tasks.leave(self.task_consumer.channel, delivery_tag, None, what, hash(raw))
             return
         logger.error("An entry of queue %s is no message and is buried: %r", queue, exc)
         burial = make_raw_burial(raw, queue, BurialFailure.of(exc))
@@ -238,12 +238,12 @@ class Consumer(consumer.Consumer):
             logger.error("Burial %s cannot be run here: %r", message.delivery_tag, error)
             again = read_count(message.headers, "requeued") + 1
             copy = make_comeback(message, find_pause(again, REQUEUE_PAUSES), repr(error), requeued=again)
-            self._strangers.come_back(message, copy, again)
+            self._unknown_tasks.come_back(message, copy, again)
         elif not self._wanted(message) and not self._kills(message, reason):
             name = message.headers.get("task") if isinstance(message.headers, dict) else None
             what = f"a message of task {name!r} ({error!r})"
             channel = self.task_consumer.channel
-            self._strangers.leave(channel, message.delivery_tag, name, what, identify_message(message), message)
+            self._unknown_tasks.leave(channel, message.delivery_tag, name, what, identify_message(message), message)
         else:
             logger.error("Message %s is buried as %s: %r", message.delivery_tag, reason, error)
             bury_message(self.app, message, make_burial(message, reason, BurialFailure.of(error)))
@@ -251,14 +251,14 @@ class Consumer(consumer.Consumer):
     # ---- what a message is
 
     def _now(self, message: Any) -> float:
-        """The time (Unix) by the broker's clock where that tells it: one worker's wrong clock must bury nothing."""
+        """Return the broker's time (Unix) if it tells it: one worker's wrong clock must bury nothing."""
         return float(message.channel.now()) if hasattr(message.channel, "now") else time.time()
 
     def _wanted(self, message: Any) -> bool:
         return self._burial_wants is None or self._burial_wants(message.headers)
 
     def _kills(self, message: Any, reason: Reason) -> bool:
-        """Whether workers die of it: that is a task of ours, whatever it carries."""
+        """Return whether a refusal is for killing workers: such a message is ours, whatever it carries."""
         return reason == "poison" and message.headers.get("task") in self.app.tasks
 
     def _is_burial(self, message: Any) -> bool:
@@ -285,7 +285,7 @@ class Consumer(consumer.Consumer):
         hub.add_reader(self._wakeup[0], self._wakeup[0].recv, 4096)
 
     def on_close(self) -> None:
-        """Forget what has arrived, but for what a process was sent: that is run, and is nobody else's."""
+        """Forget the arrived messages, except those that a process was sent: these run here."""
         reserved = tuple(state.reserved_requests)
         super().on_close()
         sent = [request for request in reserved if request._apply_result is not None and request._apply_result()]
@@ -294,7 +294,7 @@ class Consumer(consumer.Consumer):
             state.requests[request.id] = request
 
     def stop(self) -> None:
-        """Stop consuming; give back what has not started; see that the rest ends in time.
+        """Stop consuming, give back what has not started, and end the rest in time.
 
         `worker_soft_shutdown_timeout` is the time that what runs has left (0: any), here on SIGTERM and
         without REMAP_SIGTERM: Celery heeds it on SIGQUIT alone, and sleeps it out even when nothing runs any
@@ -305,14 +305,14 @@ class Consumer(consumer.Consumer):
         graceful_shutdown.begin_shutdown(self.timer, self.pool, waiting, self.app.conf.worker_soft_shutdown_timeout)
 
     def shutdown(self) -> None:
-        """Close the channel, after a last attempt at replacements that are pending."""
+        """Close the channel, after a last attempt at pending replacements."""
         for replacement in tuple(pending_replacements):
             replacement.attempt()
         super().shutdown()
 
 
 class WorkersLost(Exception):
-    """Whole workers died while they held a message."""
+    """The error of a message whose workers died while they held it."""
 
 
 #: The values of the setting `unknown_tasks`.
@@ -320,7 +320,7 @@ WAIT_FOR_WORKER, DISCARD_TASK = "wait", "discard"
 
 
 def find_settings_fault(app: Celery) -> str | None:
-    """Why burials would get lost with an app's settings, or None."""
+    """Return why burials would get lost with an app's settings, or None."""
     name = get_burial_task(app)
     if name not in app.tasks:
         return (
@@ -341,5 +341,5 @@ def find_settings_fault(app: Celery) -> str | None:
 
 
 def discards_unknown_tasks(app: Celery) -> bool:
-    """Whether tasks that are not registered are discarded as failures, if the burial task does not want them."""
+    """Return whether unregistered tasks are discarded as failures, if the burial task does not want them."""
     return bool(app.conf.get("unknown_tasks", WAIT_FOR_WORKER) == DISCARD_TASK)

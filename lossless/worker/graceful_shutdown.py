@@ -1,4 +1,4 @@
-"""The end of a worker: unstarted tasks are given back at once, running ones have their time."""
+"""The graceful shutdown of a worker: unstarted tasks go back at once, running ones have a grace period."""
 
 import signal
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ def list_unstarted_requests(buckets: Any) -> list[Any]:
 
 
 def begin_shutdown(timer: Any, pool: Any, waiting: list[Any], grace: float) -> None:
-    """Have requests given back, and what still runs stopped when its time is over; returns at once.
+    """Give requests back, and stop what still runs when its grace period is over; return at once.
 
     Parameters:
         timer: the consumer's.
@@ -49,7 +49,7 @@ def _give_back(requests: list[Any]) -> None:
 
 
 def _stop_running(timer: Any, pool: Any) -> None:
-    """Stop what still runs, and who has not begun yet: SIGTERM, then SIGKILL for what takes no notice."""
+    """Stop the processes that still run or have not begun: SIGTERM, then SIGKILL."""
     running = [request for request in _list_requests(state.active_requests) if not request.acknowledged]
     processes = [
         pid for request in _list_requests(state.reserved_requests) if (pid := _find_process(request)) is not None
@@ -64,7 +64,7 @@ def _stop_running(timer: Any, pool: Any) -> None:
 
 
 def _find_process(request: Any) -> int | None:
-    """The process that was sent this and has not said that it has begun: it may be frozen, or late."""
+    """Return the process that was sent a request and has not reported its start: it may be frozen, or late."""
     job = request._apply_result() if request._apply_result is not None else None
     process = getattr(job, "_write_to", None)
     # What is acknowledged as it begins may have begun: it is lost with its process.
@@ -72,7 +72,7 @@ def _find_process(request: Any) -> int | None:
 
 
 def _list_requests(requests: Iterable[Any]) -> list[Any]:
-    """The timer may fire in another thread than the one that takes requests off."""
+    """Return a copy of the requests: the timer may fire in another thread than the one that removes them."""
     for _ in range(10):
         try:
             return list(requests)

@@ -1,4 +1,4 @@
-"""What the headers of a Celery message must be for a worker to survive them (pure).
+"""The validation of a Celery message's headers and body, before a worker can die of them (pure).
 
 Celery takes them as they come. One of a wrong type ends the worker or puts it in a loop, hangs, or is dropped
 in silence: a `timelimit` that is not a pair, a missing `id`, a `shadow` that cannot be a dict key, an eta in
@@ -28,7 +28,7 @@ COUNTS = ("retries", "replaced_task_nesting")
 
 
 def find_header_fault(headers: Mapping[str, object]) -> str | None:
-    """What is wrong with a message's headers, or None."""
+    """Return what is wrong with a message's headers, or None."""
     if not isinstance(headers.get("id"), str) or not headers["id"]:
         return f"its id is {headers.get('id')!r}, not a text"
     for name in TEXTS:
@@ -43,7 +43,7 @@ def find_header_fault(headers: Mapping[str, object]) -> str | None:
 
 
 def find_call_fault(payload: object) -> str | None:
-    """What is wrong with a decoded body (args, kwargs, embed), or None."""
+    """Return what is wrong with a decoded body (args, kwargs, embed), or None."""
     if not isinstance(payload, (list, tuple)) or len(payload) != 3:
         return "its body is not a list of arguments, keyword arguments and options"
     args, kwargs, embed = payload
@@ -57,7 +57,7 @@ def find_call_fault(payload: object) -> str | None:
 
 
 def find_eta_fault(eta: datetime | None, now: datetime) -> str | None:
-    """What is wrong with the time a message is due at, or None. A worker would hold it until then."""
+    """Return what is wrong with the time a message is due at, or None. A worker would hold it until then."""
     if eta is None or EPOCH <= eta <= now + ETA_LIMIT:
         return None
     return f"it is due at {eta.isoformat()}: not within {ETA_LIMIT.days} days"

@@ -1,4 +1,4 @@
-"""`celery inspect scheduled` and `query_task`, and Flower with them: what waits for its time is looked up in Redis.
+"""`celery inspect scheduled` and `query_task`, for Flower too: delayed messages are looked up in Redis.
 
 It belongs to its queue and to no worker: each worker that consumes the queue lists it, and tells those who listen to
 events of it, as Celery's does, which receives such a task when it is sent.
@@ -17,7 +17,7 @@ control: Any = _control  # its stubs leave out what is not public
 
 logger = logging.getLogger(__name__)
 
-#: Seconds after which those who listen to events are told of what waits.
+#: Seconds between reports of delayed tasks to those who listen to events.
 TOLD_EVERY = 2.0
 #: The most that are listed of each queue, those that are due first.
 MOST = 100
@@ -49,7 +49,7 @@ def query_task(state: Any, ids: Any, **arguments: Any) -> dict[str, Any]:
 
 
 class WaitingTasks:
-    """What waits for its time, told to those who listen to events.
+    """The delayed tasks, reported to those who listen to task events.
 
     Parameters:
         consumer: the worker's consumer.
@@ -61,7 +61,7 @@ class WaitingTasks:
         self._told_to = 0
 
     def tell(self) -> None:
-        """Send `task-received` of what waits and was not told of yet; while nobody listens nothing is looked up."""
+        """Send `task-received` for delayed tasks that were not reported yet; look nothing up while nobody listens."""
         dispatcher = self._consumer.event_dispatcher
         if not getattr(dispatcher, "listened_to", False):
             return
@@ -102,7 +102,7 @@ def _messages(consumer: Any) -> Iterator[Any]:
 
 
 def received(held: Any) -> dict[str, Any]:
-    """What `task-received` says of a request (celery/worker/strategy.py)."""
+    """Return the fields of `task-received` for a request (celery/worker/strategy.py)."""
     return {
         "uuid": held.id, "name": held.name, "args": held.argsrepr, "kwargs": held.kwargsrepr,
         "root_id": held.root_id, "parent_id": held.parent_id, "retries": held.request_dict.get("retries", 0),

@@ -1,4 +1,4 @@
-"""What follows a message whose task did not end by itself: a copy that comes back, or its burial.
+"""The successor of a message whose task did not end by itself: a delayed copy, or its burial.
 
 Both are *successors*: messages that take the place of one that a worker holds. This module only writes them
 down; lossless/worker/message_replacement.py puts them into the broker.
@@ -64,7 +64,7 @@ class Burial(TypedDict):
 
 @dataclass(frozen=True)
 class BurialFailure:
-    """What an error was, as text."""
+    """An error as text."""
 
     name: str
     message: str
@@ -100,7 +100,7 @@ class Successor:
 
 
 def read_count(headers: object, name: str) -> int:
-    """A counter among a message's headers; what is no counter there counts as 0."""
+    """Return a counter in a message's headers; anything else there counts as 0."""
     value = headers.get(name) if isinstance(headers, Mapping) else None
     return value if type(value) is int and value > 0 else 0
 
@@ -108,7 +108,7 @@ def read_count(headers: object, name: str) -> int:
 def make_burial(
     message: Any, reason: Reason, failure: BurialFailure, *, changed: Mapping[str, Any] = MappingProxyType({})
 ) -> Burial:
-    """The burial of a message as kombu received it, whatever its headers and body look like.
+    """Return the burial of a message as kombu received it, whatever its headers and body are.
 
     Parameters:
         changed: what goes over its headers.
@@ -131,7 +131,7 @@ def make_burial(
 
 
 def make_raw_burial(raw: bytes, queue: str, failure: BurialFailure) -> Burial:
-    """The burial of a queue entry that is no message at all."""
+    """Return the burial of a queue entry that is no message at all."""
     return Burial(
         task=None,
         id=None,
@@ -148,12 +148,12 @@ def make_raw_burial(raw: bytes, queue: str, failure: BurialFailure) -> Burial:
 
 
 def get_burial_task(app: Celery) -> str:
-    """The name of the task that buries: the setting `burial_task`."""
+    """Return the name of the task that buries: the setting `burial_task`."""
     return str(app.conf.get("burial_task", "tasks.bury"))
 
 
 def make_burial_message(app: Celery, burial: Burial) -> Successor:
-    """The Celery message that calls the burial task, for the queue that Celery's routes give it."""
+    """Return the Celery message that calls the burial task, for the queue that Celery's routes give it."""
     name = get_burial_task(app)
     args = (burial,)
     routed: Any = app.amqp.router.route({}, name, args, {}).get("queue") or app.amqp.default_queue
@@ -175,7 +175,7 @@ def make_burial_message(app: Celery, burial: Burial) -> Successor:
 
 
 def make_comeback(message: Any, pause: float, why: str, **changed: Any) -> Successor:
-    """A copy of `message` that is due in `pause` seconds and carries `changed` over its headers.
+    """Return a copy of `message` that is due in `pause` seconds and has `changed` over its headers.
 
     It keeps id, arguments, options, custom headers, gates and priority; the body's bytes are those received. It is
     marked as redelivered, as what a transport puts back is.

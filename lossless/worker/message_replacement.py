@@ -1,4 +1,4 @@
-"""The replacement of a message that this worker holds: its successor is published first, then it is acknowledged."""
+"""The replacement of a held message: its successor is published first, then the message is acknowledged."""
 
 import threading
 from typing import Any
@@ -26,7 +26,7 @@ pending_replacements: set["MessageReplacement"] = set()
 
 
 def bury_message(app: Celery, message: Any, burial: Burial) -> None:
-    """Hand a message to the burial task and then acknowledge it; returns at once, tries until it is done."""
+    """Hand a message to the burial task and then acknowledge it; return at once, and repeat until it is done."""
     MessageReplacement(message, make_burial_message(app, burial)).start()
 
 
@@ -44,7 +44,7 @@ def put_in_place(channel: Any, delivery_tag: str, successor: Successor) -> None:
 
 
 class MessageReplacement:
-    """One message and its successor. Until it is over the message stays with this worker, unacknowledged.
+    """One message and its successor; the message stays unacknowledged until the successor is in the broker.
 
     Where the channel offers `replace` (ours does) both steps are one, which the channel repeats by itself
     until Redis has answered, after it is closed too. Otherwise a crash between them leaves both messages: something
@@ -60,7 +60,7 @@ class MessageReplacement:
         message.replacement = self
 
     def start(self) -> None:
-        """Begin: at once, but for a pool's thread on a channel without `replace`, which only the event loop may use.
+        """Begin at once; a pool's thread on a channel without `replace` leaves it to the event loop.
 
         The event loop's next turn comes after all that arrived in this one, and a worker that is told to stop gives
         back without another turn what is not decided yet: what has ended would run again.
@@ -76,7 +76,7 @@ class MessageReplacement:
             hub.call_soon(self.attempt)
 
     def attempt(self) -> None:
-        """Try what is left to do; after an error, arrange the next attempt."""
+        """Try the remaining steps; after an error, schedule the next attempt."""
         if self not in pending_replacements:
             return
         channel = self.message.channel
@@ -115,7 +115,7 @@ class MessageReplacement:
         hub.call_soon(hub.call_later, pause, self.attempt)
 
     def _abandon(self, why: str) -> None:
-        """Give the message back as it is: kept, it would take one of the worker's places for as long as that lives."""
+        """Give the message back as it is: kept, it would occupy a prefetch slot for as long as the worker lives."""
         pending_replacements.discard(self)
         logger.critical(
             "Message %s could not be replaced and will be delivered again (%s): %s",
@@ -129,7 +129,7 @@ class MessageReplacement:
 
 
 def _publish(channel: Any, successor: Successor) -> None:
-    """Publish on this channel; on RabbitMQ on a connection where the broker can be waited for until it has it.
+    """Publish on this channel; on RabbitMQ on a connection with publisher confirms.
 
     To wait on the channel that consumes would deliver what arrives meanwhile, in the middle of another's end.
     """
@@ -154,7 +154,7 @@ def _publish(channel: Any, successor: Successor) -> None:
 
 
 def _is_of_broker(channel: Any, error: Exception) -> bool:
-    """Whether an error is the broker's (away, full, loading): those pass."""
+    """Return whether an error is the broker's (unavailable, full, loading): those pass."""
     transport = getattr(channel, "connection", None)
     known = (*getattr(transport, "connection_errors", ()), *getattr(transport, "channel_errors", ()))
     return isinstance(error, (OperationalError, OSError, REFUSED, *known)) and not isinstance(error, KeyError)

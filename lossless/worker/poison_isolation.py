@@ -1,10 +1,10 @@
-"""Which message killed its workers: those that may have run apart from each other, and so the one is found.
+"""The isolation of messages suspected of killing their worker, so that the poison message is found.
 
-Of what a dead worker held one message killed it, or none. What had not begun is innocent; what had is *accused*:
-it runs again beside what has done no harm, and apart in time from others that are. What has seen one worker die begins
-half a second after another such: a machine that goes leaves many accused and no culprit, and they are not to wait for
-each other's end. What has seen two die runs with no other that is accused in the same worker: so nobody goes down with
-the same culprit a third time, however long it takes to kill. A run that comes to an end, well or badly, clears it.
+When a worker dies, one of the messages that it had begun may be the cause: all of them are *suspected*. A suspected
+message runs again beside harmless ones, but apart from other suspected ones. After one death it begins half a second
+after the one before: a lost machine leaves many suspects and no poison, and they must not wait for each other's end.
+After two deaths it is the only suspected message in its worker, so no message dies with the same poison a third time.
+A run that ends, in success or failure, clears a message.
 """
 
 from collections.abc import Callable
@@ -12,47 +12,47 @@ from enum import Enum, auto
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-#: Seconds between two that are accused in one worker, unless the first has ended, where each has seen one worker die.
+#: Seconds between the starts of two suspected messages in one worker, unless the first has ended.
 APART: Final = 0.5
-#: From so many dead workers on it runs with no other that is accused.
+#: From this many dead workers on a message runs with no other suspected one.
 ALONE_FROM: Final = 2
 
 
 class Suspicion(Enum):
-    """What the deaths of workers say of a message that they held."""
+    """The suspicion that the deaths of workers cast on a message that they held."""
 
     NONE = auto()  # it may run
-    ACCUSED = auto()  # it may be the one that killed them: it runs apart from others such
-    POISON = auto()  # it is
+    SUSPECTED = auto()  # it may have killed them: it runs apart from other suspected messages
+    POISON = auto()  # it has killed them
 
 
 def count_deaths(restored: int, prefetched: int) -> int:
-    """How many workers died of it, perhaps.
+    """Return how many workers a message may have killed.
 
     Parameters:
         restored: whole workers that died after it had begun there.
-        prefetched: those that died before, as far as Redis knew: what ends its worker at once is not always seen to
-            begin. Once is chance.
+        prefetched: those that died before it had begun, as far as Redis knew. A message that kills at once is not
+            always seen to begin; one such death is chance.
     """
     return restored + max(0, prefetched - 1)
 
 
 def judge_message(deaths: int, lost: int, limit: float) -> Suspicion:
-    """Whether a message is what its workers died of.
+    """Return whether a message has killed its workers, may have, or has not.
 
     Parameters:
-        deaths: as `deaths_with`.
+        deaths: as `count_deaths` returns them.
         lost: processes that died with it alone.
         limit: of workers and processes together.
     """
     if not deaths:
         return Suspicion.NONE
     # Lost processes have a limit of their own, and one worker's death says little.
-    return Suspicion.POISON if deaths >= 2 and deaths + lost >= limit else Suspicion.ACCUSED
+    return Suspicion.POISON if deaths >= 2 and deaths + lost >= limit else Suspicion.SUSPECTED
 
 
-class AccusedMessage(NamedTuple):
-    """One of the accused in this worker's hands."""
+class SuspectedMessage(NamedTuple):
+    """A suspected message that runs in this worker."""
 
     message: Any
     deaths: int
@@ -60,23 +60,23 @@ class AccusedMessage(NamedTuple):
 
 
 class PoisonIsolation:
-    """Lets the accused into a worker: one after another, and alone what has seen two workers die."""
+    """The gatekeeper of a worker: suspected messages run one after another, and alone after two deaths."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
-        self._inside: list[AccusedMessage] = []
+        self._running: list[SuspectedMessage] = []
 
     def admits(self, message: Any, deaths: int) -> bool:
-        """Whether it may run now; if so, it is inside until its message is acknowledged."""
+        """Return whether a message may run now; if so, it counts as running until it is acknowledged."""
         now = self._now()
-        self._inside = [each for each in self._inside if not _is_over(each.message)]
-        if not all(_may_run_beside(each, deaths, now) for each in self._inside):
+        self._running = [each for each in self._running if not _is_over(each.message)]
+        if not all(_may_run_beside(each, deaths, now) for each in self._running):
             return False
-        self._inside.append(AccusedMessage(message, deaths, now))
+        self._running.append(SuspectedMessage(message, deaths, now))
         return True
 
 
-def _may_run_beside(other: AccusedMessage, deaths: int, now: float) -> bool:
+def _may_run_beside(other: SuspectedMessage, deaths: int, now: float) -> bool:
     return max(other.deaths, deaths) < ALONE_FROM and now - other.since >= APART
 
 

@@ -20,7 +20,7 @@ _EXITED: Final = re.compile(r"Worker exited prematurely: (.*?)(?: Job: \d+)?\.?$
 
 
 def describe_cause(error: BaseException, out_of_memory: bool = False) -> str:
-    """What took a process: a signal, an exit code, its time or its memory.
+    """Return what ended a process: a signal, an exit code, its time limit or its memory limit.
 
     Parameters:
         error: as the pool reports it.
@@ -38,7 +38,7 @@ def describe_cause(error: BaseException, out_of_memory: bool = False) -> str:
 
 
 def add_to_history(headers: Mapping[str, Any], cause: str, at: float) -> list[str]:
-    """The history of a message, with what has just taken a process of it.
+    """Return the loss history of a message with a new loss in front.
 
     Parameters:
         at: seconds since the epoch.
@@ -48,13 +48,13 @@ def add_to_history(headers: Mapping[str, Any], cause: str, at: float) -> list[st
 
 
 def read_loss_history(headers: object) -> list[str]:
-    """The history among a message's headers; what is none there is empty."""
+    """Return the loss history in a message's headers; anything else there counts as none."""
     found = headers.get(LOSS_HISTORY) if isinstance(headers, Mapping) else None
     return [each for each in found if isinstance(each, str)][-KEPT:] if isinstance(found, list) else []
 
 
 def describe_death(cause: str, lost: int) -> str:
-    """What a message is dead of, whose processes were lost so often, the last one by this cause."""
+    """Return why a message is dead whose processes were lost so often, the last one by this cause."""
     return cause if lost < 2 else f"{cause}; its process was lost {lost} times"
 
 
@@ -62,7 +62,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 class MemoryKills:
-    """How often that has happened among the processes that share this one's memory limit.
+    """The number of kills for memory among the processes that share this one's memory limit.
 
     Parameters:
         events: the file in which the kernel counts; found out where it is not given.
@@ -73,7 +73,7 @@ class MemoryKills:
         self._seen = self._count()
 
     def more(self) -> bool:
-        """Whether there are more than when this was asked last; never where nobody counts."""
+        """Return whether there were more since the last call; never if the system does not count them."""
         before, self._seen = self._seen, self._count()
         return self._seen > before
 
@@ -97,7 +97,7 @@ _own_kills: list[MemoryKills] = []
 
 
 def get_memory_kills() -> MemoryKills:
-    """Those of this process's group, counted from the first time that this is called."""
+    """Return the kills of this process's group, counted from the first call on."""
     if not _own_kills:
         _own_kills.append(MemoryKills())
     return _own_kills[0]

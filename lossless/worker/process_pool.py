@@ -19,17 +19,17 @@ from lossless.worker.acknowledgement_bundle import TRACES, run_traced
 
 logger = get_logger(__name__)
 
-#: Seconds that processes have to take the rest of a message, of which they were sent a part as the worker closes.
+#: Seconds that processes have to read the rest of a message that was sent in part when the worker closes.
 REST_WITHIN: Final = 2.0
 
 
 class ReportingPool(asynpool.AsynPool):
-    """The processes of prefork, of which the last words count; tasks in them may have something done along with their
-    acknowledgement (lossless/worker/acknowledgement_bundle.py).
+    """The prefork pool that reads a process's last reports before it counts it as lost, and supports acknowledgement
+    bundles (lossless/worker/acknowledgement_bundle.py).
 
-    billiard looks after all jobs when a process has ended. The job of another one that dies in that moment, and whose
-    word that it has begun is not read yet, it takes for one that nobody has begun (billiard/pool.py,
-    `_join_exited_workers`): it ran once more, and that lost process was not counted.
+    billiard checks all jobs when a process has ended. If another process dies in that moment and its report of a start
+    is not read yet, billiard takes its job for unstarted (billiard/pool.py, `_join_exited_workers`): the job ran once
+    more, and the lost process was not counted.
     """
 
     def apply_async(self, func: Callable[..., Any], args: Any = (), *more: Any, **options: Any) -> Any:
@@ -39,7 +39,7 @@ class ReportingPool(asynpool.AsynPool):
         return super().apply_async(func, args, *more, **options)
 
     def did_start_ok(self) -> bool:
-        """Whether any process is there, as the worker begins: one that was killed since is replaced as at any time.
+        """Return whether any process is there when the worker begins; a killed one is replaced later.
 
         billiard says no as soon as one is gone, and Celery ends the worker (celery/worker/loops.py, `asynloop`).
         """
@@ -47,7 +47,7 @@ class ReportingPool(asynpool.AsynPool):
         return bool(super().did_start_ok() or there)
 
     def flush(self) -> None:
-        """Forget what no process was sent, as a consumer closes; the words of what one was sent are waited for.
+        """Forget the jobs that no process was sent, as a consumer closes; results of sent jobs are waited for.
 
         Celery forgets all that no process has accepted yet (celery/concurrency/asynpool.py, `flush`). A process that
         has it in its pipe runs it none the less: given back, it ran twice, and the worker waited for words that
@@ -66,7 +66,7 @@ class ReportingPool(asynpool.AsynPool):
                 job.discard()
 
     def _send_rest(self, sent: list[Any]) -> None:
-        """Send what is sent in part: a pipe takes 64 KiB. Who does not take it has not begun with it, and is killed.
+        """Send the rest of jobs that were sent in part (a pipe takes 64 KiB); kill a process that does not read it.
 
         Celery sends it only while the pool runs. As the worker ends, the pool is closed before: the word to end got in
         among the message, for the rest of which the process waited for ever, and the worker for the process.
@@ -87,7 +87,7 @@ class ReportingPool(asynpool.AsynPool):
         self._join_exited_workers()  # type: ignore[attr-defined]
 
     def on_job_process_down(self, job: Any, pid_gone: Any) -> None:
-        """Called for each job whose process has ended, before it is given to another one."""
+        """Handle a job whose process has ended, before it is given to another one."""
         process = job._write_to or job._scheduled_for
         if not job._accepted and process is not None and not process.dead:
             self.process_flush_queues(process)
@@ -122,14 +122,14 @@ def prepare_pool(app: Celery, pool: Any) -> None:
 
 
 def find_limited_tasks(app: Celery) -> list[str]:
-    """What has a time limit: names of tasks, and of settings."""
+    """Return the names of tasks and settings that have a time limit."""
     settings = [name for name in ("task_time_limit", "task_soft_time_limit") if app.conf[name]]
     tasks = [name for name, task in app.tasks.items() if task.time_limit or task.soft_time_limit]
     return settings or sorted(tasks)
 
 
 def make_reporting(on_apply: Callable[..., Any]) -> Callable[..., Any]:
-    """A pool's `on_apply` that calls `error_callback` for whatever leaves the target."""
+    """Return a pool's `on_apply` that calls `error_callback` for every exception of the target."""
 
     def apply(
         target: Callable[..., Any],

@@ -7,12 +7,12 @@ from celery.app.amqp import AMQP
 from kombu import Connection, pools
 from kombu.transport import pyamqp
 
-#: What a publish raises that RabbitMQ has refused; kombu counts it among no kind of error.
+#: The error of a publish that RabbitMQ has refused; kombu has no class for it.
 REFUSED = MessageNacked
 
 
 def supports_confirms(connection: Connection) -> bool:
-    """Whether a connection's broker is RabbitMQ, which confirms what it is asked to; Redis answers each command."""
+    """Return whether a connection's broker is RabbitMQ, which confirms on request; Redis answers each command."""
     return issubclass(connection.get_transport_cls(), pyamqp.Transport)
 
 
@@ -39,7 +39,7 @@ class ConfirmingAMQP(AMQP):
 
     @property
     def producer_pool(self) -> Any:
-        """The pool of producers of this process; Celery drops it after a fork."""
+        """The producer pool of this process; Celery drops it after a fork."""
         if self._producer_pool is None:
             self._producer_pool = pools.producers[open_confirming_connection(self.app.connection_for_write())]
             self._producer_pool.limit = self.app.pool.limit

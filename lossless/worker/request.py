@@ -30,7 +30,7 @@ from celery.worker import request, state
 from kombu.asynchronous import get_event_loop
 from kombu.utils.encoding import safe_repr
 
-from lossless.worker.acknowledgement_bundle import BundledStep, hear_bundle
+from lossless.worker.acknowledgement_bundle import BundledStep, unpack_bundle
 from lossless.worker.header_validation import find_call_fault, find_eta_fault, find_header_fault
 from lossless.worker.message_burial import (
     BurialFailure,
@@ -77,13 +77,13 @@ class Request(request.Request):
     _terminate_on_ack: Any
     _terminated_by: int | None = None
     _overrun: Any = None
-    _along: BundledStep | None = None
+    _bundled_step: BundledStep | None = None
     _step: Any = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "on_success" in vars(cls):
-            cls.on_success = hear_bundle(vars(cls)["on_success"])  # type: ignore[method-assign]
+            cls.on_success = unpack_bundle(vars(cls)["on_success"])  # type: ignore[method-assign]
 
     def __init__(self, message: Any, *, headers: Any = None, **options: Any) -> None:
         fault = find_header_fault(message.headers if headers is None else headers)
@@ -108,20 +108,20 @@ class Request(request.Request):
     # ---- how a run begins and ends
 
     def on_accepted(self, pid: Any, time_accepted: float) -> None:
-        """Called when a process, or a thread, begins: Redis is told, for whoever asks what a dead worker ran."""
+        """Note in Redis that a process or thread has begun, so that a dead worker's running messages are known."""
         if hasattr(self._message.channel, "begun"):
             self._message.channel.begun(self._message.delivery_tag)
         super().on_accepted(pid, time_accepted)
 
     def acknowledge(self) -> None:
-        """Acknowledge, and do along with it what the task asked for; acknowledged or given back already, that alone."""
-        along, self._along = self._along, None
-        if along is not None:
-            self._step = self._message.channel.do_along(self._message.delivery_tag, *along)
+        """Acknowledge together with the bundled step; if the message is settled already, do the step alone."""
+        step, self._bundled_step = self._bundled_step, None
+        if step is not None:
+            self._step = self._message.channel.bundle_with_ack(self._message.delivery_tag, *step)
         super().acknowledge()
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
-        """Called for every end but success. Acknowledges nothing that is not taken care of."""
+        """Handle every end but success; acknowledge only a message whose successor is in the broker."""
         error = unwrap_exception(exc_info.exception)
         ending = decide_outcome(error, returned=return_ok, internal=bool(getattr(exc_info, "internal", False)))
         if self._terminated_by is not None and ending is RunOutcome.LOST:
@@ -138,7 +138,7 @@ class Request(request.Request):
             self._end(ending, error, exc_info)
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
-        """A hard limit ends a run only when its process is dead.
+        """Note that a limit was overrun; a hard limit ends a run only when its process is dead.
 
         billiard reports the limit first and kills afterwards, within this very call (billiard/pool.py,
         `on_hard_timeout`): given out again before that, the message could run twice at once.
@@ -150,7 +150,7 @@ class Request(request.Request):
         self._when_dead()
 
     def terminate(self, pool: BasePool, signal: Any = None) -> None:
-        """Revoked while it runs: kill its process. Revoked it is when the process is gone, not before."""
+        """Kill the process of a task that is revoked while it runs; it counts as revoked when the process is gone."""
         number = signal_numbers.signum(signal or TERM_SIGNAME)
         if self.time_start:
             self._terminated_by = number
@@ -186,7 +186,7 @@ class Request(request.Request):
         self.send_event("task-failed", exception=safe_repr(error), traceback=exc_info.traceback)
 
     def _end(self, ending: RunOutcome, error: BaseException, exc_info: Any) -> None:
-        """Take care of a run that nobody else took care of."""
+        """Settle a run that ended in no other way."""
         if isinstance(error, WorkerLostError) and self._success_was_stored():  # type: ignore[attr-defined]
             super().on_failure(exc_info)
             return
@@ -243,7 +243,7 @@ class Request(request.Request):
         tell_retried(self, error, exc_info, why)
 
     def _bury_or_repeat(self, reason: Reason, failure: BurialFailure) -> bool:
-        """Bury the message; a burial itself is not buried but done again, until it is through."""
+        """Bury the message; a burial itself is never buried but repeated until it succeeds."""
         if self._buries:
             logger.critical("Burial %s ended as %s and is repeated: %s", self.id, reason, failure.message)
             state.revoked.discard(self.id)
@@ -254,7 +254,7 @@ class Request(request.Request):
         return True
 
     def _wait_at_gate(self, error: ComeBack) -> None:
-        """It waits without a worker's time, where the broker can let it; it was not to blame, and is not counted."""
+        """Let the message wait in the broker if its transport has gates; that counts as no failure."""
         gates = hasattr(self._message.channel, "gates")
         why = str(read_reject_reason(error))
         made = make_comeback(self._message, 0.0 if gates else error.after, why, **error.headers)
@@ -279,7 +279,7 @@ class Request(request.Request):
         return self.type == get_burial_task(self._app)
 
     def _when_dead(self) -> None:
-        """Go on from a hard time limit as soon as the process that overran is gone."""
+        """Continue after a hard time limit as soon as the process that overran is gone."""
         loop = get_event_loop()
         if loop is not None and _is_alive(int(self.worker_pid or 0)):
             loop.call_later(DEATH_POLL, self._when_dead)
@@ -309,7 +309,7 @@ def _make_failure(error: BaseException, traceback: str) -> BurialFailure:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether a process is there. The pool reaps its children, so a dead one is soon gone altogether."""
+    """Return whether a process exists. The pool reaps its children, so a dead one soon does not."""
     if pid <= 0:
         return False
     try:
@@ -320,7 +320,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def tell_failed(request: Any, error: Any, exc_info: Any) -> None:
-    """It has failed for good."""
+    """Report that a request has failed for good."""
     logger.error("Task %s[%s] ended: %r", request.name, request.id, error)
     with _log_errors("result backend"):
         request.task.backend.mark_as_failure(
@@ -338,7 +338,7 @@ def tell_failed(request: Any, error: Any, exc_info: Any) -> None:
 
 
 def tell_retried(request: Any, error: Any, exc_info: Any, why: str, level: int = logging.WARNING) -> None:
-    """It comes back; `why` says in the log what for."""
+    """Report that a request is retried; `why` is for the log."""
     logger.log(level, "Task %s[%s] %s", request.name, request.id, why)
     if request.store_errors:
         with _log_errors("result backend"):
@@ -348,7 +348,7 @@ def tell_retried(request: Any, error: Any, exc_info: Any, why: str, level: int =
 
 @contextmanager
 def _log_errors(what: str) -> Iterator[None]:
-    """A block whose error is logged and goes no further: the delivery is taken care of already."""
+    """Log the error of a block and suppress it: the delivery is settled already."""
     try:
         yield
     except Exception as error:

@@ -13,7 +13,7 @@ REQUEUE_PAUSES = (1, 2, 4, 8, 16, 32, 60)
 
 
 class ComeBack(Reject):
-    """Raise it in a task that cannot be brought to its end now: its message comes back later, with these headers.
+    """Raise it in a task that cannot finish now: its message is redelivered later, with these headers.
 
     They go over the headers that it has: so what was done is not forgotten. The worker's main process keeps the
     message until the broker has taken its successor; the pauses grow up to a minute.
@@ -39,7 +39,7 @@ class ComeBack(Reject):
 
 
 class RunOutcome(Enum):
-    """What a run's end asks for."""
+    """The consequence of a run's end."""
 
     SETTLED = auto()  # the child saw to it: done, retried, ignored, or Task.on_failure went through
     LOST = auto()  # the process went, or was not fit to say how it ended
@@ -49,7 +49,7 @@ class RunOutcome(Enum):
 
 
 def decide_outcome(error: BaseException, *, returned: bool, internal: bool) -> RunOutcome:
-    """The ending that an exception reported to `Request.on_failure` stands for.
+    """Return the outcome that an exception reported to `Request.on_failure` stands for.
 
     `returned`: Celery's `return_ok`, the child came back from its trace. `internal`: Celery's
     `ExceptionInfo.internal`: what failed was the trace itself (a raising `Task.on_failure`, a result backend
@@ -68,24 +68,24 @@ def decide_outcome(error: BaseException, *, returned: bool, internal: bool) -> R
 
 
 def unwrap_exception(exception: BaseException) -> BaseException:
-    """The exception itself, out of the wrapper it travels between processes in."""
+    """Return the exception inside the wrapper in which it travels between processes."""
     inner = getattr(exception, "exc", None) if type(exception).__name__ == "ExceptionWithTraceback" else None
     return inner if isinstance(inner, BaseException) else exception
 
 
 def find_pause(times: int, pauses: Sequence[float]) -> float:
-    """Seconds to wait after the `times`-th time (from 1); the last pause goes on for ever."""
+    """Return the seconds to wait after the `times`-th time (from 1); the last pause repeats for ever."""
     return pauses[min(max(times, 1), len(pauses)) - 1]
 
 
 def read_reject_reason(reject: Reject) -> object:
-    """Why a task rejected its message: what it gave to Reject, often a text or an exception."""
+    """Return why a task rejected its message: the argument of Reject, often a text or an exception."""
     return getattr(reject, "reason", None)
 
 
 def _requeues(reject: Reject) -> bool:
     # Task.retry raises Reject(exc, requeue=False) when its message cannot be published (celery/app/task.py).
-    # A broker that is away is no reason to give a delivery up.
+    # A broker that is unavailable is no reason to give a delivery up.
     reason = read_reject_reason(reject)
     away = isinstance(reason, (OperationalError, OSError)) or type(reason).__module__ == "redis.exceptions"
     return away or bool(getattr(reject, "requeue", False))

@@ -1,4 +1,4 @@
-"""The growing pauses of a message whose task no worker knows (pure, but for what a worker has seen)."""
+"""The growing pauses of a message whose task no worker knows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,13 +21,13 @@ MOST_MESSAGES = 10_000
 
 
 def read_unknown_since(headers: Mapping[str, object], now: float) -> float:
-    """Since when (Unix time) no worker has known the task of a message; what is no time there counts as now."""
+    """Return since when (Unix time) no worker has known the task of a message; an unreadable header counts as now."""
     since = headers.get(UNKNOWN_SINCE)
     return min(now, since / 1000) if isinstance(since, int | float) and since > 0 else now
 
 
 def find_unknown_pause(waited: float, left: float = float("inf"), longest: float = LONGEST) -> float:
-    """Seconds until the next look at a message that has waited so long and may wait for `left` more."""
+    """Return the seconds until a message that has waited so long is tried again; it may wait for `left` more."""
     return min(max(waited / 2, SHORTEST), longest, max(left, 0.1))
 
 
@@ -40,7 +40,7 @@ class _UnknownName:
 
 @dataclass(slots=True)
 class UnknownMessages:
-    """What of other people's this worker has seen; also, of which name it has last written a line."""
+    """The unknown messages that this worker has seen, and when it last logged each name."""
 
     _names: dict[object, _UnknownName] = field(default_factory=dict)
     #: Of each message, when it was seen first and last, the one seen longest ago in front.
@@ -66,7 +66,7 @@ class UnknownMessages:
             del self._messages[first]
 
     def to_say(self, name: object, now: float) -> int:
-        """How many messages of this name came since the last line about them; 0 if it is too soon for another."""
+        """Return how many messages of a name came since its last log line; 0 if it is too soon for another line."""
         seen = self._of(name, now)
         seen.unsaid += 1
         if now - seen.said_at < SAY_EVERY:

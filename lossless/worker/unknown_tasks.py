@@ -21,17 +21,17 @@ logger = get_logger(__name__)
 
 
 class TimedConsumer(Protocol):
-    """What strangers need of the consumer."""
+    """The part of the consumer that unknown tasks use."""
 
     qos: Any
 
     @property
     def timer(self) -> Any:
-        """What does something later."""
+        """The timer of the worker."""
 
 
 class UnknownTasks:
-    """What of other people's one worker has taken.
+    """The messages of unknown tasks that one worker has taken.
 
     Parameters:
         consumer: the worker's consumer.
@@ -42,7 +42,7 @@ class UnknownTasks:
         self._seen = UnknownMessages()
 
     def wait(self, message: Any, since: float, now: float, left: float) -> None:
-        """Have a message wait for a worker that knows its task.
+        """Put a message back, to wait for a worker that knows its task.
 
         Parameters:
             message: the message.
@@ -66,7 +66,7 @@ class UnknownTasks:
     def leave(
         self, channel: Any, delivery_tag: str, name: object, what: str, which: object, message: Any = None
     ) -> None:
-        """Put a message that is not ours back into its queue for whoever can read it, with pauses that grow.
+        """Put a message of another application back into its queue, with growing pauses.
 
         On this transport a header says since when it waits, whichever worker looks at it; all else stays as it is.
 
@@ -105,7 +105,7 @@ class UnknownTasks:
             self._after(pause, message.requeue)
 
     def come_back(self, message: Any, copy: Successor, pause: float) -> None:
-        """Put a copy in a message's place; where the broker does not hold what is not due, hold it here till then."""
+        """Replace a message by a delayed copy; if the broker cannot delay it, hold it here until it is due."""
         replacement = MessageReplacement(message, copy)
         if hasattr(message.channel, "replace"):
             replacement.start()
@@ -113,7 +113,7 @@ class UnknownTasks:
             self._after(pause, replacement.start)
 
     def _after(self, pause: float, act: Callable[[], None]) -> None:
-        """Do it later, and have the prefetch limit take no count of it meanwhile, as for an eta."""
+        """Act after a pause, and raise the prefetch limit by one until then, as Celery does for an eta."""
         self.consumer.qos.increment_eventually()
 
         def now() -> None:
@@ -124,12 +124,12 @@ class UnknownTasks:
 
 
 def _leave_to_others(channel: Any, waited: float) -> None:
-    """Have others come first at a queue whose messages are nothing for this worker, unless they waited for long."""
-    if hasattr(channel, "strange"):
-        channel.strange(waited > OLD_AFTER)
+    """Back off from a queue whose messages this worker does not know, unless the message has waited for long."""
+    if hasattr(channel, "note_unknown"):
+        channel.note_unknown(waited > OLD_AFTER)
 
 
 def identify_message(message: Any) -> object:
-    """What tells a message from others, also after it was put back as it was."""
+    """Return what identifies a message, also after it was put back unchanged."""
     id_ = message.headers.get("id") if isinstance(message.headers, dict) else None
     return id_ if isinstance(id_, str) else hash(repr(message.body))

@@ -28,7 +28,7 @@ MARK_WITHIN: Final = 0.005
 #: Seconds for which a look that the transport took along holds; what begins later is looked at again.
 LOOK_HOLDS: Final = 1.0
 #: Seconds in which a mark that goes along with an acknowledgement is made, but for an outage.
-ALONG_WITHIN: Final = 2.0
+BUNDLED_WITHIN: Final = 2.0
 #: Seconds for which marks are tried again before they travel with the message.
 MARK_FOR: Final = 5.0
 #: Seconds between two tries.
@@ -51,7 +51,7 @@ class BatchFates:
 
     _ledgers: ClassVar[dict[tuple[int, str, str], tuple[Ledger | None, TopicNames]]] = {}
     #: What this process has had marked along, the oldest in front, and when: the mark may be on its way.
-    _along: ClassVar[dict[tuple[Account, int], float]] = {}
+    _bundled: ClassVar[dict[tuple[Account, int], float]] = {}
 
     def __init__(
         self, ledger: Ledger | None, batch: Batch, other_names: Sequence[str] = (), replay_topic: str = ""
@@ -106,7 +106,7 @@ class BatchFates:
         """
         if self._ledger is None:
             return set()
-        on_their_way = [offset for offset in offsets if self._is_on_its_way(offset)]
+        in_flight = [offset for offset in offsets if self._is_in_flight(offset)]
         settled, elsewhere = self._looked_up(self._ledger, offsets)
         for offset, fate in elsewhere.items():
             if offset not in settled:
@@ -115,7 +115,7 @@ class BatchFates:
                 settled.add(offset)
                 if fate is Fate.DISCARDED:
                     self.discarded.add(offset)
-        for offset in on_their_way:
+        for offset in in_flight:
             if offset not in settled:
                 self._unwritten[offset] = Fate.DONE
                 settled.add(offset)
@@ -158,17 +158,17 @@ class BatchFates:
             offset for fates in found for offset, fate in zip(offsets, fates, strict=True) if Fate(fate) in FINAL_FATES
         }
 
-    def _is_on_its_way(self, offset: int) -> bool:
+    def _is_in_flight(self, offset: int) -> bool:
         """Whether a delivery was done here a moment ago: the main process may not have had Redis mark it yet."""
-        at = None if offset in self._again else self._along.get((self._account, offset))
-        return at is not None and time.monotonic() - at < ALONG_WITHIN
+        at = None if offset in self._again else self._bundled.get((self._account, offset))
+        return at is not None and time.monotonic() - at < BUNDLED_WITHIN
 
-    def _note_along(self, offset: int) -> None:
+    def _note_bundled(self, offset: int) -> None:
         now = time.monotonic()
-        self._along.pop((self._account, offset), None)
-        self._along[self._account, offset] = now
-        while now - self._along[oldest := next(iter(self._along))] > ALONG_WITHIN:
-            del self._along[oldest]
+        self._bundled.pop((self._account, offset), None)
+        self._bundled[self._account, offset] = now
+        while now - self._bundled[oldest := next(iter(self._bundled))] > BUNDLED_WITHIN:
+            del self._bundled[oldest]
 
     def forgot_at(self, message: Message) -> float | None:
         """When the ledger may have forgotten how this message ended (Unix time): its Redis was wiped or started again
@@ -213,7 +213,7 @@ class BatchFates:
         fate = read_found_fate(found, offset)
         return fate is not None and not is_to_skip(fate)
 
-    def done_along(self, offset: int) -> bool:
+    def bundle_done(self, offset: int) -> bool:
         """Have a delivery marked done in one step with the acknowledgement of its message, which is to follow.
 
         Returns:
@@ -224,7 +224,7 @@ class BatchFates:
         call = self._ledger.call([Mark(self._account, [offset], Fate.DONE)])
         heard = bundle_step(BundledStep(call.keys, call.args), lambda: self.mark(offset, Fate.DONE))
         if heard:
-            self._note_along(offset)
+            self._note_bundled(offset)
         return heard
 
     def done(self, offset: int, *, now: bool = False) -> None:

@@ -58,9 +58,9 @@ def run_batch(task: MessageTask[..., Any], header: object) -> Any:
         # Not ours, or of a newer version of this project: it waits for a worker that can read it.
         logger.error("%s", str(error))
         raise Reject(str(error), requeue=True) from None
-    execution, dog = BatchRun(task, batch, begun), find_watchdog()
-    if dog is not None:
-        dog.executing = True
+    execution, watchdog = BatchRun(task, batch, begun), find_watchdog()
+    if watchdog is not None:
+        watchdog.executing = True
     try:
         result = execution.settle()
     except Exception:
@@ -71,8 +71,8 @@ def run_batch(task: MessageTask[..., Any], header: object) -> Any:
         return result
     finally:
         execution.note_carrier()
-        if dog is not None:
-            dog.executing = False
+        if watchdog is not None:
+            watchdog.executing = False
         set_logged_delivery(None)
 
 
@@ -83,23 +83,23 @@ class BatchRun:
         self._task, self._batch = task, batch
         self._headers = task.request.headers or {}
         self._alone = len(batch.deliveries) == 1
-        self._book = BatchFates.of(task.app, batch)
-        self._settling = Settlement.of(task, batch, self._book)
+        self._fates = BatchFates.of(task.app, batch)
+        self._settlement = Settlement.of(task, batch, self._fates)
         self._laps = DeliveryLaps(begun)
         self._runs = worker_metrics.RunCounter(task.name, batch.group, self._count)
         self._attempts = HandlerAttempts(task, batch, self._last_will)
-        self._halting = HaltGuard.of(task.app, batch)
+        self._halt_guard = HaltGuard.of(task.app, batch)
         # The mark of a single delivery is not put off for others.
-        self._standing = BatchState(batch, None if self._alone else batch_progress.begin_notes(str(task.request.id)))
-        self._returning = BatchReturn(task, batch, self._book, self._settling, self._standing)
-        self._waiting = RetrySchedule(task, batch, self._standing, self._settling, self._laps)
-        self._dead_letters = DeadLetterWriter(batch, self._settling, self._standing, self._waiting)
-        self._sending = OutgoingPublication(task.app)
+        self._state = BatchState(batch, None if self._alone else batch_progress.begin_notes(str(task.request.id)))
+        self._batch_return = BatchReturn(task, batch, self._fates, self._settlement, self._state)
+        self._schedule = RetrySchedule(task, batch, self._state, self._settlement, self._laps)
+        self._dead_letters = DeadLetterWriter(batch, self._settlement, self._state, self._schedule)
+        self._publication = OutgoingPublication(task.app)
         #: One moment for all: what is due together waits together again.
         self._begun = time.time()
-        self._grip = MessageLease.of(task)
-        self._breaking = BreakerGuard.of(task, batch.group)
-        self._judging = FailureJudge(task, batch, self._attempts, self._waiting.parking, self._breaking)
+        self._lease = MessageLease.of(task)
+        self._breaker_guard = BreakerGuard.of(task, batch.group)
+        self._judge = FailureJudge(task, batch, self._attempts, self._schedule.parking, self._breaker_guard)
         self._result: Any = None
 
     def settle(self) -> Any:
@@ -109,14 +109,14 @@ class BatchRun:
         except (Retry, DeadLettered, WorkerShutdown, WorkerTerminate):
             raise
         except GivenAway as gone:
-            return self._returning.given_up(gone)
+            return self._batch_return.given_up(gone)
         except TopicHalted as halted:
             # What was running is finished: it sends what it has to send.
             self._publish()
-            raise self._returning.waits(halted, self._halting.gate) from None
+            raise self._batch_return.waits(halted, self._halt_guard.gate) from None
         except BaseException as error:
             exit_if_told_to(error)
-            if (comes_back := self._returning.broken(error)) is None:
+            if (comes_back := self._batch_return.broken(error)) is None:
                 return self._end()
             raise comes_back from None
         finally:
@@ -124,80 +124,80 @@ class BatchRun:
 
     def _count(self, outcome: str, number: int) -> None:
         what: CountKind = "handled" if outcome == "done" else "failed"
-        delivery_counts.add(self._book.ledger, self._batch.topic, self._batch.handler, what, number)
+        delivery_counts.add(self._fates.ledger, self._batch.topic, self._batch.handler, what, number)
         if what == "handled":
-            attempt_outcomes.succeeded(self._book.ledger, self._batch.topic, self._batch.handler)
+            attempt_outcomes.succeeded(self._fates.ledger, self._batch.topic, self._batch.handler)
 
     def _last_will(self) -> None:
         """What was done before a handler that ends the process is done, and counted."""
-        self._book.flush(0)
+        self._fates.flush(0)
         self._runs.tell()
 
     def note_pace(self) -> None:
         """Note what its deliveries took, for the size of the batches to come and for how many are handed off ahead."""
-        delivery_cost.note_cost(self._book.ledger, self._batch.handler, self._laps.cost())
+        delivery_cost.note_cost(self._fates.ledger, self._batch.handler, self._laps.cost())
 
     def note_carrier(self) -> None:
         """Note which task carried what has ended."""
-        self._settling.note_carrier(self._task.request.id)
+        self._settlement.note_carrier(self._task.request.id)
 
     def run(self) -> Any:
         """Run what is not settled; then send on what must run later; then mark, and return."""
-        self._grip.check()
-        found = find_unsettled(self._task, self._batch, self._book, self._settling, self._standing)
+        self._lease.check()
+        found = find_unsettled(self._task, self._batch, self._fates, self._settlement, self._state)
         todo = process_loss.count_worker_losses(found, self._headers)
         note_no_run(str(self._task.request.id), "" if todo else self._why_none_runs())
         for delivery in todo:
-            self._standing.set(delivery)
+            self._state.set(delivery)
         if delivery_cost.follows_new_loss(self._headers):
             worker_metrics.count_lost_process(self._batch.handler, self._batch.group)
-            attempt_outcomes.process_lost(self._book.ledger, self._batch.topic, self._batch.handler)
+            attempt_outcomes.process_lost(self._fates.ledger, self._batch.topic, self._batch.handler)
             if self._task.batch == "auto":
-                delivery_cost.note_lost_process(self._book.ledger, self._batch.handler)
+                delivery_cost.note_lost_process(self._fates.ledger, self._batch.handler)
         # Where a process or a whole worker died with it, it runs apart from others.
         if follows_loss(self._headers) and len(todo) > 1 and self._batch.order is None:
-            return self._waiting.break_up(todo)
+            return self._schedule.break_up(todo)
         self._walk(todo)
         self._publish()
-        self._book.flush()
+        self._fates.flush()
         return self._end()
 
     def _why_none_runs(self) -> str:
         if not self._alone:
-            return str(self._standing.ends)
-        return "its delivery was discarded" if self._book.discarded else "its delivery was settled already"
+            return str(self._state.ends)
+        return "its delivery was discarded" if self._fates.discarded else "its delivery was settled already"
 
     def _walk(self, todo: list[Delivery]) -> None:
         now = time.monotonic()
         until = now + self._task.batch_seconds
         for number, delivery in enumerate(todo):
             if number and now > until:
-                self._waiting.rest(todo[number:])
+                self._schedule.rest(todo[number:])
                 return
-            self._grip.check()
-            self._halting.check()
+            self._lease.check()
+            self._halt_guard.check()
             try:
-                self._one(delivery)
+                self._process(delivery)
             finally:
                 now = self._laps.lap(now, self._dead_letters.took())
-            if self._sending.is_due:
+            if self._publication.is_due:
                 self._publish()
                 now = time.monotonic()
 
-    def _one(self, delivery: Delivery) -> None:
+    def _process(self, delivery: Delivery) -> None:
         set_logged_delivery(delivery)
-        self._standing.runs(delivery)
+        self._state.runs(delivery)
         if delivery.ended:
             self._end_again(delivery)
-        elif self._waiting.is_held_back(delivery):
+        elif self._schedule.is_held_back(delivery):
             return
         elif delivery.due is not None and (left := self._left(delivery.due)) > 0:
             # What has ended but for its dead letter, or for what it sends, does not run again: it is not parked.
             has_run = delivery.dead is not None or delivery.outgoing
-            wait = self._waiting.again if has_run else self._waiting.put_off
+            wait = self._schedule.again if has_run else self._schedule.put_off
             wait(delivery, left, "its time has not come")
-        elif delivery.after is not None and delivery.after not in self._standing.over:
-            self._waiting.stay_behind(delivery)
+        elif delivery.after is not None and delivery.after not in self._state.over:
+            self._schedule.stay_behind(delivery)
         elif delivery.dead is not None:
             self._dead_letters.write(delivery, delivery.dead)
         elif delivery.outgoing:
@@ -206,20 +206,20 @@ class BatchRun:
             self._run_or_wait(delivery)
 
     def _run_or_wait(self, delivery: Delivery) -> None:
-        delivery = self._breaking.overran(delivery, self._headers)
-        if not self._breaking.admits():
+        delivery = self._breaker_guard.overran(delivery, self._headers)
+        if not self._breaker_guard.admits():
             worker_metrics.count_retry(self._task.name, self._batch.group, "postponed")
             has_failed = delivery.attempts.failed or delivery.attempts.postponed
-            self._waiting.again(delivery, BREAKER_PAUSE if has_failed else REFUSED_PAUSE, "what it needs is down")
+            self._schedule.again(delivery, BREAKER_PAUSE if has_failed else REFUSED_PAUSE, "what it needs is down")
         else:
-            self._handle(self._breaking.forgiven(delivery))
+            self._handle(self._breaker_guard.forgiven(delivery))
 
     def _end_again(self, delivery: Delivery) -> None:
         """It ended in an earlier run, which could not tell the ledger."""
-        self._standing.ends.add(delivery.ended, delivery.message.offset)
-        self._settling.ended_before(delivery)
+        self._state.ends.add(delivery.ended, delivery.message.offset)
+        self._settlement.ended_before(delivery)
         if delivery.ended != "parked":
-            self._standing.ended(delivery)
+            self._state.ended(delivery)
 
     def _handle(self, delivery: Delivery) -> None:
         if delivery.after is not None or delivery.publish_tries:
@@ -228,30 +228,30 @@ class BatchRun:
         ended = self._attempts.at(delivery)
         self._runs.ended("done" if ended.error is None else "failed", ended.seconds)
         if self._task.batch == "auto":
-            delivery_cost.note_slow_run(self._book.ledger, self._batch.handler, ended.seconds)
+            delivery_cost.note_slow_run(self._fates.ledger, self._batch.handler, ended.seconds)
         if ended.error is None:
             self._result = ended.returned
-            self._breaking.good()
+            self._breaker_guard.good()
             self._done(delivery)
         else:
-            self._grip.check()
+            self._lease.check()
             self._failed(delivery, ended.error)
 
     def _done(self, delivery: Delivery) -> None:
         """Its handler has succeeded: it is done when what that sends is published."""
-        unsent = self._sending.take(delivery, make_sequence_step(self._task.app, self._batch, delivery))
+        unsent = self._publication.take(delivery, make_sequence_step(self._task.app, self._batch, delivery))
         if unsent is None:
             self._settle(delivery)
             return
         # However this run ends, its handler does not run again for what is still to be sent.
-        self._standing.set(unsent.again)
+        self._state.set(unsent.again)
         if self._batch.order is not None:
             # What comes after it in its order may not be sent before it.
             self._publish()
 
     def _publish(self) -> None:
         """Publish what the handlers have sent so far, all together; what Kafka does not take comes again."""
-        for each, failed in self._sending.publish():
+        for each, failed in self._publication.publish():
             if failed is None:
                 self._settle(each.delivery)
             elif isinstance(failed, NeverPublished):
@@ -259,12 +259,12 @@ class BatchRun:
                 dead = Dead(PERMANENT, failure, self._task.version)
                 self._dead_letters.write(each.delivery.failed(failure, spent=True), dead, failed)
             else:
-                self._waiting.unsent(each, failed)
+                self._schedule.unsent(each, failed)
 
     def _settle(self, delivery: Delivery) -> None:
-        self._standing.succeeded(delivery)
-        self._settling.done(delivery)
-        self._standing.ended(delivery)
+        self._state.succeeded(delivery)
+        self._settlement.done(delivery)
+        self._state.ended(delivery)
 
     def _left(self, due: float) -> float:
         """Seconds until a time by Redis's clock."""
@@ -273,7 +273,7 @@ class BatchRun:
     def _failed(self, delivery: Delivery, error: BaseException) -> None:
         """Do what is decided of it."""
         now, cause = time.time(), find_cause(error)
-        decision = self._judging.decision(delivery, error, now)
+        decision = self._judge.decision(delivery, error, now)
         failure = Failure.of(cause, now, traceback=isinstance(decision, Bury))
         match decision:
             case Drop():
@@ -282,11 +282,11 @@ class BatchRun:
                 if spent:
                     self._note_failure(failure)
                 worker_metrics.count_retry(self._task.name, self._batch.group, "failed" if spent else "postponed")
-                self._waiting.put_off(delivery.failed(failure, spent=spent), delay, str(failure), failure)
+                self._schedule.put_off(delivery.failed(failure, spent=spent), delay, str(failure), failure)
             case Halt():
                 worker_metrics.count_retry(self._task.name, self._batch.group, "halted")
-                self._standing.set(delivery.failed(failure, spent=False))
-                self._halting.stop(delivery, failure, cause)
+                self._state.set(delivery.failed(failure, spent=False))
+                self._halt_guard.stop(delivery, failure, cause)
                 raise TopicHalted(f"topic {self._batch.topic!r} was halted by it: {failure}", first=True)
             case Bury(reason, why):
                 self._note_failure(failure)
@@ -294,20 +294,20 @@ class BatchRun:
                 self._dead_letters.write(delivery.failed(dead.failure, spent=True), dead, cause)
 
     def _note_failure(self, failure: Failure) -> None:
-        attempt_outcomes.failed(self._book.ledger, self._batch.topic, self._batch.handler, error=str(failure))
+        attempt_outcomes.failed(self._fates.ledger, self._batch.topic, self._batch.handler, error=str(failure))
 
     def _end(self) -> Any:
         """Send on what runs later, and say how it went."""
-        self._grip.check()
-        parked = self._waiting.send()
-        if (epitaph := self._dead_letters.epitaph(self._standing.ends)) is not None:
+        self._lease.check()
+        parked = self._schedule.send()
+        if (epitaph := self._dead_letters.epitaph(self._state.ends)) is not None:
             # A task with a dead letter is a failed one for Flower, however many of its batch were done.
             raise DeadLettered(epitaph)
         if self._alone and parked:
             # For Flower, too, it is a task that runs again; only that it is not Celery that sends it.
             due = datetime.fromtimestamp(parked[0].due / 1000, UTC)
             raise Retry(parked[0].delivery.error, Failed(parked[0].delivery.error), due)
-        return self._result if self._alone else str(self._standing.ends)
+        return self._result if self._alone else str(self._state.ends)
 
 
 #: Seconds before a delivery is tried again while the ledger does not say whether it is settled.
@@ -315,7 +315,7 @@ LEDGER_DELAY: Final = 5.0
 
 
 def find_unsettled(
-    task: MessageTask[..., Any], batch: Batch, book: BatchFates, settling: Settlement, standing: BatchState
+    task: MessageTask[..., Any], batch: Batch, fates: BatchFates, settlement: Settlement, state: BatchState
 ) -> list[Delivery]:
     """The deliveries that are to run, in the order of their offsets.
 
@@ -324,18 +324,18 @@ def find_unsettled(
     """
     deliveries = sorted(batch.deliveries, key=lambda delivery: delivery.message.offset)
     behind = sorted({delivery.after for delivery in deliveries if delivery.after is not None})
-    if not behind and settling.is_new(deliveries[0], task.request.properties):
+    if not behind and settlement.is_new(deliveries[0], task.request.properties):
         return deliveries
     try:
         if behind:
-            standing.over.update(book.over(behind))
-        settled = book.settled([delivery.message.offset for delivery in deliveries])
+            state.over.update(fates.over(behind))
+        settled = fates.settled([delivery.message.offset for delivery in deliveries])
     except LedgerUnavailable as error:
         retry_batch(task, batch, LEDGER_DELAY, str(error), ran=False)
     for delivery in deliveries:
         if delivery.message.offset in settled:
-            discarded = delivery.message.offset in book.discarded
-            standing.gone(delivery, "discarded" if discarded else "skipped")
+            discarded = delivery.message.offset in fates.discarded
+            state.gone(delivery, "discarded" if discarded else "skipped")
             worker_metrics.count_skipped(task.name, batch.group)
             delivery_log.log_skipped(delivery, discarded=discarded)
     return [delivery for delivery in deliveries if delivery.message.offset not in settled]

@@ -50,18 +50,18 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         return
     dead = Dead(_reason(letter), _failure(letter), _version(self.app, batch.handler))
     try:
-        book = BatchFates.of(self.app, batch)
-        settling = Settlement.of(self, batch, book)
+        fates = BatchFates.of(self.app, batch)
+        settlement = Settlement.of(self, batch, fates)
         for delivery in batch.deliveries:
             if delivery.ended:
-                settling.ended_before(delivery)
-        settled = book.settled(sorted(batch.offsets))
+                settlement.ended_before(delivery)
+        settled = fates.settled(sorted(batch.offsets))
         left = [delivery for delivery in batch.deliveries if not delivery.ended]
         todo = [delivery for delivery in left if delivery.message.offset not in settled]
         guilty = find_poison(todo) if dead.reason == POISON else todo
         if dead.reason == POISON and todo:
             count_lost_process(batch.handler, batch.group)
-            attempt_outcomes.process_lost(book.ledger, batch.topic, batch.handler)
+            attempt_outcomes.process_lost(fates.ledger, batch.topic, batch.handler)
         if guilty and _is_spared(self.app, batch, guilty[0], dead):
             for part in _split_spared(batch, todo, guilty[0]):
                 send_on(self.app, batch.holding(part), BREAKER_PAUSE, {"routing_key": letter.get("queue")})
@@ -69,10 +69,10 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         for delivery in guilty:
             run = delivery.lost(count_unsaid_losses(letter))
             # What was dead before, and waited for Kafka to take it, died of that.
-            write_dead_letter(settling, run, delivery.dead or dead, batch.group, again=self.request.retries > 0)
+            write_dead_letter(settlement, run, delivery.dead or dead, batch.group, again=self.request.retries > 0)
         if rest := [delivery for delivery in todo if delivery not in guilty]:
             send_on(self.app, batch.holding(rest), 0, {"routing_key": letter.get("queue")})
-        settling.note_carrier(letter.get("id"))
+        settlement.note_carrier(letter.get("id"))
     except (LedgerUnavailable, PublishFailed) as error:
         # The dead letter may be written, without its mark: the next run looks.
         headers = {**(self.request.headers or {}), "redelivered": True}
@@ -87,7 +87,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         retry_task(self, countdown=delay, headers=headers)
 
 
-def write_dead_letter(settling: Settlement, delivery: Delivery, dead: Dead, group: str, *, again: bool) -> None:
+def write_dead_letter(settlement: Settlement, delivery: Delivery, dead: Dead, group: str, *, again: bool) -> None:
     """Write a dead letter; note for `bridge status` that Kafka refuses it, and that it takes it after all.
 
     Parameters:
@@ -98,13 +98,13 @@ def write_dead_letter(settling: Settlement, delivery: Delivery, dead: Dead, grou
         PublishFailed: Kafka did not take it.
     """
     try:
-        settling.dead(delivery, dead)
+        settlement.dead(delivery, dead)
     except PublishFailed as error:
         count_retry(delivery.handler, group, "dead_letter_unpublished")
-        attempt_outcomes.refused(settling.ledger, delivery.handler, delivery.identity, str(error)[:300])
+        attempt_outcomes.refused(settlement.ledger, delivery.handler, delivery.identity, str(error)[:300])
         raise
     if again or delivery.publish_tries:
-        attempt_outcomes.written(settling.ledger, delivery.handler, delivery.identity)
+        attempt_outcomes.written(settlement.ledger, delivery.handler, delivery.identity)
 
 
 def _is_spared(app: Celery, batch: Batch, delivery: Delivery, dead: Dead) -> bool:
@@ -173,8 +173,8 @@ class DeadLetterWriter:
         waiting: where a delivery waits whose letter Kafka did not take.
     """
 
-    def __init__(self, batch: Batch, settling: Settlement, standing: BatchState, waiting: RetrySchedule) -> None:
-        self._group, self._settling, self._standing, self._waiting = batch.group, settling, standing, waiting
+    def __init__(self, batch: Batch, settlement: Settlement, state: BatchState, waiting: RetrySchedule) -> None:
+        self._group, self._settlement, self._state, self._schedule = batch.group, settlement, state, waiting
         self._alone = len(batch.deliveries) == 1
         self._first: Dead | None = None
         self._seconds = 0.0
@@ -187,16 +187,16 @@ class DeadLetterWriter:
         """
         since = time.monotonic()
         try:
-            self._settling.dead(delivery, dead, cause)
+            self._settlement.dead(delivery, dead, cause)
         except PublishFailed as error:
             self._later(delivery, dead, error, cause)
             return
         finally:
             self._seconds += time.monotonic() - since
         if delivery.publish_tries:
-            attempt_outcomes.written(self._settling.ledger, delivery.handler, delivery.identity)
-        self._standing.ends.add("dead", delivery.message.offset)
-        self._standing.ended(delivery)
+            attempt_outcomes.written(self._settlement.ledger, delivery.handler, delivery.identity)
+        self._state.ends.add("dead", delivery.message.offset)
+        self._state.ended(delivery)
         self._first = self._first or dead
 
     def took(self) -> float:
@@ -217,7 +217,7 @@ class DeadLetterWriter:
     def _later(self, delivery: Delivery, dead: Dead, error: PublishFailed, cause: BaseException | None) -> None:
         delay = publish_delay(delivery.publish_tries)
         worker_metrics.count_retry(delivery.handler, self._group, "dead_letter_unpublished")
-        attempt_outcomes.refused(self._settling.ledger, delivery.handler, delivery.identity, str(error)[:300])
+        attempt_outcomes.refused(self._settlement.ledger, delivery.handler, delivery.identity, str(error)[:300])
         delivery_log.log_unpublished(delivery, dead, delay, error, cause)
         waiting = replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1)
-        self._waiting.again(waiting, delay, str(dead.failure))
+        self._schedule.again(waiting, delay, str(dead.failure))

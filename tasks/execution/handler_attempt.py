@@ -134,7 +134,7 @@ class FailureJudge:
         breaking: BreakerGuard,
     ) -> None:
         self._task, self._group = task, batch.group
-        self._attempts, self._parking, self._breaking = attempts, parking, breaking
+        self._attempts, self._parking, self._breaker_guard = attempts, parking, breaking
 
     def decision(self, delivery: Delivery, error: BaseException, now: float) -> RetryDecision:
         """What is to be done with it.
@@ -144,7 +144,7 @@ class FailureJudge:
         """
         policy, cause = find_effective_policy(self._task, self._group), find_cause(error)
         decision = self._by_policy(policy, delivery, error, now)
-        return self._breaking.judged(delivery, cause, decision, self._is_its_own(policy, cause))
+        return self._breaker_guard.judged(delivery, cause, decision, self._is_its_own(policy, cause))
 
     def _is_its_own(self, policy: RetryPolicy, cause: BaseException) -> bool:
         """Whether a person has named the error, while workers run, as one to die of: it tells nothing more."""

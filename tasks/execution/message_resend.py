@@ -171,22 +171,22 @@ class BatchReturn:
     """Where the message of one batch goes whose run was broken off."""
 
     def __init__(
-        self, task: MessageTask[..., Any], batch: Batch, book: BatchFates, settling: Settlement, standing: BatchState
+        self, task: MessageTask[..., Any], batch: Batch, fates: BatchFates, settlement: Settlement, state: BatchState
     ) -> None:
-        self._task, self._batch, self._book = task, batch, book
-        self._settling, self._standing = settling, standing
+        self._task, self._batch, self._fates = task, batch, fates
+        self._settlement, self._state = settlement, state
 
     def given_up(self, gone: GivenAway) -> str:
         """What is not done is others' to do; what is done is marked, so that they find it so."""
         logger.warning("%s: %s: what is not done of it is left to others.", str(self._batch), str(gone))
         with suppress(LedgerUnavailable):
-            self._book.flush()
-        return f"given away: {self._standing.ends}"
+            self._fates.flush()
+        return f"given away: {self._state.ends}"
 
     def waits(self, halted: TopicHalted, gate: str) -> ComeBack:
         """What has not run waits in front of all else of its topic; it has spent nothing."""
         try:
-            self._book.flush()
+            self._fates.flush()
         except LedgerUnavailable as error:
             logger.debug("%s", error)
         return ComeBack(f"it waits: {halted}", self._headers(self._left()), gate, LOOK_AGAIN_AFTER, halted.first)
@@ -204,7 +204,7 @@ class BatchReturn:
 
     def _left(self) -> Batch:
         """What has not ended; and what has, as far as the ledger has not been told."""
-        return self._batch.holding(self._settling.left_of(self._standing.left()))
+        return self._batch.holding(self._settlement.find_unsettled(self._state.left()))
 
     def _headers(self, left: Batch) -> dict[str, Any]:
         return process_loss.headers_of_return(left, self._task.request.headers or {})

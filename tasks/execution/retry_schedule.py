@@ -135,7 +135,7 @@ class RetryPlacement:
         return self._known().real(wait) if wait >= self.park_after else wait
 
     def write(
-        self, waits: Sequence[tuple[float, Delivery]], failures: Mapping[int, Failure], settling: Settlement
+        self, waits: Sequence[tuple[float, Delivery]], failures: Mapping[int, Failure], settlement: Settlement
     ) -> list[tuple[ParkRequest, PublishFailed | None]]:
         """Park deliveries, each for its wait in seconds; return each as it was written, and why Kafka did not take it.
 
@@ -146,7 +146,7 @@ class RetryPlacement:
             LedgerUnavailable: they are written, and the ledger did not take the marks.
         """
         clones = [self._clone(delivery, delay, failures.get(delivery.message.offset)) for delay, delivery in waits]
-        return list(zip(clones, settling.park(clones, self.delays), strict=True))
+        return list(zip(clones, settlement.park(clones, self.delays), strict=True))
 
     def tell(self, clone: ParkRequest) -> None:
         """Tell of one that is parked."""
@@ -209,9 +209,9 @@ class RetrySchedule:
     """
 
     def __init__(
-        self, task: MessageTask[..., Any], batch: Batch, standing: BatchState, settling: Settlement, laps: DeliveryLaps
+        self, task: MessageTask[..., Any], batch: Batch, state: BatchState, settlement: Settlement, laps: DeliveryLaps
     ) -> None:
-        self._task, self._batch, self._standing, self._settling = task, batch, standing, settling
+        self._task, self._batch, self._state, self._settlement = task, batch, state, settlement
         self._laps = laps
         self._alone = len(batch.deliveries) == 1
         self._later = LaterDeliveries(batch.order)
@@ -234,7 +234,7 @@ class RetrySchedule:
             return
         if failure is not None:
             self._failures[delivery.message.offset] = failure
-        self._standing.set(replace(delivery, due=time.time() + delay))
+        self._state.set(replace(delivery, due=time.time() + delay))
         self._later.again(replace(delivery, due=None), DeliveryWait(delay, parked=True))
 
     def again(self, delivery: Delivery, delay: float, words: str) -> None:
@@ -243,7 +243,7 @@ class RetrySchedule:
         Raises:
             Retry: it is the only one of its message, which is sent again.
         """
-        self._standing.set(replace(delivery, due=time.time() + delay))
+        self._state.set(replace(delivery, due=time.time() + delay))
         if self._alone:
             retry_batch(self._task, self._batch.holding([replace(delivery, due=None)]), delay, words)
         self._later.again(replace(delivery, due=None), DeliveryWait(delay))
@@ -272,7 +272,7 @@ class RetrySchedule:
             for start in range(0, len(todo), most):
                 self._send_on(todo[start : start + most], 0)
             for delivery in todo:
-                self._standing.ends.add("put back", delivery.message.offset)
+                self._state.ends.add("put back", delivery.message.offset)
             return
         for delivery in todo:
             self._later.put_off(delivery, self._later.wait_of(delivery) or DeliveryWait(0.0))
@@ -291,18 +291,18 @@ class RetrySchedule:
         for delay, deliveries in self._later.take():
             self._send_on(deliveries, delay)
             for delivery in deliveries:
-                self._standing.ends.add("again" if delay else "put back", delivery.message.offset)
+                self._state.ends.add("again" if delay else "put back", delivery.message.offset)
         return parked
 
     def _park(self) -> list[ParkRequest]:
         """Write what waits in retry topics there; what Kafka does not take stays in Celery, and spends nothing."""
         waits = self._later.take_parked()
         parked = []
-        written = self.parking.write(waits, self._failures, self._settling) if waits else []
+        written = self.parking.write(waits, self._failures, self._settlement) if waits else []
         for (delay, delivery), (clone, failed) in zip(waits, written, strict=True):
             if failed is None:
                 parked.append(clone)
-                self._standing.gone(delivery, "parked")
+                self._state.gone(delivery, "parked")
                 self.parking.tell(clone)
             else:
                 self._stay_in_celery(delivery, delay, failed)
@@ -314,9 +314,9 @@ class RetrySchedule:
         delivery_log.log_unparked(delivery, pause, failed)
         worker_metrics.count_retry(self._task.name, self._batch.group, "not_parked")
         # What must come before it may not have been parked either, and is put off likewise.
-        due = self._standing.now(delivery).due
+        due = self._state.now(delivery).due
         again = replace(delivery, due=due, publish_tries=delivery.publish_tries + 1)
-        self._standing.set(again)
+        self._state.set(again)
         if self._alone:
             retry_batch(self._task, self._batch.holding([again]), pause, str(failed))
         self._later.put_off(again, DeliveryWait(pause))
@@ -325,7 +325,7 @@ class RetrySchedule:
         task = self._task
         batch = self._batch.holding(deliveries)
         send_on(task.app, batch, delay, task.request.delivery_info or {}, self._most_together(), past)
-        self._standing.sent_on(deliveries)
+        self._state.sent_on(deliveries)
 
     def _most_together(self) -> int:
         """How many deliveries one message may carry to which retries of this batch are joined."""

@@ -18,7 +18,7 @@ from bridge.kafka.publisher import ParkRequest, Publisher
 from bridge.ledger import Fate, Ledger
 from bridge.ledger.retry_records import find_records_to_run
 from lossless.transport.script_hook import LOOKED
-from lossless.worker.acknowledgement_bundle import is_heard
+from lossless.worker.acknowledgement_bundle import can_bundle
 from tasks.execution import delivery_log
 from tasks.execution.batch_fates import BatchFates
 from tasks.worker import worker_metrics
@@ -41,8 +41,8 @@ class Settlement:
     """Settles the deliveries of one Celery message, each by itself.
 
     Parameters:
-        book: the fates of the batch.
-        comes_again: whether an earlier run of the message may have come as far as Kafka, and no further.
+        fates: the fates of the batch.
+        is_redelivered: whether an earlier run of the message may have come as far as Kafka, and no further.
         at_once: whether what is done is marked before the next is run, or within milliseconds, with others.
         looked: whether it may have been looked at as it was taken.
         along: whether a mark of what is done may go along with the acknowledgement of the message.
@@ -52,15 +52,15 @@ class Settlement:
         self,
         app: Celery,
         batch: Batch,
-        book: BatchFates,
+        fates: BatchFates,
         *,
-        comes_again: bool,
+        is_redelivered: bool,
         at_once: bool,
         looked: bool = False,
-        along: bool = False,
+        bundled: bool = False,
     ) -> None:
-        self._app, self._batch, self._book = app, batch, book
-        self._comes_again, self._at_once, self._looked, self._along = comes_again, at_once, looked, along
+        self._app, self._batch, self._fates = app, batch, fates
+        self._is_redelivered, self._at_once, self._looked, self._bundled = is_redelivered, at_once, looked, bundled
         self._ended: set[int] = set()
         # An earlier run, perhaps in a message that is gone by now, may have come as far as Kafka.
         self._tried = {each.message.offset for each in batch.deliveries if each.publish_tries or each.attempts.lost}
@@ -68,10 +68,10 @@ class Settlement:
     @property
     def ledger(self) -> Ledger | None:
         """The ledger of its deliveries."""
-        return self._book.ledger
+        return self._fates.ledger
 
     @classmethod
-    def of(cls, task: Task, batch: Batch, book: BatchFates) -> "Settlement":  # type: ignore[type-arg]
+    def of(cls, task: Task, batch: Batch, fates: BatchFates) -> "Settlement":  # type: ignore[type-arg]
         """Of the message that a task has in hand."""
         headers = task.request.headers or {}
         lost = follows_loss(headers)
@@ -79,17 +79,19 @@ class Settlement:
         alone = len(batch.deliveries) == 1
         again = lost or bool(headers.get("redelivered"))
         # Under threads and solo what was taken at once may have ended before it runs, and nobody would know here.
-        looked = alone and batch.via is None and not again and is_heard() and LOOKED in (task.request.properties or {})
-        along = looked and not keeps_success(task) and not is_followed(task)
-        return cls(task.app, batch, book, comes_again=again, at_once=alone or lost, looked=looked, along=along)
+        looked = (
+            alone and batch.via is None and not again and can_bundle() and LOOKED in (task.request.properties or {})
+        )
+        bundled = looked and not keeps_success(task) and not is_followed(task)
+        return cls(task.app, batch, fates, is_redelivered=again, at_once=alone or lost, looked=looked, bundled=bundled)
 
     def done(self, delivery: Delivery) -> None:
         """Mark a delivery whose handler's work is committed: the only one of its message as that is acknowledged.
 
         Raises:
-            LedgerUnavailable: the ledger did not take the mark; it stays in `left_of`.
+            LedgerUnavailable: the ledger did not take the mark; it stays in `find_unsettled`.
         """
-        if self._along and self._book.done_along(delivery.message.offset):
+        if self._bundled and self._fates.bundle_done(delivery.message.offset):
             self._ended.add(delivery.message.offset)
         else:
             self._mark(delivery, Fate.DONE)
@@ -100,7 +102,7 @@ class Settlement:
         Parameters:
             properties: of the message.
         """
-        return self._looked and self._book.open_when_taken(delivery.message.offset, properties or {})
+        return self._looked and self._fates.open_when_taken(delivery.message.offset, properties or {})
 
     def dead(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
         """Write a dead letter, wait until Kafka has acknowledged it, and mark the delivery.
@@ -118,7 +120,7 @@ class Settlement:
             publisher.dead_letter(delivery, dead, group)
         self._mark(delivery, Fate.DEAD)
         worker_metrics.count_dead_letter(delivery.handler, group, dead.reason)
-        delivery_counts.add(self._book.ledger, self._batch.topic, delivery.handler, "dead")
+        delivery_counts.add(self._fates.ledger, self._batch.topic, delivery.handler, "dead")
         delivery_log.log_dead(delivery, dead, cause)
 
     def park(self, clones: Sequence[ParkRequest], delays: Sequence[int]) -> list[PublishFailed | None]:
@@ -146,14 +148,14 @@ class Settlement:
             offsets = [clone.delivery.message.offset for clone in parked]
             # First of all: until the ledger has taken the marks, they travel with the message.
             self._ended.update(offsets)
-            self._book.mark_all(offsets, Fate.PARKED)
+            self._fates.mark_all(offsets, Fate.PARKED)
         return failures
 
     def _were_parked(self, publisher: Publisher, deliveries: Sequence[Delivery], delays: Sequence[int]) -> list[bool]:
         """Of each whether it lies in a retry topic from an earlier run, and is yet to come from there."""
         lying = self._parked_in(publisher, deliveries, delays)
         try:
-            coming = find_records_to_run(self._book.ledger, [record for records in lying for record in records])
+            coming = find_records_to_run(self._fates.ledger, [record for records in lying for record in records])
         except LedgerUnavailable as error:
             raise PublishFailed(f"whether it is parked already is not known: {error}") from None
         # What a delivery that began anew was parked as before has had its run, and does not come again.
@@ -164,11 +166,11 @@ class Settlement:
     ) -> Sequence[Sequence[RetryRecordPosition]]:
         """Where an earlier run may have parked each; as for dead letters, and read at once."""
         group = self._batch.group
-        if self._comes_again:
+        if self._is_redelivered:
             return publisher.parked_in(deliveries, delays, group)
         if any(delivery.message.offset in self._tried for delivery in deliveries):
             return publisher.parked_in(deliveries, delays, group, time.time() - TRIED_BEFORE)
-        forgot_at = [self._book.forgot_at(delivery.message) for delivery in deliveries]
+        forgot_at = [self._fates.forgot_at(delivery.message) for delivery in deliveries]
         if (latest := max((at for at in forgot_at if at is not None), default=None)) is None:
             return [()] * len(deliveries)
         found = publisher.parked_in(deliveries, delays, group, latest)
@@ -184,19 +186,19 @@ class Settlement:
 
     def note_carrier(self, task_id: str | None) -> None:
         """Note which task carried what has ended (`bridge find`)."""
-        ended = self._ended - self._book.unwritten.keys()
+        ended = self._ended - self._fates.unwritten.keys()
         deliveries = self._batch.deliveries
         # What was parked has a task of another name than its delivery's.
         if len(deliveries) == 1 and task_id == deliveries[0].identity:
             for offset in ended:
-                self._book.carried_alone(offset)
+                self._fates.carried_alone(offset)
         elif task_id:
             # The last one left of a batch that came again goes on under the batch's id.
-            self._book.carried(task_id, sorted(ended))
+            self._fates.carried(task_id, sorted(ended))
 
-    def left_of(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+    def find_unsettled(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Those that have not ended, and those that have, with how, as far as the ledger has not been told."""
-        unwritten = self._book.unwritten
+        unwritten = self._fates.unwritten
         return [
             replace(delivery, ended=END_WORDS[unwritten[offset]]) if offset in self._ended else delivery
             for delivery in deliveries
@@ -207,8 +209,8 @@ class Settlement:
         """Whether its dead letter lies in Kafka from an earlier run."""
         group = self._batch.group
         # Who ran it may have been killed between the acknowledgement and the mark, or the mark is lost.
-        forgot_at = self._book.forgot_at(delivery.message)
-        if self._comes_again and publisher.has_dead_letter(delivery, group):
+        forgot_at = self._fates.forgot_at(delivery.message)
+        if self._is_redelivered and publisher.has_dead_letter(delivery, group):
             return True
         if delivery.message.offset in self._tried:
             return publisher.has_dead_letter(delivery, group, time.time() - TRIED_BEFORE)
@@ -218,9 +220,9 @@ class Settlement:
         # First of all: until the ledger has taken the mark, it travels with the message.
         self._ended.add(delivery.message.offset)
         if fate is Fate.DONE:
-            self._book.done(delivery.message.offset, now=self._at_once)
+            self._fates.done(delivery.message.offset, now=self._at_once)
         else:
-            self._book.mark(delivery.message.offset, fate)
+            self._fates.mark(delivery.message.offset, fate)
 
 
 #: Whose receivers of signals take no time: Celery's own (Django's connections are closed), and this project's.

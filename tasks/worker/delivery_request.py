@@ -133,7 +133,7 @@ class Request(request.Request):
 
     def _may_believe(self, message: Any) -> bool:
         """Whether the look that came with the message holds."""
-        if not hasattr(message.channel, "do_along"):
+        if not hasattr(message.channel, "bundle_with_ack"):
             return False  # what another transport than ours lets through is a sender's word
         # Another message of the same delivery is here: by the time that this one runs, that may have ended. Or it has.
         # After a Redis that was wiped one may be read again and another sent back.

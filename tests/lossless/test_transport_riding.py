@@ -69,7 +69,7 @@ def test_a_step_and_its_acknowledgement_are_one(broker: Broker, connection: Conn
     publish(1)
     publish(2)
     first, second = take(connection, 2)
-    first.channel.do_along(first.delivery_tag, ["done"], [5])
+    first.channel.bundle_with_ack(first.delivery_tag, ["done"], [5])
     assert broker.client.get("done") is None
     first.ack()
     second.ack()
@@ -85,7 +85,7 @@ def test_a_step_that_is_refused_keeps_its_message_and_no_other(
     first, second = take(connection, 2)
     broker.client.lpush("done", "a list")
     for message, key in ((first, "done"), (second, "well")):
-        message.channel.do_along(message.delivery_tag, [key], [1])
+        message.channel.bundle_with_ack(message.delivery_tag, [key], [1])
         message.ack()
     wait_until(lambda: broker.taken() == 1)
     assert broker.client.get("well") == b"1"
@@ -99,7 +99,7 @@ def test_a_step_of_what_was_given_back_is_done_alone(broker: Broker, connection:
     publish(1)
     (message,) = take(connection, 1)
     message.requeue()
-    message.channel.do_along(message.delivery_tag, ["done"], [1])
+    message.channel.bundle_with_ack(message.delivery_tag, ["done"], [1])
     wait_until(lambda: broker.client.get("done") == b"1")
     assert broker.client.llen("q") == 1
 
@@ -107,7 +107,7 @@ def test_a_step_of_what_was_given_back_is_done_alone(broker: Broker, connection:
 def test_a_step_is_done_whatever_becomes_of_its_message(broker: Broker, connection: Connection, publish: Any) -> None:
     publish(1)
     (message,) = take(connection, 1)
-    message.channel.do_along(message.delivery_tag, ["done"], [1])
+    message.channel.bundle_with_ack(message.delivery_tag, ["done"], [1])
     message.requeue()
     wait_until(lambda: broker.client.get("done") == b"1")
     wait_until(lambda: broker.client.llen("q") == 1)
@@ -120,7 +120,7 @@ def test_a_step_and_its_acknowledgement_reach_a_redis_that_was_frozen(
     publish(1)
     (message,) = take(connection, 1)
     broker.server.freeze()
-    message.channel.do_along(message.delivery_tag, ["done"], [1])
+    message.channel.bundle_with_ack(message.delivery_tag, ["done"], [1])
     message.ack()
     broker.server.thaw()
     wait_until(lambda: not broker.taken())
@@ -131,7 +131,7 @@ def test_a_full_redis_takes_a_step(broker: Broker, connection: Connection, publi
     publish(1)
     (message,) = take(connection, 1)
     broker.client.config_set("maxmemory", "1")
-    message.channel.do_along(message.delivery_tag, ["done"], [1])
+    message.channel.bundle_with_ack(message.delivery_tag, ["done"], [1])
     message.ack()
     wait_until(lambda: not broker.taken())
     broker.client.config_set("maxmemory", "0")

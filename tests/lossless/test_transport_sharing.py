@@ -122,7 +122,7 @@ def test_what_a_message_of_a_backlog_costs_hardly_grows_with_the_queues_of_its_w
     queues: int,
     most: int,
 ) -> None:
-    """Seen: 15 commands with one queue, 85 with 201, of which most are the lookout's; before, 17 and 462."""
+    """Seen: 15 commands with one queue, 85 with 201, of which most are the notifier's; before, 17 and 462."""
     start_worker("-Q", ",".join(["celery", *(f"q{number}" for number in range(1, queues))]))
     send("mark", 0)
     wait_until(lambda: ran() == [0])
@@ -187,7 +187,7 @@ def test_a_worker_that_freezes_or_dies_idle_holds_up_nothing(
     others = [start_worker() for _ in range(2)]
     start_worker()
     wait_until(lambda: broker.client.zcard("_idle.celery") == 3)
-    for worker in others:  # the lookout may be among them
+    for worker in others:  # the notifier may be among them
         end(worker)
     for number in range(6):
         send("mark", number)
@@ -232,7 +232,7 @@ def test_connections_do_not_grow_with_the_queues(broker: Broker, start_worker: S
         return len(found)
 
     one = connections(1)
-    assert connections(10) <= one + 2, "the lookout's and the sender's may come late"
+    assert connections(10) <= one + 2, "the notifier's and the sender's may come late"
     assert one <= 16
 
 

@@ -86,7 +86,7 @@ def test_a_foreign_field_of_a_living_owner_is_set_aside(
     holder.compare()
     mine = f"_taken.{holder.owner}"
     broker.client.hset(mine, mapping={"odd": "x", b"\xff": "y", "3": HELD, "4": store_message("q", b"newer")})
-    holder.doubt()
+    holder.require_comparison()
     holder.compare()
     assert broker.client.lrange("q", 0, -1) == [b"newer", RAW], "the oldest is next to run"
     assert sorted(broker.client.lrange("_undecodable", 0, -1)) == [b"x", b"y"]
@@ -178,7 +178,7 @@ def test_what_an_orphan_holds_without_having_heard_of_it_goes_back(
     holder = keeper.holder()
     holder.compare()
     broker.client.hset(f"_taken.{holder.owner}", "1", HELD)
-    holder.doubt()
+    holder.require_comparison()
     keeper.release(holder)
     wait_until(lambda: broker.client.lrange("q", 0, -1) == [RAW])
     wait_until(lambda: not broker.client.hexists("_taken", holder.owner))
@@ -234,7 +234,7 @@ def test_an_ack_whose_take_found_no_connection_is_not_forgotten(
         holder.compare()
         broker.client.hset(f"_taken.{holder.owner}", "1", HELD)
         tag = holder.add(1, "q", "q", RAW)
-        holder.let_acks_ride()
+        holder.send_acks_with_takes()
         holder.ack(tag)
         monkeypatch.setattr(ConnectionMaker, "make", refused)
         with pytest.raises(redis.ConnectionError):

@@ -14,13 +14,13 @@ from lossless.worker.poison_isolation import APART, PoisonIsolation, Suspicion, 
 SUSPICIONS = [
     (0, 0, 0, Suspicion.NONE),
     (0, 1, 0, Suspicion.NONE),  # it was merely there
-    (0, 2, 0, Suspicion.ACCUSED),  # what ends its worker at once is not always seen to begin
-    (1, 0, 0, Suspicion.ACCUSED),
-    (1, 0, 9, Suspicion.ACCUSED),  # lost processes have their own limit; one worker's death says little
-    (1, 1, 0, Suspicion.ACCUSED),
-    (2, 0, 3, Suspicion.ACCUSED),
+    (0, 2, 0, Suspicion.SUSPECTED),  # what ends its worker at once is not always seen to begin
+    (1, 0, 0, Suspicion.SUSPECTED),
+    (1, 0, 9, Suspicion.SUSPECTED),  # lost processes have their own limit; one worker's death says little
+    (1, 1, 0, Suspicion.SUSPECTED),
+    (2, 0, 3, Suspicion.SUSPECTED),
     (2, 0, 4, Suspicion.POISON),
-    (5, 1, 0, Suspicion.ACCUSED),
+    (5, 1, 0, Suspicion.SUSPECTED),
     (5, 2, 0, Suspicion.POISON),
     (6, 0, 0, Suspicion.POISON),
 ]

@@ -28,7 +28,7 @@ def ends(failed: int = 0, result: object = "'fine'", says: bool = True) -> Any:
 def test_it_comes_with_the_result_that_celery_tells_of_a_success() -> None:
     failed, text, seconds = pickle.loads(pickle.dumps(run_traced(ends(), lambda: None)))
     assert (failed, text, seconds) == (0, "'fine'", 0.5)
-    assert text.along == STEP
+    assert text.step == STEP
 
 
 def test_what_celery_has_fail_afterwards_is_done_otherwise() -> None:
@@ -60,12 +60,12 @@ def test_where_nobody_listens_nothing_is_promised() -> None:
 
 def test_what_a_run_said_is_forgotten_with_it() -> None:
     run_traced(ends(), lambda: None)
-    assert not hasattr(run_traced(lambda: (0, "next", 0.1))[1], "along")
+    assert not hasattr(run_traced(lambda: (0, "next", 0.1))[1], "step")
 
 
 def test_a_text_of_the_same_words_says_nothing() -> None:
     text = run_traced(lambda: (0, repr(STEP), 0.1))[1]
-    assert not hasattr(text, "along")
+    assert not hasattr(text, "step")
 
 
 def test_celerys_own_traces_are_those_that_are_listened_to() -> None:
@@ -76,7 +76,7 @@ class _Channel:
     def __init__(self) -> None:
         self.told: list[Any] = []
 
-    def do_along(self, *told: Any) -> None:
+    def bundle_with_ack(self, *told: Any) -> None:
         self.told.append(told)
 
 

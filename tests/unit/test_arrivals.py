@@ -186,21 +186,21 @@ def test_a_sender_cannot_say_what_a_rider_found(arrivals: ArrivalBuffer) -> None
 def test_strange_messages_in_a_row_change_a_queues_turn_which_is_said_once(
     channel: Channel, arrivals: ArrivalBuffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel, "hand_over", lambda *_: arrivals.strange())
+    monkeypatch.setattr(channel, "hand_over", lambda *_: arrivals.note_unknown())
     come(arrivals, *range(IN_A_ROW - 1))
     arrivals.deliver()
-    assert not arrivals.changed_turns()
+    assert not arrivals.take_backoff_change()
     come(arrivals, IN_A_ROW)
     arrivals.deliver()
-    assert arrivals.changed_turns()
-    assert not arrivals.changed_turns()
+    assert arrivals.take_backoff_change()
+    assert not arrivals.take_backoff_change()
 
 
 def test_for_messages_that_nobody_has_known_for_long_a_queue_is_not_left(
     channel: Channel, arrivals: ArrivalBuffer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel, "hand_over", lambda *_: arrivals.strange(for_long=True))
+    monkeypatch.setattr(channel, "hand_over", lambda *_: arrivals.note_unknown(for_long=True))
     come(arrivals, *range(10 * IN_A_ROW))
     arrivals.deliver()
-    assert not arrivals.changed_turns()
-    assert arrivals._yielding.most("q", 0.0) == ANY_NUMBER
+    assert not arrivals.take_backoff_change()
+    assert arrivals._backoff.limit("q", 0.0) == ANY_NUMBER

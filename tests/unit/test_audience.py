@@ -45,7 +45,7 @@ def test_only_who_comes_after_nobody_has_come():
 
 
 @pytest.mark.parametrize(
-    ("listeners", "now", "under_way", "asks"),
+    ("listeners", "now", "in_flight", "asks"),
     [
         ((), 0.0, True, False),
         ((1,), 0.0, True, False),
@@ -57,9 +57,9 @@ def test_only_who_comes_after_nobody_has_come():
     ],
 )
 def test_a_heartbeat_asks_where_who_has_come_would_miss_something(
-    listeners: tuple[int, ...], now: float, under_way: bool, asks: bool
+    listeners: tuple[int, ...], now: float, in_flight: bool, asks: bool
 ):
-    assert heard(*listeners).is_in_doubt(now, under_way) is asks
+    assert heard(*listeners).should_ask(now, in_flight) is asks
 
 
 def test_while_nobody_listens_one_event_a_second_is_sent_however_many_there_are():

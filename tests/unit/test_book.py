@@ -109,7 +109,7 @@ def test_what_was_asked_to_run_again_runs_once_whatever_its_origin_and_that_stay
 def test_what_was_done_here_a_moment_ago_runs_again_where_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = MemoryLedger()
     ledger.write([Mark(OWNS, [9], Fate.HANDED)])
-    monkeypatch.setattr(BatchFates, "_along", {(ORIGIN, 7): time.monotonic()})
+    monkeypatch.setattr(BatchFates, "_bundled", {(ORIGIN, 7): time.monotonic()})
     batch = came((7, 9))
     (one,) = batch.deliveries
     assert book(ledger, batch.holding([replace(one, again="plan-7")])).settled([7]) == set()

@@ -102,21 +102,21 @@ def test_an_ack_wakes_the_keeper_unless_it_rides(server: Redis) -> None:
     holder = holder_at(server, lambda: woken.append(None))
     holder.ack(holder.add(1, "q", "q", RAW))
     assert len(woken) == 1
-    assert holder.acks_to_ride() == []
-    holder.let_acks_ride()
+    assert holder.acks_for_take() == []
+    holder.send_acks_with_takes()
     holder.ack(holder.add(2, "q", "q", RAW))
     assert len(woken) == 1
-    assert holder.acks_to_ride() == ["1", "2"]
+    assert holder.acks_for_take() == ["1", "2"]
 
 
 def test_acks_that_wait_for_a_take_are_sent_where_there_will_be_none(server: Redis) -> None:
     woken: list[None] = []
     holder = holder_at(server, lambda: woken.append(None))
-    holder.let_acks_ride()
+    holder.send_acks_with_takes()
     holder.ack(holder.add(1, "q", "q", RAW))
     holder.send_acks()
     assert woken
-    assert holder.acks_to_ride() == []
+    assert holder.acks_for_take() == []
     holder.settle()
     assert holder.tags == ()
 
@@ -124,13 +124,13 @@ def test_acks_that_wait_for_a_take_are_sent_where_there_will_be_none(server: Red
 def test_a_doubt_that_comes_while_it_compares_is_none_that_it_has_resolved(
     server: Redis, holder: MessageHolder
 ) -> None:
-    assert holder.in_doubt
-    server.meanwhile = holder.doubt
+    assert holder.needs_comparison
+    server.meanwhile = holder.require_comparison
     holder.compare()
-    assert holder.in_doubt
+    assert holder.needs_comparison
     server.meanwhile = lambda: None
     holder.compare()
-    assert not holder.in_doubt
+    assert not holder.needs_comparison
 
 
 def test_an_owner_that_redis_never_heard_of_ends_without_a_word(server: Redis, holder: MessageHolder) -> None:
@@ -158,7 +158,7 @@ def test_what_redis_refuses_is_said_once_with_what_it_is_about_and_why(
     server.refuses = WRONG
     for number in (1, 2):
         tag = holder.add(number, "q", "q", RAW)
-        holder.do_along(tag, STEP2 if number == 2 else STEP)
+        holder.bundle_with_ack(tag, STEP2 if number == 2 else STEP)
         holder.ack(tag)
         holder.settle(at_once=True)
     (line,) = [record.getMessage() for record in caplog.records]
@@ -177,7 +177,7 @@ def test_what_redis_refuses_is_tried_ever_more_seldom(
     monkeypatch.setattr("lossless.transport.script_hook.monotonic", lambda: now)
     server.refuses = WRONG
     tag = holder.add(1, "q", "q", RAW)
-    holder.do_along(tag, STEP)
+    holder.bundle_with_ack(tag, STEP)
     holder.ack(tag)
     for _ in range(600):  # a minute of the keeper's turns
         now += 0.1
@@ -193,7 +193,7 @@ def test_an_owner_does_not_end_while_a_step_of_what_is_its_no_more_is_refused(
     server: Redis, holder: MessageHolder
 ) -> None:
     server.refuses = WRONG
-    holder.do_along("taken by another", STEP)
+    holder.bundle_with_ack("taken by another", STEP)
     assert holder.tags == ()
     assert not holder.leave(at_once=True)
     server.refuses = ""

@@ -15,7 +15,7 @@ from bridge.ledger.fate_rules import pack_fates
 from bridge.ledger.ledger_hook import format_fate_place, read_found_fate
 from lossless.transport.script_hook import LOOKED
 from lossless.worker.acknowledgement_bundle import run_traced
-from tasks.execution.batch_fates import ALONG_WITHIN, LOOK_HOLDS, BatchFates
+from tasks.execution.batch_fates import BUNDLED_WITHIN, LOOK_HOLDS, BatchFates
 
 ACCOUNT = Account("orders.handlers.charge", "orders", "id", 3)
 
@@ -93,12 +93,12 @@ class Marked:
 
 
 def test_what_was_done_here_a_moment_ago_is_settled_before_its_mark_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BatchFates, "_along", {})
+    monkeypatch.setattr(BatchFates, "_bundled", {})
     made = Batch("h", "orders", 0, (Delivery(Message("orders", 0, 7), "h"),), "c", "g", "id")
     ledger: Any = Marked()
-    run_traced(lambda: (0, str(BatchFates(ledger, made).done_along(7)), 0.1))
+    run_traced(lambda: (0, str(BatchFates(ledger, made).bundle_done(7)), 0.1))
     assert BatchFates(ledger, made).settled([7, 8]) == {7}
     assert [(mark.fate, list(mark.offsets)) for mark in ledger.written] == [(Fate.DONE, [7])]
-    now = time.monotonic() + ALONG_WITHIN
+    now = time.monotonic() + BUNDLED_WITHIN
     monkeypatch.setattr("tasks.execution.batch_fates.time", SimpleNamespace(monotonic=lambda: now))
     assert BatchFates(ledger, made).settled([7]) == set()

@@ -15,7 +15,7 @@ from tasks.worker.delivery_request import SETTLE_WITHIN, RecentEnds, Request, re
 
 
 class Ours:
-    def do_along(self, *_: Any) -> None:
+    def bundle_with_ack(self, *_: Any) -> None:
         """The transport takes a step along."""
 
 

@@ -38,7 +38,7 @@ class Acts:
         self.unwritten: dict[int, Fate] = {}
         monkeypatch.setattr(Publisher, "of", lambda app: self)
         monkeypatch.setattr(BatchFates, "of", lambda app, batch: self)
-        monkeypatch.setattr("tasks.execution.settlement.is_heard", lambda: True)
+        monkeypatch.setattr("tasks.execution.settlement.can_bundle", lambda: True)
 
     def open_when_taken(self, offset: int, properties: Any) -> bool:
         return True
@@ -89,7 +89,7 @@ class Acts:
     def done(self, offset: int, *, now: bool = False) -> None:
         self._mark(offset, Fate.DONE, "at once" if now else "soon")
 
-    def done_along(self, offset: int) -> bool:
+    def bundle_done(self, offset: int) -> bool:
         if self.listened:
             self.done_so_far.append(f"marked {offset} done along")
         return self.listened
@@ -143,7 +143,7 @@ def test_what_kafka_did_not_take_is_not_marked_and_has_not_ended(acts: Acts) -> 
     with pytest.raises(PublishFailed):
         ends.dead(one.deliveries[0], DEAD)
     assert acts.done_so_far == []
-    assert ends.left_of(one.deliveries) == list(one.deliveries)
+    assert ends.find_unsettled(one.deliveries) == list(one.deliveries)
 
 
 @pytest.mark.parametrize("before", [{"publish_tries": 1}, {"attempts": Attempts(lost=1)}])
@@ -182,7 +182,7 @@ TAKEN = {"looked": (0.0, "")}
 
 
 @pytest.mark.parametrize(
-    ("offsets", "properties", "headers", "along"),
+    ("offsets", "properties", "headers", "bundled"),
     [
         ((1,), TAKEN, {}, True),
         # The transport takes nothing along.
@@ -197,19 +197,19 @@ TAKEN = {"looked": (0.0, "")}
     ],
 )
 def test_the_mark_of_an_only_delivery_goes_along_with_its_acknowledgement(
-    acts: Acts, offsets: tuple[int, ...], properties: Any, headers: dict[str, Any], along: bool
+    acts: Acts, offsets: tuple[int, ...], properties: Any, headers: dict[str, Any], bundled: bool
 ) -> None:
     acts.listened = True
     one = batch(*offsets)
     ends = settling(acts, one, properties, **headers)
     ends.done(one.deliveries[0])
-    assert ("marked 1 done along" in acts.done_so_far) == along
+    assert ("marked 1 done along" in acts.done_so_far) == bundled
     assert len(acts.done_so_far) == 1
-    assert ends.left_of(one.deliveries[:1]) == []
+    assert ends.find_unsettled(one.deliveries[:1]) == []
 
 
 @pytest.mark.parametrize(
-    ("options", "settings", "along"),
+    ("options", "settings", "bundled"),
     [
         # Celery would acknowledge what it finds stored, without the mark.
         ({"ignore_result": False}, {"result_backend": "cache+memory://"}, False),
@@ -219,14 +219,14 @@ def test_the_mark_of_an_only_delivery_goes_along_with_its_acknowledgement(
     ],
 )
 def test_a_success_that_others_know_is_marked_before(
-    acts: Any, options: dict[str, Any], settings: dict[str, Any], along: bool
+    acts: Any, options: dict[str, Any], settings: dict[str, Any], bundled: bool
 ) -> None:
     acts.listened = True
     app = Celery("unit", set_as_current=False)
     app.conf.update(settings)
     one = batch(1)
     Settlement.of(task_of(app, {}, TAKEN, **options), one, acts).done(one.deliveries[0])
-    assert acts.done_so_far == ["marked 1 done along" if along else "marked 1 done at once"]
+    assert acts.done_so_far == ["marked 1 done along" if bundled else "marked 1 done at once"]
 
 
 @pytest.mark.parametrize("hook", ["on_success", "after_return", "receiver", None])
@@ -252,7 +252,7 @@ def test_a_look_is_for_processes_whose_main_process_knows_what_ended_since(
 ) -> None:
     one = batch(1)
     assert settling(acts, one, TAKEN).is_new(one.deliveries[0], TAKEN)
-    monkeypatch.setattr("tasks.execution.settlement.is_heard", lambda: False)  # threads, solo
+    monkeypatch.setattr("tasks.execution.settlement.can_bundle", lambda: False)  # threads, solo
     assert not settling(acts, one, TAKEN).is_new(one.deliveries[0], TAKEN)
 
 
@@ -268,7 +268,7 @@ def test_what_the_ledger_did_not_take_is_left_with_how_it_ended_and_only_marked_
     ends = settling(acts, two)
     with pytest.raises(LedgerUnavailable):
         ends.dead(two.deliveries[0], DEAD)
-    left = ends.left_of(two.deliveries)
+    left = ends.find_unsettled(two.deliveries)
     assert [delivery.ended for delivery in left] == ["dead", ""]
     acts.ledger_down = False
     settling(acts, two.holding(left)).ended_before(left[0])
@@ -317,7 +317,7 @@ def test_what_kafka_did_not_take_is_not_parked_and_has_not_ended(acts: Acts) -> 
     first, second = ends.park(clones(two), (300,))
     assert (isinstance(first, PublishFailed), second) == (True, None)
     assert acts.done_so_far[-1] == "marked [2] parked at once"
-    assert [each.message.offset for each in ends.left_of(two.deliveries)] == [1]
+    assert [each.message.offset for each in ends.find_unsettled(two.deliveries)] == [1]
 
 
 @pytest.mark.parametrize("header", ["redelivered", "lost", "restored"])
@@ -357,7 +357,7 @@ def test_what_is_parked_and_not_marked_travels_with_how_it_ended(acts: Acts) -> 
     ends = settling(acts, one)
     with pytest.raises(LedgerUnavailable):
         ends.park(clones(one), (300,))
-    assert [each.ended for each in ends.left_of(one.deliveries)] == ["parked"]
+    assert [each.ended for each in ends.find_unsettled(one.deliveries)] == ["parked"]
 
 
 def test_the_mark_of_what_came_by_a_retry_topic_does_not_go_along(acts: Acts) -> None:

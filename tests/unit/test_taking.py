@@ -46,11 +46,14 @@ class Taking:
         self.lines: list[PolledConnection] = []
         keys = TransportKeys()
         holder = SimpleNamespace(
-            keys=keys, owner="me", epoch="0", in_doubt=False, backlog=0, reserve=lambda _: 1,
-            acks_to_ride=list, with_steps=lambda _: [0], acked=lambda *_: None, not_acked=lambda _: None,
+            keys=keys, owner="me", epoch="0", needs_comparison=False, backlog=0, reserve=lambda _: 1,
+            acks_for_take=list, with_steps=lambda _: [0], acked=lambda *_: None, not_acked=lambda _: None,
         )  # fmt: skip
         poller = SimpleNamespace(
-            endures=True, waits_with=None, watch=lambda _, line: self.lines.append(line), unwatch=lambda _: None
+            waits_out_outages=True,
+            outage_keeper=None,
+            watch=lambda _, line: self.lines.append(line),
+            unwatch=lambda _: None,
         )
         script = SimpleNamespace(text="take", sha="sha")
         channel: Any = SimpleNamespace(
@@ -58,7 +61,7 @@ class Taking:
             priority_steps=[0], queue_order_strategy="round_robin", socket_timeout=10.0,
             pool=SimpleNamespace(connection_class=Connection, connection_kwargs={}), queues_in_turn=lambda: ["q"],
             list_key=lambda queue, _: queue, qos=SimpleNamespace(credit=lambda limit, arrived: limit, at_work=False),
-            ridden=SimpleNamespace(take=script, looks=False),
+            hooked_scripts=SimpleNamespace(take=script, looks=False),
         )  # fmt: skip
         self.taker = MessageFetcher(channel)
 

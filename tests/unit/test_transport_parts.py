@@ -104,12 +104,12 @@ OF_INSTANCES: dict[type, set[str]] = {
         "keys",
         "holder",
         "no_ack_queues",
-        "ridden",
+        "hooked_scripts",
         "poller",
         "broadcasts",
         "on_unreadable",
     },
-    Poller: {"endures"},
+    Poller: {"waits_out_outages"},
 }
 
 

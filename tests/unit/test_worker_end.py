@@ -87,7 +87,7 @@ def test_a_worker_that_stops_cold_has_no_time_to_give(known: dict[str, Any], mon
     assert len(timer.calls) == 1
 
 
-# ---- strangers
+# ---- unknown_tasks
 
 
 class Qos:
@@ -115,7 +115,7 @@ def test_on_this_transport_a_stranger_waits_in_redis_by_its_clock_the_longer_the
     headers: Any, long: bool, due: float, marked: Any
 ) -> None:
     told: list[Any] = []
-    channel = SimpleNamespace(now=lambda: 5000.0, put_off=lambda *put: told.append(put), strange=told.append)
+    channel = SimpleNamespace(now=lambda: 5000.0, put_off=lambda *put: told.append(put), note_unknown=told.append)
     message = SimpleNamespace(_state="RECEIVED", headers=headers)
     UnknownTasks(SimpleNamespace(qos=None, timer=None)).leave(channel, "tag", "theirs", "a message", "1", message)
     assert told == [long, ("tag", due, marked)]
@@ -126,8 +126,8 @@ def test_on_another_transport_it_waits_here_and_takes_no_slot() -> None:
     requeued: list[None] = []
     qos, timer = Qos(), Timer()
     message = SimpleNamespace(requeue=lambda: requeued.append(None))
-    strangers = UnknownTasks(SimpleNamespace(qos=qos, timer=timer))
-    strangers.leave(SimpleNamespace(), "tag", "theirs", "a message", "1", message)
+    unknown_tasks = UnknownTasks(SimpleNamespace(qos=qos, timer=timer))
+    unknown_tasks.leave(SimpleNamespace(), "tag", "theirs", "a message", "1", message)
     assert (qos.more, requeued) == (1, [])
     timer.pass_by()
     assert (qos.more, requeued) == (0, [None])

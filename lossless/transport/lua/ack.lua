@@ -1,4 +1,4 @@
--- Acknowledges what a rider goes along with. KEYS: the owner's hash. ARGV, and what it returns: see acknowledge.lua.
+-- Acknowledges, with the steps of a script hook. KEYS: the owner's hash. ARGV and return value: see acknowledge.lua.
 
 -- @include acknowledge
 return acknowledge(KEYS[1], 1)

@@ -1,8 +1,7 @@
--- Acknowledges. ARGV[at]: how many fields, those fields, then for each that something is to be done along with: its
--- field, the number of keys of that step, its keys, the number of its arguments, those. Returns the fields of which
--- that was refused, each with a comma behind it, then a line's end and why the first was: they stay held, as nothing
--- else was done with them.
-local function rides(at)
+-- Acknowledges. ARGV[at]: how many fields without a step, those fields, then for each field with a bundled step: the
+-- field, the step's number of keys, its keys, its number of arguments, its arguments. Returns the fields whose step was
+-- refused, each with a comma behind it, then a newline and the first reason: they stay held, unchanged.
+local function run_step(at)
   local keys, args, count = {}, {}, tonumber(ARGV[at])
   for i = 1, count do keys[i] = ARGV[at + i] end
   at = at + count + 1
@@ -19,7 +18,7 @@ local function acknowledge(held, at)
   if at <= #ARGV then redis.call('HDEL', held, '') end
   while at <= #ARGV do
     local field, done, why = ARGV[at], false, false
-    done, at, why = rides(at + 1)
+    done, at, why = run_step(at + 1)
     if done then redis.call('HDEL', held, field)
     else
       if first == '' then first = why end

@@ -1,4 +1,4 @@
--- Shows that owners live. KEYS: the owners. ARGV: owners. Returns those that somebody has swept meanwhile.
+-- Sends the heartbeats of owners. KEYS: the owners. ARGV: owners. Returns those that were swept meanwhile.
 
 redis.call('HDEL', KEYS[1], '')
 local gone = {}

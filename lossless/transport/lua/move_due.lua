@@ -1,4 +1,4 @@
--- Moves what is due to the back of its list. KEYS: the set of queues with waiting messages, the list of what is
+-- Moves due messages to the back of their lists. KEYS: the set of queues with waiting messages, the list of what is
 -- no message. ARGV: the waiting sets' key without the queue, most to move of each queue. Returns how many were
 -- moved of the queue with the most, then what was wrong. What cannot be moved is tried again in a minute, and
 -- keeps nothing else.

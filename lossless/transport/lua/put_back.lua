@@ -1,4 +1,4 @@
--- Puts back what an owner holds without having heard of it. KEYS: its hash, the list of what is no message.
+-- Puts back messages that an owner holds without knowing them. KEYS: its hash, the list of what is no message.
 -- ARGV: fields, newest first. Returns how many were none of ours, and how many could not be put back.
 
 -- @include parts

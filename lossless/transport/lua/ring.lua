@@ -1,24 +1,24 @@
--- Rings for idle owners where messages lie, one owner a message, and holds the lookout's place. KEYS: the place, the
--- set of queues with idle owners, then per queue its idle owners and its lists. ARGV: lookout, milliseconds for which
--- the place is its own (0: it leaves), what an owner's channel begins with, seconds in which a rung owner has to come,
--- seconds after which an owner that was not seen is none, "1" to forget queues without idle owners, the keys of shut
--- gates and of what is set aside (gates.py), then the number of lists of each queue.
+-- Rings for idle owners of queues with messages, one owner a message, and renews the notifier's lease. KEYS: the lease,
+-- the set of queues with idle owners, then per queue its idle owners and its lists. ARGV: notifier, milliseconds of the
+-- lease (0: it is given up), the prefix of an owner's channel, seconds in which a rung owner has to come, seconds after
+-- which an owner that was not seen is no longer idle, "1" to forget queues without idle owners, the keys of shut gates
+-- and of messages set aside (message_gates.py), then the number of lists of each queue.
 --
--- An idle owner's score is when it was seen, 1e12 more where it has room but nobody to begin at once, and negative,
--- when it was rung, until it comes. Returns 1 (0: another is the lookout, 2: nobody was), 1 if somebody is awaited,
--- the number of idle owners per queue, the queues with idle owners. Reads last what a tracking client must hear of.
+-- An idle owner's score is when it was seen, 1e12 more if it has room but no free process, and negative, when it was
+-- rung, until it comes. Returns 1 (0: another is the notifier, 2: there was none), 1 if a rung owner has not come yet,
+-- the number of idle owners per queue, the queues with idle owners. Reads last the keys that a tracking client needs.
 
 -- @include gates
 -- @include not_empty
 redis.call('SREM', KEYS[2], '')
-local place, me, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local holder = redis.call('GET', place)
+local key_of_lease, me, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local holder = redis.call('GET', key_of_lease)
 if holder and holder ~= me then return {0} end
 if lease == 0 then
-  redis.call('DEL', place)
+  redis.call('DEL', key_of_lease)
   return {0}
 end
-if redis.call('PTTL', place) < lease / 2 then redis.call('SET', place, me, 'PX', lease) end
+if redis.call('PTTL', key_of_lease) < lease / 2 then redis.call('SET', key_of_lease, me, 'PX', lease) end
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
 local function at(score) return string.format('%.6f', score) end

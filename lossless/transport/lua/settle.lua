@@ -1,4 +1,4 @@
--- Ends what was taken. KEYS: the owner's hash, the set of queues with waiting messages. ARGV, six a message:
+-- Settles taken messages. KEYS: the owner's hash, the set of queues with waiting messages. ARGV, six a message:
 -- how ("ack", "front": next to run, "back": last to run, "wait"; "first": the first that a gate lets through, "aside":
 -- before all that was not given back to it so), field, key to push to, message, due time in seconds, queue ("first",
 -- "aside": the member of `_aside` that the key is of). What is no longer the owner's is left alone. Returns the fields

@@ -1,4 +1,4 @@
--- Puts back what an owner that has stopped held, and ends it; for a day there is word of that, should it wake. KEYS: its
+-- Puts back the messages of a dead owner, and ends it; a key says so for a day, should the owner wake. KEYS: its
 -- hash, the owners. ARGV: owner, the beat it stopped at ('': it is no more among the owners), then three a message,
 -- newest first: field, key to push to, message. Returns how many were put back, -1 if the owner lives.
 

@@ -1,20 +1,20 @@
--- Acknowledges, then takes; who finds too little is noted as idle, to be rung for. KEYS: the owner's hash, the set
--- of queues with idle owners, the idle owners of each of ``ARGV[4]`` queues, then lists, highest priority first,
--- ``ARGV[4]`` of each priority. ARGV: epoch, first field, most to take, queues, "1" to serve those in turn ("0":
--- drain the first list first), "1" per queue that is consumed without acknowledgement else "0", how many of the
--- most somebody can begin with at once, owner to be noted as idle ('': nobody), the most to take of each queue
--- (-1: any number; 0: it is left to others, and the owner is not idle there), the keys of shut gates and of what is set
--- aside (gates.py), the most to set aside, "1" if the owner may be noted as idle, then what is to be acknowledged (see
+-- Acknowledges, then takes; an owner that finds too little is noted as idle, to be rung for. KEYS: the owner's hash,
+-- the set of queues with idle owners, the idle owners of each of ``ARGV[4]`` queues, then lists, highest priority
+-- first, ``ARGV[4]`` of each priority. ARGV: epoch, first field, most to take, number of queues, "1" to serve them in
+-- turn ("0": drain the first list first), "1" per queue that is consumed without acknowledgement else "0", how many
+-- messages can begin at once, owner to be noted as idle ('': none), the most to take of each queue (-1: any number; 0:
+-- it is left to others, and the owner is not idle there), the keys of shut gates and of messages set aside
+-- (message_gates.py), the most to set aside, "1" if the owner may be noted as idle, then what to acknowledge (see
 -- acknowledge.lua).
 --
--- What nobody here can begin with is taken only while no other owner is idle: prefetching starves nobody. The same
--- holds where a number is asked of a queue: this owner knew nothing of what it took there last, and is rung last.
+-- Messages that cannot begin here at once are taken only while no other owner is idle: prefetching starves nobody. The
+-- same holds for a queue with a number: this owner did not know the messages that it took there last, and is rung last.
 --
--- A message of which a gate is shut is set aside instead; what was set aside is taken first when its gate is open.
+-- A message whose gate is shut is set aside instead; messages set aside are taken first when their gate is open.
 --
--- Returns 1 (0: the epoch is not the owner's, nothing was taken; 2: there is more to set aside), the server's time, how many lay in each queue of
--- which a number was asked (else -1), what acknowledge.lua returns, then list index, message and what the rider found
--- for each one taken; those that must be acknowledged have the fields first, first + 1 ...
+-- Returns 1 (0: the epoch is not the owner's, nothing was taken; 2: there is more to set aside), the server's time, the
+-- length of each queue with a number (else -1), what acknowledge.lua returns, then list index, message and the hook's
+-- answer for each message taken; those that must be acknowledged have the fields first, first + 1 ...
 
 -- @include acknowledge
 -- @include gated

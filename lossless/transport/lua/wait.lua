@@ -1,7 +1,7 @@
 -- Lets a message wait. KEYS: the queue's waiting set, the set of queues. ARGV: due time, stored message, queue, the
 -- text of the header `joins` ('': it joins none), the text before the list that is joined, the most in one list, the
 -- most bytes of a message, how many that are due then are looked at. Returns 2 where it has joined another, else 1. See
--- lossless/transport/joining.py.
+-- lossless/transport/delayed_messages.py.
 
 local waiting, due, value, joins = KEYS[1], ARGV[1], ARGV[2], ARGV[4]
 

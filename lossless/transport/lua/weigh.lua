@@ -1,7 +1,7 @@
--- What a queue weighs, and what some of its messages say of themselves; nothing is changed. KEYS: its lists, then all
--- else that holds messages of it. ARGV: how many of KEYS are its lists, where in the queue messages are looked at (each a
--- number from 0 up to 1, parted by blanks), then names of lists that messages may carry. A queue that has no more
--- messages than that is looked at whole; in either case no further than some megabyte.
+-- Weighs a queue and samples its messages; read-only. KEYS: its lists, then all other keys that hold messages of it.
+-- ARGV: how many of KEYS are its lists, the places of the samples in the queue (numbers from 0 up to 1, separated by
+-- blanks), then names of lists that messages may carry. A queue with fewer messages than samples is read whole; in
+-- either case only up to some megabyte.
 --
 -- Returns the bytes that all of KEYS take, and for each message that was looked at its task and how many items it
 -- carries: 1 where it carries no such list, or is too large to be read through.
