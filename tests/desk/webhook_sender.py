@@ -35,10 +35,10 @@ def _dies_after(holder: Any, name: str) -> None:
 def main(url: str, step: str) -> None:
     """Send until nothing is due, or die."""
     where = {
-        "leased": (webhook_table, "lease"),
-        "taken": (webhook_table, "take"),
-        "posted": (webhook_post, "post"),
-        "noted": (webhook_table, "ended"),
+        "leased": (webhook_table, "lease_webhook"),
+        "taken": (webhook_table, "take_due_delivery"),
+        "posted": (webhook_post, "post_event"),
+        "noted": (webhook_table, "end_delivery"),
         "committed": (webhook_sender.WebhookSender, "_note"),
     }
     if step in where:
