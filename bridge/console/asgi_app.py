@@ -53,7 +53,7 @@ _STATIC_TYPES: Final = {
 
 
 def serve_static_file(request: Request) -> Response:
-    """One of them."""
+    """Serve a static file of the console."""
     name = request.path_params["name"]
     if name not in _STATIC_TYPES or request.url.path != build_static_address(name):
         raise HTTPException(404)
@@ -63,11 +63,11 @@ def serve_static_file(request: Request) -> Response:
 
 logger = logging.getLogger("bridge")
 
-#: Bytes of a form; a value that is edited is the largest thing in one.
+#: The size limit of a form, in bytes; its largest content is an edited value.
 MAX_FORM_BYTES: Final = 2_000_000
-#: Fields of a form, more than the letters that may be named one by one: to take a million apart takes seconds.
+#: The most fields of a form, more than the letters that it may name: parsing a million takes seconds.
 MAX_FORM_FIELDS: Final = 11_000
-#: What is answered where the desk refuses; all else of its errors is 503.
+#: The status of each refusal of the dead-letter store; all its other errors are 503.
 _STATUS_OF_ERROR: Final[dict[type[BridgeError], int]] = {
     FilterFault: 400,
     NoSuchGroup: 404,
@@ -79,7 +79,7 @@ _STATUS_OF_ERROR: Final[dict[type[BridgeError], int]] = {
 }
 
 
-#: Where the database is away: who is signed in stands in it, so no page can be shown to anybody.
+#: The answer while the database is unavailable: it has the sessions, so no page can be shown to anybody.
 _WITHOUT_DATABASE: Final = (
     "Nothing was lost by that: bridges and workers run on, and what dies stays in Kafka until it can be recorded. "
     "These ask no database: `bridge status`, `bridge audit TOPIC`, `bridge find`, `bridge halt`, and "
@@ -88,16 +88,16 @@ _WITHOUT_DATABASE: Final = (
 
 
 class PathNumber(Convertor[int]):
-    """A number of an address, as large as one of the database may be: of a longer one Python makes none."""
+    """A number in an address, as large as the database can hold: Python refuses to convert longer ones."""
 
     regex = "[0-9]{1,18}"
 
     def convert(self, value: str) -> int:
-        """The number."""
+        """Return the number."""
         return int(value)
 
     def to_string(self, value: int) -> str:
-        """The number, written."""
+        """Return the number as text."""
         return str(value)
 
 
@@ -105,7 +105,7 @@ register_url_convertor("int", PathNumber())
 
 
 def build_application(asked: Console) -> Starlette:
-    """The console, to be served by any ASGI server."""
+    """Build the console, to be served by any ASGI server."""
     made = Starlette(
         routes=[
             *(Route(page.path, _build_endpoint(page), methods=[page.method]) for page in PAGE_ROUTES),
@@ -129,7 +129,7 @@ def build_application(asked: Console) -> Starlette:
 
 
 def _build_endpoint(page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
-    # In no thread: where Kafka is away all of them may wait for it, and a probe would end the console.
+    # In no thread: all threads may wait for an unavailable Kafka, and a failing probe would restart the console.
     async def probed(request: Request) -> Response:
         return page.answer(request)
 
@@ -144,7 +144,7 @@ def _guard_page(page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
         except (HTTPException, BridgeError):
             raise
         except Exception as error:
-            # Not left to Starlette: what it answers itself has none of our headers, and is logged twice.
+            # Not left to Starlette: its own answers lack our headers, and it logs the error a second time.
             return _answer_fault(request, error)
 
     async def allowed(request: Request) -> Response:
@@ -172,7 +172,7 @@ def _guard_page(page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _read_form(request: Request) -> None:
-    """Read a form into `request.state.form`: from this site, and not too large."""
+    """Read a form into `request.state.form`, if it comes from this site and is not too large."""
     if fault := find_form_fault(request.headers, console.get_console(request).hosts):
         raise HTTPException(403, f"{fault} Nothing was changed.")
     body = bytearray()
@@ -182,17 +182,17 @@ async def _read_form(request: Request) -> None:
             raise HTTPException(413, f"This form is larger than {MAX_FORM_BYTES:,} bytes.")
     if body.count(b"&") >= MAX_FORM_FIELDS:
         raise HTTPException(413, f"This form has more than {MAX_FORM_FIELDS:,} fields.")
-    # In a thread: others are answered meanwhile.
+    # In a thread: the event loop serves other requests meanwhile.
     request.state.form = await run_in_threadpool(lambda: QueryParams(body.decode("utf-8", "replace")))
 
 
 def _has_session_token(form: QueryParams, who: Principal) -> bool:
-    """Whether a form has the token of this session."""
+    """Return whether a form has the token of this session."""
     return hmac.compare_digest(form.get("token", "").encode(), who.token.encode())
 
 
 async def _keep_form_without_session(request: Request, page: PageRoute) -> str:
-    """Where somebody whose session has ended goes on after signing in: to the form, with what they had filled in."""
+    """Redirect to the sign-in, and from there back to the form with the values that were typed."""
     try:
         await _read_form(request)
     except HTTPException:
@@ -203,14 +203,14 @@ async def _keep_form_without_session(request: Request, page: PageRoute) -> str:
 
 
 def _answer_other_session(request: Request, page: PageRoute, who: Principal) -> Response:
-    """Somebody has signed in anew since the form was shown: they look at it once more. Another's form is nobody's."""
+    """Show the form again after a new sign-in of the same user; refuse a form of another user."""
     if page.form and console.get_console(request).keeping.whose(request.state.form.get("mark", "")) == who.name:
         return RedirectResponse(_keep_form_draft(request, page, who.name), 303)
     raise HTTPException(403, "This form is of another session: load the page again. Nothing was changed.")
 
 
 def _keep_form_draft(request: Request, page: PageRoute, whose: str | None) -> str:
-    """The address of a form, with what was filled in where it is known whose it is."""
+    """Return the address of a form, with its kept draft if its author is known."""
     fields = request.state.form
     of_path = {name: quote(str(value), safe="") for name, value in request.path_params.items()}
     there = (
@@ -226,7 +226,7 @@ def _keep_form_draft(request: Request, page: PageRoute, whose: str | None) -> st
 
 
 def _get_requested_address(request: Request) -> str:
-    """Where somebody was going, to go on there."""
+    """Return the address that was requested, to continue there after signing in."""
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 

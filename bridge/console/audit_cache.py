@@ -17,8 +17,8 @@ class HandlerCount(NamedTuple):
     """The deliveries of one handler, over all partitions of a topic.
 
     Attributes:
-        ahead: not committed yet, so nobody's to account for.
-        lines: of partitions where something is unaccounted for, or a dead letter is missing.
+        ahead: deliveries past the committed offset, which need no fate yet.
+        lines: the partitions with an unaccounted delivery or a missing dead letter.
     """
 
     handler: str
@@ -35,10 +35,10 @@ class HandlerCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AuditCount:
-    """One count of a topic.
+    """The result of one audit of a topic.
 
     Attributes:
-        at: when it ended, ms since the epoch; `took`: seconds.
+        at: when the audit ended, ms since the epoch; `took`: its seconds.
     """
 
     audit: TopicAudit
@@ -47,25 +47,25 @@ class AuditCount:
 
     @property
     def handlers(self) -> list[HandlerCount]:
-        """By handler; what is unaccounted for comes first."""
+        """Return a count for each handler, those with unaccounted deliveries first."""
         names = {line.handler: None for line in self.audit.lines}
         found = [_count_handler(name, [line for line in self.audit.lines if line.handler == name]) for name in names]
         return sorted(found, key=lambda each: (-each.unaccounted, each.handler))
 
     @property
     def deliveries(self) -> int:
-        """How many must have a fate."""
+        """Return how many deliveries must have a fate."""
         return sum(each.deliveries for each in self.handlers)
 
     @property
     def unaccounted(self) -> int:
-        """How many have none: must be 0."""
+        """Return how many deliveries have no fate: it must be 0."""
         return sum(each.unaccounted for each in self.handlers)
 
 
 @dataclass
 class AuditCache:
-    """Counts a topic when it is asked to, one at a time."""
+    """The last audit of each topic since this console started; one audit runs at a time."""
 
     desk: DeadLetterService
     clock: Callable[[], float] = time.time
@@ -76,8 +76,8 @@ class AuditCache:
         """Count the fates of every offset of a topic.
 
         Raises:
-            UnknownTopic: the ledger has nothing of it, and no handler names it.
-            KafkaUnavailable, LedgerUnavailable: one of them does not answer; nothing is said.
+            UnknownTopic: the ledger does not know the topic, and no handler names it.
+            KafkaUnavailable, LedgerUnavailable: Kafka or the ledger does not respond, so there is no result.
         """
         with self._counting:
             began = time.monotonic()
@@ -86,14 +86,14 @@ class AuditCache:
         return proof
 
     def all(self) -> list[AuditCount]:
-        """The last count of each topic that was counted since this console began."""
+        """Return the last audit of each topic that was counted since this console started."""
         return [proof for _, proof in sorted(self._last.copy().items())]
 
 
 def _count_handler(handler: str, lines: Sequence[AuditLine]) -> HandlerCount:
     ended = {name: sum(getattr(line, name) for line in lines) for name in _FINAL_FATES}
     missing, open_ = sum(line.missing for line in lines), sum(line.open for line in lines)
-    # What is parked in no topic is unaccounted for, too, and was not open.
+    # Deliveries that are parked in no topic are unaccounted for as well, and were not open.
     nowhere = sum(line.unaccounted for line in lines if line.parked_nowhere)
     unaccounted_open = sum(line.unaccounted for line in lines) - nowhere
     bad = [line for line in lines if line.missing or line.letters_missing]

@@ -12,32 +12,32 @@ from bridge.deadletters.model.bulk_plan import BulkPlan, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import FilterFault, PatchRefused
 
-#: What the lines are.
+#: The media type of an export.
 NDJSON = "application/x-ndjson"
 
 
 def stream_letters(desk: DeadLetterService, masks: LetterMasks, by: str, asked: LetterFilter) -> Iterator[bytes]:
-    """The letters of a filter, as `bridge deadletters export` writes them; the trail has who took them.
+    """Stream the letters of a filter as `bridge deadletters export` writes them; the audit log has the export.
 
     Raises:
-        DeskUnavailable, here and not in the middle of a file: the database does not answer.
+        DeskUnavailable: the database does not respond; raised here, before the file begins.
     """
     return start_stream(desk.transfers.lines(by, asked, shown=partial(mask_exported_letter, masks)))
 
 
 def start_stream(lines: Iterator[str]) -> Iterator[bytes]:
-    """Lines of a file, of which the first is asked for now: what fails is no file that ends early."""
+    """Return the lines of a file after reading the first one: a failure then is no truncated file."""
     first = next(lines, None)
     found = lines if first is None else chain([first], lines)
     return (f"{line}\n".encode() for line in found)
 
 
 def build_download_headers(name: str) -> dict[str, str]:
-    """Of a file."""
+    """Return the headers of a file download."""
     return {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
 
 
-#: Letters whose values are patched while who asks waits: 0.2 ms of a core each, and 0.5 to 0.8 ms a KB of values.
+#: The most letters that are patched in one request: 0.2 ms of a core each, and 0.5 to 0.8 ms a KB of values.
 MAX_PATCHED_LETTERS: Final = 20_000
 #: Bytes of values that a request has taken apart: up to 25 s of a core, in which the console answers others slowly. Who
 #: asks waits, and a program asks again after two minutes.
@@ -45,11 +45,11 @@ MAX_PATCHED_BYTES: Final = 30_000_000
 
 
 class PatchRequest(NamedTuple):
-    """What somebody wants of letters.
+    """A request to patch the values of letters.
 
     Attributes:
-        patch: a JSON Patch, as text: each of its digits stays.
-        force: also where a handler would not take what it makes.
+        patch: a JSON Patch, as text, so that numbers keep all their digits.
+        force: include values that their handler would refuse.
     """
 
     letters: LetterFilter
@@ -59,11 +59,11 @@ class PatchRequest(NamedTuple):
 
 
 def plan_patch(desk: DeadLetterService, masks: LetterMasks, by: str, wish: PatchRequest) -> BulkPlan:
-    """Freeze what a patch makes of letters.
+    """Make a plan with the values that a patch makes of letters.
 
     Raises:
-        PatchRefused: it is no patch, or what does not validate is wanted without a reason.
-        FilterFault: these are too many letters, or not to be seen whole by who asks, or not open.
+        PatchRefused: it is no JSON Patch, or `force` has no reason.
+        FilterFault: too many letters match, or some are not open, or the caller may not see all of their values.
     """
     masks.whole(wish.letters.topics, "patch")
     if wish.force and not wish.why:
@@ -74,13 +74,13 @@ def plan_patch(desk: DeadLetterService, masks: LetterMasks, by: str, wish: Patch
 
 
 def check_bulk_size(desk: DeadLetterService, wanted: LetterFilter, most: int, done: str) -> None:
-    """Refuse what would take longer than who asks waits.
+    """Refuse a bulk request that would take longer than its caller waits.
 
     Parameters:
-        done: "checked", "patched": what would be done with them.
+        done: the action as a participle: "checked", "patched".
 
     Raises:
-        FilterFault: it means more letters than `most`, or more than `MOST_BYTES` of their values.
+        FilterFault: it matches more letters than `most`, or more than `MAX_PATCHED_BYTES` of their values.
     """
     weight = desk.letters.weight(wanted, most)
     if weight.letters > most:

@@ -38,7 +38,7 @@ from bridge.kafka.dead_letter_reader import RecentDeadLetters
 from bridge.settings.setting_defaults import EnvironmentSettings
 
 if TYPE_CHECKING:
-    # An extra of its own: imported where an issuer is set.
+    # An extra of its own: imported only if an issuer is set.
     from bridge.console.auth.oidc_client import OidcSignIn
 
 CONSOLE_FOLDER: Final = Path(__file__).parent
@@ -46,13 +46,13 @@ STATIC_FOLDER: Final = CONSOLE_FOLDER / "static"
 
 
 class CompiledTemplates(BytecodeCache):
-    """The compiled templates of this process: each console has its own environment and compiles none of them again."""
+    """The compiled templates of this process, shared by the environments of all its consoles."""
 
     def __init__(self) -> None:
         self._codes: dict[tuple[str, str], CodeType] = {}
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Give the bucket the code that was compiled from the same source."""
+        """Load the code that was compiled from the same source."""
         bucket.code = self._codes.get((bucket.key, bucket.checksum))
 
     def dump_bytecode(self, bucket: Bucket) -> None:
@@ -68,7 +68,7 @@ def _build_environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(CONSOLE_FOLDER / "templates"),
         bytecode_cache=_COMPILED,
-        # Whatever its name ends in: all that pages show is from outside.
+        # For every file name: all values on pages come from outside.
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -99,27 +99,27 @@ def _build_environment() -> Environment:
 
 @cache
 def build_static_address(name: str) -> str:
-    """The address of a file, which changes with what is in it: it may be kept for ever."""
+    """Return the address of a static file; it has the file's hash, so it may be cached for ever."""
     digest = hashlib.sha256((STATIC_FOLDER / name).read_bytes()).hexdigest()[:12]
     return f"/static/{digest}/{name}"
 
 
 @cache
 def compute_release() -> str:
-    """What is sent to browsers, in a word: parts of another release do not fit a page."""
+    """Return a hash of all that browsers get: live parts of another release do not fit an open page."""
     files = sorted((*STATIC_FOLDER.iterdir(), *(CONSOLE_FOLDER / "templates").iterdir()))
     return hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest()[:12]
 
 
 @dataclass
 class Console:
-    """One console.
+    """One console: the store, the sign-in, the caches and the templates that pages and the API share.
 
     Attributes:
-        name: what it is of, for the bar on top: `payments @ kafka-eu-1:9092`.
+        name: the group and its Kafka, for the top bar: `payments @ kafka-eu-1:9092`.
         clock: ms since the epoch.
-        shared: how the group stands, for live parts (bridge.console.pages.status_view).
-        hosts: names by which it is called, besides `localhost` and addresses.
+        shared: the status view of the group, for live parts (bridge.console.pages.status_view).
+        hosts: the host names that it answers to, besides `localhost` and IP addresses.
     """
 
     desk: DeadLetterService
@@ -141,10 +141,10 @@ class Console:
     proofs: AuditCache = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Take from the settings who may sign in how.
+        """Read from the settings how users sign in.
 
         Raises:
-            ConsoleRefused: an issuer is set, and what it is asked with is not installed.
+            ConsoleRefused: an issuer is set, and its extra is not installed.
         """
         said = self.desk.settings.environment
         self.sessions = BrowserSessions(self.desk, lambda: self.clock())
@@ -162,20 +162,20 @@ class Console:
         self.templates.globals["in_flower"] = self.in_flower
 
     def in_flower(self, task: str | None) -> str | None:
-        """The address of a task's page in Flower; None where none is set up, or there is no task."""
+        """Return the address of a task's page in Flower; None if Flower is not set up or there is no task."""
         flower = self.desk.settings.environment.DEADLETTERS_FLOWER_URL.rstrip("/")
         return f"{flower}/task/{quote(task, safe='')}" if flower and task else None
 
     def recorders(self) -> RecorderPresence:
-        """Whether one lives, as Redis knows; where it is silent no page waits for it."""
+        """Return the recorders whose heartbeat Redis has; no page waits for a Redis that does not respond."""
         return self.hearing.latest()
 
     def macros(self, template: str) -> Any:
-        """The macros of a template, for parts of a page by themselves."""
+        """Return the macros of a template, to render parts of a page."""
         return self.templates.get_template(template).module
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        """A page of a template, which has `console`, `now`, who asks and what they typed besides."""
+        """Render a template, with `console`, `now`, the principal and the typed values."""
         made = self.templates.get_template(template)
         around = {
             "who": get_principal(request),
@@ -187,10 +187,10 @@ class Console:
         return HTMLResponse(body, status)
 
     def fault(self, request: Request, status: int, words: str, number: str = "", instead: str = "") -> HTMLResponse:
-        """What is shown instead of a page.
+        """Render the error page.
 
         Parameters:
-            number: by which the log has what happened.
+            number: the id of the error in the log.
             instead: what to do without the page.
         """
         return self.page(request, "fault.html", status, words=words, number=number, instead=instead)
@@ -207,33 +207,33 @@ def _build_oidc_sign_in(said: EnvironmentSettings, clock: Callable[[], int]) -> 
 
 
 def get_console(request: Request) -> Console:
-    """The console that was asked."""
+    """Return the console that serves a request."""
     found: Console = request.app.state.console
     return found
 
 
 def get_principal(request: Request) -> Principal:
-    """Who asks."""
+    """Return the principal of a request."""
     return getattr(request.state, "who", ANONYMOUS)
 
 
 def get_masks(request: Request) -> LetterMasks:
-    """What who asks does not see."""
+    """Return the masks that hold for the principal of a request."""
     return get_console(request).masking.of_who(get_principal(request))
 
 
 def get_form_draft(request: Request) -> QueryParams | None:
-    """What who asks had filled in of the page's form before they had to sign in; `None`: nothing."""
+    """Return the values that were typed into the page's form before a new sign-in; `None` if there are none."""
     found: QueryParams | None = getattr(request.state, "kept", None)
     return found
 
 
 def get_typed_values(request: Request) -> QueryParams:
-    """What stands in the page's form already: as it was sent, or was kept; empty where neither is so."""
+    """Return the values of the page's form, as sent or as kept over a sign-in; empty if there are neither."""
     return getattr(request.state, "form", None) or get_form_draft(request) or QueryParams()
 
 
 def _get_current_address(request: Request) -> str:
-    """The address that was asked, without what was kept for it."""
+    """Return the address of a request without the id of its kept form."""
     query = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "kept"])
     return request.url.path + (f"?{query}" if query else "")

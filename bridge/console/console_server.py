@@ -14,7 +14,7 @@ from bridge.console.auth.http_security import is_loopback_host
 from bridge.console.console import Console
 from bridge.errors import ConsoleRefused
 
-#: Why a port cannot be had, and what to do.
+#: The causes for which a port cannot be opened, and what to do.
 _ADVICE: Final = {
     errno.EADDRINUSE: "another program listens there: end that one, or choose another with --port",
     errno.EADDRNOTAVAIL: "this machine has no such address: --host takes one of its own, 127.0.0.1, or 0.0.0.0 for all",
@@ -25,10 +25,10 @@ _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def open_sockets(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen there: one for each address that the host has.
+    """Return sockets that listen on the port: one for each address of the host.
 
     Raises:
-        ConsoleRefused: it cannot be listened there: why, and what to do.
+        ConsoleRefused: the port cannot be opened; the message has the cause and the remedy.
     """
     opened: list[socket.socket] = []
     missing: OSError | None = None
@@ -62,14 +62,14 @@ def _close_sockets(sockets: Sequence[socket.socket]) -> None:
 
 
 def _build_refusal(host: str, port: int, error: OSError) -> ConsoleRefused:
-    # Its own words have the address a second time.
+    # The error's own text repeats the address.
     why = _ADVICE.get(error.errno or 0, str(error))
     return ConsoleRefused(f"The console cannot listen on port {port} of {host}: {why}.")
 
 
 logger = logging.getLogger("bridge")
 
-#: Seconds that answers have when it is told to end.
+#: The seconds that running requests have at shutdown.
 SHUTDOWN_SECONDS: Final = 3
 
 
@@ -77,8 +77,8 @@ def serve_console(console: Console, host: str, port: int) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
     Raises:
-        ConsoleRefused: nobody has to sign in, and others than this machine would be served; or the port cannot be had.
-        DeskUnavailable: the database did not say whether there are users.
+        ConsoleRefused: other machines would be served without a sign-in; or the port cannot be opened.
+        DeskUnavailable: the database does not respond, so it is not known whether there are users.
     """
     has_users = console.desk.users.any()
     named = has_users or bool(console.proxy.user_header) or console.issuer is not None
@@ -98,14 +98,14 @@ def serve_console(console: Console, host: str, port: int) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Who looks at a page when it is told to end is let go, and not cut off with an error in the log."""
+    """A uvicorn server that ends the streams of live pages at shutdown, so that none is cut off with an error."""
 
     def __init__(self, console: Console, host: str, port: int) -> None:
         super().__init__(_build_config(console, host, port))
         self._live = console.live
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """SIGTERM or Ctrl-C."""
+        """End the live streams at SIGTERM or Ctrl-C, and shut down."""
         self._live.end()
         super().handle_exit(sig, frame)
 
@@ -116,17 +116,17 @@ def _build_config(console: Console, host: str, port: int) -> uvicorn.Config:
         host=host,
         port=port,
         log_config=None,
-        # Where it listens is said already.
+        # The address was logged already.
         log_level=logging.WARNING,
         access_log=False,
         server_header=False,
         # `bridge.console.auth.trusted_proxy` decides who sends a request.
-        # This would take anything on this machine for a proxy.
+        # The default would trust any client on this machine as a proxy.
         proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
 
 
 def _format_host(host: str) -> str:
-    """A host as it stands in an address."""
+    """Return a host as it is written in an address."""
     return f"[{host}]" if ":" in host else host

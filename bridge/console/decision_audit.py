@@ -13,10 +13,10 @@ logger = logging.getLogger("bridge")
 
 
 def note_decision(asked: Console, desk: DeadLetterService, by: str, what: str, said: str) -> None:
-    """Somebody has decided it: the audit log has it, and who looks next sees it.
+    """Write a decision to the audit log, and have the next reader see its effect.
 
     Parameters:
-        desk: in whose trail it stands.
+        desk: the store whose audit log gets the entry.
     """
     asked.looking.forget()
     try:
@@ -27,18 +27,18 @@ def note_decision(asked: Console, desk: DeadLetterService, by: str, what: str, s
 
 
 def list_durability_warnings(found: Mapping[str, Any]) -> list[str]:
-    """What became of a decision, where not both Kafka and Redis have it yet."""
+    """Return a warning for each of Kafka and Redis that does not have a decision yet."""
     told = []
     if found.get("unpublished"):
         told.append(
-            "Not safe yet: Redis alone has it. If that is wiped before a bridge has told Kafka, it is lost. "
-            f"Say it once more when Kafka answers. ({found['unpublished']})"
+            "Not durable yet: only Redis has the decision. If Redis is wiped before a bridge writes it to Kafka, "
+            f"it is lost. Repeat it when Kafka responds. ({found['unpublished']})"
         )
     if found.get("unmirrored"):
-        told.append(f"Redis does not have it yet, a bridge tells it: {found['unmirrored']}")
+        told.append(f"Redis does not have the decision yet; a bridge will write it there: {found['unmirrored']}")
     return told
 
 
 def build_group_version(group: GroupState | CauseFix) -> str:
-    """The marks of a group or cause that somebody saw who decides whether it is fixed."""
+    """Return the version of a group or cause that a user saw when deciding whether it is fixed."""
     return f"{group.fixed_in or ''} {group.fixed_at or 0} {group.regressed_at or 0}"

@@ -12,23 +12,23 @@ from bridge.deadletters.model import filter_syntax
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import FilterFault
 
-#: What a list of choices says for "do not ask for this", and the lists.
+#: The choice that does not restrict a list, and the fields that have it.
 ANY: Final = "any"
 _CHOICES: Final = ("status", "reason")
-#: What of an address is a filter's.
+#: The parameters of an address that belong to the filter.
 FILTER_FIELDS: Final = (
     *("id", "handler", "topic", "exception", "reason", "text", "key", "header", "since", "until", "status", "version"),
     *("group", "cause", "origin", "plan", "attempts", "died-again"),
 )
-#: How an address says what the command line says by the option alone.
+#: The value in an address for an option that is a flag on the command line.
 YES: Final = "yes"
 
 
 def read_filter(query: QueryParams) -> LetterFilter:
-    """The filter that an address says, or the hidden fields of a form.
+    """Return the filter of an address, or of the hidden fields of a form.
 
     Raises:
-        FilterFault: it says what is none.
+        FilterFault: a field is malformed.
     """
 
     def named(name: str) -> tuple[str, ...]:
@@ -62,31 +62,31 @@ def _read_moment(said: Sequence[str]) -> int | None:
 
 def _read_yes(said: Sequence[str]) -> bool:
     if other := [each for each in said if each != YES]:
-        raise FilterFault(f"{other[0]!r} is not {YES!r}: letters died again, or it is not asked.")
+        raise FilterFault(f"{other[0]!r} is not {YES!r}: for letters that died again say {YES!r}, or leave it out.")
     return bool(said)
 
 
 def _read_number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise FilterFault(f"{text!r} is no number: letters, groups, plans and attempts have one.")
+        raise FilterFault(f"{text!r} is no number: letters, groups, plans and attempts are numbers.")
     return int(text)
 
 
 def build_address(path: str, query: QueryParams, **other: str) -> str:
-    """An address with the same filter, and something else besides."""
+    """Return an address with the same filter and other parameters besides."""
     kept = [(name, value) for name, value in query.multi_items() if name not in other and value]
     said = urlencode([*kept, *((name, value) for name, value in other.items() if value)])
     return f"{path}?{said}" if said else path
 
 
 def read_chosen_filter(form: QueryParams) -> LetterFilter:
-    """The letters that a form of the list means: those that are ticked, or all of its filter.
+    """Return a filter for the letters that a form of the list means: the ticked ones, or all that match.
 
-    `scope` is "ids" or "filter"; `ids` is said once a letter, or with commas between them; the filter's own fields are
+    `scope` is "ids" or "filter"; `ids` is repeated for each letter, or comma-separated; the filter's own fields are
     named as in its address.
 
     Raises:
-        FilterFault: it says what is none, or nothing is ticked.
+        FilterFault: a field is malformed, or nothing is ticked.
     """
     if form.get("scope") == "filter":
         return read_filter(form)
@@ -97,12 +97,12 @@ def read_chosen_filter(form: QueryParams) -> LetterFilter:
 
 
 def list_filter_fields(query: QueryParams) -> list[tuple[str, str]]:
-    """A filter as fields of a form, or of an address."""
+    """Return a filter as fields of a form or of an address."""
     return [(name, value) for name, value in query.multi_items() if name in FILTER_FIELDS and value]
 
 
 def build_command(verb: str, query: QueryParams) -> str:
-    """The same filter for a terminal."""
+    """Return the command line with the same filter."""
     words = ["bridge", "deadletters", verb]
     for name, value in list_filter_fields(query):
         if not (value == ANY and name in _CHOICES):
@@ -111,5 +111,5 @@ def build_command(verb: str, query: QueryParams) -> str:
 
 
 def add_open_status(query: QueryParams) -> QueryParams:
-    """An address that means open letters where it names no status."""
+    """Return a query that means open letters if it names no status."""
     return query if query.get("status") else QueryParams([*query.multi_items(), ("status", "open")])

@@ -10,21 +10,21 @@ from typing import Final, NamedTuple
 
 from starlette.datastructures import QueryParams
 
-#: Ms for which a form is kept.
+#: The time for which a form is kept, in ms.
 DRAFT_MS: Final = 1_800_000
-#: Characters of one form, as it is sent; of a larger one nothing is kept.
+#: The most characters of a form that is kept.
 MAX_DRAFT_CHARACTERS: Final = 1_300_000
-#: Forms that are kept at a time; of more the oldest goes.
+#: The most forms that are kept; the oldest is dropped first.
 MAX_DRAFTS: Final = 20
 
 
 class FormDraft(NamedTuple):
-    """One that was not taken.
+    """A form that was not accepted because its session had ended.
 
     Attributes:
-        name: of who filled it in.
-        path: of the page that it stands on.
-        until: ms of the clock.
+        name: the user who filled it in.
+        path: the page of the form.
+        until: when it expires, ms of the clock.
     """
 
     name: str
@@ -33,16 +33,16 @@ class FormDraft(NamedTuple):
     until: int = 0
 
     def __repr__(self) -> str:
-        """Without what was typed."""
+        """Return the draft without the values that were typed."""
         return f"Form(name={self.name!r}, path={self.path!r})"
 
 
 @dataclass
 class FormDrafts:
-    """In the memory of one process: what is typed is written nowhere.
+    """The form drafts of one process, in memory only: typed values are written nowhere.
 
     Parameters:
-        clock: ms that no one sets.
+        clock: ms of a monotonic clock.
     """
 
     clock: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
@@ -51,11 +51,11 @@ class FormDrafts:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def mark(self, name: str) -> str:
-        """What a form brings along, so that whose it was is known when their session is not any more."""
+        """Return a signed mark for a form, by which its author is known after their session has ended."""
         return self._sign(name) + name.encode().hex()
 
     def whose(self, mark: str) -> str | None:
-        """Whose form it is; `None`: no page of this process was made with this mark."""
+        """Return the author of a form; `None` if no page of this process was made with this mark."""
         try:
             name = bytes.fromhex(mark[64:]).decode()
         except ValueError:
@@ -63,7 +63,7 @@ class FormDrafts:
         return name if hmac.compare_digest(mark[:64].encode(), self._sign(name).encode()) else None
 
     def keep(self, form: FormDraft) -> str:
-        """Keep a form, by whose mark its name is known: what it is found by; "": it is too large."""
+        """Keep a form whose author is known by its mark, and return its id; "" if it is too large."""
         if sum(len(name) + len(value) for name, value in form.fields.multi_items()) > MAX_DRAFT_CHARACTERS:
             return ""
         id_ = secrets.token_urlsafe(16)
@@ -75,7 +75,7 @@ class FormDrafts:
         return id_
 
     def found(self, id_: str, name: str, path: str) -> QueryParams | None:
-        """What was typed, for the page of its form and for who has typed it."""
+        """Return the typed values, for the page and the author of the form only."""
         with self._lock:
             self._forget()
             form = self._forms.get(id_)

@@ -15,27 +15,27 @@ from typing import Any, Final, NamedTuple
 from bridge.console import thread_pools
 from bridge.console.thread_pools import WaitKind
 
-#: Seconds between two snapshots; how much longer than making one the pause after it is (all that look at one thing cost
-#: a twenty-fifth of a core at most), and seconds that it is at most; and that a stream lasts.
+#: The seconds between two snapshots; the pause after one as a multiple of the time that it took (all watchers of one
+#: subject cost a twenty-fifth of a core at most), and its limit in seconds; and the seconds that a stream lasts.
 SNAPSHOT_PERIOD: Final = 1.0
 SNAPSHOT_REST: Final = 24.0
 MAX_PAUSE: Final = 10.0
 STREAM_SECONDS: Final = 60.0
-#: Seconds between two looks whether who looks is still signed in.
+#: The seconds between two checks that the viewer is still signed in.
 SESSION_CHECK_PERIOD: Final = 3.0
-#: Seconds between two looks whether another's snapshot is made.
+#: The seconds between two polls for the snapshot that another stream makes.
 _POLL_PERIOD: Final = 0.05
 
 
 class LiveSnapshot(NamedTuple):
-    """How something looks now.
+    """The live parts of a page at one moment.
 
     Attributes:
-        act: as a page has it that decides (bridge.deadletters.model.bulk_plan): with another one, its buttons are of
-            the past.
-        over: nothing more will change by itself.
-        parts: by the id of their place, HTML.
-        read: when its figures were read, by the clock of `Live`; `None`: when it was made.
+        act: the version that a page acts on (bridge.deadletters.model.bulk_plan): if it has changed, the buttons of an
+            open page are outdated.
+        over: whether nothing will change any more by itself.
+        parts: HTML by the id of its element.
+        read: when its figures were read, by the clock of `LiveSnapshots`; `None`: when it was made.
     """
 
     act: str
@@ -46,11 +46,11 @@ class LiveSnapshot(NamedTuple):
 
 @dataclass
 class _WatchedSnapshot:
-    """One thing that is looked at.
+    """A subject that open pages watch, with its last snapshot.
 
     Attributes:
-        at: when it was made, and `until`, until when it is good; seconds of any clock.
-        making: whether somebody makes the next one.
+        until: until when the last snapshot is fresh, seconds of the clock.
+        making: whether a stream is making the next one.
     """
 
     watchers: int = 0
@@ -61,7 +61,7 @@ class _WatchedSnapshot:
 
 @dataclass
 class LiveSnapshots:
-    """All that is looked at in this process."""
+    """All subjects that are watched in this process."""
 
     every: float = SNAPSHOT_PERIOD
     lasts: float = STREAM_SECONDS
@@ -72,11 +72,11 @@ class LiveSnapshots:
 
     @property
     def watched(self) -> dict[str, int]:
-        """By what is looked at, how many look."""
+        """Return the number of watchers of each subject."""
         return {name: each.watchers for name, each in self._of.items()}
 
     def end(self) -> None:
-        """The process ends: streams do so now, instead of being cut off."""
+        """End all streams at shutdown, so that none is cut off."""
         for each in tuple(self._ending):
             each.set()
 
@@ -89,14 +89,14 @@ class LiveSnapshots:
         goes_on: Callable[[], bool] = lambda: True,
         **besides: str,
     ) -> AsyncIterator[str]:
-        """Server-sent events: each what has changed since the one before, the first all of it; and how old that is.
+        """Yield server-sent events: the first has all parts, each later one the changed parts, with their age.
 
         Parameters:
-            make: is called in a thread, for all who look at the same name.
-            waits: what making one waits for.
-            pace: how many times as long as others it waits between two snapshots.
-            goes_on: whether who looks may still see it; is called in a thread, every `ASKED`.
-            besides: goes along with each event.
+            make: makes a snapshot for all watchers of the name; runs in a thread.
+            waits: the server that `make` waits for.
+            pace: the factor for the pause between two snapshots.
+            goes_on: whether the viewer may still see it; runs in a thread, every `SESSION_CHECK_PERIOD` seconds.
+            besides: further fields of each event.
         """
         watched = self._of.setdefault(name, _WatchedSnapshot())
         watched.watchers += 1
@@ -140,7 +140,7 @@ class LiveSnapshots:
             watched.last = await thread_pools.run_in_pool(waits, make)
         finally:
             watched.making = False
-            # A tenth less: whoever looks again after that time is not to find the one from before.
+            # A tenth less, so that a stream that comes after the period does not get the previous snapshot.
             watched.until = self.clock() + max(0.9 * every, min(SNAPSHOT_REST * (self.clock() - began), MAX_PAUSE))
         return watched.last
 

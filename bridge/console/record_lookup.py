@@ -24,12 +24,12 @@ _RECORD: Final = re.compile(
     re.ASCII,
 )
 _PLAN: Final = re.compile(r"plan\s+(\d{1,18})", re.IGNORECASE)
-#: Digits of a number that Kafka or the database has.
+#: The most digits of a number in Kafka or the database.
 _DIGITS: Final = 18
 
 
 class RecordQuery(NamedTuple):
-    """A record by its place; `handler`: whose delivery, where that was said."""
+    """A record by its coordinates; `handler`: the handler of its delivery, if one was named."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class RecordQuery(NamedTuple):
 
 
 class KeyQuery(NamedTuple):
-    """A key; in a topic, where one was named."""
+    """A key, in a topic if one was named."""
 
     topic: str | None
     key: str
@@ -60,11 +60,11 @@ LookupQuery = RecordQuery | KeyQuery | LetterQuery | PlanQuery
 
 
 def parse_lookup_query(text: str, topics: Collection[str]) -> LookupQuery:
-    """What is asked for; what is nothing else is a key.
+    """Return the query that a text means; a text that means nothing else is a key.
 
     Parameters:
-        text: without spaces around it.
-        topics: the group's.
+        text: stripped of surrounding spaces.
+        topics: the topics of the group.
     """
     if match := _PLAN.fullmatch(text):
         return PlanQuery(int(match[1]))
@@ -80,16 +80,16 @@ def parse_lookup_query(text: str, topics: Collection[str]) -> LookupQuery:
 
 
 def mask_last_errors(deliveries: Iterable[Mapping[str, Any]], known: HiddenQuotes) -> list[dict[str, Any]]:
-    """Deliveries as `bridge find` has them; their last errors without what somebody does not see."""
+    """Return deliveries as `bridge find` has them, with the hidden values in their last errors masked."""
     return [{**each, "last_error": each["last_error"] and known.masked(str(each["last_error"]))} for each in deliveries]
 
 
 def describe_fate(deliveries: Collection[Mapping[str, Any]]) -> str:
-    """What became of a record, in a few words: `is dead for 1 of 3 handlers`."""
+    """Return the fates of a record in a few words: `is dead for 1 of 3 handlers`."""
     if not deliveries:
         return "is in Kafka, and no handler has its topic"
     fates = [each["fate"] for each in deliveries]
-    for worst, words in (("dead", "is dead"), ("parked", "waits"), ("handed", "is under way"), ("open", "is open")):
+    for worst, words in (("dead", "is dead"), ("parked", "is parked"), ("handed", "is in flight"), ("open", "is open")):
         if count := fates.count(worst):
             return f"{words} for {count} of {len(fates)} handler{'' if len(fates) == 1 else 's'}"
     if len(set(fates)) == 1:
@@ -99,19 +99,19 @@ def describe_fate(deliveries: Collection[Mapping[str, Any]]) -> str:
 
 logger = logging.getLogger("bridge")
 
-#: Letters of a key that are listed.
+#: The most letters that are listed for a key.
 MAX_FOUND_LETTERS: Final = 25
 
 
 @dataclass
 class LookupAnswer:
-    """What was found, and where it was looked.
+    """The result of a lookup, and the places that were searched.
 
     Attributes:
         records: as `bridge find --json` has them.
-        letters: of the database.
-        looked: where it was looked for, and how far, a sentence each.
-        silent: what does not answer, so that it was not looked for there.
+        letters: dead letters of the database.
+        looked: a sentence for each place that was searched, and how far.
+        silent: a sentence for each server that did not respond and was not searched.
     """
 
     records: Sequence[dict[str, Any]] = ()
@@ -121,12 +121,12 @@ class LookupAnswer:
 
     @property
     def found(self) -> bool:
-        """Whether there is anything."""
+        """Return whether anything was found."""
         return bool(self.records or self.letters)
 
 
 def look_up(desk: DeadLetterService, wanted: RecordQuery | KeyQuery, answer: LookupAnswer, masks: LetterMasks) -> None:
-    """Look for a record, or a key, in Kafka, the ledger and the database; what does not answer is said."""
+    """Look for a record or a key in Kafka, the ledger and the database, and note what does not respond."""
     if isinstance(wanted, RecordQuery):
         _look_up_record(desk, wanted, answer)
     else:
@@ -148,7 +148,7 @@ def _look_up_record(desk: DeadLetterService, wanted: RecordQuery, answer: Lookup
 def _look_up_key(desk: DeadLetterService, wanted: KeyQuery, answer: LookupAnswer, masks: LetterMasks) -> None:
     topic, text = wanted
     if not masks.searches_keys(() if topic is None else (topic,)):
-        answer.looked.append("Nowhere: your role does not see keys there, so nothing is looked for by one.")
+        answer.looked.append("Nowhere: your role may not see the keys of this topic, so it may not search by one.")
         return
     if topic is not None:
         _ask_ledger(desk, answer, lambda: find_records_by_key(desk.app, desk.settings, desk.routes, topic, text), topic)
@@ -165,13 +165,13 @@ def _look_up_key(desk: DeadLetterService, wanted: KeyQuery, answer: LookupAnswer
 
 
 def describe_missing_database(error: DeskUnavailable) -> str:
-    """A database that does not answer, for whoever looks: where it is stands in the log alone."""
+    """Return a sentence for a database that does not respond; its address goes to the log alone."""
     logger.warning("%s", error)
-    return "The dead letters' database does not answer: the log of bridge deadletters serve says which one, and why."
+    return "The dead letters' database does not respond: the log of bridge deadletters serve says which one, and why."
 
 
 def mask_lookup_answer(lists: MaskedLists, answer: LookupAnswer) -> None:
-    """Put masks in the places of what who asks does not see."""
+    """Mask the values that the caller may not see."""
     letters, answer.letters = answer.letters, lists.lines(answer.letters)
     for found in answer.records:
         record = found["record"]
@@ -192,9 +192,9 @@ def mask_lookup_answer(lists: MaskedLists, answer: LookupAnswer) -> None:
 def _ask_ledger(
     desk: DeadLetterService, answer: LookupAnswer, question: Callable[[], SearchResult], topic: str
 ) -> None:
-    """Ask ledger and Kafka."""
+    """Ask the ledger and Kafka."""
     if desk.settings.ledger_url is None:
-        answer.silent.append("Fates are in the ledger, and the broker is no Redis: set LEDGER_URL.")
+        answer.silent.append("Fates are not known: no ledger is set, and the broker is no Redis. Set LEDGER_URL.")
         return
     try:
         found = question()
@@ -207,7 +207,7 @@ def _ask_ledger(
 
 def _describe_searched(found: SearchResult, topic: str) -> list[str]:
     if not found.kept:
-        return [f"Kafka: it has no topic {topic}."]
+        return [f"Kafka, which has no topic {topic}."]
     return [
         f"Kafka and the ledger: {topic}-{partition}, offsets {found.looked_from.get(partition, first):,} up to {end:,}."
         for partition, (first, end) in sorted(found.kept.items())

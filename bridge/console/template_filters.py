@@ -15,7 +15,7 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def format_duration(ms: int) -> str:
-    """In two units at most: `3 min 41 s`, `28 ms`.
+    """Return a duration in at most two units: `3 min 41 s`, `28 ms`.
 
     Parameters:
         ms: milliseconds.
@@ -32,7 +32,7 @@ def format_duration(ms: int) -> str:
     return " ".join(found)
 
 
-#: In the place of what is not there.
+#: The sign for a missing value.
 DASH: Final = Markup("&ndash;")
 _FOREIGN_AT_MOST: Final = 2_000
 #: Joiners (U+200C, U+200D) stay where they join what is not ASCII: emoji, and the scripts of India and Persia. Half a
@@ -45,14 +45,14 @@ _UNSEEN: Final = re.compile(
 
 
 def number(count: int | None) -> Markup:
-    """`21,480`; 0 in grey, a dash where there is none."""
+    """Return a count as `21,480`; 0 in grey, a dash for None."""
     if count is None:
         return DASH
     return Markup('<span class="zero">0</span>') if count == 0 else Markup(f"{count:,}")
 
 
 def large(count: int) -> Markup:
-    """`21,480`, and from ten million on `153.1 M`: no column is as wide as that."""
+    """Return a count as `21,480`, and from ten million on as `153.1 M`, to fit its column."""
     for size, unit in ((10_000_000_000_000, "T"), (10_000_000_000, "G"), (10_000_000, "M")):
         if count >= size:
             return Markup(f"{count / size * 10:,.1f} {unit}")
@@ -60,16 +60,16 @@ def large(count: int) -> Markup:
 
 
 def a_second(minute: int) -> Markup:
-    """How many a second, of so many in a minute: `0.3`, `142`."""
+    """Return a count a minute as a rate a second: `0.3`, `142`."""
     rate = minute / 60
     return number(0) if not minute else Markup(f"{rate:,.2g}" if rate < 10 else f"{rate:,.0f}")
 
 
 def foreign(text: str | None, most: int = _FOREIGN_AT_MOST, marks: Collection[str] = ()) -> Markup:
-    """What others have written: escaped, apart from what stands around it, and nothing in it unseen.
+    """Return foreign text escaped and isolated, with its invisible characters shown.
 
     Parameters:
-        marks: what is to be found in it at a glance.
+        marks: words to highlight.
     """
     text = text or ""
     # Put together without Markup.format, which takes twenty times as long: a value may have 65,000 lines.
@@ -80,7 +80,7 @@ def foreign(text: str | None, most: int = _FOREIGN_AT_MOST, marks: Collection[st
 
 
 def ending(name: str, most: int) -> Markup:
-    """A dotted name by its end, which tells it from others: `…orders.handlers.charge`; all of it where it is short."""
+    """Return the end of a long dotted name, which tells it from others: `…orders.handlers.charge`."""
     if len(name) <= most:
         return foreign(name)
     head, dot, tail = name[-most:].partition(".")
@@ -88,12 +88,12 @@ def ending(name: str, most: int) -> Markup:
 
 
 def octets(data: bytes | None, most: int = _FOREIGN_AT_MOST) -> Markup:
-    """A key, or a header's value: its text, or its bytes in hexadecimal where it is none."""
+    """Return a key or a header's value as text, or in hexadecimal if it is no UTF-8."""
     if data is None:
         return DASH
     some = data[: 4 * most]
     try:
-        # What is cut may end within a character.
+        # The cut may fall within a character.
         return foreign(some.decode("utf-8", "strict" if len(some) == len(data) else "ignore"), most)
     except UnicodeDecodeError:
         shown = Markup('<span class="mono">{}</span> <span class="tag">hex</span>').format(data[:most].hex(" "))
@@ -102,13 +102,13 @@ def octets(data: bytes | None, most: int = _FOREIGN_AT_MOST) -> Markup:
 
 
 def describe_error(letter: LetterLine) -> str:
-    """What a letter failed of, in a line: `CardDeclined: do_not_honor`."""
+    """Return the error of a letter in a line: `CardDeclined: do_not_honor`."""
     name = letter.error_class.rpartition(".")[2]
-    return ": ".join(filter(None, (name, letter.error_message))) or "nobody says of what"
+    return ": ".join(filter(None, (name, letter.error_message))) or "no error given"
 
 
 def attribute(text: str) -> Markup:
-    """The same in an attribute, of which nothing is shown: whole, and what is unseen as a reference."""
+    """Return text for an attribute: complete, with invisible characters as references."""
     parts = _UNSEEN.split(text.encode("utf-8", "replace").decode())
     unseen = (Markup(f"&#{ord(found)};") for found in _UNSEEN.findall(text))
     return Markup("").join(
@@ -120,7 +120,7 @@ def _marked(text: str, marks: Collection[str]) -> Iterator[Markup]:
     if not marks:
         yield from _seen(text)
         return
-    # The longest first: of two that begin alike it is the one that is meant.
+    # The longest first, so that a mark that begins with another one wins.
     wanted = re.compile("(" + "|".join(map(re.escape, sorted(marks, key=len, reverse=True))) + ")")
     for at, part in enumerate(wanted.split(text)):
         seen = Markup("").join(_seen(part))
@@ -128,9 +128,9 @@ def _marked(text: str, marks: Collection[str]) -> Iterator[Markup]:
 
 
 def commands(sentence: str) -> Markup:
-    """A sentence with foreign words in it, its commands as such: ``start `bridge run` ``."""
+    """Return a sentence of foreign words with its commands marked up: ``start `bridge run` ``."""
     parts = sentence.split("`")
-    # An odd mark is no command's beginning.
+    # An unpaired backtick begins no command.
     if len(parts) % 2 == 0:
         return foreign(sentence)
     code = Markup("<code>{}</code>")
@@ -157,18 +157,18 @@ def _named(character: str) -> Markup:
 
 
 def format_time(at: int | None, now: int | None = None, *, ms: bool = False) -> Markup:
-    """A time in UTC, with the date where it is not today's: `02:47:01`.
+    """Return a time in UTC, with the date unless it is today: `02:47:01`.
 
     Parameters:
         at, now: ms since the epoch.
-        ms: whether it is shown to the millisecond.
+        ms: whether to show milliseconds.
     """
     if at is None:
         return DASH
     try:
         moment = datetime.fromtimestamp(at / 1000, UTC)
     except (OverflowError, ValueError, OSError):
-        # Producers write what they like as a record's time.
+        # Producers may write any number as a record's time.
         return Markup('<span title="no time that a calendar has">{} ms</span>').format(at)
     today = now is not None and datetime.fromtimestamp(now / 1000, UTC).date() == moment.date()
     words = f"{moment:%H:%M:%S}" if today else f"{moment:%d %b %Y %H:%M:%S}"
@@ -178,7 +178,7 @@ def format_time(at: int | None, now: int | None = None, *, ms: bool = False) -> 
 
 
 def format_iso_time(iso: str, now: int | None = None) -> Markup:
-    """A time that somebody has written by ISO 8601, as `clock` shows it; as it is where it is none."""
+    """Return an ISO 8601 time as `clock` shows it; other text unchanged."""
     try:
         return format_time(int(datetime.fromisoformat(iso).timestamp() * 1000), now)
     except ValueError:
@@ -186,7 +186,7 @@ def format_iso_time(iso: str, now: int | None = None) -> Markup:
 
 
 def format_age(at: int, now: int) -> str:
-    """How long it is since, in its largest unit: `2 min ago`.
+    """Return the time since a moment in its largest unit: `2 min ago`.
 
     Parameters:
         at, now: ms since the epoch.
@@ -199,6 +199,6 @@ def format_age(at: int, now: int) -> str:
 
 
 def terminal(command: Markup, program: str) -> Markup:
-    """A command of ours as it is typed where this console runs: by the program that reaches its servers."""
+    """Return a bridge command as it is typed where this console runs, by the program that reaches its servers."""
     rest = command.removeprefix("<bdi>")
     return command[: len(command) - len(rest)] + escape(program) + rest.removeprefix("bridge")

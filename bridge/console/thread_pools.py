@@ -14,23 +14,23 @@ from bridge.errors import AnswerTimeout
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
 
-#: Threads of each but the database's, which has those of Starlette.
+#: The threads of each pool; the database has the pool of Starlette.
 POOL_THREADS: Final = 20
-#: Seconds after which a page, or an answer of the API, is given up: more than servers that are silent take.
+#: The seconds after which a page or an API answer is given up: more than the timeouts of unavailable servers.
 ANSWER_SECONDS: Final = 60.0
-#: Work that goes on: an event loop keeps tasks by weak references alone.
+#: Running work: an event loop keeps only weak references to tasks.
 _RUNNING: Final[set[asyncio.Future[Any]]] = set()
 
 
 class WaitKind(StrEnum):
-    """What an answer waits for, besides the database."""
+    """The server that an answer waits for, besides the database."""
 
     DATABASE = "nothing else"
-    #: How the group stands, or which versions run: seconds, where Redis or Kafka is silent.
+    #: The status of the group, or the running versions: seconds while Redis or Kafka is unavailable.
     STANDING = "standing"
-    #: Kafka or the ledger themselves: 12 seconds and more.
+    #: Kafka or the ledger itself: 12 seconds and more.
     SERVERS = "servers"
-    #: Who signs people in, of whom anybody may have it asked.
+    #: The OpenID Connect issuer, which any visitor can make the console ask.
     ISSUER = "issuer"
 
 
@@ -38,12 +38,12 @@ _LIMITS: Final[RunVar[dict[WaitKind, CapacityLimiter]]] = RunVar("bridge.console
 
 
 async def run_in_pool(waits: WaitKind, work: Callable[Given, Found], *args: Given.args, **named: Given.kwargs) -> Found:
-    """Do it in a thread, when there is one for what it waits for.
+    """Run work in a thread of the pool for the server that it waits for.
 
-    A thread cannot be ended: one that takes too long keeps its place among the threads until it has ended by itself.
+    A thread cannot be cancelled: work that takes too long keeps its thread until it ends by itself.
 
     Raises:
-        AnswerTimeout: no thread came free, or the work did not end, within `WITHIN`.
+        AnswerTimeout: no thread was free, or the work did not end, within `ANSWER_SECONDS`.
     """
     task = asyncio.ensure_future(run_sync(lambda: work(*args, **named), limiter=_get_limiter(waits)))
     _RUNNING.add(task)
@@ -51,9 +51,9 @@ async def run_in_pool(waits: WaitKind, work: Callable[Given, Found], *args: Give
     done, _ = await asyncio.wait({task}, timeout=ANSWER_SECONDS)
     if not done:
         raise AnswerTimeout(
-            f"The console has no answer after {ANSWER_SECONDS:.0f} seconds. What was asked may still be done: look at "
-            "the audit log before you ask for it again. If pages stay slow, see what the console's processor, its "
-            "database and Kafka do."
+            f"The console has no answer after {ANSWER_SECONDS:.0f} seconds. The request may still be carried out: "
+            "check the audit log before you repeat it. If pages stay slow, check the console's processor, its database "
+            "and Kafka."
         )
     return task.result()
 
@@ -61,14 +61,14 @@ async def run_in_pool(waits: WaitKind, work: Callable[Given, Found], *args: Give
 def _forget_task(task: asyncio.Future[Any]) -> None:
     _RUNNING.discard(task)
     if not task.cancelled():
-        # Nobody waits any more for what took too long: asyncio would log its error as never retrieved.
+        # Nobody waits any more for work that took too long: asyncio would log its error as never retrieved.
         task.exception()
 
 
 def _get_limiter(waits: WaitKind) -> CapacityLimiter | None:
     if waits is WaitKind.DATABASE:
         return None
-    # Of this event loop: a limit is no other's.
+    # A limiter belongs to one event loop.
     found = _LIMITS.get({})
     if waits not in found:
         _LIMITS.set(found := {**found, waits: CapacityLimiter(POOL_THREADS)})

@@ -98,8 +98,8 @@ def test_what_is_asked_for_is_told_by_how_it_is_written(text, meant):
         (["done", "done"], "is done for all 2 handlers"),
         (["done"], "is done for its handler"),
         (["done", "discarded"], "has ended for all handlers"),
-        (["handed"], "is under way for 1 of 1 handler"),
-        (["parked", "handed"], "waits for 1 of 2 handlers"),
+        (["handed"], "is in flight for 1 of 1 handler"),
+        (["parked", "handed"], "is parked for 1 of 2 handlers"),
         ([], "is in Kafka, and no handler has its topic"),
     ],
 )
@@ -203,4 +203,4 @@ def test_it_finds_what_bridge_find_finds_on_the_servers(stack: Stack):
         assert "not handed off" in text
         assert words(client.get(f"/find?q={stack.topic('orders')} 4711").text).startswith("1 record of this key")
         assert client.get(f"/find?q={stack.topic('orders')}-0-99").status_code == 404
-        assert "it has no topic" in words(client.get("/find?q=nobodys-0-1").text)
+        assert "which has no topic" in words(client.get("/find?q=nobodys-0-1").text)

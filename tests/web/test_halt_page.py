@@ -173,7 +173,7 @@ def test_with_kafka_away_a_halt_counts_and_is_said_not_to_be_safe_yet(stack: Sta
         with signed_in(console, Role.OPERATOR) as client:
             answer = send(client, f"/topics/{stack.topic('orders')}/halt", why="it burns")
         assert answer.status_code == 200
-        assert "Not safe yet: Redis alone has it" in words(answer.text)
+        assert "Not durable yet: only Redis has the decision" in words(answer.text)
         assert "is halted" in words(answer.text)
 
 

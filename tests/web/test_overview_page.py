@@ -184,7 +184,7 @@ def test_where_the_database_keeps_every_page_back_it_is_said_what_runs_on_and_wh
     answer = viewer.get("/groups")
     assert answer.status_code == 503
     text = words(answer.text)
-    assert "does not answer, so it is not known who asks" in text
+    assert "does not respond, so the sign-in cannot be checked" in text
     assert "bridges and workers run on" in text
     assert "<code><bdi>bridge status</bdi></code>" in answer.text
 

@@ -84,7 +84,7 @@ def test_an_answer_that_takes_too_long_is_given_up_and_keeps_its_thread(desk, si
     }
     statuses, text, waiting = asyncio.run(_given_up(console, silent, address, said))
     assert set(statuses) == {503}
-    assert "may still be done" in text
+    assert "may still be carried out" in text
     assert 0 < waiting <= thread_pools.POOL_THREADS
 
 

@@ -15,15 +15,15 @@ from bridge.errors import BridgeError, DeskUnavailable, ProxyRefused
 
 logger = logging.getLogger(__name__)
 
-#: With which forms of people without a session are marked: those from before a restart must be loaded again.
+#: The key of form tokens without a session: forms from before a restart must be loaded again.
 _FORM_KEY: Final = secrets.token_bytes(32)
 
 
 def authenticate(asked: Console, request: Request) -> Principal:
-    """Who sends it; it waits for the database where there is a cookie.
+    """Return the principal of a request; it waits for the database if there is a session cookie.
 
     Raises:
-        HTTPException: it says what is not believed of it.
+        HTTPException: the proxy header is not to be trusted.
     """
     try:
         proxied = asked.proxy.signed_in(get_peer_address(request), request.headers)
@@ -38,16 +38,16 @@ def authenticate(asked: Console, request: Request) -> Principal:
 
 
 def redact_error(error: BridgeError, to: Principal) -> BridgeError:
-    """What is said of an error to who asked: whom nobody knows is not told where the database is."""
+    """Return an error for the caller of a request: anonymous callers are not told where the database is."""
     if to is not ANONYMOUS or not isinstance(error, DeskUnavailable):
         return error
     logger.warning("%s", error)
     return DeskUnavailable(
-        "The dead letters' database does not answer, so it is not known who asks: the log of bridge deadletters serve "
-        "says which database it is, and why."
+        "The dead letters' database does not respond, so the sign-in cannot be checked: the log of "
+        "bridge deadletters serve says which database it is, and why."
     )
 
 
 def get_peer_address(request: Request) -> str:
-    """The address that it came from."""
+    """Return the network address that a request came from."""
     return request.client.host if request.client else ""

@@ -15,7 +15,7 @@ from bridge.errors import RequestRefused
 
 logger = logging.getLogger("bridge")
 
-#: Ms for which a token that was right is asked for also where its address waits; and how many are remembered.
+#: The ms for which a token that was right is still checked while its address must wait; and how many are remembered.
 REMEMBERED_MS: Final = 3_600_000
 MAX_REMEMBERED: Final = 1_000
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="bridge"'}
@@ -24,7 +24,7 @@ _WRONG_TOKEN: Final = {"www-authenticate": 'Bearer realm="bridge", error="invali
 
 @dataclass
 class BearerTokens:
-    """The tokens of one console process.
+    """The bearer tokens that one console process has checked.
 
     Parameters:
         clock: ms since the epoch.
@@ -37,14 +37,14 @@ class BearerTokens:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def who(self, said: str | None, address: str) -> Principal:
-        """Who sends a request.
+        """Return the principal of a request to the API.
 
         Parameters:
             said: the header `Authorization`.
-            address: by which wrong ones are counted.
+            address: the address for which wrong tokens are counted.
 
         Raises:
-            RequestRefused: it has no token, or a wrong one; or its address waits.
+            RequestRefused: it has no token, or a wrong one; or its address must wait.
         """
         kind, _, secret = (said or "").partition(" ")
         secret = secret.strip()

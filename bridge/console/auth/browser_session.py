@@ -18,34 +18,34 @@ from bridge.deadletters.db.account_table import UserSecret
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.errors import DeskUnavailable
 
-#: `__Host-`: over HTTPS alone, for this host alone, for all its paths (RFC 6265bis).
+#: `__Host-`: over HTTPS only, for this host only, for all its paths (RFC 6265bis).
 SESSION_COOKIE: Final = "__Host-bridge"
-#: On this machine, without TLS: Chrome takes no `__Host-` there, Safari nothing that is Secure.
+#: On localhost without TLS: there Chrome accepts no `__Host-` cookie, and Safari no Secure one.
 LOCAL_SESSION_COOKIE: Final = "bridge"
-#: While somebody signs in by an issuer (bridge.console.auth).
+#: The cookie of an OpenID Connect sign-in in progress.
 OIDC_COOKIE: Final = "__Host-bridge-begun"
 LOCAL_OIDC_COOKIE: Final = "bridge-begun"
-#: By which a browser proves that a user has signed in with it before.
+#: The cookie that proves that a user has signed in with this browser before.
 DEVICE_COOKIE: Final = "__Host-bridge-device"
 LOCAL_DEVICE_COOKIE: Final = "bridge-device"
-#: Seconds for which a device is known.
+#: The seconds for which a device is known.
 DEVICE_SECONDS: Final = 90 * 86_400
 
 
 def read_session_cookie(request: Request) -> str | None:
-    """The cookie of a request, under the name that it must have."""
+    """Return the session cookie of a request, under the name that it must have."""
     return request.cookies.get(SESSION_COOKIE if _is_secure(request) else LOCAL_SESSION_COOKIE)
 
 
 def set_session_cookie(request: Request, answer: Response, cookie: str) -> None:
-    """Have a browser keep it."""
+    """Set the session cookie."""
     secure = _is_secure(request)
     name, seconds = SESSION_COOKIE if secure else LOCAL_SESSION_COOKIE, SESSION_LASTS // 1_000
     answer.set_cookie(name, cookie, max_age=seconds, path="/", secure=secure, httponly=True, samesite="lax")
 
 
 def clear_session_cookie(request: Request, answer: Response) -> None:
-    """Have a browser forget it."""
+    """Delete the session cookie."""
     secure = _is_secure(request)
     answer.delete_cookie(
         SESSION_COOKIE if secure else LOCAL_SESSION_COOKIE, path="/", secure=secure, httponly=True, samesite="lax"
@@ -53,13 +53,13 @@ def clear_session_cookie(request: Request, answer: Response) -> None:
 
 
 def read_device_cookie(request: Request, name: str, password: str | None) -> str:
-    """The proof that the user of this name and hash has signed in with this browser before; "": it has none."""
+    """Return the proof that a user signed in with this browser before; "" if there is none."""
     known = request.cookies.get(DEVICE_COOKIE if _is_secure(request) else LOCAL_DEVICE_COOKIE, "")
     return known if password and hmac.compare_digest(known.encode(), _sign_device(name, password).encode()) else ""
 
 
 def set_device_cookie(request: Request, answer: Response, user: str, password: str) -> None:
-    """Have a browser keep that; another password makes it worth nothing."""
+    """Set the device cookie; a new password invalidates it."""
     secure = _is_secure(request)
     name = DEVICE_COOKIE if secure else LOCAL_DEVICE_COOKIE
     answer.set_cookie(
@@ -74,19 +74,19 @@ def set_device_cookie(request: Request, answer: Response, user: str, password: s
 
 
 def read_oidc_cookie(request: Request) -> str:
-    """What a browser keeps of a sign-in by an issuer that it has begun; "": nothing."""
+    """Return the state of an OpenID Connect sign-in that this browser has begun; "" if there is none."""
     return request.cookies.get(OIDC_COOKIE if _is_secure(request) else LOCAL_OIDC_COOKIE, "")
 
 
 def set_oidc_cookie(request: Request, answer: Response, sealed: str, seconds: int) -> None:
-    """Have a browser keep that."""
+    """Set the cookie of an OpenID Connect sign-in."""
     secure = _is_secure(request)
     name = OIDC_COOKIE if secure else LOCAL_OIDC_COOKIE
     answer.set_cookie(name, sealed, max_age=seconds, path="/", secure=secure, httponly=True, samesite="lax")
 
 
 def clear_oidc_cookie(request: Request, answer: Response) -> None:
-    """Have a browser forget that."""
+    """Delete the cookie of an OpenID Connect sign-in."""
     secure = _is_secure(request)
     answer.delete_cookie(
         OIDC_COOKIE if secure else LOCAL_OIDC_COOKIE, path="/", secure=secure, httponly=True, samesite="lax"
@@ -94,29 +94,29 @@ def clear_oidc_cookie(request: Request, answer: Response) -> None:
 
 
 def digest_cookie(cookie: str) -> bytes:
-    """By what it is found in the database."""
+    """Return the digest by which the database finds a session."""
     return hashlib.sha256(cookie.encode()).digest()
 
 
 def derive_form_token(cookie: str) -> str:
-    """What a form of this session must bring along; the cookie does not follow from it."""
+    """Return the token that each form of a session must carry; the cookie cannot be derived from it."""
     return hmac.digest(cookie.encode(), b"form", "sha256").hex()
 
 
 def _sign_device(name: str, password: str) -> str:
-    # The hash of a password follows from nothing that a browser has.
+    # A browser has nothing from which the hash of a password can be derived.
     return hmac.digest(password.encode(), f"device of {name}".encode(), "sha256").hex()
 
 
 def _is_secure(request: Request) -> bool:
-    """Whether the browser speaks TLS, for all that can be known behind a proxy."""
+    """Return whether the browser uses TLS, as far as that is known behind a proxy."""
     over_tls = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", "").lower())
     return over_tls or not is_loopback_host(request.headers.get("host", ""))
 
 
 @dataclass
 class BrowserSessions:
-    """Sessions are the desk's, in its database; the link is this process's, and ends with it.
+    """The browser sessions, in the database, and the one-time link of this process.
 
     Parameters:
         clock: ms since the epoch.
@@ -128,15 +128,15 @@ class BrowserSessions:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def begin(self, secret: UserSecret) -> str | None:
-        """Sign in a user: the value of a new cookie; `None`: their password was changed this moment."""
+        """Sign in a user and return the value of a new cookie; `None` if the password has just been changed."""
         cookie = secrets.token_urlsafe(32)
         return cookie if self.desk.sessions.begin(digest_cookie(cookie), secret, self.clock()) else None
 
     def begin_by_link(self, token: str) -> str | None:
-        """Sign in who has the link: the value of a new cookie; `None`: it is not that, or there are users by now.
+        """Sign in by the one-time link and return a cookie; `None` if it is wrong or there are users by now.
 
         Raises:
-            DeskUnavailable: the database did not answer; the link is as good as before.
+            DeskUnavailable: the database does not respond; the link stays valid.
         """
         if not self.use_link(token):
             return None
@@ -150,13 +150,13 @@ class BrowserSessions:
             raise
 
     def begin_issued(self, person: IssuedPerson) -> str:
-        """Sign in whom an issuer has named: the value of a new cookie."""
+        """Sign in a user of an issuer, and return the value of a new cookie."""
         cookie = secrets.token_urlsafe(32)
         self.desk.issued.begin(digest_cookie(cookie), person, self.clock())
         return cookie
 
     def who(self, cookie: str | None) -> Principal | None:
-        """Whose a cookie is; `None`: nobody's (any more)."""
+        """Return the principal of a cookie; `None` if its session does not exist or has ended."""
         if not cookie:
             return None
         found = self.desk.sessions.who(digest_cookie(cookie), self.clock())
@@ -174,14 +174,14 @@ class BrowserSessions:
             self.desk.issued.end(digest_cookie(cookie))
 
     def new_link(self) -> str:
-        """The token of a link that signs in once; an earlier one is worth nothing from then on."""
+        """Return the token of a new one-time link, which replaces an earlier one."""
         token = secrets.token_urlsafe(32)
         with self._lock:
             self._link = digest_cookie(token)
         return token
 
     def use_link(self, token: str) -> bool:
-        """Whether a token is that of the link, which is used up by this."""
+        """Use up the one-time link, and return whether the token is its."""
         with self._lock:
             fits = self._link is not None and hmac.compare_digest(self._link, digest_cookie(token))
             if fits:

@@ -15,12 +15,12 @@ from bridge.errors import RequestRefused
 from bridge.settings.address_values import split_list
 
 _LOCALHOST: Final = "localhost"
-#: With these it would be read as more than a name and a port.
+#: Characters with which it would parse as more than a name and a port.
 _NOT_IN_HOSTS: Final = frozenset("@/?#\\ \t\r\n")
 
 
 def read_host_name(host: str) -> str:
-    """The name in a Host header: without its port, in lower case."""
+    """Return the name in a Host header, without its port and in lower case."""
     if _NOT_IN_HOSTS & set(host):
         return ""
     try:
@@ -30,28 +30,28 @@ def read_host_name(host: str) -> str:
 
 
 def list_host_names(said: str, address: str) -> tuple[str, ...]:
-    """By which names the console answers, besides `localhost` and addresses.
+    """Return the host names that the console answers to, besides `localhost`.
 
     Parameters:
-        said: what is set, with commas between them.
-        address: where browsers find the console, as its messages link to it; empty where it is not set.
+        said: the setting, comma-separated names.
+        address: the public address of the console; empty if it is not set.
     """
     own = urlsplit(address).hostname
     return (*split_list(said), own) if own else split_list(said)
 
 
 def is_known_host(host: str, names: Iterable[str]) -> bool:
-    """Whether the console is called by this Host header.
+    """Return whether the console answers to this Host header.
 
-    By `localhost`, an address, or a name that it was given: a page of another site can make a name of its own lead to
-    this machine (DNS rebinding), and would then be taken for this site.
+    It answers to `localhost`, IP addresses and configured names. A foreign name that leads to this machine (DNS
+    rebinding) would otherwise make another site's pages count as this site.
     """
     name = read_host_name(host)
     return name == _LOCALHOST or _is_address(name) or name in {each.lower() for each in names}
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether a browser that says this Host header is on this machine (or in a tunnel to it)."""
+    """Return whether the Host header names this machine, or a tunnel to it."""
     name = read_host_name(host)
     return name == _LOCALHOST or (_is_address(name) and ip_address(name).is_loopback)
 
@@ -65,9 +65,9 @@ def _is_address(name: str) -> bool:
 
 
 def find_form_fault(headers: Headers, names: Iterable[str]) -> str:
-    """Why a form is not taken from the page that sent it; "" where it is.
+    """Return why a form is refused because of the page that sent it; "" if it is accepted.
 
-    What neither says an origin nor how it was sent is no browser of these years; the form's token has to do.
+    A request without Origin and Sec-Fetch-Site is from no current browser; its form token has to suffice.
     """
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return "This form was sent by another site."
@@ -81,17 +81,17 @@ def find_form_fault(headers: Headers, names: Iterable[str]) -> str:
 
 
 def is_without_tls(headers: Headers) -> bool:
-    """Whether a browser says that it sent a form without TLS, and not on this machine: it would keep no session."""
+    """Return whether a form came without TLS from another machine: that browser would keep no session cookie."""
     return headers.get("origin", "").startswith("http://") and not is_loopback_host(headers.get("host", ""))
 
 
 def choose_redirect_path(then: str) -> str:
-    """Where to go on after signing in: a path of this site, else its first page."""
+    """Return the path to continue at after signing in: a path of this site, or else its first page."""
     fits = then.startswith("/") and not then.startswith(("//", "/sign-")) and len(then) <= 4_000
     return then if fits and all(" " < each < "\x7f" and each != "\\" for each in then) else "/"
 
 
-#: Nothing but what this server sends, no script or style in the page, in no frame (WHATWG, CSP level 3).
+#: Content of this server only, no inline scripts or styles, in no frame (CSP level 3).
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -104,7 +104,7 @@ CONTENT_SECURITY_POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-#: Where it says that it is alive.
+#: The path of the health check.
 HEALTH_PATH: Final = "/healthz"
 SECURITY_HEADERS: Final = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
@@ -118,7 +118,7 @@ SECURITY_HEADERS: Final = {
 
 
 class SecurityHeaders:
-    """Puts them on every answer; what does not say how long it may be kept is not kept: it shows payloads."""
+    """A middleware that sets the security headers, and `no-store` unless the answer says otherwise."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -137,10 +137,10 @@ class SecurityHeaders:
 
 
 class SafeCompression:
-    """Compresses what is larger than a packet, unless another site has had the browser ask for it.
+    """A middleware that compresses answers larger than a packet, unless another site caused the request.
 
-    Who chooses what a page repeats of its address, and sees how long the answer is, learns what stands beside it
-    (BREACH): a page that comes from elsewhere goes out as it is.
+    An attacker who chooses what a page repeats of its address and sees the size of the compressed answer learns its
+    other content (BREACH). Cross-site answers are therefore not compressed.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -155,10 +155,10 @@ class SafeCompression:
 
 
 class KnownHostsOnly:
-    """Answers nothing to who calls the console by a name that is not its own, but that it is alive.
+    """A middleware that refuses unknown Host headers, except at the health check.
 
     Parameters:
-        names: by which it is called, besides `localhost` and addresses.
+        names: the host names that it answers to, besides `localhost` and IP addresses.
     """
 
     def __init__(self, app: ASGIApp, names: Sequence[str]) -> None:
@@ -166,9 +166,9 @@ class KnownHostsOnly:
         self._names = tuple(names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+        """Answer or refuse a request."""
         host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else "localhost"
-        # Probes call it by whatever name they have for it.
+        # Health checks may use any host name.
         if is_known_host(host, self._names) or scope["path"] == HEALTH_PATH:
             await self._app(scope, receive, send)
             return

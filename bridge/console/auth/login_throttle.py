@@ -11,29 +11,29 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final, NamedTuple, TypeVar
 
-#: Wrong ones in a row that cost nothing yet.
+#: The failures in a row that cost nothing.
 FREE_BY_NAME: Final = 5
-#: Of an address there may be many people behind.
+#: The same for an address, which many people may share.
 FREE_BY_ADDRESS: Final = 20
-#: Seconds that the first wrong one more costs, each further one twice as much; and the most.
+#: The wait of the next failure in seconds, doubled by each further one; and its limit.
 FIRST_WAIT: Final = 60
 LONGEST_WAIT: Final = 900
-#: Seconds after which wrong ones are forgotten.
+#: The seconds after which failures are forgotten.
 FORGET_AFTER: Final = 3_600
-#: Names, and addresses, that are counted at a time: who tries more pushes out the oldest.
+#: The most names and addresses that are counted; the oldest are dropped first.
 MAX_COUNTED: Final = 10_000
 
 
-#: What a count is of.
+#: The subject of a count.
 Counted = TypeVar("Counted", str, tuple[str, str])
 
 
 class FailureCount(NamedTuple):
-    """Of a name at an address, of a name on a known device, or of an address.
+    """The failures of a name at an address, of a name on a known device, or of an address.
 
     Attributes:
-        wrong: in a row.
-        last, until: ms of the clock: of the last wrong one, and until when none is tried.
+        wrong: failures in a row.
+        last, until: ms of the clock: when the last failure was, and until when nothing is tried.
     """
 
     wrong: int = 0
@@ -42,12 +42,12 @@ class FailureCount(NamedTuple):
 
 
 class ThrottleVerdict(NamedTuple):
-    """What is answered before a password is tried.
+    """The decision whether a password may be tried.
 
     Attributes:
-        waits: what has to wait, "name" (at this address) or "address"; "": it may be tried.
-        left: ms that it waits still.
-        warning: what the next wrong one costs, should this one be wrong.
+        waits: what must wait, "name" (at this address) or "address"; "": it may be tried.
+        left: the ms that are left to wait.
+        warning: the cost of the next failure, if this attempt fails.
     """
 
     waits: str = ""
@@ -56,13 +56,13 @@ class ThrottleVerdict(NamedTuple):
 
 
 def add_failure(count: FailureCount, free: int, now: int) -> FailureCount:
-    """A count with one wrong one more (pure)."""
+    """Return a count with one more failure (pure)."""
     wrong = (count.wrong if now - count.last < FORGET_AFTER * 1_000 else 0) + 1
     return FailureCount(wrong, now, now + _compute_wait(wrong, free) * 1_000)
 
 
 def describe_next_wait(name: FailureCount, address: FailureCount) -> str:
-    """What the next wrong one costs (pure)."""
+    """Return a sentence about the cost of the next failure (pure)."""
     by_name, by_address = FREE_BY_NAME - name.wrong, FREE_BY_ADDRESS - address.wrong
     what, left, wrong, free = (
         ("name", by_name, name.wrong, FREE_BY_NAME)
@@ -84,11 +84,10 @@ def _format_wait(seconds: int) -> str:
 
 @dataclass
 class LoginThrottle:
-    """The counts of one console process.
+    """The failure counts of one console process.
 
     Parameters:
-        clock: ms that no one sets: the clock of the wall may jump, by a day and more, and would free or lock whoever
-            waits.
+        clock: ms of a monotonic clock: the wall clock may jump, and would end or extend waits.
     """
 
     clock: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
@@ -97,15 +96,15 @@ class LoginThrottle:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def guess(self, name: str, address: str, device: str = "") -> ThrottleVerdict:
-        """Somebody tries a password. It counts as wrong until it was right: many at once are no way round.
+        """Register an attempt; it counts as a failure until it was right, so parallel attempts gain nothing.
 
         Parameters:
-            device: by which the browser proves that this user has signed in with it before; "": it does not.
+            device: the proof that this user has signed in with this browser before; "": there is none.
         """
         now, address = self.clock(), normalize_address(address)
         with self._lock:
             of_name = self._names.get(_build_key(name, address, device), FailureCount())
-            # A known device waits for nobody else's wrong ones at its address.
+            # A known device does not wait for the failures of others at its address.
             of_address = FailureCount() if device else self._addresses.get(address, FailureCount())
             for what, count in (("name", of_name), ("address", of_address)):
                 if now < count.until:
@@ -117,7 +116,7 @@ class LoginThrottle:
             return ThrottleVerdict(warning=describe_next_wait(of_name, of_address))
 
     def right(self, name: str, address: str, device: str = "") -> None:
-        """It was right: the name begins anew here, of the address this one does not count."""
+        """Register that the password was right: the name's count starts anew, the address does not count it."""
         address = normalize_address(address)
         with self._lock:
             self._names.pop(_build_key(name, address, device), None)
@@ -127,13 +126,13 @@ class LoginThrottle:
             self._addresses[address] = count._replace(wrong=max(0, count.wrong - 1), until=0)
 
     def waits(self, address: str) -> int:
-        """For how many ms nothing of an address is tried; 0: it may be."""
+        """Return for how many ms an address must wait; 0 if it may try."""
         with self._lock:
             until = self._addresses.get(normalize_address(address), FailureCount()).until
         return max(0, until - self.clock())
 
     def wrong(self, address: str) -> None:
-        """What an address gave was wrong, and belongs to no name."""
+        """Register a failure of an address that belongs to no name."""
         address = normalize_address(address)
         with self._lock:
             _keep_count(
@@ -144,7 +143,7 @@ class LoginThrottle:
 
 
 def normalize_address(address: str) -> str:
-    """The address as it is counted (pure): of IPv6 its /64, of which one machine has all addresses."""
+    """Return the address that is counted (pure): of IPv6 its /64, all of which one machine may have."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -155,7 +154,7 @@ def normalize_address(address: str) -> str:
 
 
 def _build_key(name: str, address: str, device: str) -> tuple[str, str]:
-    # No address begins so.
+    # No address begins like this.
     return name, f"device {device}" if device else address
 
 

@@ -21,18 +21,18 @@ from bridge.errors import IssuerUnavailable, SignInRefused, TooManySignIn
 from bridge.settings.address_values import may_be_asked, read_claimed_roles
 from bridge.settings.setting_defaults import EnvironmentSettings
 
-#: Seconds for a connection and for each part of an answer, and for all of it.
+#: The timeouts in seconds: for a connection and each part of an answer, and for all of it.
 PART_SECONDS: Final = 5.0
 REQUEST_SECONDS: Final = 10.0
-#: Bytes of an answer.
+#: The most bytes of an answer.
 MAX_ISSUER_BYTES: Final = 1_000_000
 
 
 def get_json(address: str) -> dict[str, Any]:
-    """The object at an address.
+    """Return the JSON object at an address.
 
     Raises:
-        IssuerUnavailable: it did not answer so.
+        IssuerUnavailable: it did not respond with a JSON object.
     """
     status, found = _send_request("GET", address)
     if status != 200:
@@ -41,13 +41,13 @@ def get_json(address: str) -> dict[str, Any]:
 
 
 def post_form(address: str, form: Mapping[str, str], basic: tuple[str, str] | None) -> tuple[int, dict[str, Any]]:
-    """Send a form: the status, and the object that is answered.
+    """Send a form, and return the status and the JSON object of the answer.
 
     Parameters:
-        basic: name and password, for the header.
+        basic: name and password for the header.
 
     Raises:
-        IssuerUnavailable: it did not answer, or no object.
+        IssuerUnavailable: it did not respond with a JSON object.
     """
     return _send_request("POST", address, data=form, auth=basic)
 
@@ -56,7 +56,7 @@ def _send_request(method: str, address: str, **sent: Any) -> tuple[int, dict[str
     until, body = monotonic() + REQUEST_SECONDS, b""
     headers = {"accept": "application/json", "accept-encoding": "identity"}
     try:
-        # One client each: an issuer's cookies are nobody's here.
+        # A client for each request: an issuer's cookies must not be shared.
         with (
             httpx2.Client(verify=_build_tls_context(), timeout=PART_SECONDS, follow_redirects=False) as client,
             client.stream(method, address, headers=headers, **sent) as answer,
@@ -67,7 +67,7 @@ def _send_request(method: str, address: str, **sent: Any) -> tuple[int, dict[str
                     raise IssuerUnavailable("its answer is too long, or takes too long")
             return answer.status_code, _parse_object(body, answer.status_code)
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        # Not in its words, which may have the address with all that was sent.
+        # Not its own text, which may contain the address with all parameters.
         raise IssuerUnavailable(f"no answer of HTTP: {type(error).__name__}") from None
 
 
@@ -87,20 +87,20 @@ def _build_tls_context() -> ssl.SSLContext:
 
 
 _Answer = TypeVar("_Answer")
-#: Where an issuer says of itself what it has (OpenID Connect Discovery 4).
+#: The path of the discovery document (OpenID Connect Discovery 4).
 DISCOVERY: Final = "/.well-known/openid-configuration"
-#: Ms for which that is taken for true; and for which one that did not answer is not asked again.
+#: The ms for which it is cached, and for which an unavailable issuer is not asked again.
 DISCOVERY_MS: Final = 3_600_000
 FAILURE_MS: Final = 5_000
-#: At a time: more would keep the threads that answer people who are signed in.
+#: The most sign-ins at a time: more would take the threads that serve signed-in users.
 _AT_ONCE: Final = threading.BoundedSemaphore(5)
 
 
 class OidcClient(NamedTuple):
-    """What the console is to the issuer; its repr does not show the secret.
+    """The registration of the console at the issuer; its repr does not show the secret.
 
     Attributes:
-        back: the address to which people are sent back.
+        back: the address to which the issuer sends users back.
     """
 
     issuer: str
@@ -110,15 +110,15 @@ class OidcClient(NamedTuple):
     back: str
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Return the client without its secret."""
         return f"Client(issuer={self.issuer!r}, id={self.id!r})"
 
 
 class IssuerEndpoints(NamedTuple):
-    """Addresses of an issuer.
+    """The endpoints of an issuer.
 
     Attributes:
-        basic: whether the client says its secret in a header, and not in the form.
+        basic: whether the client sends its secret in a header instead of the form.
     """
 
     authorization: str
@@ -128,10 +128,10 @@ class IssuerEndpoints(NamedTuple):
 
 
 def read_endpoints(said: Mapping[str, Any], issuer: str) -> IssuerEndpoints:
-    """Read an issuer's document.
+    """Return the endpoints in an issuer's discovery document.
 
     Raises:
-        IssuerUnavailable: it is another's, or lacks an address, or has one that is not safe.
+        IssuerUnavailable: it is for another issuer, or lacks an address, or has one without TLS.
     """
     if said.get("issuer") != issuer:
         raise IssuerUnavailable(
@@ -147,7 +147,7 @@ def read_endpoints(said: Mapping[str, Any], issuer: str) -> IssuerEndpoints:
 
 @dataclass
 class OidcIssuer:
-    """One issuer, asked when somebody signs in and never before: a console starts without it.
+    """An issuer, which is asked only when somebody signs in: a console starts without it.
 
     Parameters:
         clock: ms since the epoch.
@@ -161,10 +161,10 @@ class OidcIssuer:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def way(self, begun: SignInState) -> str:
-        """The address to which a browser goes to sign in.
+        """Return the address to which the browser goes to sign in.
 
         Raises:
-            IssuerUnavailable, TooManySignIn: it could not be asked where that is.
+            IssuerUnavailable, TooManySignIn: its endpoints could not be read.
         """
         door = self._asked(self._known).authorization
         asked = {
@@ -180,11 +180,11 @@ class OidcIssuer:
         return f"{door}{'&' if '?' in door else '?'}{urlencode(asked)}"
 
     def claims(self, begun: SignInState, code: str) -> dict[str, Any]:
-        """What it says of who has signed in there; the keys are asked for each time, so that none is out of date.
+        """Exchange a code for the claims of the user; the keys are fetched each time, so that none is outdated.
 
         Raises:
             IssuerUnavailable, TooManySignIn: it could not be asked.
-            SignInRefused: it does not take the code, or its token is not taken.
+            SignInRefused: the issuer refuses the code, or its token is not valid.
         """
         token, keys = self._asked(lambda: self._exchanged(begun, code))
         return oidc_token.verify_id_token(token, keys, self.client.issuer, self.client.id, begun.nonce)
@@ -243,16 +243,18 @@ class OidcIssuer:
             _AT_ONCE.release()
 
 
-#: Where the issuer sends people back to: it must know this address.
+#: The redirect path, which must be registered at the issuer.
 CALLBACK_PATH: Final = "/sign-in/oidc/back"
-#: As RFC 6749 writes what is wrong; other words are the address's, which anybody can make.
+#: The error codes of RFC 6749; any other text in the address could be anybody's.
 _ERROR_CODE: Final = re.compile(r"[a-z_]{1,60}")
 
 
 @dataclass(frozen=True)
 class OidcSignIn:
-    """Parameters:
-    claim, roles, default: which claim says what somebody may, by which values, and what others may.
+    """The sign-in by OpenID Connect.
+
+    Parameters:
+        claim, roles, default: the claim with the role, the role for each of its values, and the role of other users.
     """
 
     issuer: OidcIssuer
@@ -263,7 +265,7 @@ class OidcSignIn:
 
     @classmethod
     def of(cls, said: EnvironmentSettings, clock: Callable[[], int]) -> "OidcSignIn":
-        """By the issuer that is set."""
+        """Return the sign-in for the issuer in the settings."""
         client = OidcClient(
             said.DEADLETTERS_OIDC_ISSUER,
             said.DEADLETTERS_OIDC_CLIENT_ID,
@@ -281,11 +283,11 @@ class OidcSignIn:
 
     @property
     def host(self) -> str:
-        """The issuer, for people."""
+        """Return the host of the issuer, for people."""
         return urlsplit(self.issuer.client.issuer).hostname or ""
 
     def begin(self, then: str) -> tuple[str, str]:
-        """The issuer's address for this sign-in, and what the browser keeps meanwhile.
+        """Return the issuer's address for this sign-in, and the state that the browser keeps.
 
         Raises:
             IssuerUnavailable, TooManySignIn: the issuer could not be asked.
@@ -294,15 +296,15 @@ class OidcSignIn:
         return self.issuer.way(begun), self.beginnings.sealed(begun)
 
     def end(self, sealed: str, said: Mapping[str, str]) -> tuple[IssuedPerson, str]:
-        """Who has come back, and where they go on.
+        """Return the user who came back, and the path to continue at.
 
         Parameters:
-            sealed: what the browser has kept; "": nothing.
-            said: the parameters of the address.
+            sealed: the state that the browser has kept; "": none.
+            said: the query parameters.
 
         Raises:
             IssuerUnavailable, TooManySignIn: the issuer could not be asked.
-            SignInRefused: it is not believed, or they have no role.
+            SignInRefused: the answer is not valid, or the user has no role.
         """
         begun = self.beginnings.opened(sealed, said.get("state", ""))
         if begun is None:
@@ -310,7 +312,7 @@ class OidcSignIn:
                 "This sign-in was not begun in this browser, or was ended already, or took more than ten minutes: sign "
                 f"in anew, at {self.issuer.client.back.removesuffix(CALLBACK_PATH)}."
             )
-        # RFC 9207: who has come from another issuer brings that one's code.
+        # RFC 9207: a response of another issuer has that one's code.
         if said.get("iss", self.issuer.client.issuer) != self.issuer.client.issuer:
             raise SignInRefused("Another issuer has sent you back than the one that you were sent to: sign in anew.")
         if "code" not in said:

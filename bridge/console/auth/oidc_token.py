@@ -21,23 +21,23 @@ from bridge.deadletters.accounts.account_session import IssuedPerson
 from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import SignInRefused
 
-#: Ms in which a sign-in is ended.
+#: The ms within which a sign-in must end.
 STATE_MS: Final = 600_000
-#: Characters of where it goes on; a browser keeps no cookie that is much longer.
+#: The most characters of the path to continue at; browsers refuse much longer cookies.
 MAX_REDIRECT_LENGTH: Final = 2_000
-#: Ended ones that are known at a time, of this process; the issuer takes a code once, too.
+#: The ended sign-ins that this process remembers; the issuer, too, accepts a code once.
 _MAX_ENDED: Final = 10_000
 _HEADER: Final = {"alg": "dir", "enc": "A256GCM"}
 
 
 class SignInState(NamedTuple):
-    """What the issuer's answer must fit.
+    """The state of a sign-in, which the issuer's answer must match.
 
     Attributes:
-        state: comes back in the address.
-        nonce: comes back in the token.
-        verifier: what only this sign-in can exchange the code with (PKCE, RFC 7636).
-        then: where it goes on.
+        state: returned in the address.
+        nonce: returned in the token.
+        verifier: the secret without which the code cannot be exchanged (PKCE, RFC 7636).
+        then: the path to continue at.
         until: ms since the epoch.
     """
 
@@ -49,20 +49,22 @@ class SignInState(NamedTuple):
 
     @property
     def challenge(self) -> str:
-        """The verifier's hash, which the issuer is told first."""
+        """Return the hash of the verifier, which is sent to the issuer first."""
         digest = hashlib.sha256(self.verifier.encode()).digest()
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
     def __repr__(self) -> str:
-        """Without what is secret."""
+        """Return the state without its secrets."""
         return f"Begun(until={self.until})"
 
 
 @dataclass
 class SignInStates:
-    """Parameters:
-    secret: that of the client; the key is made of it.
-    clock: ms since the epoch.
+    """The sealed states of sign-ins in progress.
+
+    Parameters:
+        secret: the secret of the client, from which the key is derived.
+        clock: ms since the epoch.
     """
 
     secret: str = field(repr=False)
@@ -71,17 +73,17 @@ class SignInStates:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def begin(self, then: str) -> SignInState:
-        """A new one."""
+        """Return a new state."""
         fits = then if len(then) <= MAX_REDIRECT_LENGTH else "/"
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         return SignInState(state, nonce, verifier, fits, self.clock() + STATE_MS)
 
     def sealed(self, begun: SignInState) -> str:
-        """As a browser keeps it: it can neither be read nor be changed there."""
+        """Return a state encrypted and signed, as the browser keeps it."""
         return jwe.encrypt_compact(dict(_HEADER), json.dumps(begun), self._key())
 
     def opened(self, sealed: str, state: str) -> SignInState | None:
-        """The sign-in that this browser has begun, by its state, once; `None`: there is none, or it took too long."""
+        """Return the sign-in that this browser began, once; `None` if there is none or it took too long."""
         try:
             plain = jwe.decrypt_compact(sealed, self._key(), algorithms=list(_HEADER.values())).plaintext
             begun = SignInState(*json.loads(plain or b""))
@@ -107,7 +109,7 @@ class SignInStates:
 
 logger = logging.getLogger("bridge")
 
-#: Signatures by a key that the issuer alone has: not `none`, and not HS256, whose key would be a public one.
+#: Signatures by a private key of the issuer: not `none`, and not HS256, whose key would be public.
 SIGNATURE_ALGORITHMS: Final = (
     "RS256",
     "RS384",
@@ -120,25 +122,25 @@ SIGNATURE_ALGORITHMS: Final = (
     "ES512",
     "Ed25519",
 )
-#: Bits of an RSA key, at least (RFC 7518, 3.3).
+#: The least bits of an RSA key (RFC 7518, 3.3).
 MIN_RSA_BITS: Final = 2_048
-#: Seconds by which two clocks may differ.
+#: The seconds by which two clocks may differ.
 CLOCK_LEEWAY: Final = 60
 _KEY_TYPES: Final = ("RSA", "EC", "OKP")
 _LONGEST_SUBJECT: Final = 255
 
 
 def verify_id_token(token: str, keys: Mapping[str, Any], issuer: str, client: str, nonce: str) -> dict[str, Any]:
-    """The claims of a token that is this issuer's, for this client, of this very sign-in, and has not expired.
+    """Return the claims of an ID token that is valid for this issuer, this client and this sign-in.
 
     Parameters:
-        keys: those that the issuer has now, as it answers them.
+        keys: the issuer's current keys, as it returned them.
 
     Raises:
-        SignInRefused: it is not.
+        SignInRefused: it is not valid.
     """
     try:
-        # Headers that it does not know are no fault; what `crit` names must be known.
+        # Unknown headers are allowed, except those that `crit` names.
         registry = JWSRegistry(algorithms=SIGNATURE_ALGORITHMS, strict_check_header=False)
         claims = jwt.decode(token, _select_signing_keys(keys), registry=registry).claims
         _build_claims_registry(issuer, client).validate(claims)
@@ -150,7 +152,7 @@ def verify_id_token(token: str, keys: Mapping[str, Any], issuer: str, client: st
 
 
 def _find_claim_fault(claims: Mapping[str, Any], client: str, nonce: str) -> str:
-    """What a library for all JWTs does not look at."""
+    """Return the fault that a general JWT library does not check for."""
     said, audience, subject = claims["nonce"], claims["aud"], claims["sub"]
     if not (isinstance(said, str) and hmac.compare_digest(said.encode("utf-8", "replace"), nonce.encode())):
         return "it is of another sign-in (nonce)"
@@ -175,7 +177,7 @@ def _build_claims_registry(issuer: str, client: str) -> jwt.JWTClaimsRegistry:
 
 
 def _select_signing_keys(found: Mapping[str, Any]) -> KeySet:
-    """The keys that sign, without those that nobody here can read."""
+    """Return the signing keys, without those of unsupported kinds."""
     listed = found.get("keys")
     said = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     fit = [
@@ -185,7 +187,7 @@ def _select_signing_keys(found: Mapping[str, Any]) -> KeySet:
 
 
 def _is_long(key: Mapping[str, Any]) -> bool:
-    """Whether a key is long enough to be believed; those of curves have their lengths."""
+    """Return whether an RSA key is long enough; keys on curves have fixed lengths."""
     if key.get("kty") != "RSA":
         return True
     modulus = str(key.get("n", "")).encode("ascii", "replace")
@@ -201,7 +203,7 @@ def _is_long(key: Mapping[str, Any]) -> bool:
 
 
 def _explain_error(error: Exception) -> str:
-    """In our words: theirs may hold what the token says."""
+    """Return an error in our words: the library's may quote the token."""
     if isinstance(error, ExpiredTokenError):
         return "it has expired; do the clocks of issuer and console agree?"
     if isinstance(error, ClaimError):
@@ -211,21 +213,21 @@ def _explain_error(error: Exception) -> str:
     return f"it cannot be verified ({type(error).__name__})"
 
 
-#: By what people know each other, the best first. None of these need be one person's alone, or stay theirs.
+#: The claims with a display name, the best first. None of them is guaranteed to be unique or stable.
 _NAME_CLAIMS: Final = ("preferred_username", "email", "name", "sub")
 _LONGEST_NAME: Final = 80
 
 
 def read_person(claims: Mapping[str, Any], claim: str, roles: Mapping[str, str], default: Role) -> IssuedPerson:
-    """Who signs in, by the claims of a token that was verified.
+    """Return the user who signs in, from verified claims.
 
     Parameters:
-        claim: which says what somebody may; a `.` leads into an object.
-        roles: the role of each of its values.
-        default: of who has none of them; NOBODY: they do not get in.
+        claim: the claim with the role; a `.` leads into an object.
+        roles: the role for each of its values.
+        default: the role without such a value; NOBODY: the sign-in is refused.
 
     Raises:
-        SignInRefused: they have no role.
+        SignInRefused: the user has no role.
     """
     name = name_person(claims)
     role = max(
@@ -241,10 +243,10 @@ def read_person(claims: Mapping[str, Any], claim: str, roles: Mapping[str, str],
 
 
 def name_person(claims: Mapping[str, Any]) -> str:
-    """As the trail names somebody: no user with a password, and nobody else of the issuer, is called so.
+    """Return the user's name for the audit log, which no user with a password and no other subject can have.
 
-    What people call themselves there may change, and be another's: the mark at the end is that of the subject, which
-    does not and is not.
+    Display names may change and may be another user's. The suffix is derived from the subject, which is stable and
+    unique.
     """
     shown = next(filter(None, (_clean_name(claims.get(name)) for name in _NAME_CLAIMS)))
     subject = json.dumps([claims["iss"], claims["sub"]]).encode()
@@ -262,7 +264,7 @@ def _list_claim_values(claims: Mapping[str, Any], claim: str) -> list[str]:
 
 
 def _read_nested_claim(claims: Mapping[str, Any], claim: str) -> Any:
-    """As Keycloak has it: `realm_access.roles`."""
+    """Return a claim inside objects, such as Keycloak's `realm_access.roles`."""
     found: Any = claims
     for name in claim.split("."):
         found = found.get(name) if isinstance(found, Mapping) else None

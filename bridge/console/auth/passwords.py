@@ -10,7 +10,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from bridge.errors import TooManySignIn, UserRefused
 
-#: Words that are a whole password once digits and signs around them are left out.
+#: Words that are a whole password apart from digits and signs around them.
 _COMMON: Final = """
 access account admin administrator baseball batman bridge celery changeit changeme charlie christopher computer
 console cookiemonster correcthorsebatterystaple cosmopolitan counterstrike database default dragon finalfantasy
@@ -23,7 +23,7 @@ sunshine superman supernatural supersecret superuser support system temp temppas
 toor transformers trustno user username viewer welcome whatever yourpassword
 """
 _WORDS: Final = frozenset(_COMMON.split())
-#: Rows of a keyboard and of the alphabet: every stretch of them, forwards or backwards, is a walk.
+#: Rows of a keyboard and of the alphabet: each part of them, forwards or backwards, is a sequence.
 _ROWS: Final = (
     "1234567890-=",
     "01234567890",
@@ -43,16 +43,16 @@ _ROWS: Final = (
     "102030405060708090",
 )
 _LETTERS: Final = str.maketrans("@4301!5$7+", "aaeoiisstt")
-#: Characters of a stretch of a row.
+#: The least characters of a sequence.
 _STRETCH: Final = 3
-#: Different characters below which a password is a repetition.
+#: The number of different characters below which a password is a repetition.
 _DIFFERENT: Final = 5
-#: Characters beyond what is easily guessed in it, from which on a password is one of its own.
+#: The characters beside its easily guessed parts from which on a password is accepted.
 _OWN: Final = 6
 
 
 def is_common_password(password: str) -> bool:
-    """Whether a password is one of those that are tried first."""
+    """Return whether a password is one of those that attackers try first."""
     small = password.lower()
     if len(set(small)) < _DIFFERENT or _is_repeated(small):
         return True
@@ -60,23 +60,23 @@ def is_common_password(password: str) -> bool:
 
 
 def _is_repeated(text: str) -> bool:
-    """Whether it is a part of up to eight characters, again and again."""
+    """Return whether it repeats a part of up to eight characters."""
     return re.fullmatch(r"(.{1,8}?)\1+.{0,3}", text, re.DOTALL) is not None
 
 
 def _is_word(text: str) -> bool:
-    """Whether nothing but common words is in it, and digits and signs."""
+    """Return whether it is made of common words, digits and signs only."""
     parts = re.findall(r"[a-z]+", text)
     return bool(parts) and ("".join(parts) in _WORDS or all(part in _WORDS or len(part) < _STRETCH for part in parts))
 
 
 def _core(text: str) -> str:
-    """The text without the digits and signs around it."""
+    """Return the text without the digits and signs around it."""
     return re.sub(r"^[^a-z]+|[^a-z]+$", "", text)
 
 
 def _own_characters(text: str) -> int:
-    """How many characters are in no stretch of a row."""
+    """Return how many characters are outside keyboard and alphabet sequences."""
     own, at = 0, 0
     while at < len(text):
         longest = max((_stretch(text[at:], row) for row in _ROWS_BOTH_WAYS), default=0)
@@ -85,7 +85,7 @@ def _own_characters(text: str) -> int:
 
 
 def _stretch(text: str, row: str) -> int:
-    """How many characters at the beginning of a text are a stretch of a row."""
+    """Return the length of the keyboard or alphabet sequence at the beginning of a text."""
     length = 0
     while length < len(text) and text[: length + 1] in row:
         length += 1
@@ -96,20 +96,20 @@ _ROWS_BOTH_WAYS: Final = (*_ROWS, *(row[::-1] for row in _ROWS))
 
 
 MIN_PASSWORD_LENGTH: Final = 12
-#: Nobody types more; a longer one costs time before it is wrong.
+#: The most characters: hashing a longer password only costs time.
 MAX_PASSWORD_LENGTH: Final = 1_000
-#: At a time: each takes 64 MiB of memory.
+#: The hashes that are computed at a time: each takes 64 MiB of memory.
 _TRYING: Final = threading.BoundedSemaphore(2)
-#: With those that wait for it; more would keep the threads that answer people who are signed in.
+#: The same with those that wait; more would take the threads that serve signed-in users.
 _AT_ONCE: Final = threading.BoundedSemaphore(10)
 _HASHER: Final = PasswordHasher()
 
 
 def hash_password(name: str, password: str) -> str:
-    """A user's new password, as it is kept.
+    """Return the hash of a user's new password.
 
     Raises:
-        UserRefused: it is too easily guessed, or too long.
+        UserRefused: the password is too easily guessed, or too long.
     """
     if not MIN_PASSWORD_LENGTH <= len(password) <= MAX_PASSWORD_LENGTH:
         raise UserRefused(
@@ -126,10 +126,10 @@ def hash_password(name: str, password: str) -> str:
 
 
 def verify_password(kept: str | None, password: str) -> bool:
-    """Whether it is the password of this hash; for nobody (`None`), or for who has none, no less time.
+    """Return whether a password fits a hash; without a hash (`None`) it takes the same time.
 
     Raises:
-        TooManySignIn: others are tried, and wait to be: nothing was tried.
+        TooManySignIn: too many passwords are being checked; this one was not tried.
     """
     if not _AT_ONCE.acquire(blocking=False):
         raise TooManySignIn("Too many sign in at this moment, and this was not tried: try again in some seconds.")
@@ -150,7 +150,7 @@ def _verify_hash(kept: str, password: str) -> bool:
 
 
 def renew_hash(kept: str, password: str) -> str | None:
-    """The same password by the parameters of today; `None`: it is by these already."""
+    """Return a hash by the current parameters; `None` if it has them already."""
     return _HASHER.hash(password) if _HASHER.check_needs_rehash(kept) else None
 
 

@@ -19,14 +19,14 @@ __all__ = ["ANONYMOUS", "Principal", "Role"]
 
 
 class Principal(NamedTuple):
-    """Somebody who asks for a page.
+    """The user or program that sends a request.
 
     Attributes:
-        name: for the trail.
-        token: which a form must bring along; "" where nobody is signed in.
-        issuer: of OpenID Connect, by whose word they are signed in; "": by nobody's.
-        mark: by which a form is known as theirs when their session is over (bridge.console.form_drafts).
-        signs_out: whether they have a session here: not, where a proxy says who they are.
+        name: as the audit log has it.
+        token: the form token of its session; "" if nobody is signed in.
+        issuer: the OpenID Connect issuer that signed it in; "": none.
+        mark: identifies its forms after its session has ended (bridge.console.form_drafts).
+        signs_out: whether it has a session here; not if a proxy signs it in.
     """
 
     name: str
@@ -38,38 +38,38 @@ class Principal(NamedTuple):
 
     @property
     def is_admin(self) -> bool:
-        """Whether they may all."""
+        """Return whether it is an admin."""
         return self.role >= Role.ADMIN
 
     @property
     def is_user(self) -> bool:
-        """Whether they have a password here: not, whom a proxy or an issuer names, or who came by the one-time link."""
+        """Return whether it has a password here: not if a proxy, an issuer or the one-time link signed it in."""
         return self.signs_out and not self.issuer and self.name not in ("", BY_LINK)
 
     @property
     def shown(self) -> str:
-        """What stands in the bar on top."""
+        """Return the name that the top bar shows."""
         return "No users yet: this machine alone" if self.name == BY_LINK and self.signs_out else self.name
 
     def __repr__(self) -> str:
-        """Without the token and the mark."""
+        """Return the principal without its token and mark."""
         return f"Who(name={self.name!r}, role={self.role})"
 
 
 ANONYMOUS = Principal("", Role.NOBODY)
 
 
-#: Ms for which an admin sees what is masked, from when they said why.
+#: The ms for which an admin sees masked values after giving a reason.
 UNMASK_MS: Final = 15 * 60_000
 
 
 @dataclass
 class MaskAccess:
-    """Unmasking is of one session of this process, and ends with either.
+    """The rules for masked values, and the sessions of this process in which an admin has unmasked them.
 
     Parameters:
-        seen_from: the role from which on all is seen; `None`: none.
-        may_be_lifted: whether an admin may see it for a while.
+        seen_from: the lowest role that sees everything; `None`: no role.
+        may_be_lifted: whether an admin may unmask values for a while.
         clock: ms since the epoch.
     """
 
@@ -83,52 +83,52 @@ class MaskAccess:
 
     @classmethod
     def of(cls, said: EnvironmentSettings, clock: Callable[[], int]) -> Self:
-        """As the settings say."""
+        """Return the access that the settings describe."""
         lifted = said.DEADLETTERS_UNMASK == "yes"
         return cls(
             LetterMasks(read_mask_rules(said.DEADLETTERS_MASK)), Role.read(said.DEADLETTERS_MASK_NOT_FOR), lifted, clock
         )
 
     def of_role(self, role: Role) -> LetterMasks:
-        """What a role does not see: of programs, too, which unmask nothing."""
+        """Return the masks for a role, of people and of programs; programs cannot unmask."""
         return NO_MASKS if self.seen_from is not None and role >= self.seen_from else self.masks
 
     def of_who(self, who: Principal) -> LetterMasks:
-        """What somebody does not see now."""
+        """Return the masks that hold for a principal now."""
         return NO_MASKS if self.until(who) else self.of_role(who.role)
 
     def may_lift(self, who: Principal) -> bool:
-        """Whether somebody may see it for a while, and does not yet."""
+        """Return whether a principal may unmask values for a while, and has not done so."""
         return self.may_be_lifted and who.is_admin and bool(self.of_who(who))
 
     def until(self, who: Principal) -> int | None:
-        """Until when somebody sees what is masked; `None`: they do not."""
+        """Return until when a principal sees masked values; `None` if it does not."""
         with self._lock:
             left = self._until.get(who.token, 0) - self.ticks() if who.is_admin and who.token in self._until else 0
             return self.clock() + left if left > 0 else None
 
     def lift(self, who: Principal) -> None:
-        """Show somebody what is masked, for `LASTS`; that they may is checked by who calls."""
+        """Unmask values for a principal; the caller has checked the permission."""
         now = self.ticks()
         with self._lock:
             self._until = {token: until for token, until in self._until.items() if until > now}
             self._until[who.token] = now + UNMASK_MS
 
     def put_back(self, who: Principal) -> None:
-        """Mask it again."""
+        """Mask the values again."""
         with self._lock:
             self._until.pop(who.token, None)
 
 
-#: Letters that an operator may discard by one plan; more is an admin's.
+#: The most letters that an operator may discard by one plan; more takes an admin.
 MAX_OPERATOR_DISCARDS: Final = 1_000
 
 
 def check_discard(plan: BulkPlan, who: Principal, form: Mapping[str, str]) -> None:
-    """What is asked of who discards: the role for so many, and their number, typed.
+    """Check that a principal may discard so many letters, and has typed their number.
 
     Raises:
-        PlanRefused: something is missing.
+        PlanRefused: the role does not suffice, or the decision or the number is missing.
     """
     count = plan.counts.letters
     if plan.what is not PlanKind.DISCARD:
@@ -145,7 +145,7 @@ def check_discard(plan: BulkPlan, who: Principal, form: Mapping[str, str]) -> No
 
 
 def check_resumption(found: PlanProgress, who: Principal) -> None:
-    """What is asked of who goes on with a plan that was stopped: that somebody had decided on it, and the role."""
+    """Check that a principal may resume a stopped plan that was applied before."""
     plan = found.plan
     if not was_applied(found):
         raise PlanRefused(
@@ -156,10 +156,10 @@ def check_resumption(found: PlanProgress, who: Principal) -> None:
 
 
 def was_applied(found: PlanProgress) -> bool:
-    """Whether somebody has decided on it ever, by the audit log."""
+    """Return whether the audit log has a decision to apply the plan."""
     return any(act.what == "apply" for act in found.trail)
 
 
 def exceeds_discard_limit(plan: BulkPlan, who: Principal) -> bool:
-    """Whether it discards more letters than who asks may."""
+    """Return whether a plan discards more letters than the principal may."""
     return plan.what is PlanKind.DISCARD and plan.counts.letters > MAX_OPERATOR_DISCARDS and who.role < Role.ADMIN

@@ -13,12 +13,12 @@ from bridge.settings.setting_defaults import EnvironmentSettings
 
 @dataclass(frozen=True)
 class TrustedProxy:
-    """What is believed, of whom.
+    """The proxy that is trusted, and the headers that it sets.
 
     Attributes:
-        trusted: who may say it.
-        user_header: "": nobody is asked who somebody is.
-        role_header: "": all have `role`.
+        trusted: the addresses of the proxy.
+        user_header: the header with the user's name; "": none.
+        role_header: the header with the role; "": all users have `role`.
     """
 
     trusted: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -28,7 +28,7 @@ class TrustedProxy:
 
     @classmethod
     def of(cls, said: EnvironmentSettings) -> "TrustedProxy":
-        """The one that is set."""
+        """Return the proxy in the settings."""
         return cls(
             read_networks(said.DEADLETTERS_TRUSTED_PROXY),
             said.DEADLETTERS_PROXY_USER_HEADER,
@@ -37,13 +37,13 @@ class TrustedProxy:
         )
 
     def signed_in(self, peer: str, headers: Headers) -> tuple[str, Role] | None:
-        """Whom the proxy has signed in, and what they may; `None`: it says nothing.
+        """Return the name and role of the user that the proxy has signed in; `None` if it names nobody.
 
         Parameters:
             peer: the address that the request came from.
 
         Raises:
-            ProxyRefused: the peer is not one that may say it, or says it twice, or names a role that there is not.
+            ProxyRefused: the peer is not the proxy, or sends the header twice, or names an unknown role.
         """
         names = [name for name in (self.user_header, self.role_header) if name]
         said = {name: headers.getlist(name) for name in names}
@@ -68,12 +68,12 @@ class TrustedProxy:
         return role
 
     def trusts(self, peer: str) -> bool:
-        """Whether a request comes from the proxy."""
+        """Return whether a request comes from the proxy."""
         address = _read_address(peer)
         return address is not None and any(address in network for network in self.trusted)
 
     def sender(self, peer: str, headers: Headers) -> str:
-        """The address by which wrong passwords are counted: behind a proxy what that has seen, of IPv6 the network."""
+        """Return the address that wrong passwords are counted for: behind a proxy, the client's that it reports."""
         passed = [each.strip() for value in headers.getlist("x-forwarded-for") for each in value.split(",")]
         way = [*passed, peer]
         seen = next((each for each in reversed(way) if not self.trusts(each)), peer)

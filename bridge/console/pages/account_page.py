@@ -13,15 +13,15 @@ from bridge.errors import UserRefused
 
 
 def show_account(request: Request) -> Response:
-    """Who one is, and what one may."""
+    """Show the user's own account and role."""
     return _render_account(request)
 
 
 def change_password(request: Request) -> Response:
-    """Another password, for who knows the one before; they are signed out everywhere, and sign in by it."""
+    """Change the own password, given the current one; all sessions of the user end."""
     asked, who, form = console.get_console(request), _require_user(request), request.state.form
     address = asked.proxy.sender(authentication.get_peer_address(request), request.headers)
-    # Who has found an open browser guesses no faster here than on the sign-in page.
+    # The throttle of the sign-in page holds here, too: an open browser gains no faster guesses.
     guess = asked.guesses.guess(who.name, address)
     if guess.waits:
         return _render_account(
@@ -41,7 +41,7 @@ def change_password(request: Request) -> Response:
 
 
 def sign_out_everywhere(request: Request) -> Response:
-    """End all of one's sessions, in every browser."""
+    """End all of the user's own sessions, in every browser."""
     who = _require_user(request)
     console.get_console(request).desk.users.sign_out_everywhere(who.name, who.name)
     return _answer_signed_out(request)
@@ -68,12 +68,12 @@ _USED_LINK = "This link was used already, is over, or is none: an admin makes an
 
 
 def show_invitation(request: Request) -> Response:
-    """The form: the link is used up by its button alone, since chats and mail programs open links."""
+    """Show the form of an invitation; its button uses up the link, since chats and mail programs open links."""
     return _render_invitation(request, _require_invited(request))
 
 
 def choose_password(request: Request) -> Response:
-    """Take the password, and have them sign in by it."""
+    """Set the password, and sign in the user by it."""
     name, given = _require_invited(request), request.state.form
     if is_without_tls(request.headers):
         return _render_invitation(
@@ -113,12 +113,12 @@ def _render_invitation(request: Request, name: str, status: int = 200, words: st
     )
 
 
-#: In the trail.
+#: The entry in the audit log.
 UNMASK_ACTION = "unmask"
 
 
 def show_unmask_form(request: Request) -> Response:
-    """What it means, and the reason that it takes."""
+    """Show the form that unmasks values, which needs a reason."""
     _check_unmask(request)
     return console.get_console(request).page(
         request, "unmask.html", then=choose_redirect_path(request.query_params.get("then", ""))
@@ -126,7 +126,7 @@ def show_unmask_form(request: Request) -> Response:
 
 
 def lift_masks(request: Request) -> Response:
-    """See it for 15 minutes. The trail has it first: without that nothing is shown."""
+    """Unmask values for 15 minutes, after the audit log has it."""
     _check_unmask(request)
     here, who = console.get_console(request), console.get_principal(request)
     here.desk.trail.add(who.name, UNMASK_ACTION, f"sees for 15 minutes what is masked: {require_why(request)}")
@@ -135,7 +135,7 @@ def lift_masks(request: Request) -> Response:
 
 
 def restore_masks(request: Request) -> Response:
-    """Mask it again."""
+    """Mask the values again."""
     console.get_console(request).masking.put_back(console.get_principal(request))
     return RedirectResponse(choose_redirect_path(request.state.form.get("then", "")), 303)
 

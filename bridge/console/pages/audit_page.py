@@ -12,9 +12,9 @@ from bridge.console import filter_address as asked_for
 from bridge.deadletters.accounts.audit_log import AuditPage
 from bridge.errors import DeskUnavailable, FilterFault, KafkaUnavailable, LedgerUnavailable, UnknownTopic
 
-#: Rows of the audit log.
+#: The rows of a page of the audit log.
 LOG_ROWS: Final = 50
-#: What people do, as the audit log says it: by what a filter is called.
+#: The actions in the audit log, by the name of the filter for them.
 ACTION_FILTERS: Final = {
     "replay": ("replay",),
     "discard": ("discard",),
@@ -35,12 +35,12 @@ ACTION_FILTERS: Final = {
 
 
 def show_audit(request: Request) -> Response:
-    """The last counts, and a page of the audit log."""
+    """Show the last audit of each topic, and a page of the audit log."""
     return _render_audit(request, 200, [])
 
 
 def count_topics(request: Request) -> Response:
-    """Count a topic, or all of them, and show it."""
+    """Audit a topic, or all of them, and show the result."""
     asked = console.get_console(request)
     named = request.path_params.get("topic")
     silent = []

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-#: Of a picture of hours: a slot an hour, with a gap between two bars.
+#: The chart of hours: a slot for each hour, with a gap between two bars.
 BARS_HEIGHT: Final = 24.0
 _BARS_WIDTH: Final = 104.0
 _GAP: Final = 0.8
-#: What is not zero is seen, however small it is beside the most.
+#: The least height: a count that is not zero stays visible.
 _LEAST_BAR: Final = 1.0
 
 
 class CountBar(NamedTuple):
-    """A bar of a picture that is 104 wide and 24 high."""
+    """A bar of a chart that is 104 wide and 24 high."""
 
     x: float
     y: float
@@ -30,7 +30,7 @@ class BarShare(NamedTuple):
 
 
 def build_bars(counts: Sequence[int]) -> list[CountBar]:
-    """A bar for each count that is not 0, the highest as high as the picture."""
+    """Return a bar for each count that is not 0, scaled to the highest."""
     most = max(counts, default=0)
     slot = _BARS_WIDTH / max(1, len(counts))
     found = []
@@ -44,14 +44,14 @@ def build_bars(counts: Sequence[int]) -> list[CountBar]:
 
 
 def describe_hours(counts: Sequence[int]) -> str:
-    """The same for who does not see it: the last six hours by number, those before by their most."""
+    """Return the chart in words: the last six hours by number, the earlier ones by their maximum."""
     before, last = counts[:-6], counts[-6:]
     said = f"at most {max(before):,} an hour before, then " if any(before) else "none before, then "
     return f"Failures an hour: {said}{', '.join(f'{count:,}' for count in last)}"
 
 
 def build_shares(counts: Mapping[str, int]) -> list[BarShare]:
-    """Parts of a bar, one after another, by what they look like; without those of nothing."""
+    """Return the parts of a bar in order, by look; without empty ones."""
     total = sum(counts.values())
     found, at = [], 0.0
     for look, count in counts.items():
@@ -62,33 +62,33 @@ def build_shares(counts: Mapping[str, int]) -> list[BarShare]:
     return found
 
 
-#: What `bridge status --json` answers.
+#: The data of `bridge status --json`.
 Status = Mapping[str, Any]
 
-#: What is counted, what it is called, and its look.
+#: The counts, their labels and their looks.
 _STRIPS: Final = (
     ("handled", "Handled", "plain"),
     ("failed", "Attempts failed", "warn"),
     ("dead", "Dead letters", "bad"),
     ("replayed", "Replayed", "run"),
 )
-#: A strip is as high, and a slot as wide, of which a gap is left between two bars.
+#: The height of a strip, the width of a slot, and the gap between two bars.
 STRIP_HEIGHT: Final = 100
 SLOT_WIDTH: Final = 4
 _BAR: Final = 3
-#: What is not zero is seen, however small it is beside the most.
+#: The least height: a count that is not zero stays visible.
 _LEAST: Final = 3
 _MINUTE: Final = 60_000
 _HOUR: Final = 3_600_000
 
 
 class Strip(NamedTuple):
-    """One thing that is counted.
+    """The chart of one count.
 
     Attributes:
-        said: the same for who does not see it.
-        path: its bars, as SVG draws them.
-        last: of the last minute or hour that is over.
+        said: the chart in words, for screen readers.
+        path: its bars as an SVG path.
+        last: the count of the last complete minute or hour.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Strip(NamedTuple):
 
 
 class StripMark(NamedTuple):
-    """Something that happened meanwhile: where, in the picture's units, what, and when (ms since the epoch)."""
+    """An event on the time axis: its position, its words and its time (ms since the epoch)."""
 
     x: float
     what: str
@@ -109,11 +109,11 @@ class StripMark(NamedTuple):
 
 
 class StripChart(NamedTuple):
-    """Strips on one time axis.
+    """Strips on a common time axis.
 
     Attributes:
-        wide: in units.
-        ticks: in per cent from the left, what time it is there.
+        wide: its width in units.
+        ticks: the time labels, by their position in per cent.
     """
 
     wide: int
@@ -123,7 +123,7 @@ class StripChart(NamedTuple):
 
 
 def build_hour_chart(status: Status, now: int) -> StripChart | None:
-    """The last hour by the minute; `None`: nothing is known of it.
+    """Return the chart of the last hour by the minute; `None` if nothing is known.
 
     Parameters:
         now: ms since the epoch.
@@ -143,10 +143,10 @@ def build_hour_chart(status: Status, now: int) -> StripChart | None:
 
 
 def build_day_chart(status: Status, letters: Sequence[int] | None, now: int) -> StripChart | None:
-    """The last day by the hour; `None`: nothing is known of it.
+    """Return the chart of the last day by the hour; `None` if nothing is known.
 
     Parameters:
-        letters: recorded in each of the 24 hours; `None`: the database does not answer.
+        letters: dead letters of each of the 24 hours; `None`: the database does not respond.
     """
     counts = status.get("counts")
     sums = {} if counts is None else _sum_counts(counts, "hours")
@@ -162,7 +162,7 @@ def build_day_chart(status: Status, letters: Sequence[int] | None, now: int) -> 
 
 
 def build_handler_strip(status: Status, topic: str, handler: str) -> Strip | None:
-    """What a handler has handled of a topic, by the minute; `None`: not known."""
+    """Return a strip of the deliveries of a topic that a handler handled, by the minute; `None` if unknown."""
     for each in status.get("counts") or ():
         if (each["topic"], each["handler"]) == (topic, handler):
             return _build_strip("Handled", "plain", each["minutes"]["handled"], "minute")
@@ -170,7 +170,7 @@ def build_handler_strip(status: Status, topic: str, handler: str) -> Strip | Non
 
 
 def narrow_status(status: Status, topic: str | None = None, handler: str | None = None) -> Status:
-    """The status with the counts and halts of one topic, or the counts and versions of one handler, alone."""
+    """Return the status with the counts and halts of one topic only, or those of one handler with its versions."""
     counts, workers = status.get("counts"), status.get("workers") or {}
     kept = [each for each in counts or () if topic in (None, each["topic"]) and handler in (None, each["handler"])]
     halted = {name: halt for name, halt in status.get("halted", {}).items() if topic in (None, name)}
@@ -183,13 +183,13 @@ def narrow_status(status: Status, topic: str | None = None, handler: str | None 
 
 
 def _narrow_worker(worker: Status, handler: str | None) -> Status:
-    """A worker with the version of one handler alone."""
+    """Return a worker with the version of one handler only."""
     versions = worker.get("handler_versions", {}).items()
     return {**worker, "handler_versions": {name: each for name, each in versions if handler in (None, name)}}
 
 
 def draw_bars(counts: Sequence[int]) -> str:
-    """A path with a bar for each count that is not 0, the highest as high as the picture."""
+    """Return a path with a bar for each count that is not 0, scaled to the highest."""
     most = max(counts, default=0)
     return "".join(
         f"M{at * SLOT_WIDTH} {STRIP_HEIGHT}v-{max(_LEAST, round(count / most * STRIP_HEIGHT))}h{_BAR}V{STRIP_HEIGHT}z"
@@ -199,7 +199,7 @@ def draw_bars(counts: Sequence[int]) -> str:
 
 
 def _find_start(counts: Sequence[Mapping[str, Any]], unit: str, otherwise: int) -> int:
-    """When the first minute, or hour, began, by the clock of who counted them."""
+    """Return when the first minute or hour began, by the clock of the process that counted."""
     return _parse_ms(counts[0][unit]["from"]) if counts else otherwise
 
 
@@ -216,7 +216,7 @@ def _build_strip(name: str, look: str, counts: Sequence[int], unit: str) -> Stri
 
 
 def _sum_counts(counts: Iterable[Mapping[str, Any]], unit: str) -> dict[str, list[int]]:
-    """What all handlers did of all topics."""
+    """Return the sums over all handlers and topics."""
     there = list(counts)
     size = 60 if unit == "minutes" else 24
     return {
@@ -226,7 +226,7 @@ def _sum_counts(counts: Iterable[Mapping[str, Any]], unit: str) -> dict[str, lis
 
 
 def _list_marks(status: Status, first: int, unit: int, count: int) -> list[StripMark]:
-    """What happened within the picture, the first first."""
+    """Return the events within the chart, oldest first."""
     happened = [*_list_halts(status), *_list_versions(status)]
     return sorted(
         StripMark(round((at - first) / unit * SLOT_WIDTH, 1), what, at)
@@ -241,7 +241,7 @@ def _list_halts(status: Status) -> Iterator[tuple[int, str]]:
 
 
 def _list_versions(status: Status) -> Iterator[tuple[int, str]]:
-    """When the first living worker of each version of handlers came up."""
+    """Return when the first living worker of each handler version started."""
     began: dict[str, int] = {}
     for worker in (status.get("workers") or {}).values():
         if "started" in worker:

@@ -8,8 +8,8 @@ class DiffRow(NamedTuple):
     """A line of a difference.
 
     Attributes:
-        kind: "minus", "plus", "" (the same before and after), or "cut": what lies between is left out.
-        before, changed, after: the line in three parts, of which the middle one is framed.
+        kind: "minus", "plus", "" (unchanged), or "cut" (unchanged lines are left out).
+        before, changed, after: the line in three parts; the middle one is framed.
     """
 
     kind: str
@@ -19,7 +19,7 @@ class DiffRow(NamedTuple):
 
 
 def build_diff_rows(difference: str) -> list[DiffRow]:
-    """The rows of a unified diff."""
+    """Return the rows of a unified diff."""
     found: list[DiffRow] = []
     old: list[str] = []
     new: list[str] = []
@@ -37,7 +37,7 @@ def build_diff_rows(difference: str) -> list[DiffRow]:
 
 
 def _pair_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffRow]:
-    """Lines that went and lines that came; what two have in common at their ends is not framed."""
+    """Pair removed and added lines; the common start and end of a pair is not framed."""
     pairs = min(len(old), len(new))
     framed = [_frame_change(*pair) for pair in zip(old, new, strict=False)]
     yield from (DiffRow("minus", *parts) for parts, _ in framed)
@@ -56,7 +56,7 @@ def _frame_change(old: str, new: str) -> tuple[_Parts, _Parts]:
 
 
 def _count_common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """Return how many characters two texts have in common at their start."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 

@@ -17,10 +17,10 @@ from bridge.errors import EditRefused
 
 
 class CheckedEdit(NamedTuple):
-    """What is said of what was typed.
+    """The check of an edited value.
 
     Attributes:
-        shown: stands for the value of which the difference is shown: only that is sent.
+        shown: a digest of the value whose difference is shown: no other value is sent.
     """
 
     tried: TriedValue
@@ -29,7 +29,7 @@ class CheckedEdit(NamedTuple):
 
 
 def show_edit_form(request: Request) -> Response:
-    """The value, to be edited."""
+    """Show the value in a form to edit it."""
     desk = console.get_console(request).desk
     try:
         offered = desk.editing(console.get_masks(request)).offered(request.path_params["id"])
@@ -41,7 +41,7 @@ def show_edit_form(request: Request) -> Response:
 
 
 def _show_draft(request: Request, typed: QueryParams, is_json: bool) -> Response:
-    """What was typed before somebody had to sign in."""
+    """Show the draft that was typed before a new sign-in."""
     try:
         checked, fault = _check_typed(request), ""
     except EditRefused as error:
@@ -51,7 +51,7 @@ def _show_draft(request: Request, typed: QueryParams, is_json: bool) -> Response
 
 
 def check_edit(request: Request) -> Response:
-    """What is said of what was typed: the parts of the page that a script puts into their places."""
+    """Check the typed value: the answer has the parts of the page that a script replaces."""
     try:
         checked = _check_typed(request)
     except EditRefused as error:
@@ -62,7 +62,7 @@ def check_edit(request: Request) -> Response:
 
 
 def send_edit(request: Request) -> Response:
-    """Check it, or send it: only what was shown with its difference, and what validates or has a reason."""
+    """Check the value or send it, if its difference was shown, and it validates or has a reason."""
     said = request.state.form
     text, why, force = said.get("value", ""), check_length(said.get("why", ""), MAX_EDIT_WHY), "force" in said
     try:
@@ -93,11 +93,11 @@ def _build_refusal(error: EditRefused) -> Callable[[DeadLetterService], int]:
 
 
 def _send_once(request: Request, edited: Callable[[DeadLetterService], int], text: str, why: str) -> Response:
-    """On to the plan, also where the form has made it already: by a double click."""
+    """Send the edit and continue to the plan; a double click finds the plan that was made."""
     try:
         made = submit_once(request, edited)
     except EditRefused as error:
-        # Somebody was quicker: what was typed stays.
+        # Another user was faster: the typed value stays.
         return _render_edit(request, text, why=why, fault=str(error), status=409)
     return RedirectResponse(f"/plans/{made}", 303)
 
@@ -109,7 +109,7 @@ def _check_typed(request: Request) -> CheckedEdit:
 
 
 def _find_missing(tried: TriedValue, why: str, force: bool) -> str:
-    """What is missing for it to be sent; "" where nothing is."""
+    """Return the reason why it cannot be sent yet; "" if it can."""
     if not tried.changes:
         return "Nothing is changed: replay it as it is."
     if not tried.said.ok and not (force and why):

@@ -17,13 +17,13 @@ from bridge.console.pages import handler_page, letters_page, overview_page, plan
 from bridge.console.thread_pools import WaitKind
 from bridge.deadletters.masking.letter_mask import LetterMasks
 
-#: What is looked at, by what its name begins with; raises where that is not there.
+#: The subjects, by the prefix of their names; each raises if the subject does not exist.
 LIVE_SUBJECTS: Final[dict[str, Callable[[Console, str], Callable[[], LiveSnapshot]]]] = {
     "overview": overview_page.watch_overview,
     "topic": topic_page.watch_topic,
     "handler": handler_page.watch_handler,
 }
-#: And of what there is something of letters, which not everybody sees.
+#: The subjects with content of letters, which not every role sees.
 MASKED_SUBJECTS: Final[dict[str, Callable[[Console, str, LetterMasks], Callable[[], LiveSnapshot]]]] = {
     "letters": letters_page.watch_letters,
     "plan": plans_page.watch_plan,
@@ -31,7 +31,7 @@ MASKED_SUBJECTS: Final[dict[str, Callable[[Console, str, LetterMasks], Callable[
 
 
 def stream_events(request: Request) -> Response:
-    """A stream of what `of` names, `plan-118`; it ends when the browser goes, and after a minute."""
+    """Stream the live parts of the page that `of` names, such as `plan-118`, for a minute."""
     of, here = request.query_params.get("of", ""), console.get_console(request)
     kind, _, rest = of.partition("-")
     masks = console.get_masks(request)
@@ -41,11 +41,11 @@ def stream_events(request: Request) -> Response:
         make, waits = LIVE_SUBJECTS[kind](here, rest), WaitKind.STANDING
     else:
         raise HTTPException(404)
-    # The status of the group is read every third second (bridge/console/status_cache.py), a wave is over within one.
+    # The status of the group is read every three seconds (bridge/console/status_cache.py); a wave can end within one.
     pace = 1.0 if kind == "plan" else 2.0
-    # Nginx would hold events back.
+    # Nginx would buffer events.
     headers = {"x-accel-buffering": "no"}
-    # One snapshot is for all who see the same.
+    # Viewers who see the same share a snapshot.
     name = f"{of} masked" if masks else of
     goes_on = partial(_is_same_session, request, console.get_principal(request), masks)
     events = here.live.stream(name, make, pace, waits, goes_on, release=console.compute_release())
@@ -53,6 +53,6 @@ def stream_events(request: Request) -> Response:
 
 
 def _is_same_session(request: Request, who: Principal, masks: LetterMasks) -> bool:
-    """Whether the session is what it was when the stream began: not ended, in the same role, and seeing as much."""
+    """Return whether the session is still valid, with the same role and the same masks."""
     here = console.get_console(request)
     return authentication.authenticate(here, request) == who and here.masking.of_who(who) == masks

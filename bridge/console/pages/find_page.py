@@ -10,12 +10,12 @@ from bridge.console.record_lookup import LookupAnswer, describe_missing_database
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.errors import DeskUnavailable, NoSuchLetter
 
-#: Characters that may be asked for.
+#: The most characters of a query.
 MAX_QUERY_LENGTH: Final = 1_000
 
 
 def show_find(request: Request) -> Response:
-    """Where it is."""
+    """Show where a record, key, task or letter is now."""
     asked = console.get_console(request)
     text = " ".join(request.query_params.get("q", "").split())
     if not text or len(text) > MAX_QUERY_LENGTH:

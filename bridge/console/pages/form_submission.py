@@ -15,22 +15,22 @@ from bridge.deadletters.db.audit_table import AuditEntry
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.errors import RequestUnderWay
 
-#: Characters of a reason.
+#: The most characters of a reason.
 MAX_WHY: Final = 500
-#: Of a reason for an edit, and of a note.
+#: The same for an edit's reason, and for a note.
 MAX_EDIT_WHY: Final = 1_000
 MAX_NOTE: Final = 4_000
-#: Digits of a number that is one too many.
+#: The number of digits that is too large.
 _DIGITS: Final = 20
 
 Default = TypeVar("Default", int, None)
 
 
 def require_why(request: Request) -> str:
-    """Why somebody does it, as the form says.
+    """Return the reason in the form.
 
     Raises:
-        HTTPException: nothing is said, or too much.
+        HTTPException: the reason is missing or too long.
     """
     said = " ".join(str(request.state.form.get("why", "")).split())
     if not said:
@@ -41,15 +41,15 @@ def require_why(request: Request) -> str:
 
 
 def read_number(text: str, otherwise: Default) -> int | Default:
-    """A number that a form says; `otherwise` where it is none, or one that no database has."""
+    """Return a number in the form; `otherwise` if it is none or too large for a database."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else otherwise
 
 
 def check_length(said: str, longest: int) -> str:
-    """What somebody says in their own words: the trail keeps it for ever, and pages repeat it.
+    """Refuse free text that is too long: the audit log keeps it for ever, and pages repeat it.
 
     Raises:
-        HTTPException: it is too much.
+        HTTPException: the text is too long.
     """
     said = said.strip()
     if len(said) > longest:
@@ -58,27 +58,27 @@ def check_length(said: str, longest: int) -> str:
 
 
 def note_decided(request: Request, what: str, said: str) -> None:
-    """It was decided: the trail has it, and who looks next sees it."""
+    """Write a decision to the audit log, and have the next reader see its effect."""
     asked = console.get_console(request)
     note_decision(asked, asked.desk, console.get_principal(request).name, what, said)
 
 
-#: Seconds to wait for the same form that is being done, and between two looks at it.
+#: The seconds to wait for the same form in progress, and between two polls.
 SUBMISSION_SECONDS: Final = 30.0
 SUBMISSION_PAUSE: Final = 0.1
 
 
 def submit_once(request: Request, make: Callable[[DeadLetterService], int]) -> int:
-    """Do what a form says, or find what was done when the same person sent it before, as it was.
+    """Do what a form asks, or return the result if the same person has already sent the same form.
 
     Parameters:
-        make: does it, with a line in the trail; raises where it is refused.
+        make: does it and writes the audit log; raises if it is refused.
 
     Returns:
-        The number of the plan that was made, or else of the letter, or the group, that it was about.
+        The number of the plan that was made, or else of the letter or the group concerned.
 
     Raises:
-        RequestUnderWay: it is being done still.
+        RequestUnderWay: the first submission is still running.
     """
     asked, form = console.get_console(request), request.state.form
     if not form.get("once"):
@@ -109,5 +109,5 @@ def _get_subject_id(done: AuditEntry | None) -> int | None:
 
 
 def _list_fields(request: Request) -> list[tuple[str, str]]:
-    """What a form says; it is the same one after signing in anew."""
+    """Return the fields that identify a form; they are the same after a new sign-in."""
     return [pair for pair in request.state.form.multi_items() if pair[0] not in ("token", "mark")]

@@ -26,16 +26,16 @@ from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import FilterFault, GroupChanged
 
-#: Groups of a page.
+#: The groups of a page.
 LIST_ROWS: Final = 50
-#: Where a group stands in the list.
+#: The position of a group in the list.
 _LIST_PLACE: Final = re.compile("([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})")
-#: What of all groups is shown.
+#: The choices of groups to show.
 GROUP_FILTERS: Final = ("with open letters", "all", "marked as fixed", "come back")
 
 
 def list_groups(request: Request) -> Response:
-    """Groups that have letters of a filter; without one, those with open letters. Most open letters first."""
+    """List the groups that match a filter, by default those with open letters, most open letters first."""
     here, query = console.get_console(request), request.query_params
     show = query.get("show", GROUP_FILTERS[0])
     given = console.get_masks(request).check(filter_address.read_filter(query))
@@ -63,10 +63,10 @@ def list_groups(request: Request) -> Response:
 
 
 def _select_page(found: Sequence[RankedGroup], before: str | None) -> tuple[int, Sequence[RankedGroup]]:
-    """How many groups stand before a page, and those of the page.
+    """Return the number of groups before a page, and the groups of the page.
 
     Parameters:
-        before: where the page before it ended: it goes on there, also where that group has moved, or is gone.
+        before: the position at which the previous page ended; that group may have moved or be gone.
     """
     ends = _LIST_PLACE.fullmatch(before or "")
     at = tuple(map(int, ends.groups())) if ends else None
@@ -75,7 +75,7 @@ def _select_page(found: Sequence[RankedGroup], before: str | None) -> tuple[int,
 
 
 def _build_page_address(query: QueryParams, found: Sequence[RankedGroup], first: int) -> str:
-    """Of the page that begins behind so many groups."""
+    """Return the address of the page after so many groups."""
     place = "-".join(map(str, found[first - 1].by(GroupOrder.OPEN))) if first > 0 else ""
     return filter_address.build_address("/groups", query, before=place)
 
@@ -89,7 +89,7 @@ def _is_shown(group: RankedGroup, show: str, place: str) -> bool:
 
 
 def show_group(request: Request) -> Response:
-    """A group, and its newest letters."""
+    """Show a group and its newest letters."""
     here = console.get_console(request)
     group = here.desk.groups.one(request.path_params["id"])
     newest = here.desk.letters.page(LetterFilter(groups=(group.id,)), 10).letters
@@ -114,7 +114,7 @@ def show_group(request: Request) -> Response:
 
 
 def show_common(request: Request) -> Response:
-    """What the letters of a group have in common: counted when somebody asks for it."""
+    """Show what the letters of a group have in common; it is counted on request."""
     here = console.get_console(request)
     group = here.desk.groups.one(request.path_params["id"])
     masks = console.get_masks(request)
@@ -122,7 +122,7 @@ def show_common(request: Request) -> Response:
 
 
 def show_fixed_form(request: Request) -> Response:
-    """In which version it is fixed, and what that will do."""
+    """Show the form that marks a group as fixed in a version, with the consequences."""
     return _render_fixed_form(
         request,
         _read_group(request),
@@ -132,7 +132,7 @@ def show_fixed_form(request: Request) -> Response:
 
 
 def mark_fixed(request: Request) -> Response:
-    """Mark it: its letters go back by themselves once all workers have that version."""
+    """Mark a group as fixed: its letters are replayed once all workers have that version."""
     said, who, group = request.state.form, console.get_principal(request).name, _read_group(request)
     version, cause = said.get("version", "").strip(), _cause(said)
     now = _marked(group, cause)
@@ -151,7 +151,7 @@ def mark_fixed(request: Request) -> Response:
 
 
 def unmark_fixed(request: Request) -> Response:
-    """Take that back, where it is still the same; a conflict asks for the same again, never for the opposite."""
+    """Take the mark back if it is unchanged; a conflict shows the same question again, never the opposite."""
     group, cause = _read_group(request), _cause(request.state.form)
     now = _marked(group, cause)
     if now.fixed_in is not None:
@@ -168,7 +168,7 @@ def unmark_fixed(request: Request) -> Response:
 
 
 def note_on_group(request: Request) -> Response:
-    """Note something on it: it stands with each of its letters."""
+    """Add a note to a group, which is shown with each of its letters."""
     group, said = _read_group(request), check_length(request.state.form.get("said", ""), MAX_NOTE)
     if not said:
         raise FilterFault("There is nothing to note.")
@@ -187,7 +187,7 @@ def _read_group(request: Request) -> GroupState:
 
 
 def _cause(said: Mapping[str, str]) -> str | None:
-    """Return the id of the cause that is meant, or `None` for the whole group."""
+    """Return the id of the cause in the request, or `None` for the whole group."""
     return said.get("cause", "")[:12] or None
 
 

@@ -16,18 +16,18 @@ from bridge.errors import UnknownTopic
 from bridge.inspection import topic_halt as commands
 from bridge.inspection.redacted_status import redact_halt
 
-#: Seconds to wait for how the topic stands: the form does not depend on it.
+#: The seconds to wait for the topic's state: the form works without it.
 STATUS_WITHIN = 0.5
 
 
 def show_halt_form(request: Request) -> Response:
-    """How the topic stands, and the form that does what the address says: it never turns into the other one."""
+    """Show the topic's state, and the form for the action in the address, never for the opposite one."""
     halt = commands.read_halts(console.get_console(request).desk.settings).get(request.path_params["topic"])
     return _render_halt_form(request, 200, halt, typed=console.get_typed_values(request).get("why", ""))
 
 
 def halt_topic(request: Request) -> Response:
-    """Halt it: nothing of it is read or run from now on."""
+    """Halt a topic: nothing of it is read or run from now on."""
     said, desk = require_why(request), console.get_console(request).desk
     return _decide_halt(
         request,
@@ -37,7 +37,7 @@ def halt_topic(request: Request) -> Response:
 
 
 def resume_topic(request: Request) -> Response:
-    """Let it go on, from exactly where it stood."""
+    """Resume a topic from exactly where it stopped."""
     said, desk = require_why(request), console.get_console(request).desk
     return _decide_halt(
         request,
@@ -47,13 +47,13 @@ def resume_topic(request: Request) -> Response:
 
 
 def _decide_halt(request: Request, said: str, act: Callable[[str, str], dict[str, Any]]) -> Response:
-    """Do it, unless the topic does not stand any more as who decided has seen it."""
+    """Halt or resume a topic, unless its state has changed since the user saw it."""
     topic, form = request.path_params["topic"], request.state.form
     stands = commands.read_halts(console.get_console(request).desk.settings).get(topic)
     if form.get("seen", "") != _build_halt_version(stands):
         if _is_own_decision(request, stands):
             return _redirect_to_form(topic, stands is not None)
-        # The reason is asked again: what was typed is no answer to what somebody else has decided.
+        # The reason is asked again: the typed one does not answer another user's decision.
         return _render_halt_form(request, 409, stands, unsent=form.get("why", ""))
     found = act(topic, console.get_principal(request).name)["topics"][topic]
     if found.get("changed", True):
@@ -64,7 +64,7 @@ def _decide_halt(request: Request, said: str, act: Callable[[str, str], dict[str
 
 
 def _is_own_decision(request: Request, stands: Mapping[str, Any] | None) -> bool:
-    """Whether the topic stands as this form wants it, by who has sent it: it was sent twice."""
+    """Return whether the topic is already in the wanted state by the same user: the form was sent twice."""
     topic, who, said = request.path_params["topic"], console.get_principal(request).name, require_why(request)
     if _is_halt_form(request):
         return stands is not None and (stands["by"], stands["why"]) == (who, said)
@@ -73,7 +73,7 @@ def _is_own_decision(request: Request, stands: Mapping[str, Any] | None) -> bool
 
 
 def _find_resumption(request: Request, topic: str) -> AuditEntry | None:
-    """Who has resumed it last in a console, of the latest of such entries."""
+    """Return the last resumption by a console, among the latest entries of the audit log."""
     found = console.get_console(request).desk.trail.page(what=("resume",)).entries
     return next((each for each in found if each.said.startswith(f"resumed {topic}:")), None)
 
@@ -83,7 +83,7 @@ def _redirect_to_form(topic: str, halted: bool) -> Response:
 
 
 def _is_halt_form(request: Request) -> bool:
-    """Whether this address halts the topic; else it resumes it."""
+    """Return whether this address halts the topic; else it resumes it."""
     return request.url.path.endswith("/halt")
 
 
@@ -119,5 +119,5 @@ def _render_halt_form(
 
 
 def _build_halt_version(halt: Mapping[str, Any] | None) -> str:
-    """A halt as a form tells it from another of the same topic; what a handler has said is not in it."""
+    """Return a version that tells a halt from another of the same topic, without the handler's own words."""
     return "" if halt is None else f"{halt['since']} {halt['by']} {redact_halt(halt)['why']}"

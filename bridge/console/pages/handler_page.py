@@ -26,14 +26,14 @@ from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import DeskUnavailable, UnknownHandler
 from bridge.handler_routes import Handler
 
-#: Groups that are listed; of more, how many there are.
+#: The most groups that are listed; the others are counted.
 MAX_LISTED_GROUPS: Final = 50
-#: Of a number in its page.
+#: The prefix of element ids in its page.
 PLACE: Final = partial(build_place_id, "h")
 
 
 def show_handler(request: Request) -> Response:
-    """How the handler stands."""
+    """Show a handler's state."""
     asked, name = console.get_console(request), request.path_params["name"]
     handler, found = _require_handler(asked, name), build_status_view(asked)
     status = charts.narrow_status(found.status, handler=name)
@@ -59,10 +59,10 @@ def show_handler(request: Request) -> Response:
 
 
 def watch_handler(here: Console, name: str) -> Callable[[], LiveSnapshot]:
-    """Makes what of a handler's page changes.
+    """Return a function that makes the live parts of a handler's page.
 
     Raises:
-        UnknownHandler: there is none of that name.
+        UnknownHandler: no handler has this name.
     """
     _require_handler(here, name)
     return lambda: _take_snapshot(here, name)
@@ -86,12 +86,12 @@ def _require_handler(asked: Console, name: str) -> Handler:
 
 
 def _select_rows(found: StatusView, name: str) -> dict[str, HandlerRow]:
-    """The handler in each of its topics."""
+    """Return the rows of the handler in its topics."""
     return {topic.name: row for topic in found.topics for row in topic.handlers if row.name == name}
 
 
 def _build_heading(name: str, listed: Mapping[str, HandlerRow]) -> str:
-    """The answer: how it is, and what of it is dead."""
+    """Return the heading: the handler's state and its dead letters."""
     row = next(iter(listed.values()), None)
     if row is None:
         return name
@@ -100,7 +100,7 @@ def _build_heading(name: str, listed: Mapping[str, HandlerRow]) -> str:
 
 
 def _build_version(found: StatusView, name: str) -> str:
-    """What the page lists, and offers."""
+    """Return the version of what the page lists and offers."""
     problems = [each.about for each in found.problems if each.handler == name]
     breakers = sorted(each["dependency"] for each in _list_breakers(found.status, name))
     return digest_text(
@@ -109,7 +109,7 @@ def _build_version(found: StatusView, name: str) -> str:
 
 
 def _list_batches(status: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    """How many deliveries a message carries, as each bridge says it, and why."""
+    """Return how many deliveries a message carries, by each bridge's report, and why."""
     bridges = status.get("bridges") or {}
     return [
         {"bridge": bridge, **each["batches"][name]}
@@ -119,13 +119,13 @@ def _list_batches(status: Mapping[str, Any], name: str) -> Sequence[Mapping[str,
 
 
 def _list_breakers(status: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    """What it needs and is held to be down, or is tried again."""
+    """Return the circuit breakers of the handler's dependencies that are open or half-open."""
     found = status.get("breakers", {})
     return [{"dependency": key, **each} for key, each in sorted(found.items()) if name in each["handlers"]]
 
 
 def _list_groups(asked: Console, name: str) -> tuple[Sequence[GroupState], int] | None:
-    """Its groups with open letters, and how many more than these there are; `None`: the database does not answer."""
+    """Return its groups with open letters, and the number of further ones; `None` without the database."""
     groups = asked.desk.groups
     try:
         found = [each.id for each in groups.ranked(LetterFilter(handlers=(name,), statuses=(LetterStatus.OPEN,)))]

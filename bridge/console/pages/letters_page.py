@@ -31,18 +31,18 @@ from bridge.deadletters.model.stored_letter import REASONS, LetterStatus
 from bridge.errors import FilterFault, KafkaUnavailable
 from bridge.inspection.record_search import find_sibling_deliveries
 
-#: Rows of a page, of which the first is usual.
+#: The choices for the rows of a page, the default first.
 LIST_ROWS: Final = (50, 25, 100)
-#: Handlers that are offered to be picked; of more they are typed.
+#: The most handlers that are offered as choices.
 MAX_OFFERED_HANDLERS: Final = 200
-#: Letters up to which those are counted that have come since.
+#: The most new letters that are counted.
 MAX_NEW_LETTERS: Final = 100
-#: Parameters of an address that say which page of the list it is.
+#: The parameters that select the page of the list.
 _PAGE_PARAMETERS: Final = {"before": "", "after": "", "kept": ""}
 
 
 def list_letters(request: Request) -> Response:
-    """A page of letters, newest first; without a status in the address, those that are open."""
+    """List a page of letters, newest first; open ones only, if the address names no status."""
     here, query = console.get_console(request), request.query_params
     try:
         given = console.get_masks(request).check(filter_address.read_filter(filter_address.add_open_status(query)))
@@ -53,7 +53,7 @@ def list_letters(request: Request) -> Response:
     before, after = (LetterCursor.read(query[name]) if query.get(name) else None for name in ("before", "after"))
     page = here.desk.letters.newer(given, rows, after) if after else here.desk.letters.page(given, rows, before)
     if after and page.next is None and len(page.letters) < rows:
-        # The newest page, whole.
+        # The newest page, in full.
         return RedirectResponse(filter_address.build_address("/letters", query, **_PAGE_PARAMETERS), 303)
     newer, older = _build_neighbour_pages(query, page, before, after)
     return here.page(
@@ -81,7 +81,7 @@ def list_letters(request: Request) -> Response:
 
 
 def _build_filter_form(here: Console, query: QueryParams) -> dict[str, Any]:
-    """What the filter's form has: what was asked, and what is offered."""
+    """Return the values and the choices of the filter form."""
     handlers = here.desk.routes.handlers
     offered = sorted(handlers) if len(handlers) <= MAX_OFFERED_HANDLERS else ()
     rows = next((each for each in LIST_ROWS if str(each) == query.get("rows")), LIST_ROWS[0])
@@ -89,7 +89,7 @@ def _build_filter_form(here: Console, query: QueryParams) -> dict[str, Any]:
 
 
 def export_letters(request: Request) -> Response:
-    """The letters that a form of the list means, as a file; by a form, since the trail has who took them."""
+    """Export the letters that a form means as a file; by a form, since the audit log has every export."""
     here, masks = console.get_console(request), console.get_masks(request)
     wanted = masks.check(filter_address.read_chosen_filter(request.state.form))
     lines = bulk_actions.stream_letters(here.desk, masks, console.get_principal(request).name, wanted)
@@ -97,18 +97,18 @@ def export_letters(request: Request) -> Response:
 
 
 def build_cursor(letter: LetterLine) -> LetterCursor:
-    """Where a letter stands in a list."""
+    """Return the position of a letter in a list."""
     return LetterCursor(letter.failed_at, letter.id)
 
 
 def watch_letters(here: Console, rest: str, masks: LetterMasks) -> Callable[[], LiveSnapshot]:
-    """Makes how many letters of a list have come since it was made: a number, and no row.
+    """Return a function that counts the letters that came after a list was made: a number, and no rows.
 
     Parameters:
-        rest: the list's newest letter, and its filter as an address has it, with a `?` between them.
+        rest: the list's newest letter and its filter as a query string, separated by `?`.
 
     Raises:
-        FilterFault: it says what is none, or what somebody may not search by.
+        FilterFault: the filter is malformed, or has a field that the caller may not search by.
     """
     newest, _, said = rest.partition("?")
     query, after = QueryParams(said), LetterCursor.read(newest)
@@ -132,7 +132,7 @@ def _build_stream_name(query: QueryParams, newest: LetterCursor) -> str:
 def _build_neighbour_pages(
     query: QueryParams, page: LetterPage, before: LetterCursor | None, after: LetterCursor | None
 ) -> tuple[str | None, str | None]:
-    """The addresses of the pages with newer and with older letters."""
+    """Return the addresses of the pages with newer and with older letters."""
 
     def at(name: str, place: LetterCursor | None) -> str | None:
         return (
@@ -149,7 +149,7 @@ def _build_neighbour_pages(
 
 
 def _list_same_columns(given: LetterFilter) -> frozenset[str]:
-    """The columns of which all rows have the same."""
+    """Return the columns in which all rows have the same value."""
     named = {"handler": given.handlers, "reason": given.reasons, "version": given.versions}
     return frozenset(name for name, values in named.items() if len(values) == 1) | (
         frozenset() if given.key is None else {"key"}
@@ -157,14 +157,14 @@ def _list_same_columns(given: LetterFilter) -> frozenset[str]:
 
 
 def _explain_absence(desk: DeadLetterService, given: LetterFilter) -> dict[str, object]:
-    """Why there is nothing: what nobody knows of the filter, and how many there are without it."""
+    """Explain an empty list: unknown values in the filter, and the number of letters without it."""
     return {"sentences": desk.absent.of(given), "all": desk.letters.count(ALL_LETTERS)}
 
 
-#: Bytes of two values of which the difference is shown with the page.
+#: The most bytes of two values that are compared for the page.
 MAX_COMPARED_BYTES: Final = 65_536
 
-#: Of what went back and has not died of it.
+#: The statuses of a replayed letter that has not died again.
 _SENT_STATUSES: Final = (LetterStatus.REPLAYING, LetterStatus.RESOLVED)
 
 
@@ -172,7 +172,7 @@ class EarlierFailure(NamedTuple):
     """A failure before the last.
 
     Attributes:
-        rows: how the value that failed then differs from the one that failed next; `None`: it is too large to tell.
+        rows: the difference of its value to that of the next failure; `None`: too large to compare.
     """
 
     failed: LetterFailure
@@ -180,10 +180,10 @@ class EarlierFailure(NamedTuple):
 
 
 class SentValue(NamedTuple):
-    """Another value than that of which a letter died, with which it went back.
+    """An edited value with which a letter was replayed.
 
     Attributes:
-        rows: how it differs; `None`: it is too large to tell.
+        rows: the difference; `None`: too large to compare.
     """
 
     plan: int | None
@@ -192,7 +192,7 @@ class SentValue(NamedTuple):
 
 
 def show_letter(request: Request) -> Response:
-    """The letter's page."""
+    """Show a letter."""
     here, query = console.get_console(request), request.query_params
     letter = here.desk.letters.one(request.path_params["id"])
     whole, away = _read_with_value(here.desk, letter) if query.get("kafka") else (letter, "")
@@ -216,7 +216,7 @@ def show_letter(request: Request) -> Response:
         events=build_timeline(letter),
         earlier=list(_list_earlier(letter)),
         sent=_compare_sent(letter),
-        # Of its attempts it tells as it died; that it went back since is in no record.
+        # The record has its attempts up to its death; it does not know of a replay since.
         tries=letter.attempts._replace(replayed=letter.attempts.replayed + int(_is_sent(letter))),
         notes=_list_notes(here.desk, letter),
         next=advise_on_letter(letter),
@@ -231,14 +231,14 @@ def show_letter(request: Request) -> Response:
 
 
 def show_sibling_deliveries(request: Request) -> Response:
-    """What became of the same message elsewhere: a part of the page, which Kafka and Redis are asked for."""
+    """Show the same message's deliveries to all handlers, as Kafka and Redis have them: a part of the page."""
     here = console.get_console(request)
     view = console.get_masks(request).letter(here.desk.letters.one(request.path_params["id"]))
     return here.page(request, "elsewhere.html", it=view.letter.listed, others=_find_sibling_deliveries(here.desk, view))
 
 
 def download_value(request: Request) -> Response:
-    """Its value, byte for byte, as a file: never as something that a browser would show."""
+    """Send the value, byte for byte, as a file that no browser displays."""
     desk = console.get_console(request).desk
     letter = desk.letters.one(request.path_params["id"])
     if request.query_params.get("kafka"):
@@ -252,7 +252,7 @@ def download_value(request: Request) -> Response:
 
 
 def note_on_letter(request: Request) -> Response:
-    """Note something on it."""
+    """Add a note to a letter."""
     id_, said = request.path_params["id"], check_length(request.state.form.get("note", ""), MAX_NOTE)
     if not said:
         raise HTTPException(400, "A note has words: nothing was noted.")
@@ -262,12 +262,12 @@ def note_on_letter(request: Request) -> Response:
 
 
 def reopen(request: Request) -> Response:
-    """Open it: its replay, of which nobody could tell, did not run."""
+    """Reopen a letter whose replay has an unknown outcome: it did not run."""
     return _ended(request, lambda desk: desk.unknown_ends.reopen)
 
 
 def resolve(request: Request) -> Response:
-    """Resolve it: its replay, of which nobody could tell, ran."""
+    """Resolve a letter whose replay has an unknown outcome: it ran."""
     return _ended(request, lambda desk: desk.unknown_ends.resolve)
 
 
@@ -302,7 +302,7 @@ def _read_offset(query: QueryParams) -> int | None:
 
 
 def _read_with_value(desk: DeadLetterService, letter: LetterView) -> tuple[LetterView, str]:
-    """The letter with its value out of Kafka; or why it has none."""
+    """Return the letter with its value from Kafka, or the reason why it has none."""
     try:
         found = fetch_letter_value(desk.settings, letter)
     except KafkaUnavailable as error:
@@ -311,7 +311,7 @@ def _read_with_value(desk: DeadLetterService, letter: LetterView) -> tuple[Lette
 
 
 def _view_value(view: MaskedView, query: QueryParams) -> PayloadView:
-    """Its value; of one in which something is masked, the bytes are none that were sent."""
+    """Return a view of the value; a masked one has no bytes."""
     if not view.value.is_any:
         return view_payload(view.letter.value, _read_view_kind(query), _read_offset(query))
     found = view_payload(view.letter.value, PayloadMode.PRETTY, _read_offset(query))
@@ -319,7 +319,7 @@ def _view_value(view: MaskedView, query: QueryParams) -> PayloadView:
 
 
 def _check_value(desk: DeadLetterService, letter: LetterView, view: MaskedView) -> HandlerVerdict | None:
-    """What its handler says of its value; nothing where there is none here."""
+    """Return the handler's verdict on the value; `None` if there is no value here."""
     if not letter.kept or letter.listed.origin != "bridge":
         return None
     said = desk.mending.takes(letter.listed.handler, letter.value)
@@ -327,7 +327,7 @@ def _check_value(desk: DeadLetterService, letter: LetterView, view: MaskedView) 
 
 
 def _select_failure(letter: LetterView, number: str) -> tuple[LetterFailure | None, str]:
-    """Which failure's traceback is shown: one before, or the last."""
+    """Return the failure whose traceback is shown: an earlier one, or the last."""
     found = next((each for each in letter.history if str(each.number) == number), None)
     return found, letter.traceback if found is None else found.traceback
 
@@ -357,12 +357,12 @@ def _list_earlier(letter: LetterView) -> Iterator[EarlierFailure]:
 
 
 def _list_notes(desk: DeadLetterService, letter: LetterView) -> list[LetterAct]:
-    """What people did with it, and with its group."""
+    """Return the actions of people on the letter and on its group."""
     return sorted((*letter.trail, *desk.notes.of_group(letter.listed.group)), key=lambda act: act.at or 0)
 
 
 def _find_neighbours(request: Request, letter: LetterView) -> tuple[str | None, str | None]:
-    """The addresses of the letters next to it in the list that somebody came from."""
+    """Return the addresses of the next letters in the list that the user came from."""
     fields, desk = (
         QueryParams(filter_address.list_filter_fields(request.query_params)),
         console.get_console(request).desk,

@@ -9,10 +9,10 @@ from bridge.jobs.group_facts import format_letter_count as letters_said
 
 
 class OnboardingCheck(NamedTuple):
-    """One thing that should be there.
+    """A thing that a complete installation has.
 
     Attributes:
-        next: what to do where it is not there.
+        next: what to do if it is missing.
     """
 
     what: str
@@ -25,7 +25,7 @@ class OnboardingCheck(NamedTuple):
 def list_onboarding_checks(
     desk: DeadLetterService, status: Mapping[str, Any], stats: LetterCounts
 ) -> list[OnboardingCheck]:
-    """What is there and what is missing; nothing once a letter was replayed and resolved."""
+    """Return what is there and what is missing; nothing once a letter was replayed and resolved."""
     if stats.statuses.get("resolved") or stats.statuses.get("replaying"):
         return []
     bridges, workers = status.get("bridges") or {}, status.get("workers") or {}

@@ -20,14 +20,14 @@ from bridge.console.pages.status_view import (
     get_live_view,
 )
 
-#: Topics up to which all are listed; of more, those with a problem.
+#: The number of topics up to which all are listed; of more, only those with a problem.
 MAX_LISTED_TOPICS: Final = 30
-#: Of a topic's number, or a handler's.
+#: The prefix of element ids.
 PLACE: Final = partial(build_place_id, "o")
 
 
 def show_overview(request: Request) -> Response:
-    """The overview; what cannot be asked leaves the rest as it is."""
+    """Show the overview; an unavailable server leaves the rest of it as it is."""
     asked = console.get_console(request)
     found = build_status_view(asked, counts=True)
     listed = found.topics
@@ -56,10 +56,10 @@ def show_overview(request: Request) -> Response:
 
 
 def watch_overview(here: Console, rest: str) -> Callable[[], LiveSnapshot]:
-    """Makes what of the overview changes: the heading, and numbers and states of topics and handlers; no row.
+    """Return a function that makes the live parts of the overview: heading, numbers and states, no rows.
 
     Raises:
-        HTTPException: there is one overview, and it has no other name.
+        HTTPException: the name has a rest; there is only one overview.
     """
     if rest:
         raise HTTPException(404)

@@ -31,13 +31,13 @@ from bridge.console.thread_pools import WaitKind
 
 
 class PageRoute(NamedTuple):
-    """An address.
+    """The address of a page or of a form.
 
     Attributes:
-        method: GET shows, and changes nothing; POST acts, and wants the token of the session.
-        answer: is called in a thread: it may wait for the database, and for what `waits` says.
-        form: the address of the form that is sent here: who had to sign in meanwhile goes back there, with what was
-            filled in. `{from}` is what the form itself says. "": of what is sent here nothing is kept.
+        method: GET shows and changes nothing; POST acts and requires the form token.
+        answer: runs in a thread; it may wait for the database and for the server that `waits` names.
+        form: the address of the form that is sent here: after a new sign-in the user returns there, with the typed
+            values. `{from}` stands for the form's own field. "": the form is not kept.
     """
 
     path: str

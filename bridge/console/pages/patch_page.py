@@ -15,26 +15,26 @@ from bridge.deadletters.editing.letter_edit import PatchSample
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import EditRefused, FilterFault, PatchRefused
 
-#: Letters on which it is tried.
+#: The letters on which a patch is tried.
 TRIED_LETTERS: Final = 3
-#: Characters of a value that is shown beside the patch.
+#: The most characters of the value beside the patch.
 MAX_SHOWN_CHARACTERS: Final = 4_000
 
 
 class TriedPatch(NamedTuple):
-    """What a patch makes of one letter."""
+    """The result of a patch for one letter."""
 
     sample: PatchSample
     rows: list[DiffRow]
 
 
 def show_patch_form(request: Request) -> Response:
-    """The patch, to be written: beside it the newest letter as it is."""
+    """Show the form for a patch, beside the newest letter."""
     return _render_patch(request, request.query_params)
 
 
 def check_patch(request: Request) -> Response:
-    """What the patch makes of the newest letters: the parts of the page that a script puts into their places."""
+    """Try the patch on the newest letters: the answer has the parts of the page that a script replaces."""
     here, said = console.get_console(request), request.state.form
     tried, fault = _try_patch(request, said)
     count = here.desk.letters.count(_read_letters(request, said))
@@ -42,7 +42,7 @@ def check_patch(request: Request) -> Response:
 
 
 def make_patch(request: Request) -> Response:
-    """Try it, or freeze what it makes of all of them, and go on to where that is decided on."""
+    """Try the patch, or make a plan with its results for all letters and continue there."""
     said = request.state.form
     if said.get("do") == "check":
         return _render_patch(request, said)
@@ -61,10 +61,10 @@ def make_patch(request: Request) -> Response:
 
 
 def _read_letters(request: Request, said: QueryParams) -> LetterFilter:
-    """The open letters that are meant, of which somebody sees all.
+    """Return the filter of the open letters that the form means, all of whose values the user may see.
 
     Raises:
-        FilterFault: they are none that are open, or not to be seen whole.
+        FilterFault: no open letters match, or the user may not see all of their values.
     """
     masks = console.get_masks(request)
     wanted = masks.check(filter_address.read_filter(filter_address.add_open_status(said))).only_open()
@@ -79,7 +79,7 @@ def _read_patch_text(said: QueryParams) -> str:
 
 
 def _try_patch(request: Request, said: QueryParams) -> tuple[list[TriedPatch], str]:
-    """What it makes of the newest letters; and what is wrong with it, where it is no patch."""
+    """Return the results for the newest letters, and the fault if it is no patch."""
     desk, text = console.get_console(request).desk, _read_patch_text(said)
     if not text:
         return [], ""
@@ -113,7 +113,7 @@ def _render_patch(request: Request, said: QueryParams, refused: str = "", status
 
 
 def _read_value(here: Console, letter: int) -> str:
-    """A letter's value as text; or why there is none."""
+    """Return a letter's value as text, or the reason why there is none."""
     try:
         text = here.desk.mending.offered(letter).text
     except EditRefused:

@@ -11,7 +11,7 @@ from bridge.deadletters.replay.plan_progress import PlanProgress, WaveProgress
 from bridge.deadletters.replay.redrive_selection import find_sent_stands
 from bridge.jobs.group_facts import format_letter_count
 
-#: What is done with letters, as a button says it, and as it was done.
+#: The actions, as an imperative and as a participle.
 VERBS: Final = {
     PlanKind.REPLAY: ("Replay", "replayed"),
     PlanKind.DISCARD: ("Discard", "discarded"),
@@ -30,7 +30,7 @@ class PlanBadge(NamedTuple):
 
 
 def count_things(plan: BulkPlan, count: int) -> str:
-    """What a plan is about: letters, or deliveries of a range, most of which have none."""
+    """Return a count in words: of letters, or of deliveries for a redrive."""
     return (
         format_letter_count(count)
         if plan.what is not PlanKind.REDRIVE
@@ -39,10 +39,10 @@ def count_things(plan: BulkPlan, count: int) -> str:
 
 
 def describe_action(plan: BulkPlan, what: str) -> str:
-    """`Replay 2 letters`, `Copy 2 letters to sandbox`, `Send 30 deliveries again`.
+    """Return the action as a button says it: `Replay 2 letters`, `Copy 2 letters to sandbox`.
 
     Parameters:
-        what: how many of what, in words.
+        what: the count in words.
     """
     if plan.what is PlanKind.REDRIVE:
         return f"Send {what} again"
@@ -52,20 +52,20 @@ def describe_action(plan: BulkPlan, what: str) -> str:
 
 
 def describe_target(plan: BulkPlan) -> str:
-    """Where a copy goes: the topic, and which Kafka where that is another."""
+    """Return the topic of a copy, with its Kafka cluster if that is another."""
     said = plan.options.target
     there = "another Kafka" if said.get("file") else said.get("addresses", "")
     return f"{said.get('topic', '')}{f' of {there}' if there else ''}"
 
 
 def build_title(plan: BulkPlan) -> str:
-    """`replay 21,480 letters`."""
+    """Return the title of a plan: `replay 21,480 letters`."""
     words = describe_action(plan, count_things(plan, plan.counts.letters or sum(plan.outcomes.values())))
     return words[0].lower() + words[1:] + (", each with another value" if plan.counts.edits else "")
 
 
 def describe_state(plan: BulkPlan) -> PlanBadge:
-    """How a plan stands."""
+    """Return the state of a plan."""
     if plan.state is PlanState.APPLYING:
         words = f"wave {plan.wave + 1}" if plan.options.canary else "applying"
         return PlanBadge("run", "run", words)
@@ -91,7 +91,7 @@ def _describe_stop(plan: BulkPlan) -> PlanBadge:
 
 
 def _describe_in_flight(plan: BulkPlan) -> str:
-    """What is in flight of a plan that sends nothing more."""
+    """Return the deliveries that are in flight for a plan that sends no more."""
     way = plan.count(*UNDER_WAY)
     return f", {way:,} under way" if way else ""
 
@@ -103,7 +103,7 @@ def _judge_end(plan: BulkPlan) -> str:
 
 
 def explain_wait(found: PlanProgress) -> str:
-    """Why a plan that is to be done is not under way; "": it is."""
+    """Return why an applied plan does not run yet; "" if it runs."""
     plan = found.plan
     if found.alone_for is not None:
         return (
@@ -116,7 +116,7 @@ def explain_wait(found: PlanProgress) -> str:
 
 
 class PlanSums(NamedTuple):
-    """How far a plan is, in the six figures of its page."""
+    """The progress of a plan in the six counts of its page."""
 
     done: int
     dead: int
@@ -127,7 +127,7 @@ class PlanSums(NamedTuple):
 
 
 def sum_outcomes(plan: BulkPlan) -> PlanSums:
-    """Of a plan that is applied or was."""
+    """Return the counts of a plan that is or was applied."""
     good = (PlanItemState.DONE, PlanItemState.DISCARDED) if plan.what is PlanKind.DISCARD else (PlanItemState.DONE,)
     out = (PlanItemState.SKIPPED, PlanItemState.REFUSED)
     return PlanSums(
@@ -141,13 +141,13 @@ def sum_outcomes(plan: BulkPlan) -> PlanSums:
 
 
 def describe_progress(plan: BulkPlan) -> str:
-    """The same in a line, by the words of its page: `85 done, 3 dead again, 19 under way`."""
+    """Return the progress in a line: `85 done, 3 dead again, 19 in flight`."""
     said = ("done", "dead again", "under way", "not touched", "left out", "outcome unknown")
     return ", ".join(f"{count:,} {words}" for count, words in zip(sum_outcomes(plan), said, strict=True) if count)
 
 
 def build_plan_bar(plan: BulkPlan) -> list[charts.BarShare]:
-    """The same as a bar."""
+    """Return the progress as a bar."""
     found = sum_outcomes(plan)
     good = "good" if plan.what in (PlanKind.REPLAY, PlanKind.REDRIVE) else "plain"
     return charts.build_shares(
@@ -162,14 +162,14 @@ def build_plan_bar(plan: BulkPlan) -> list[charts.BarShare]:
 
 
 def build_wave_bar(wave: WaveProgress) -> list[charts.BarShare]:
-    """How far a wave is."""
+    """Return the progress of a wave as a bar."""
     ended = (PlanItemState.DEAD, PlanItemState.UNKNOWN)
     way, good, bad = wave.count(*UNDER_WAY), wave.count(PlanItemState.DONE), wave.count(*ended)
     return charts.build_shares({"good": good, "bad": bad, "run": way, "rest": wave.letters - way - good - bad})
 
 
 def describe_wave(wave: WaveProgress) -> PlanBadge:
-    """How a wave has ended, or what would stop the plan at it."""
+    """Return the result of a wave, or the limit at which it stops the plan."""
     dead, done = wave.count(PlanItemState.DEAD, PlanItemState.UNKNOWN), wave.count(PlanItemState.DONE)
     pending, way = wave.count(PlanItemState.WAITING, *UNDER_WAY), wave.count(*UNDER_WAY)
     if wave.is_now:
@@ -187,14 +187,14 @@ def describe_wave(wave: WaveProgress) -> PlanBadge:
 
 
 def describe_success_rate(plan: BulkPlan) -> str:
-    """`98.0 % of what is known`, where anything is."""
+    """Return `98.0 % of what is known`, if anything is known."""
     found = sum_outcomes(plan)
     ended = found.done + found.dead + found.unknown
     return f"{found.done / ended:.1%} of what is known".replace("%", " %") if ended else ""
 
 
 def describe_request(asked: Mapping[str, Any]) -> str:
-    """`handler orders.handlers.charge, reason poison`; "" for all letters that are open."""
+    """Return the selection: `handler orders.handlers.charge, reason poison`; "" for all open letters."""
     if "topic" not in asked:
         return letter_filter.describe_filter(_get_filter(asked))
     # A range of a source topic; `Redrive.Asked.to_data`.
@@ -207,20 +207,20 @@ def describe_request(asked: Mapping[str, Any]) -> str:
 
 
 def build_letters_address(asked: Mapping[str, Any]) -> str | None:
-    """Of the letters that it means now; `None`: they were chosen one by one, or are no letters."""
+    """Return the address of the selected letters; `None` for single ids and for a redrive."""
     if "topic" in asked or _get_filter(asked).get("ids"):
         return None
     return f"/letters?{urlencode([*letter_filter.list_filter_pairs(_get_filter(asked))])}"
 
 
 def _get_filter(asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of a patch, the letters that it is for."""
+    """Return the filter in a request; a patch has it inside."""
     found: Mapping[str, Any] = asked.get("filter", asked)
     return found
 
 
 def build_question(plan: BulkPlan, matched: int, will: int) -> str:
-    """The question that a preview asks."""
+    """Return the question of a preview."""
     if not will:
         if plan.what is PlanKind.REDRIVE:
             return "Nothing to send again: no delivery of this range needs it"
@@ -233,10 +233,10 @@ def build_question(plan: BulkPlan, matched: int, will: int) -> str:
 
 
 class UnpatchedLetters(NamedTuple):
-    """Letters that a patch leaves as they are.
+    """Letters that a patch leaves unchanged.
 
     Attributes:
-        words: what is the matter with them; `why`: in the words of their values, or of their handler.
+        words: the kind of reason; `why`: the error of the patch or the handler.
         examples: letters.
     """
 
@@ -246,7 +246,7 @@ class UnpatchedLetters(NamedTuple):
     examples: Sequence[int]
 
 
-#: What a patch may find, as `Pass.to_data` has it.
+#: The reasons to leave a letter unpatched.
 _UNPATCHED: Final = {
     "unchanged": "The patch changes nothing of them",
     "no_json": "They cannot be patched",
@@ -256,7 +256,7 @@ _UNPATCHED: Final = {
 
 
 def list_unpatched(plan: BulkPlan) -> list[UnpatchedLetters]:
-    """Why letters are left out by a patch, the reasons of each kind beside each other."""
+    """Return the reasons why letters are left out by a patch, those of a kind together."""
     found, edits = [], plan.counts.edits
     for name, words in _UNPATCHED.items():
         reasons = edits.get(f"{name}_reasons") or [{"why": "", "count": edits.get(name, 0), "letters": ()}]
@@ -266,7 +266,7 @@ def list_unpatched(plan: BulkPlan) -> list[UnpatchedLetters]:
     return found
 
 
-#: How deliveries of a range stand (bridge.deadletters.replay.redrive_selection), and what a redrive does with them.
+#: The fates of deliveries in a range (bridge.deadletters.replay.redrive_selection), and what a redrive does with them.
 _DELIVERY_STATES: Final = {
     "dead": "dead",
     "unaccounted": "unaccounted for: committed, and nobody will run it",
@@ -281,7 +281,7 @@ _DELIVERY_STATES: Final = {
 
 
 class DeliveryCount(NamedTuple):
-    """Deliveries of a range that stand alike."""
+    """Deliveries of a range with the same fate."""
 
     handler: str
     words: str
@@ -290,7 +290,7 @@ class DeliveryCount(NamedTuple):
 
 
 def list_delivery_counts(plan: BulkPlan) -> list[DeliveryCount]:
-    """How the deliveries of a range stood when it was looked through."""
+    """Return the fates of the deliveries of a range when the plan was made."""
     wanted = find_sent_stands(again=plan.options.again)
     return [
         DeliveryCount(handler, words, of[name], name in wanted)

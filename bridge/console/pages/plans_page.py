@@ -28,16 +28,16 @@ from bridge.deadletters.replay.plan_progress import PlanProgress
 from bridge.deadletters.replay.plan_service import SENDS
 from bridge.errors import FilterFault, PlanChanged, PlanRefused
 
-#: Plans of a page.
+#: The plans of a page.
 LIST_ROWS: Final = 50
-#: What is made of letters alone; other plans have commands of their own.
+#: The plans that a form of letters can make; others have commands of their own.
 DRAFTED_ACTIONS: Final = (PlanKind.REPLAY, PlanKind.DISCARD, PlanKind.ARCHIVE)
-#: What a form says that goes on to a patch, which is written before there is a plan.
+#: The value of a form that continues to the patch page, where the plan is made.
 PATCH_ACTION: Final = "patch"
 
 
 def list_plans(request: Request) -> Response:
-    """The latest plans: what applies and what waits for somebody on top, then the newest first."""
+    """List the latest plans: running ones and those that wait for a decision on top, then the newest first."""
     desk = console.get_console(request).desk
     found = desk.lists(console.get_masks(request)).plans(desk.plans.latest(LIST_ROWS))
     applying = sum(plan.state is PlanState.APPLYING for plan in found)
@@ -54,10 +54,10 @@ def list_plans(request: Request) -> Response:
 
 
 def draft_plan(request: Request) -> Response:
-    """Freeze which letters are meant, and go on to where it is decided on: once, however often the form is sent.
+    """Make a plan of the selected letters and continue there; a form that is sent twice makes one plan.
 
     Raises:
-        FilterFault: there is nothing that it could mean.
+        FilterFault: no letters are selected.
     """
     form = request.state.form
     what = form.get("what", "")
@@ -76,10 +76,10 @@ def draft_plan(request: Request) -> Response:
 
 
 def _read_selection(form: QueryParams) -> QueryParams:
-    """The letters that a form of the list means, as an address has them.
+    """Return the letters that a form of the list means, as query parameters.
 
     Raises:
-        FilterFault: it says what is none, or nothing is ticked.
+        FilterFault: a field is malformed, or nothing is ticked.
     """
     meant_ = filter_address.read_chosen_filter(form)
     ticked = [("id", str(id_)) for id_ in meant_.ids]
@@ -99,24 +99,24 @@ def _build_heading(applying: int, waiting: int, count: int) -> str:
     return ", ".join(some) or "No plan is under way"
 
 
-#: Letters of which a plan's page shows how it changes them, and of a page that has nothing else.
+#: The changed values on a plan's page, and on the page of differences.
 SHOWN_CHANGES: Final = 3
 DIFFERENCE_ROWS: Final = 20
-#: From so many letters on a replay is a canary where nobody says otherwise.
+#: The number of letters from which a replay is a canary by default.
 CANARY_ABOVE: Final = 20
-#: As what no plan was ever looked at.
+#: A version that no plan has.
 _NO_KEY: Final = "-"
 
 
 class ValueChange(NamedTuple):
-    """How a letter's value changes."""
+    """A change of a letter's value."""
 
     letter_id: int
     rows: list[DiffRow]
 
 
 def show_plan(request: Request) -> Response:
-    """The plan: what it would do, or how far it is."""
+    """Show the preview or the progress of a plan."""
     seen = read_number(request.query_params.get("seen", ""), None)
     return _render_plan(
         request,
@@ -126,7 +126,7 @@ def show_plan(request: Request) -> Response:
 
 
 def show_differences(request: Request) -> Response:
-    """How it changes the values of its letters, some at a time, by their numbers."""
+    """Show how a plan changes the values of its letters, a page at a time."""
     here, after = console.get_console(request), read_number(request.query_params.get("after", ""), 0)
     plan = here.desk.plans.one(request.path_params["id"])
     page = here.desk.differing(console.get_masks(request)).page(plan.id, DIFFERENCE_ROWS, after)
@@ -137,10 +137,10 @@ def show_differences(request: Request) -> Response:
 
 
 def apply_plan(request: Request) -> Response:
-    """Have it done, or gone on with, as it was looked at: once, however often the form is sent."""
+    """Apply or resume a plan as it was seen; a form that is sent twice applies it once."""
     form, who, found = request.state.form, console.get_principal(request), _read_progress(request)
     plan = found.plan
-    # What is asked of who decides is asked of this plan: if it has become another meanwhile, nothing is decided.
+    # The permission is checked for this version: if the plan has changed meanwhile, nothing is decided.
     key = found.key if form.get("act") == found.key else _NO_KEY
     try:
         if plan.state is PlanState.PLANNED:
@@ -156,7 +156,7 @@ def apply_plan(request: Request) -> Response:
 
 
 def stop_plan(request: Request) -> Response:
-    """Stop it, or throw one away that was not begun: what it has not come to stays as it is."""
+    """Stop a plan, or discard one that was not applied; letters that it has not reached stay as they are."""
     form, who = request.state.form, console.get_principal(request)
     id_ = request.path_params["id"]
     try:
@@ -169,10 +169,10 @@ def stop_plan(request: Request) -> Response:
 
 
 def watch_plan(here: Console, id_: str, masks: LetterMasks) -> Callable[[], LiveSnapshot]:
-    """Makes what of a plan's page changes while it is applied.
+    """Return a function that makes the live parts of a plan's page.
 
     Raises:
-        NoSuchPlan: there is none of that number.
+        NoSuchPlan: no plan has this number.
     """
     number = int(id_) if id_.isascii() and id_.isdecimal() and len(id_) < 20 else 0
     here.desk.plans.one(number)
@@ -196,7 +196,7 @@ def _take_snapshot(here: Console, found: PlanProgress) -> LiveSnapshot:
 
 
 def _read_decision(plan: BulkPlan, form: Mapping[str, str], key: str) -> PlanApproval:
-    """What a form says; of a plan that is gone on with, the way stays the one it has."""
+    """Return the options in a form; a resumed plan keeps its own."""
     return PlanApproval(
         key=key,
         left=read_number(form.get("left", ""), -1),
@@ -224,10 +224,10 @@ def _list_changes(page: DifferencePage) -> list[ValueChange]:
 
 
 def _answer_conflict(request: Request, error: PlanRefused, wanted: str) -> Response:
-    """Somebody was quicker; where that was the same person with the same wish, it is done already."""
+    """Show the plan again if another user was faster; accept it if the same user did the same."""
     found = _read_progress(request)
     last = found.trail[-1] if found.trail else None
-    # Also where the plan has come to its end meanwhile: a second tab, a double click.
+    # Also if the plan has ended meanwhile: a second tab, a double click.
     if last is not None and (last.by, last.what) == (console.get_principal(request).name, wanted):
         return RedirectResponse(f"/plans/{found.plan.id}", 303)
     return _render_plan(request, found, 409, str(error), request.state.form)

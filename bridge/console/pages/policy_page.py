@@ -16,12 +16,12 @@ from bridge.inspection import handler_policy as commands
 
 
 def show_policy_form(request: Request) -> Response:
-    """The policy, with the form that changes an option of it."""
+    """Show the policy, with the form that changes an option."""
     return _render_policy_form(request, 200)
 
 
 def change_policy(request: Request) -> Response:
-    """Set an option, or go back to what the code says."""
+    """Set an option, or return to the value in the code."""
     desk, given = console.get_console(request).desk, request.state.form
     said, name, by = require_why(request), request.path_params["name"], console.get_principal(request).name
     option, value = given.get("option", "").strip(), given.get("value", "").strip()
@@ -57,12 +57,12 @@ def _decide_policy(request: Request, words: str, act: Callable[[], dict[str, Any
 
 
 def build_policy_version(history: Sequence[Mapping[str, Any]]) -> str:
-    """As what somebody has seen a policy who decides on it: the last that was done with it."""
+    """Return the version of a policy that a user saw: its last change."""
     return f"{history[0]['at']} {history[0]['by']} {history[0]['why']}" if history else ""
 
 
 def _is_same_change(last: Mapping[str, Any], option: str, value: str, said: str, by: str) -> bool:
-    """Whether the last that was done is what is asked for once more: by a form that was sent twice."""
+    """Return whether the last change is the requested one: the form was sent twice."""
     done = option in (last["set"] if value else last["unset"])
     return done and (last["why"], last["by"]) == (said, by)
 

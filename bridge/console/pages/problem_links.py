@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
-#: By what kind a problem is: the page that does what is to be done, in words, and its address.
+#: For each kind of problem, the words and the address of the page with the remedy.
 _PAGES: Final = {
     "halted": ("Resume {topic}…", "/topics/{topic}/resume"),
     "dying": ("Halt {topic}…", "/topics/{topic}/halt"),
@@ -14,18 +14,18 @@ _PAGES: Final = {
 
 
 class ProblemLink(NamedTuple):
-    """A page, by its words and its address."""
+    """A link to a page."""
 
     words: str
     address: str
 
 
 class ShownProblem(NamedTuple):
-    """One problem; its values are those of `bridge.jobs.problem.Problem`.
+    """A problem on a page; its values are those of `bridge.jobs.problem.Problem`.
 
     Attributes:
-        since: ms since the epoch; `None`: it does not say.
-        about: what makes it the same problem, though its numbers change.
+        since: ms since the epoch; `None`: not known.
+        about: the identity of the problem while its numbers change.
     """
 
     what: str
@@ -42,7 +42,7 @@ class ShownProblem(NamedTuple):
 
 
 def show_problem(values: Mapping[str, Any]) -> ShownProblem:
-    """One problem, as `bridge status --json` has it."""
+    """Return a problem of `bridge status --json` with its links."""
     since = values["since"]
     return ShownProblem(
         values["what"],

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("bridge")
 
-#: One message for both, so that nobody learns which names there are.
+#: One message for both, so that it does not reveal which names exist.
 _WRONG_PASSWORD = "Name or password is wrong."
 
 
 def show_sign_in(request: Request) -> Response:
-    """How somebody signs in."""
+    """Show the sign-in page."""
     return render_sign_in(request, then=request.query_params.get("then", ""))
 
 
 def sign_in(request: Request) -> Response:
-    """Sign in by name and password, and go on to where one was going."""
+    """Sign in by name and password, and continue at the requested address."""
     asked, given = console.get_console(request), request.state.form
     name, then = given.get("name", "").strip().lower()[:200], given.get("then", "")
     if is_without_tls(request.headers):
@@ -48,7 +48,7 @@ def sign_in(request: Request) -> Response:
     secret = _check_password(asked, kept, given.get("password", ""))
     cookie = asked.sessions.begin(secret) if secret else None
     if secret is None or cookie is None:
-        # Not the name: people type their password there.
+        # Not the name: people type passwords into that field.
         logger.warning("somebody at %s gave a wrong name or password to the console", address)
         return render_sign_in(request, 403, then=then, given=name, words=f"{_WRONG_PASSWORD} {guess.warning}")
     asked.guesses.right(name, address, device)
@@ -59,7 +59,7 @@ def sign_in(request: Request) -> Response:
 
 
 def _check_password(asked: Console, secret: UserSecret | None, password: str) -> UserSecret | None:
-    """The user whose password it is; for a name that there is not it takes as long."""
+    """Return the user with this name and password; an unknown name takes the same time."""
     if not passwords.verify_password(secret and secret.password, password) or secret is None:
         return None
     better = passwords.renew_hash(secret.password, password)
@@ -67,12 +67,12 @@ def _check_password(asked: Console, secret: UserSecret | None, password: str) ->
 
 
 def show_link(request: Request) -> Response:
-    """The page of a one-time link: it is used up by its button alone, since chats and mail programs open links."""
+    """Show the page of a one-time link; its button uses up the link, since chats and mail programs open links."""
     return console.get_console(request).page(request, "link.html", token=request.path_params["token"])
 
 
 def sign_in_by_link(request: Request) -> Response:
-    """Sign in by a one-time link, where there are no users."""
+    """Sign in by the one-time link, if there are no users."""
     asked = console.get_console(request)
     cookie = asked.sessions.begin_by_link(request.path_params["token"])
     if cookie is None:
@@ -94,7 +94,7 @@ def sign_out(request: Request) -> Response:
 
 
 def answer_health(request: Request) -> Response:
-    """For probes."""
+    """Answer a health check."""
     return PlainTextResponse("ok\n")
 
 
@@ -107,7 +107,7 @@ def render_sign_in(
     words: str = "",
     waiting: ThrottleVerdict | None = None,
 ) -> Response:
-    """The sign-in page, with what was wrong."""
+    """Render the sign-in page with an error."""
     asked = console.get_console(request)
     way_in = "users" if asked.desk.users.any() else "proxy" if asked.proxy.user_header else "link"
     around = {"then": choose_redirect_path(then), "given": given, "words": words, "waiting": waiting, "way_in": way_in}
@@ -115,21 +115,21 @@ def render_sign_in(
 
 
 def answer_signed_in(request: Request, cookie: str, to: str) -> Response:
-    """Give a browser its new cookie, and send it on."""
-    # Whoever was signed in here is not any more: each signing in has a cookie of its own.
+    """Set the new session cookie, and continue at the requested address."""
+    # The previous session of this browser ends: each sign-in has a cookie of its own.
     console.get_console(request).sessions.end(browser_session.read_session_cookie(request))
     answer = RedirectResponse(to, 303)
     browser_session.set_session_cookie(request, answer, cookie)
     return answer
 
 
-#: Seconds in which somebody comes back.
+#: The seconds within which the user must return.
 _OIDC_SECONDS = 600
 
 
 def begin_oidc(request: Request) -> Response:
-    """Send somebody to the issuer, and remember in their browser where they were going."""
-    # A link leads here: a form may be sent to this site alone (`form-action`), also by what it is sent on to.
+    """Redirect to the issuer, with the state of the sign-in in a cookie."""
+    # A link and no form: `form-action` allows this site only, for redirects of forms, too.
     then = choose_redirect_path(request.query_params.get("then", ""))
     try:
         there, sealed = _require_issuer(request).begin(then)
@@ -141,7 +141,7 @@ def begin_oidc(request: Request) -> Response:
 
 
 def finish_oidc(request: Request) -> Response:
-    """Sign in who comes back, and go on to where they were going."""
+    """Sign in the user who returns from the issuer, and continue at the requested address."""
     try:
         person, then = _require_issuer(request).end(browser_session.read_oidc_cookie(request), request.query_params)
     except (IssuerUnavailable, TooManySignIn) as error:

@@ -8,17 +8,17 @@ from bridge.handler_routes import Handler, Routes
 from bridge.jobs.backlog import add_up_counts
 from bridge.jobs.group_facts import format_span
 
-#: What `bridge status --json` answers.
+#: The data of `bridge status --json`.
 Status = Mapping[str, Any]
 
 
 class RowState(NamedTuple):
-    """How something is, in a few words: always with a shape, a colour comes on top.
+    """The state of a row in a few words, with a shape; the colour only repeats it.
 
     Attributes:
-        look: "bad", "warn" or "off", the worst first.
-        more: why.
-        since: ISO 8601; empty: not known, or nothing to tell.
+        look: "bad", "warn" or "off", from the worst on.
+        more: the reason.
+        since: ISO 8601; empty: not known or not applicable.
     """
 
     look: str
@@ -38,10 +38,10 @@ class HandlerRow(NamedTuple):
 
     Attributes:
         in_flight: deliveries that workers have; `None`: not known, as everywhere here.
-        oldest: seconds for which its oldest delivery has been under way.
+        oldest: the seconds for which its oldest delivery has been in flight.
         dead, replaying: its letters.
-        policy: what was changed of it, by whom and when; empty: nothing.
-        handled: of this topic, in the last hour.
+        policy: the changes of its policy, by whom and when; empty: none.
+        handled: the deliveries of this topic in the last hour.
     """
 
     name: str
@@ -59,8 +59,8 @@ class TopicRow(NamedTuple):
     """A topic.
 
     Attributes:
-        parked: by kind of wait, records of its retry and replay topics that are not settled.
-        halted: whether somebody, or a handler, has halted it.
+        parked: unsettled records of its retry and replay topics, by delay.
+        halted: whether a person or a handler has halted it.
     """
 
     name: str
@@ -73,7 +73,7 @@ class TopicRow(NamedTuple):
 
     @property
     def worst(self) -> int:
-        """By what topics are listed, the worst first."""
+        """Return the sort key by which the worst topics come first."""
         looks = [self.state.look, *(handler.state.look for handler in self.handlers)]
         return min(map(_WORST.index, looks))
 
@@ -90,15 +90,15 @@ class QueueRow(NamedTuple):
     state: RowState
 
 
-#: By handler, how many of its letters have each status.
+#: The number of letters in each status, by handler.
 LetterCounts = Mapping[str, Mapping[str, int]]
 
 
 def build_topic_rows(routes: Routes, status: Status, letters: LetterCounts | None) -> list[TopicRow]:
-    """The topics of the group, those that are worst first.
+    """Return the topics of the group, the worst first.
 
     Parameters:
-        letters: `None`: the database does not answer.
+        letters: `None`: the database does not respond.
     """
     rows = [
         _build_topic_row(name, routes.of(name), status, letters) for name in {*routes.topics, *status.get("halted", ())}
@@ -107,13 +107,13 @@ def build_topic_rows(routes: Routes, status: Status, letters: LetterCounts | Non
 
 
 def list_wait_kinds(status: Status) -> list[str]:
-    """The kinds of wait that topics have, the shortest first: a column each."""
+    """Return the retry delays of the topics, the shortest first: a column each."""
     found = {(each["delay"] or 0, _format_wait(each["delay"])) for each in status.get("parked") or ()}
     return [name for _, name in sorted(found)]
 
 
 def build_queue_rows(status: Status) -> list[QueueRow]:
-    """The queues, by their names."""
+    """Return the queues, sorted by name."""
     return [_build_queue_row(name, found, status) for name, found in sorted((status.get("queues") or {}).items())]
 
 
@@ -232,7 +232,7 @@ def _format_wait(delay: float | None) -> str:
     return format_span(delay) if delay else "replay"
 
 
-#: What `bridge status --json` answers.
+#: The data of `bridge status --json`.
 StatusData = Mapping[str, Any]
 
 
@@ -240,10 +240,10 @@ class PartitionRow(NamedTuple):
     """A partition of a topic.
 
     Attributes:
-        committed: `None`: nothing is, or it is not known.
-        bridge: who has it; empty: nobody; `None`: not known.
-        paused: why it is; empty: it is not.
-        since: since when, ISO 8601; empty: not known.
+        committed: `None`: no offset, or not known.
+        bridge: the bridge that has it; empty: none; `None`: not known.
+        paused: the reason of the pause; empty: not paused.
+        since: when the pause began, ISO 8601; empty: not known.
     """
 
     number: int
@@ -256,7 +256,7 @@ class PartitionRow(NamedTuple):
 
 
 def build_partition_rows(topic: str, status: StatusData) -> list[PartitionRow]:
-    """The partitions of a topic, by their numbers; none where Kafka does not answer."""
+    """Return the partitions of a topic by number; none if Kafka does not respond."""
     found = (status.get("topics") or {}).get(topic) or {}
     return [
         _partition_row(topic, int(number), found[number], status.get("bridges")) for number in sorted(found, key=int)
@@ -264,7 +264,7 @@ def build_partition_rows(topic: str, status: StatusData) -> list[PartitionRow]:
 
 
 def list_own_topics(topic: str, status: StatusData) -> Sequence[Mapping[str, Any]]:
-    """Its retry and replay topics, the shortest wait first."""
+    """Return the topic's retry and replay topics, the shortest delay first."""
     found = [each for each in status.get("parked") or () if each["source"] == topic]
     return sorted(found, key=lambda each: (each["delay"] or 0, each["topic"]))
 

@@ -19,12 +19,12 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class StatusView:
-    """What is known of the group now.
+    """The state of the group as pages show it.
 
     Attributes:
-        silent: what does not answer, a sentence each, and since when.
-        in_hand: plans that are applied.
-        topics: all of them, the worst first.
+        silent: a sentence for each unavailable server, and since when.
+        in_hand: the running plans.
+        topics: all topics, the worst first.
     """
 
     standing: GroupStatus | None
@@ -38,7 +38,7 @@ class StatusView:
 
     @property
     def heading(self) -> str:
-        """The answer."""
+        """Return the heading of the overview."""
         if self.standing is None and not self.silent:
             return "Still asking how the group stands"
         if not (count := len(self.problems) + len(self.silent)):
@@ -47,12 +47,12 @@ class StatusView:
 
     @property
     def hours(self) -> Sequence[int] | None:
-        """Dead letters by the hour of the last day."""
+        """Return the dead letters of each hour of the last day."""
         return None if self.stats is None else self.stats.hours
 
     @property
     def act(self) -> str:
-        """What is listed: with another one, a page that is open has rows of the past."""
+        """Return the version of the listed rows: if it changes, the rows of an open page are outdated."""
         problems = [each.about for each in self.problems]
         listed = [problems, sorted(map(get_problem_subject, self.silent)), [plan.id for plan in self.in_hand]]
         halted = sorted(row.name for row in self.topics if row.halted)
@@ -60,10 +60,10 @@ class StatusView:
 
 
 def build_status_view(asked: Console, *, counts: bool = False) -> StatusView:
-    """What is known now; what cannot be asked leaves the rest as it is.
+    """Return the current state; an unavailable server leaves the rest of it as it is.
 
     Parameters:
-        counts: whether it is counted how far plans are that are applied.
+        counts: whether to count the progress of running plans.
     """
     standing = asked.looking.latest()
     status: Mapping[str, Any] = {} if standing is None else standing.status
@@ -84,17 +84,17 @@ def build_status_view(asked: Console, *, counts: bool = False) -> StatusView:
 
 
 def get_live_view(asked: Console) -> StatusView:
-    """The same for live parts: of all pages that are open one asks, and the others have what it has found."""
+    """Return the current state for live parts: all open pages share one reading."""
     standing = asked.looking.latest()
     found: StatusView = asked.shared.found(lambda: build_status_view(asked), lambda found: found.standing is standing)
     return found
 
 
 def build_place_id(page: str, *named: str) -> str:
-    """The id of a number's place in a page: names are others' words.
+    """Return the id of a page element for a foreign name.
 
     Parameters:
-        page: in a letter: "o" is the overview, "t" a topic, "h" a handler.
+        page: a letter: "o" for the overview, "t" for a topic, "h" for a handler.
     """
     return f"{page}-{digest_text(repr(named))}"
 
@@ -108,11 +108,11 @@ def build_snapshot(
     parts: Mapping[str, Any],
     hours: Sequence[int] | None = None,
 ) -> LiveSnapshot:
-    """What of a page changes, with the pictures of the last hour and day.
+    """Return a snapshot of a page, with the charts of the last hour and day.
 
     Parameters:
-        status: of what the pictures are.
-        hours: dead letters by the hour, where they are the desk's.
+        status: the status for the charts.
+        hours: dead letters by the hour, if the chart has them.
     """
     made, pictures = here.macros("overview-live.html"), {}
     if (hour := charts.build_hour_chart(status, here.clock())) is not None:
@@ -124,14 +124,14 @@ def build_snapshot(
 
 
 def digest_text(text: str) -> str:
-    """A short word for a text that others have written."""
+    """Return a short digest of a foreign text."""
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
 def _ask_store(
     question: Callable[[], Found], silent: dict[str, int], standing: GroupStatus | None, now: int
 ) -> Found | None:
-    """What the database answers; or why it does not, as one of what is silent."""
+    """Return the answer of the database, or the error as an entry of `silent`."""
     try:
         return question()
     except DeskUnavailable as error:
@@ -155,6 +155,6 @@ def _count_by_handler(stats: LetterCounts) -> dict[str, dict[str, int]]:
 
 
 def _count_foreign_letters(known: Mapping[str, Any], letters: Mapping[str, Mapping[str, int]] | None) -> dict[str, int]:
-    """Open letters of handlers that are not of this app, and of other programs."""
+    """Return the open letters of handlers outside this app and of other programs."""
     there = {name: each.get("open", 0) for name, each in (letters or {}).items() if name not in known}
     return {name: count for name, count in sorted(there.items()) if count}

@@ -12,12 +12,12 @@ from bridge.errors import TokenRefused
 
 
 def list_tokens(request: Request) -> Response:
-    """All of them, by name, without their secrets."""
+    """List the API tokens by name, without their secrets."""
     return _render_tokens(request)
 
 
 def make_token(request: Request) -> Response:
-    """Make one, and show its secret, this once."""
+    """Make a token, and show its secret once."""
     form, by = request.state.form, console.get_principal(request).name
     role, days = Role.read(form.get("role", "")), form.get("days", "").strip()
     try:
@@ -30,8 +30,8 @@ def make_token(request: Request) -> Response:
 
 
 def revoke_token(request: Request) -> Response:
-    """Revoke one: it opens nothing from now on."""
-    # Not there any more: somebody was quicker with the same wish.
+    """Revoke a token."""
+    # It is gone: another user has revoked it already.
     with suppress(TokenRefused):
         console.get_console(request).desk.tokens.revoke(request.path_params["id"], console.get_principal(request).name)
     return RedirectResponse("/admin/tokens", 303)

@@ -25,12 +25,12 @@ from bridge.inspection import topic_halt
 from bridge.inspection.redacted_status import redact_halt
 from bridge.kafka.topic_names import TopicNames
 
-#: Of a topic's number in its page.
+#: The prefix of element ids in its page.
 PLACE: Final = partial(build_place_id, "t")
 
 
 def show_topic(request: Request) -> Response:
-    """How the topic stands."""
+    """Show a topic's state."""
     asked, name = console.get_console(request), request.path_params["topic"]
     found = build_status_view(asked)
     row = _require_row(found, name)
@@ -55,7 +55,7 @@ def show_topic(request: Request) -> Response:
 
 
 def show_decisions(request: Request) -> Response:
-    """Who halted and resumed it, from wherever: asked of Kafka, which takes seconds where it is away."""
+    """Show who halted and resumed the topic, as Kafka has it: seconds while Kafka is unavailable."""
     asked, name = console.get_console(request), request.path_params["topic"]
     return asked.page(request, "topic-decided.html", history=_read_history(request, name))
 
@@ -66,7 +66,7 @@ def _read_history(request: Request, name: str) -> list[dict[str, Any]]:
 
 
 def watch_topic(here: Console, name: str) -> Callable[[], LiveSnapshot]:
-    """Makes what of a topic's page changes.
+    """Return a function that makes the live parts of a topic's page.
 
     Raises:
         UnknownTopic: no handler names it, and it is not halted.
@@ -101,7 +101,7 @@ def _build_heading(row: TopicRow) -> str:
 
 
 def _build_version(found: StatusView, row: TopicRow) -> str:
-    """What the page lists, and offers."""
+    """Return the version of what the page lists and offers."""
     problems = [each.about for each in found.problems if each.topic == row.name]
     tiers = [tier["topic"] for tier in list_own_topics(row.name, found.status)]
     return digest_text(repr((problems, row.halted, row.partitions, tiers)))

@@ -15,12 +15,12 @@ _OWN_ACCOUNT = (
 
 
 def list_users(request: Request) -> Response:
-    """All of them, by name."""
+    """List the users by name."""
     return _render_list(request)
 
 
 def invite_user(request: Request) -> Response:
-    """Add somebody, and show the link by which they choose a password: the same form once more shows it again."""
+    """Add a user, and show the link to choose a password; sending the form twice shows the same link."""
     form = request.state.form
     role, token = Role.read(form.get("role", "")), form.get("link", "")
     try:
@@ -33,12 +33,12 @@ def invite_user(request: Request) -> Response:
 
 
 def show_user(request: Request) -> Response:
-    """One of them, and what can be changed."""
+    """Show a user and the actions on it."""
     return _render_user(request)
 
 
 def change_role(request: Request) -> Response:
-    """Change what somebody may."""
+    """Change a user's role."""
     form = request.state.form
     try:
         wanted = Role.read(form.get("role", ""))
@@ -52,7 +52,7 @@ def change_role(request: Request) -> Response:
 
 
 def renew_link(request: Request) -> Response:
-    """Have somebody choose another password, by a link that this shows; the same form once more shows it again."""
+    """Make a new link for a user to choose a password; sending the form twice shows the same link."""
     token = request.state.form.get("link", "")
     try:
         user = _get_store(request).admins.new_link(request.path_params["id"], token, _require_other_user(request))
@@ -62,7 +62,7 @@ def renew_link(request: Request) -> Response:
 
 
 def sign_out_user(request: Request) -> Response:
-    """End all of somebody's sessions."""
+    """End all sessions of a user."""
     try:
         _get_store(request).admins.sign_out(request.path_params["id"], console.get_principal(request).name)
     except UserRefused as error:
@@ -71,13 +71,13 @@ def sign_out_user(request: Request) -> Response:
 
 
 def sign_out_issued_users(request: Request) -> Response:
-    """End the sessions of all whom an issuer has signed in."""
+    """End the sessions of all users that an issuer has signed in."""
     _get_store(request).issued.end_all(console.get_principal(request).name)
     return RedirectResponse("/admin/users", 303)
 
 
 def remove_user(request: Request) -> Response:
-    """Remove somebody."""
+    """Remove a user."""
     try:
         _get_store(request).admins.remove(request.path_params["id"], _require_other_user(request))
     except UserRefused as error:
@@ -86,7 +86,7 @@ def remove_user(request: Request) -> Response:
 
 
 def _require_other_user(request: Request) -> str:
-    """The name of the admin, who is not the user that it is about."""
+    """Return the admin's name; refuse if the user is the admin."""
     who = console.get_principal(request)
     user = next((each for each in _get_store(request).users.all() if each.id == request.path_params["id"]), None)
     if who.is_user and user is not None and user.name == who.name:

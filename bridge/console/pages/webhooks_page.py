@@ -16,12 +16,12 @@ WEBHOOKS_PATH: Final = "/admin/webhooks"
 
 
 def list_webhooks(request: Request) -> Response:
-    """All of them, with what each was told last, and a form for another."""
+    """List the webhooks with their last messages, and a form to add one."""
     return _render_webhooks(request)
 
 
 def add_webhook(request: Request) -> Response:
-    """Add one, and show its secret this once."""
+    """Add a webhook, and show its secret once."""
     here, said = console.get_console(request), request.state.form
     about = [each for each in ALL if said.get(f"of-{each}")]
     if not about:
@@ -38,22 +38,22 @@ def add_webhook(request: Request) -> Response:
 
 
 def try_webhook(request: Request) -> Response:
-    """Have a recorder send a test."""
+    """Have a recorder send a test message."""
     return _change_webhook(request, console.get_console(request).desk.webhooks.test)
 
 
 def switch_webhook_off(request: Request) -> Response:
-    """Switch one off."""
+    """Switch a webhook off."""
     return _change_webhook(request, console.get_console(request).desk.webhooks.switch_off)
 
 
 def switch_webhook_on(request: Request) -> Response:
-    """Switch one on."""
+    """Switch a webhook on."""
     return _change_webhook(request, console.get_console(request).desk.webhooks.switch_on)
 
 
 def remove_webhook(request: Request) -> Response:
-    """Remove one, whose name was typed."""
+    """Remove a webhook whose name was typed."""
     name = request.path_params["name"]
     if request.state.form.get("typed", "").strip().lower() != name:
         return _render_webhooks(request, 400, f"To remove {name}, type its name. Nothing was changed.")
@@ -86,7 +86,7 @@ def _render_webhooks(
     )
 
 
-#: What can be ticked, in words.
+#: The kinds of messages that can be chosen, in words.
 _SUBJECT_LABELS: Final = (
     (AlarmKind.NEW, "a new group"),
     (AlarmKind.REGRESSION, "a regression"),
