@@ -1,1 +1,1 @@
-"""The JSON API of the console, described by the same table that answers."""
+"""The JSON API of the console; one route table answers requests and describes the API."""

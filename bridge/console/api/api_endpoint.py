@@ -36,7 +36,7 @@ logger = logging.getLogger("bridge")
 
 
 def build_api_routes() -> list[Route]:
-    """Every address of the API."""
+    """Return the routes of all operations of the API."""
     return [
         Route(f"{API_ROOT}/openapi.json", _serve_description, methods=["GET"]),
         Route(f"{API_ROOT}/problems/{{name}}", _serve_problem_kind, methods=["GET"]),
@@ -45,17 +45,17 @@ def build_api_routes() -> list[Route]:
 
 
 def refuse_request(request: Request, status: int, detail: str) -> Response:
-    """What the router refuses."""
+    """Return the answer to a request that the router refuses."""
     path = request.url.path.removeprefix(API_ROOT)
     allow = sorted({each.method for each, fits in _PATH_MATCHERS if fits(path)}) or ["GET"]
     return build_problem_response(convert_status(status, detail, allow))
 
 
 def answer_failure(request: Request, error: Exception) -> Response:
-    """What is answered to an error that nobody expected: a number that is in the log."""
+    """Return the answer to an unexpected error, with its number in the log."""
     number = secrets.token_hex(4)
     operation = getattr(request.state, "operation", None)
-    # Neither the query nor the path: filters hold keys.
+    # Neither the query nor the path: filters contain keys.
     logger.error("console fault %s at %s", number, operation.path if operation else "the API", exc_info=error)
     words = f"The console has a fault, which is in its log as {number}. Whether something was done is not known."
     return build_problem_response(RequestRefused("fault", words, instance=number))
@@ -77,7 +77,7 @@ def _guard_operation(operation: Operation) -> Callable[[Request], Awaitable[Resp
 
 
 def _admit_request(request: Request, operation: Operation) -> Principal:
-    """Who asks, if they may."""
+    """Return the principal of a request, if its role suffices."""
     asked = console.get_console(request)
     if fault := find_form_fault(request.headers, asked.hosts):
         raise RequestRefused("forbidden", fault.replace("form", "request"))
@@ -134,7 +134,7 @@ def _encode_json(data: Any) -> bytes:
 
 
 def _make_sayable(data: Any) -> Any:
-    """What JSON can say of it: others write names that are no text, and numbers that are none."""
+    """Return a value that JSON can encode: foreign names may be no text, and foreign numbers no numbers."""
     if isinstance(data, str):
         return (
             data.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -22,13 +22,13 @@ from bridge.errors import FilterFault, RequestRefused
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """A request.
+    """A request to the API.
 
     Attributes:
-        desk: the console's, which notes what it does as this request's.
+        desk: the console's store, which notes actions as this request's.
         path: the parts of the address.
-        query, body: of the shapes that the operation names.
-        seen: what `If-Match` says, without its quotes; `None`: nothing, "*": however it stands.
+        query, body: instances of the operation's schemas.
+        seen: the version in `If-Match`, without its quotes; `None`: no header, "*": any version.
     """
 
     console: Console
@@ -41,23 +41,23 @@ class ApiRequest:
 
     @property
     def masks(self) -> LetterMasks:
-        """What who asks does not see: a program unmasks nothing."""
+        """Return the masks that hold for the caller; a program cannot unmask."""
         return self.console.masking.of_role(self.who.role)
 
     @property
     def lists(self) -> MaskedLists:
-        """Lists as who asks sees them."""
+        """Return the lists as the caller may see them."""
         return self.desk.lists(self.masks)
 
     def must_have_seen(self, etag: str, by: str = "", at: str | None = None, did: str = "") -> None:
-        """Refuse, unless what is decided on is as it was seen.
+        """Refuse the request unless `If-Match` has the current version.
 
         Parameters:
-            etag: as it stands now.
-            by, at, did: who changed it last.
+            etag: the current version.
+            by, at, did: its last change: by whom, when and how.
 
         Raises:
-            RequestRefused: nothing was seen, or something else.
+            RequestRefused: `If-Match` is missing or has another version.
         """
         if self.seen is None:
             raise RequestRefused(
@@ -76,11 +76,11 @@ class ApiRequest:
 
 
 class ApiAnswer(NamedTuple):
-    """What is answered.
+    """The answer of an operation.
 
     Attributes:
-        body: a shape, bytes, or a file's parts, which are read while they are sent.
-        status: `None`: the operation's own.
+        body: a schema instance, bytes, or the parts of a file, which are read while they are sent.
+        status: `None`: the default of the operation.
     """
 
     body: Any
@@ -89,21 +89,21 @@ class ApiAnswer(NamedTuple):
 
 
 def quote_etag(etag: str) -> str:
-    """As a header has it."""
+    """Return an ETag as a header has it."""
     return f'"{etag}"'
 
 
-#: Bytes of a body; a value that is edited is the largest thing in one.
+#: The most bytes of a body; its largest content is an edited value.
 MAX_BODY_BYTES: Final = 2_000_000
-#: Faults of one request that are said.
+#: The most faults of a request that are listed.
 MAX_FAULTS: Final = 20
 
 
 def read_query(shape: type[RequestModel], params: QueryParams) -> RequestModel:
-    """The parameters of an address.
+    """Return the validated query parameters.
 
     Raises:
-        RequestRefused: they are none.
+        RequestRefused: they do not validate.
     """
     counted = Counter(name for name, _ in params.multi_items())
     said: dict[str, Any] = {}
@@ -122,10 +122,10 @@ def read_query(shape: type[RequestModel], params: QueryParams) -> RequestModel:
 
 
 def read_body(shape: type[RequestModel], headers: Headers, raw: bytes) -> RequestModel:
-    """A body.
+    """Return the validated body.
 
     Raises:
-        RequestRefused: it is none of this shape.
+        RequestRefused: it does not validate.
     """
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RequestRefused("media-type", "Send JSON, with Content-Type: application/json. Nothing was done.")
@@ -139,10 +139,10 @@ def read_body(shape: type[RequestModel], headers: Headers, raw: bytes) -> Reques
 
 
 def read_if_match(headers: Headers) -> str | None:
-    """What `If-Match` says, without its quotes.
+    """Return the version in `If-Match`, without its quotes.
 
     Raises:
-        RequestRefused: it says several, or a weak one.
+        RequestRefused: it has several versions, or a weak one.
     """
     said = headers.get("if-match")
     if said is None or said == "*":
@@ -153,14 +153,14 @@ def read_if_match(headers: Headers) -> str | None:
 
 
 def is_list_field(annotation: object) -> bool:
-    """Whether a field may be said several times."""
+    """Return whether a parameter may be repeated."""
     if get_origin(annotation) is list:
         return True
     return any(is_list_field(each) for each in get_args(annotation))
 
 
 def _list_faults(of: str, error: ValidationError) -> list[dict[str, str]]:
-    # Without what was sent: it may be a payload.
+    # Without the input, which may be a payload.
     found = error.errors(include_input=False, include_url=False, include_context=False)[:MAX_FAULTS]
     return [{"where": ".".join([of, *map(str, each["loc"])])[:200], "what": each["msg"]} for each in found]
 
@@ -171,15 +171,15 @@ def _build_invalid_request(faults: list[dict[str, str]]) -> RequestRefused:
 
 
 def write_cursor(list_: str, end: object) -> str:
-    """A cursor of a list."""
+    """Return the cursor for a position of a list."""
     return urlsafe_b64encode(f"{list_}:{end}".encode()).decode().rstrip("=")
 
 
 def read_cursor(list_: str, cursor: str) -> str:
-    """The end of a page that a cursor of this list says.
+    """Return the position in a cursor of this list.
 
     Raises:
-        FilterFault: it is none of this list.
+        FilterFault: the cursor is not of this list.
     """
     try:
         of, _, end = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii").partition(":")
@@ -191,10 +191,10 @@ def read_cursor(list_: str, cursor: str) -> str:
 
 
 def read_number_cursor(list_: str, cursor: str | None) -> int | None:
-    """The number at which a page ends; `None`: it is the first.
+    """Return the number after which a page begins; `None` for the first page.
 
     Raises:
-        FilterFault: as `read`.
+        FilterFault: as `read_cursor`.
     """
     if cursor is None:
         return None

@@ -23,12 +23,12 @@ from bridge.deadletters.db.audit_table import AuditEntry
 
 
 class Effect(NamedTuple):
-    """What an operation is that acts: it wants an idempotency key.
+    """The behaviour of an operation that acts; it requires an idempotency key.
 
     Attributes:
-        again: what is answered where a process has done it, and died before it could answer; `None`: it may be done
-            again, since it comes to the same.
-        seen: whether `If-Match` says what is decided on: "", "may" or "must".
+        again: makes the answer if a process has done it and died before answering; `None`: it is idempotent and may be
+            done again.
+        seen: whether `If-Match` has the version that is decided on: "", "may" or "must".
     """
 
     again: Callable[[ApiRequest, AuditEntry], ApiAnswer] | None = None
@@ -36,14 +36,14 @@ class Effect(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """An operation.
+    """An operation of the API.
 
     Attributes:
-        path: behind `/api/v1`.
-        name: by which programs that are made from the description call it.
-        answer: is called in a thread: it may wait for the database, and for what `waits` says.
-        gives: the shape of the answer; `None`: bytes, of the kind that `media` says.
-        takes: the shape of the body; `None`: it has none.
+        path: the path after `/api/v1`.
+        name: the operationId, by which generated clients call it.
+        answer: runs in a thread; it may wait for the database and for the server that `waits` names.
+        gives: the schema of the answer; `None`: bytes, of the type in `media`.
+        takes: the schema of the body; `None`: no body.
     """
 
     method: str
@@ -61,7 +61,7 @@ class Operation(NamedTuple):
     waits: WaitKind = WaitKind.DATABASE
 
 
-#: A line of JSON each.
+#: The media type of JSON lines.
 NDJSON: Final = "application/x-ndjson"
 _VIEWER, _OPERATOR = Role.VIEWER, Role.OPERATOR
 _STANDING, _SERVERS = WaitKind.STANDING, WaitKind.SERVERS

@@ -21,7 +21,7 @@ _LIST = "groups"
 
 
 def list_groups(asked: ApiRequest) -> ApiAnswer:
-    """A page of them; behind a group that is not listed any more, it goes on where that stood."""
+    """Return a page of groups; a cursor stays valid if its group is not listed any more."""
     query: shapes.GroupsQuery = asked.query
     found = asked.desk.groups.ranked(_read_group_filter(query), GroupOrder(query.order))
     begins = _find_start(found, query)
@@ -33,12 +33,12 @@ def list_groups(asked: ApiRequest) -> ApiAnswer:
 
 
 def show_group(asked: ApiRequest) -> ApiAnswer:
-    """A group as it stands."""
+    """Return a group."""
     return _answer_group(asked)
 
 
 def mark_fixed(asked: ApiRequest) -> ApiAnswer:
-    """Mark it as fixed."""
+    """Mark a group or a cause as fixed in a version."""
     group = asked.desk.groups.one(asked.path["id"])
     version = asked.body.version.strip()
     if not version:
@@ -52,7 +52,7 @@ def mark_fixed(asked: ApiRequest) -> ApiAnswer:
 
 
 def unmark_fixed(asked: ApiRequest) -> ApiAnswer:
-    """Take that back."""
+    """Take the mark back."""
     group = asked.desk.groups.one(asked.path["id"])
     query: shapes.WhichCause = asked.query
     now = group if query.cause is None else group.fix_of(query.cause)
@@ -63,12 +63,12 @@ def unmark_fixed(asked: ApiRequest) -> ApiAnswer:
 
 
 def repeat_mark(asked: ApiRequest, _done: AuditEntry) -> ApiAnswer:
-    """The group as it stands after that."""
+    """Return the group as it is after the mark."""
     return _answer_group(asked)
 
 
 def note_on_group(asked: ApiRequest) -> ApiAnswer:
-    """Note something on it."""
+    """Add a note to a group."""
     said = str(asked.body.said).strip()
     if not said:
         raise RequestRefused("refused", "A note has words: nothing was noted.")
@@ -77,12 +77,12 @@ def note_on_group(asked: ApiRequest) -> ApiAnswer:
 
 
 def repeat_note(asked: ApiRequest, _done: AuditEntry) -> ApiAnswer:
-    """What is noted."""
+    """Return the notes of the group."""
     return _answer_notes(asked)
 
 
 def build_group_etag(group: GroupState) -> str:
-    """The marks of a group and of its causes that somebody saw who decides on it."""
+    """Return the version of a group and its causes that a decision refers to."""
     marks = (
         build_group_version(group).strip(),
         *(f"{each.cause} {build_group_version(each).strip()}" for each in group.cause_fixes),
@@ -140,7 +140,7 @@ def _answer_group(asked: ApiRequest) -> ApiAnswer:
 
 
 def _list_causes(asked: ApiRequest, group_id: int) -> list[GroupCause]:
-    """The causes of a group with their messages as the caller may see them."""
+    """Return the causes of a group, with their messages as the caller may see them."""
     causes = asked.desk.causes.of([group_id])[group_id]
     return replace_newest_letters(causes, asked.desk.lists(asked.masks).lines(each.newest for each in causes))
 

@@ -14,7 +14,7 @@ from bridge.inspection.redacted_status import redact_halt
 
 
 def list_halts(asked: ApiRequest) -> ApiAnswer:
-    """The topics that are halted."""
+    """Return the halted topics."""
     found = halts.read_halts(asked.desk.settings)
     return ApiAnswer(shapes.Halts(topics={topic: _redact_halt(asked, topic, halt) for topic, halt in found.items()}))
 
@@ -31,7 +31,7 @@ def halt_topic(asked: ApiRequest) -> ApiAnswer:
 
 
 def resume_topic(asked: ApiRequest) -> ApiAnswer:
-    """Let it go on, from exactly where it stood."""
+    """Resume a topic from exactly where it stopped."""
     desk, topic, why, by = asked.desk, asked.path["topic"], _require_why(asked), asked.who.name
     found = halts.resume_topics(desk.app, desk.settings, desk.routes, [topic], why, by)["topics"][topic]
     if found["changed"]:
@@ -40,20 +40,20 @@ def resume_topic(asked: ApiRequest) -> ApiAnswer:
 
 
 def list_policies(asked: ApiRequest) -> ApiAnswer:
-    """Each handler's policy."""
+    """Return the policy of each handler."""
     found = policies.read_policies(asked.desk.app, asked.desk.settings, asked.desk.routes)
     return ApiAnswer(shapes.Policies.model_validate({"handlers": found}))
 
 
 def show_policy(asked: ApiRequest) -> ApiAnswer:
-    """A handler's policy."""
+    """Return a handler's policy."""
     name = asked.path["name"]
     found = policies.read_policies(asked.desk.app, asked.desk.settings, asked.desk.routes, name)
     return ApiAnswer(shapes.Policy.model_validate(found[name]))
 
 
 def change_policy(asked: ApiRequest) -> ApiAnswer:
-    """Set options of it, or go back to what the code says."""
+    """Set options of a policy, or return to the values in the code."""
     desk, body, name = asked.desk, asked.body, asked.path["name"]
     why, by = _require_why(asked), asked.who.name
     words = [f"{option}={value}" for option, value in body.set.items()]
@@ -71,14 +71,14 @@ def change_policy(asked: ApiRequest) -> ApiAnswer:
 
 
 def simulate_policy(asked: ApiRequest) -> ApiAnswer:
-    """Say what a policy would have made of a handler's letters."""
+    """Return what a policy would have made of a handler's letters."""
     wanted = asked.masks.check(letter_json.read_body_filter(asked.body.letters))
     found = asked.desk.simulations.run(asked.path["name"], asked.body.options, wanted)
     return ApiAnswer(shapes.Simulation.model_validate(found.to_data()))
 
 
 def _redact_halt(asked: ApiRequest, topic: str, halt: Mapping[str, Any]) -> dict[str, Any]:
-    """A halt, without what its handler said where that may quote what somebody does not see."""
+    """Return a halt without the handler's words, which may quote what the caller may not see."""
     return redact_halt(halt) if asked.masks.of(topic) else dict(halt)
 
 

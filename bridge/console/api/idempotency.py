@@ -20,7 +20,7 @@ from bridge.errors import BridgeError, DeskUnavailable, RequestRefused
 logger = logging.getLogger("bridge")
 
 _KEY_FORM: Final = re.compile(r"[\x21-\x7e]{1,255}")
-#: What the same request may be answered otherwise a moment later: not kept.
+#: Temporary failures, which are not kept: the same request may succeed a moment later.
 _TRANSIENT: Final = ("under-way", "unavailable", "fault")
 REPLAYED_HEADER: Final = "idempotency-replayed"
 
@@ -28,14 +28,14 @@ REPLAYED_HEADER: Final = "idempotency-replayed"
 def answer_once(
     operation: Operation, asked: ApiRequest, key: str | None, wish: bytes, written: Callable[[ApiAnswer], Response]
 ) -> Response:
-    """Do it, or answer as when it was done.
+    """Carry out a request, or repeat the answer of an earlier one with the same key.
 
     Parameters:
-        wish: what tells this request from others.
-        written: an answer as it is sent.
+        wish: a digest of the request.
+        written: encodes an answer as it is sent.
 
     Raises:
-        BridgeError: it was not done.
+        BridgeError: the request was not carried out.
     """
     if key is None or not _KEY_FORM.fullmatch(key):
         raise RequestRefused(
@@ -77,7 +77,7 @@ def _keep_answer(asked: ApiRequest, claim: RequestClaim, made: Response) -> None
     try:
         asked.desk.requests.answered(claim, made.status_code, answer)
     except DeskUnavailable as error:
-        # It is done, and noted with the act: who asks again hears of it.
+        # It was done, and is noted with the action: a repeated request gets the answer.
         logger.warning("the answer to a request is not kept: %s", error)
 
 

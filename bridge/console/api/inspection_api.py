@@ -1,4 +1,4 @@
-"""The API of inspection: status, figures, find, audit counts and the audit log."""
+"""The API of inspection: status, counts, find, audits and the audit log."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _AUDIT_LOG_LIST = "trail"
 
 
 def show_status(asked: ApiRequest) -> ApiAnswer:
-    """What the group consumes and how far, and what needs a person."""
+    """Return the status of the group: progress, state and problems."""
     found = asked.console.looking.latest()
     if found is None:
         raise NothingAnswers("How the group stands is not known yet: ask again in a moment.")
@@ -23,12 +23,12 @@ def show_status(asked: ApiRequest) -> ApiAnswer:
 
 
 def show_stats(asked: ApiRequest) -> ApiAnswer:
-    """All letters in figures."""
+    """Return the counts of letters."""
     return ApiAnswer(shapes.Stats.model_validate(asked.desk.totals.stats().to_data()))
 
 
 def find_record(asked: ApiRequest) -> ApiAnswer:
-    """Where a record is now."""
+    """Return the fates of a record or a key."""
     text, desk = " ".join(asked.query.q.split()), asked.desk
     wanted, answer = record_lookup.parse_lookup_query(text, desk.routes.topics), find.LookupAnswer()
     plan: int | None = None
@@ -52,20 +52,20 @@ def find_record(asked: ApiRequest) -> ApiAnswer:
 
 
 def list_audits(asked: ApiRequest) -> ApiAnswer:
-    """The last count of each topic."""
+    """Return the last audit of each topic."""
     return ApiAnswer(shapes.Audits(items=[_describe_audit(each) for each in asked.console.proofs.all()]))
 
 
 def count_topic(asked: ApiRequest) -> ApiAnswer:
-    """Count a topic now."""
+    """Audit a topic now."""
     if asked.desk.settings.ledger_url is None:
-        # Nothing that passes: who is told 503 asks again.
+        # Not a temporary failure: after 503 clients would try again.
         raise RequestRefused("refused", "An audit reads the ledger, and the broker is no Redis: set LEDGER_URL.")
     return ApiAnswer(_describe_audit(asked.console.proofs.count(asked.path["topic"])))
 
 
 def list_audit_log(asked: ApiRequest) -> ApiAnswer:
-    """Who did what."""
+    """Return a page of the audit log."""
     query: shapes.TrailQuery = asked.query
     page = asked.desk.trail.page(
         query.by.strip(), query.what, api_request.read_number_cursor(_AUDIT_LOG_LIST, query.cursor), query.limit

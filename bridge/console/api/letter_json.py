@@ -18,14 +18,14 @@ from bridge.errors import FilterFault, RequestRefused
 
 
 def read_body_filter(wanted: shapes.Filter) -> LetterFilter:
-    """The letters that a filter means.
+    """Return the filter in a request body.
 
     Raises:
-        FilterFault: it can mean none.
+        FilterFault: a field is malformed.
     """
     fields = wanted.model_dump(include=set(shapes.Filter.model_fields), exclude_defaults=True)
     pairs = [
-        # As an address has them.
+        # As in an address.
         (name.replace("_", "-"), addresses.YES if each is True else str(each))
         for name, said in fields.items()
         for each in (said if isinstance(said, list) else [said])
@@ -35,10 +35,10 @@ def read_body_filter(wanted: shapes.Filter) -> LetterFilter:
 
 
 def require_letters(desk: DeadLetterService, masks: LetterMasks, wanted: shapes.Filter) -> LetterFilter:
-    """The letters that somebody would act on: they are said, and what is named of them is there.
+    """Check that a filter for an action names letters, and that its handlers and ids exist.
 
     Raises:
-        FilterFault: they are not, or they would tell what somebody does not see.
+        FilterFault: it names none, or an unknown one, or it would reveal what the caller may not see.
     """
     found = masks.check(read_body_filter(wanted))
     if found == LetterFilter():
@@ -49,12 +49,12 @@ def require_letters(desk: DeadLetterService, masks: LetterMasks, wanted: shapes.
 
 
 def write_letter_lines(asked: ApiRequest, letters: Iterable[LetterLine]) -> list[shapes.Line]:
-    """Letters as they stand in a list."""
+    """Return letters as entries of a list."""
     return [shapes.Line.model_validate(_write_line(each)) for each in asked.lists.lines(letters)]
 
 
 def write_letter(asked: ApiRequest, shown: LetterView) -> shapes.Letter:
-    """A letter with all that is known of it."""
+    """Return a letter with all its details."""
     letter = asked.masks.letter(shown).letter
     found = letter.to_data() | _write_line(letter.listed)
     found["value"] = encode_octets(letter.value)
@@ -65,14 +65,14 @@ def write_letter(asked: ApiRequest, shown: LetterView) -> shapes.Letter:
 
 
 def write_letter_value(asked: ApiRequest, letter: LetterView, *, tokens: bool) -> bytes | None:
-    """A letter's value; `None`: it has none, or not here.
+    """Return a letter's value; `None` if it has none, or not here.
 
     Parameters:
-        tokens: with a token in the place of each part that is hidden; else it is given byte for byte or not at all.
+        tokens: replace each hidden part by a token; else the value is given byte for byte or not at all.
 
     Raises:
-        RequestRefused: something of it is hidden.
-        EditRefused: it cannot have tokens.
+        RequestRefused: a part of it is hidden.
+        EditRefused: its hidden parts cannot be replaced by tokens.
     """
     if not asked.masks.letter(letter).value.is_any:
         return letter.value
@@ -86,7 +86,7 @@ def write_letter_value(asked: ApiRequest, letter: LetterView, *, tokens: bool) -
 
 
 def encode_octets(data: bytes | None) -> Octets | None:
-    """Bytes in JSON, byte for byte: as text where they are UTF-8."""
+    """Return bytes in JSON without loss: as text if they are UTF-8."""
     if data is None:
         return None
     made = bytes(data)

@@ -21,12 +21,12 @@ from bridge.errors import EditRefused, RequestRefused
 from bridge.inspection.record_search import find_sibling_deliveries as asked_elsewhere
 
 _LIST = "letters"
-#: Letters whose handlers are asked while who asks waits: 0.1 ms of a core each, and 0.1 to 0.2 ms a KB of values.
+#: The most letters that are checked in one request: 0.1 ms of a core each, and 0.1 to 0.2 ms a KB of values.
 MAX_CHECKED_LETTERS = 10_000
 
 
 def list_letters(asked: ApiRequest) -> ApiAnswer:
-    """A page of the letters of a filter."""
+    """Return a page of the letters of a filter."""
     query: shapes.LettersQuery = asked.query
     before = None if query.cursor is None else LetterCursor.read(api_request.read_cursor(_LIST, query.cursor))
     page = asked.desk.letters.page(asked.masks.check(letter_json.read_body_filter(query)), query.limit, before)
@@ -35,18 +35,18 @@ def list_letters(asked: ApiRequest) -> ApiAnswer:
 
 
 def count_letters(asked: ApiRequest) -> ApiAnswer:
-    """How many a filter means."""
+    """Return the number of letters of a filter."""
     count = asked.desk.letters.count(asked.masks.check(letter_json.read_body_filter(asked.query)))
     return ApiAnswer(shapes.Counted(count=count.number, exact=count.exact, among=count.among))
 
 
 def show_letter(asked: ApiRequest) -> ApiAnswer:
-    """A letter."""
+    """Return a letter."""
     return ApiAnswer(letter_json.write_letter(asked, asked.desk.letters.one(asked.path["id"])))
 
 
 def send_value(asked: ApiRequest) -> ApiAnswer:
-    """Its value, byte for byte."""
+    """Return the value of a letter, byte for byte."""
     found = letter_json.write_letter_value(asked, _read_with_value(asked), tokens=asked.query.tokens)
     if found is None:
         raise RequestRefused(
@@ -59,7 +59,7 @@ def send_value(asked: ApiRequest) -> ApiAnswer:
 
 
 def show_sibling_deliveries(asked: ApiRequest) -> ApiAnswer:
-    """What became of the same message for each handler."""
+    """Return the fates of the same message for each handler."""
     desk, view = asked.desk, asked.masks.letter(asked.desk.letters.one(asked.path["id"]))
     it = view.letter.listed
     found = asked_elsewhere(desk.app, desk.settings, desk.routes, it.origin, it.topic, it.partition, it.offset)
@@ -69,26 +69,26 @@ def show_sibling_deliveries(asked: ApiRequest) -> ApiAnswer:
 
 
 def check_value(asked: ApiRequest) -> ApiAnswer:
-    """What its handler says of another value."""
+    """Return the handler's verdict on another value."""
     editing = asked.desk.editing(asked.masks)
     said, difference = editing.judged(asked.path["id"], _decode_value(asked.body.value))
     return ApiAnswer(shapes.Verdict(ok=said.ok, why=said.why, upgraded=said.upgraded, difference=difference))
 
 
 def check_letters(asked: ApiRequest) -> ApiAnswer:
-    """What handlers say of the values of many letters."""
+    """Return the handlers' verdicts on the values of many letters."""
     wanted = asked.masks.check(letter_json.read_body_filter(asked.body.letters))
     check_bulk_size(asked.desk, wanted, MAX_CHECKED_LETTERS, "checked")
     found = asked.desk.mending.check(wanted).to_data()
     if asked.masks:
-        # Of whose letter a reason is, is not kept with it: handlers may quote what somebody does not see.
+        # A reason is kept without its letter, and handlers may quote values that the caller may not see.
         for reasons in ("invalid_reasons", "unknown_reasons"):
             found[reasons] = [each | {"why": MASK} for each in found[reasons]]
     return ApiAnswer(plans_schema.Checked.model_validate(found))
 
 
 def plan_edit(asked: ApiRequest) -> ApiAnswer:
-    """A plan that sends it back with another value."""
+    """Make a plan that replays a letter with another value."""
     body: shapes.Editing = asked.body
     why = body.why.strip()
     if body.force and not why:
@@ -103,33 +103,33 @@ def plan_edit(asked: ApiRequest) -> ApiAnswer:
 
 
 def repeat_edit(asked: ApiRequest, done: AuditEntry) -> ApiAnswer:
-    """The plan that it was."""
+    """Return the plan that was made."""
     return plans_api.answer_made_plan(asked, done.plan_id or 0)
 
 
 def note_on_letter(asked: ApiRequest) -> ApiAnswer:
-    """Note something on it."""
+    """Add a note to a letter."""
     asked.desk.notes.on_letters([asked.path["id"]], _require_note(asked), asked.who.name)
     return _answer_notes(asked)
 
 
 def repeat_note(asked: ApiRequest, _done: AuditEntry) -> ApiAnswer:
-    """What is noted."""
+    """Return the notes of the letter."""
     return _answer_notes(asked)
 
 
 def reopen(asked: ApiRequest) -> ApiAnswer:
-    """Open it: its replay did not run."""
+    """Reopen a letter whose replay did not run."""
     return _ended(asked, asked.desk.unknown_ends.reopen)
 
 
 def resolve(asked: ApiRequest) -> ApiAnswer:
-    """Resolve it: its replay ran."""
+    """Resolve a letter whose replay ran."""
     return _ended(asked, asked.desk.unknown_ends.resolve)
 
 
 def ended(asked: ApiRequest, _done: AuditEntry) -> ApiAnswer:
-    """The letter as it stands after that."""
+    """Return the letter as it is after that."""
     return show_letter(asked)
 
 
@@ -175,14 +175,14 @@ def _answer_notes(asked: ApiRequest) -> ApiAnswer:
 
 
 def export_letters(asked: ApiRequest) -> ApiAnswer:
-    """The letters of a filter, as `bridge deadletters export` writes them; masked for who does not see all of them."""
+    """Return the letters of a filter as `bridge deadletters export` writes them, masked for the caller."""
     wanted = asked.masks.check(letter_json.read_body_filter(asked.query))
     lines = bulk_actions.stream_letters(asked.desk, asked.masks, asked.who.name, wanted)
     return ApiAnswer(lines, headers=bulk_actions.build_download_headers("letters.jsonl"))
 
 
 def export_audit_log(asked: ApiRequest) -> ApiAnswer:
-    """Who did what, newest first."""
+    """Return the audit log, newest first."""
     query = asked.query
     lines = bulk_actions.start_stream(asked.desk.trail.lines(asked.who.name, query.by.strip(), query.what))
     return ApiAnswer(lines, headers=bulk_actions.build_download_headers("trail.jsonl"))

@@ -14,7 +14,7 @@ from bridge.console.api.schemas.common_schema import MAX_WHY, Problem
 
 _PATH_PART: Final = re.compile(r"{(\w+)(:int)?}")
 _SCHEMA_REFERENCE: Final = "#/components/schemas/{model}"
-#: Problems that every operation may answer with.
+#: The problems that every operation may answer with.
 _COMMON_PROBLEMS: Final = (
     "malformed",
     "unauthorized",
@@ -32,7 +32,7 @@ all that those before may. What acts wants an `Idempotency-Key`. Errors are prob
 
 
 def describe_api() -> dict[str, Any]:
-    """All of it."""
+    """Return the OpenAPI description."""
     shapes, schemas = _build_schemas()
     paths: dict[str, Any] = {}
     for each in OPERATIONS:
@@ -51,7 +51,7 @@ def describe_api() -> dict[str, Any]:
 
 
 def build_path_matcher(path: str) -> Callable[[str], bool]:
-    """Whether an address is one of a path's."""
+    """Return a pattern for the addresses of a path."""
     parts = _PATH_PART.sub(lambda part: "[0-9]{1,18}" if part[2] else "[^/]+", path)
     return lambda address: re.fullmatch(parts, address) is not None
 
@@ -98,7 +98,7 @@ def _list_query_parameters(each: Operation) -> Iterator[dict[str, Any]]:
 
 
 def _drop_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Of what may be left out, what it is where it is said: an address cannot say null."""
+    """Return the schema of an optional parameter without null, which an address cannot express."""
     choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if len(choices) == 1:
         rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}

@@ -27,7 +27,7 @@ _ITEMS_LIST = "items"
 
 
 def list_plans(asked: ApiRequest) -> ApiAnswer:
-    """A page of them, the newest first."""
+    """Return a page of plans, newest first."""
     limit = asked.query.limit
     found = asked.desk.plans.latest(limit + 1, api_request.read_number_cursor(_PLANS_LIST, asked.query.cursor))
     following = api_request.write_cursor(_PLANS_LIST, found[limit - 1].id) if len(found) > limit else None
@@ -36,7 +36,7 @@ def list_plans(asked: ApiRequest) -> ApiAnswer:
 
 
 def make_plan(asked: ApiRequest) -> ApiAnswer:
-    """Freeze which letters are meant."""
+    """Make a plan of the selected letters."""
     body: shapes.Making = asked.body
     plan = asked.desk.plans.draft(
         PlanKind(body.what), letter_json.require_letters(asked.desk, asked.masks, body.letters), asked.who.name
@@ -45,18 +45,18 @@ def make_plan(asked: ApiRequest) -> ApiAnswer:
 
 
 def repeat_plan(asked: ApiRequest, done: AuditEntry) -> ApiAnswer:
-    """The plan that was made."""
+    """Return the plan that was made."""
     asked.desk.plans.counted(done.plan_id or 0)
     return answer_made_plan(asked, done.plan_id or 0)
 
 
 def show_plan(asked: ApiRequest) -> ApiAnswer:
-    """A plan as it stands."""
+    """Return a plan."""
     return _answer_plan(asked, asked.path["id"])
 
 
 def list_outcomes(asked: ApiRequest) -> ApiAnswer:
-    """How far it is with each of its deliveries."""
+    """Return the progress of each delivery of a plan."""
     limit, after = asked.query.limit, api_request.read_number_cursor(_ITEMS_LIST, asked.query.cursor) or 0
     states = [PlanItemState(each) for each in asked.query.state]
     found = asked.desk.progress.each(asked.path["id"], states, after, limit + 1)
@@ -69,7 +69,7 @@ def list_outcomes(asked: ApiRequest) -> ApiAnswer:
 
 
 def apply_plan(asked: ApiRequest) -> ApiAnswer:
-    """Have it done, or gone on with, as it was seen."""
+    """Apply or resume a plan as it was seen."""
     found = asked.desk.progress.of(asked.path["id"])
     plan, body = found.plan, asked.body
     _require_seen(asked, found)
@@ -83,7 +83,7 @@ def apply_plan(asked: ApiRequest) -> ApiAnswer:
 
 
 def stop_plan(asked: ApiRequest) -> ApiAnswer:
-    """Stop it: what it had not come to stays as it is."""
+    """Stop a plan; letters that it has not reached stay as they are."""
     found = asked.desk.progress.of(asked.path["id"])
     if asked.seen is not None:
         _require_seen(asked, found)
@@ -92,18 +92,18 @@ def stop_plan(asked: ApiRequest) -> ApiAnswer:
 
 
 def repeat_decision(asked: ApiRequest, _done: AuditEntry) -> ApiAnswer:
-    """The plan as it stands after that."""
+    """Return the plan as it is after the decision."""
     return show_plan(asked)
 
 
 def answer_made_plan(asked: ApiRequest, id_: int) -> ApiAnswer:
-    """A plan that was just made, and where it is."""
+    """Return a plan that was just made, with its address."""
     answer = _answer_plan(asked, id_)
     return answer._replace(status=201, headers={**answer.headers, "location": f"{API_ROOT}/plans/{id_}"})
 
 
 def build_plan_etag(found: PlanProgress) -> str:
-    """Changes with everything that is done with a plan, and where others take its letters."""
+    """Return the version of a plan; it changes with each action on it, and if another plan takes its letters."""
     return f"{found.key}-{found.left}"
 
 
@@ -141,13 +141,13 @@ def _answer_plan(asked: ApiRequest, id_: int) -> ApiAnswer:
     return ApiAnswer(made_, headers={"etag": quote_etag(build_plan_etag(found))})
 
 
-#: Deliveries of a range that are looked at while who asks waits: 60 us of a core each, where all of them are taken.
+#: The most deliveries of a range that one request selects: 60 us of a core each, if all of them are taken.
 MAX_REDRIVEN_DELIVERIES = 300_000
 _DIFFERENCES_LIST = "differences"
 
 
 def patch_letters(asked: ApiRequest) -> ApiAnswer:
-    """Freeze what a JSON Patch makes of letters."""
+    """Make a plan of the values that a JSON Patch makes of letters."""
     body: shapes.Patching = asked.body
     chosen = letter_json.require_letters(asked.desk, asked.masks, body.letters)
     wish = bulk_actions.PatchRequest(chosen, _write_patch_text(body), body.why.strip(), body.force)
@@ -155,12 +155,12 @@ def patch_letters(asked: ApiRequest) -> ApiAnswer:
 
 
 def repeat_patch(asked: ApiRequest, done: AuditEntry) -> ApiAnswer:
-    """The plan that was made; another, where its maker died before it was whole."""
+    """Return the plan that was made, or make another if the first maker died before it was complete."""
     return _answer_again(asked, done) or patch_letters(asked)
 
 
 def copy_letters(asked: ApiRequest) -> ApiAnswer:
-    """Freeze which letters are copied, and to where: to no address that a request names."""
+    """Make a plan of the letters to copy; a request can name a topic, but no address of a Kafka."""
     body: shapes.Copying = asked.body
     chosen = letter_json.require_letters(asked.desk, asked.masks, body.letters)
     asked.masks.whole(chosen.topics, "copy")
@@ -170,12 +170,12 @@ def copy_letters(asked: ApiRequest) -> ApiAnswer:
 
 
 def repeat_copy(asked: ApiRequest, done: AuditEntry) -> ApiAnswer:
-    """The plan that was made."""
+    """Return the plan that was made."""
     return answer_made_plan(asked, done.plan_id or 0)
 
 
 def redrive_range(asked: ApiRequest) -> ApiAnswer:
-    """Freeze what of a range of a source topic needs to be sent again."""
+    """Make a plan of the deliveries in a range of a source topic that must be sent again."""
     body: shapes.Redriving = asked.body
     if body.key is not None and not asked.masks.searches_keys([body.topic]):
         raise FilterFault("Your role does not see the keys of this topic, so it is not searched by them.")
@@ -194,12 +194,12 @@ def redrive_range(asked: ApiRequest) -> ApiAnswer:
 
 
 def repeat_redrive(asked: ApiRequest, done: AuditEntry) -> ApiAnswer:
-    """The plan that was made; another, where its maker died before it was whole."""
+    """Return the plan that was made, or make another if the first maker died before it was complete."""
     return _answer_again(asked, done) or redrive_range(asked)
 
 
 def list_differences(asked: ApiRequest) -> ApiAnswer:
-    """How a plan changes its letters' values."""
+    """Return how a plan changes the values of its letters."""
     id_, limit, after = (
         asked.path["id"],
         asked.query.limit,

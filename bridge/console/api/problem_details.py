@@ -31,7 +31,7 @@ from bridge.errors import (
     UnknownTopic,
 )
 
-#: Of every address of the API.
+#: The prefix of all API paths.
 API_ROOT: Final = "/api/v1"
 PROBLEM_JSON: Final = "application/problem+json"
 
@@ -64,7 +64,7 @@ PROBLEM_KINDS: Final[Mapping[str, ProblemKind]] = {
     "unavailable": ProblemKind(503, "A server does not answer."),
 }
 
-#: What the desk's errors are; all others mean that something does not answer.
+#: The problems of the store's errors; all other errors mean that a server does not respond.
 _KINDS_OF_ERRORS: Final[tuple[tuple[type[BridgeError], str], ...]] = (
     (PlanChanged, "changed"),
     (GroupChanged, "changed"),
@@ -91,7 +91,7 @@ _KINDS_OF_STATUS: Final = {400: "malformed", 403: "forbidden", 404: "not-found",
 
 
 def build_problem_response(refused: RequestRefused) -> Response:
-    """The answer to a request that is refused."""
+    """Return the answer to a refused request."""
     kind = PROBLEM_KINDS[refused.name]
     common = {
         "type": build_problem_type(refused.name),
@@ -104,17 +104,17 @@ def build_problem_response(refused: RequestRefused) -> Response:
 
 
 def is_api_path(path: str) -> bool:
-    """Whether an address is one of the API's, or would be."""
+    """Return whether a path belongs to the API."""
     return path == "/api" or path.startswith("/api/")
 
 
 def build_problem_type(name: str) -> str:
-    """The type of a kind of problem: its address here, which says what it is."""
+    """Return the type of a kind of problem: an address with its explanation."""
     return f"{API_ROOT}/problems/{name}"
 
 
 def convert_error(error: BridgeError) -> RequestRefused:
-    """What an error of the desk, or of what it asks, is."""
+    """Return the problem for an error of the store or of a server."""
     if isinstance(error, RequestRefused):
         return error
     name = next((name for kind, name in _KINDS_OF_ERRORS if isinstance(error, kind)), "unavailable")
@@ -123,7 +123,7 @@ def convert_error(error: BridgeError) -> RequestRefused:
 
 
 def convert_status(status: int, detail: str, allow: Sequence[str] = ()) -> RequestRefused:
-    """What the router refuses."""
+    """Return the problem for a request that the router refuses."""
     if status == 405:
         methods = ", ".join(allow)
         return RequestRefused("method-not-allowed", f"This address has {methods}.", {"allow": methods}, allow=[*allow])

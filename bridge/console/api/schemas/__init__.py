@@ -1,1 +1,1 @@
-"""The shapes of requests and answers of the API: it validates by them and describes itself by them."""
+"""The schemas of requests and answers of the API: they validate requests and describe the API."""

@@ -1,16 +1,16 @@
-"""The shapes that subjects share: base models, ids, moments, cursors, octets and problems."""
+"""The schemas that several subjects share: base models, ids, moments, cursors, octets and problems."""
 
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-#: What JavaScript, and many a reader of JSON, keeps of a number: what may be larger is text.
+#: The largest integer that JavaScript and many JSON readers keep exactly: larger numbers are text.
 MAX_SAFE_INTEGER: Final = 2**53 - 1
-#: Rows of a page, unless others are asked for; and the most.
+#: The default and the most rows of a page.
 DEFAULT_ROWS: Final = 50
 MAX_ROWS: Final = 200
-#: Characters of a reason, and of a note.
+#: The most characters of a reason, and of a note.
 MAX_WHY: Final = 500
 MAX_NOTE: Final = 4_000
 
@@ -24,13 +24,13 @@ Limit = Annotated[int, Field(ge=1, le=MAX_ROWS)]
 
 
 class RequestModel(BaseModel):
-    """What is asked: no field that is not known, so that a misspelt one is not passed over."""
+    """A request: unknown fields are refused, so that a misspelt one is not ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ResponseModel(BaseModel):
-    """What is answered: more fields may come, none goes."""
+    """An answer: fields may be added, and none is removed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,14 +40,14 @@ class NoParameters(RequestModel):
 
 
 class PageQuery(RequestModel):
-    """Which page of a list."""
+    """The page of a list."""
 
     cursor: Cursor | None = None
     limit: Limit = DEFAULT_ROWS
 
 
 class Octets(ResponseModel):
-    """Bytes as they lie in Kafka: text where they are UTF-8, else base64."""
+    """Bytes as they are in Kafka: text if they are UTF-8, else base64."""
 
     encoding: Literal["utf-8", "base64"]
     data: str
@@ -55,14 +55,14 @@ class Octets(ResponseModel):
 
 
 class Fault(ResponseModel):
-    """One thing that is wrong with a request."""
+    """One fault of a request."""
 
     where: str = Field(description="`body.letters.since`, `query.limit`, …")
     what: str
 
 
 class Problem(ResponseModel):
-    """Why something was not done (RFC 9457). Members that do not apply are left out."""
+    """The reason why a request was not carried out (RFC 9457). Members that do not apply are left out."""
 
     type: str = Field(description="A reference to what this kind of problem is; it stays the same.")
     title: str
@@ -78,7 +78,7 @@ class Problem(ResponseModel):
 
 
 class Act(ResponseModel):
-    """What was done: a line of the audit log, a plan, or another value that was sent."""
+    """An action: an entry of the audit log, a plan, or another value that was sent."""
 
     at: Moment | None
     by: str
@@ -89,7 +89,7 @@ class Act(ResponseModel):
 
 
 class SearchReport(ResponseModel):
-    """What was looked for, and what does not answer, a sentence each."""
+    """The places that were searched, and the servers that do not respond, a sentence each."""
 
     looked: list[str]
     silent: list[str] = Field(description="Not looked for there: what does not answer.")

@@ -1,4 +1,4 @@
-"""The shapes of failure groups, their causes and their versions."""
+"""The schemas of failure groups, their causes and their versions."""
 
 from typing import Annotated, Literal
 
@@ -17,7 +17,7 @@ from bridge.console.api.schemas.letters_schema import Status, Words
 
 
 class GroupsQuery(PageQuery):
-    """Which groups, and by what they are listed."""
+    """The groups to list, and their order."""
 
     handler: Words = []
     topic: Words = []
@@ -30,7 +30,7 @@ class GroupsQuery(PageQuery):
 
 
 class CauseFix(ResponseModel):
-    """A cause that is marked as fixed in a version, or failed in it all the same."""
+    """A cause that is marked as fixed in a version, or has failed in that version again."""
 
     cause: str
     fixed_in: str | None
@@ -41,7 +41,7 @@ class CauseFix(ResponseModel):
 
 
 class Group(ResponseModel):
-    """Letters that are one thing to fix."""
+    """A failure group: letters with the same fingerprint."""
 
     id: Id
     handler: str
@@ -76,14 +76,14 @@ class Groups(ResponseModel):
 
 
 class Next(ResponseModel):
-    """What to do with it next."""
+    """The recommended next step."""
 
     do: str
     why: str
 
 
 class OfVersion(ResponseModel):
-    """How it failed in a version."""
+    """The failures of a group in a version."""
 
     version: str
     letters: Count
@@ -92,7 +92,7 @@ class OfVersion(ResponseModel):
 
 
 class Cause(ResponseModel):
-    """The letters of a group that fail at one line, with one chain of exceptions and one message but for its values."""
+    """Letters of a group with the same line, chain of exceptions and message, apart from the values in it."""
 
     id: str = Field(description="For `cause`; `unknown`: recorded before causes were; `other`: beyond the most causes.")
     message: str = Field(description="The error message of its newest letter.")
@@ -103,7 +103,7 @@ class Cause(ResponseModel):
 
 
 class OneGroup(Group):
-    """A group, with what is known beside it."""
+    """A group with its details."""
 
     etag: str
     next: Next
@@ -117,13 +117,13 @@ CauseId = Annotated[str | None, Field(max_length=12, description="This cause of 
 
 
 class Fixing(RequestModel):
-    """In which version it is fixed."""
+    """The version in which it is fixed."""
 
     version: Annotated[str, Field(min_length=1, max_length=200)]
     cause: CauseId = None
 
 
 class WhichCause(RequestModel):
-    """Of what the mark is taken back."""
+    """The group or cause whose mark is taken back."""
 
     cause: CauseId = None

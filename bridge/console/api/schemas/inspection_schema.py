@@ -1,4 +1,4 @@
-"""The shapes of status, find, audit counts, the audit log, halts, policies and simulations."""
+"""The schemas of status, find, audits, the audit log, halts, policies and simulations."""
 
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ Reason = Annotated[str, Field(min_length=1, max_length=MAX_WHY, description="It 
 
 
 class CommandOutput(ResponseModel):
-    """What the command of the same name gives as JSON, field by field."""
+    """The JSON of the command of the same name, field by field."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -40,7 +40,7 @@ class Stats(CommandOutput):
 
 
 class FindQuery(RequestModel):
-    """What is looked for."""
+    """The record, key, task or letter to find."""
 
     q: Annotated[
         str, Field(min_length=1, max_length=1_000, description="`orders-3-1234`, a task's id, a key, `topic key`.")
@@ -48,7 +48,7 @@ class FindQuery(RequestModel):
 
 
 class Found(SearchReport):
-    """Where it is now."""
+    """The places where it is now."""
 
     records: list[dict[str, Any]] = Field(description="As `bridge find --json`.")
     letters: list[Line]
@@ -64,27 +64,27 @@ class Audit(CommandOutput):
 
 
 class Audits(ResponseModel):
-    """The last count of each topic, since this console began."""
+    """The last audit of each topic since this console started."""
 
     items: list[Audit]
 
 
 class TrailQuery(PageQuery):
-    """Which lines of the audit log."""
+    """The entries of the audit log to list."""
 
     by: Word = ""
     what: Annotated[list[Word], Field(max_length=100, description="`replay`, `note`, `halt`, …")] = []
 
 
 class TrailExport(RequestModel):
-    """The same of all of it."""
+    """The entries of the whole audit log to export."""
 
     by: Word = ""
     what: Annotated[list[Word], Field(max_length=100)] = []
 
 
 class Entry(ResponseModel):
-    """A line of the audit log."""
+    """An entry of the audit log."""
 
     id: Id
     at: Moment | None
@@ -105,26 +105,26 @@ class Trail(ResponseModel):
 
 
 class Deciding(RequestModel):
-    """Why it is decided."""
+    """A decision with its reason."""
 
     why: Reason
 
 
 class Halted(CommandOutput):
-    """How a topic stands."""
+    """The state of a topic."""
 
     halted: bool
     warnings: list[str] = Field([], description="Where not both Kafka and Redis have it yet.")
 
 
 class Halts(ResponseModel):
-    """The topics that are halted."""
+    """The halted topics."""
 
     topics: dict[str, dict[str, Any]]
 
 
 class Changing(RequestModel):
-    """What of a policy is to change; one of both."""
+    """The change of a policy; one of both."""
 
     set: Annotated[
         dict[str, Word], Field(max_length=50, description="By option its value, as the command takes it.")
@@ -143,13 +143,13 @@ class Policy(CommandOutput):
 
 
 class Policies(ResponseModel):
-    """By handler."""
+    """The policies by handler."""
 
     handlers: dict[str, Policy]
 
 
 class Trying(RequestModel):
-    """A policy to be tried on dead letters."""
+    """A policy to simulate on dead letters."""
 
     options: Annotated[list[Word], Field(max_length=50, description="`option=value` each.")] = []
     letters: Filter = Filter()

@@ -1,4 +1,4 @@
-"""The shapes of letters: the filter, a line of a list, a whole letter, edits and notes."""
+"""The schemas of letters: the filter, an entry of a list, a whole letter, edits and notes."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ Status = Literal["open", "replaying", "resolved", "discarded", "archived"]
 
 
 class Filter(RequestModel):
-    """Letters that have all of this: of what has several values, one of them.
+    """A filter: letters match all of its fields, and one of the values of each field.
 
     Its fields are the options of `bridge deadletters list`.
     """
@@ -58,7 +58,7 @@ class LettersQuery(Filter):
 
 
 class Line(ResponseModel):
-    """A letter as it stands in a list."""
+    """A letter as an entry of a list."""
 
     id: Id
     handler: str
@@ -84,21 +84,21 @@ class Line(ResponseModel):
 
 
 class Page(ResponseModel):
-    """A page of letters. It may be short, or empty, and yet have a next one."""
+    """A page of letters. It may be short or empty, and yet have a next page."""
 
     items: list[Line]
     next: str | None = Field(description="The cursor of the next page; null: there is none.")
 
 
 class Header(ResponseModel):
-    """A producer's header."""
+    """A header of the producer."""
 
     name: str
     value: Octets | None
 
 
 class Failure(ResponseModel):
-    """How a letter failed before it failed as it did last."""
+    """An earlier failure of a letter."""
 
     number: Count
     failed_at: Moment | None
@@ -115,13 +115,13 @@ class Failure(ResponseModel):
 
 
 class Edit(Act):
-    """A value that was sent in the place of a letter's own."""
+    """A value that was sent instead of the letter's own."""
 
     value: Octets | None
 
 
 class Letter(Line):
-    """A letter with all that is known of it."""
+    """A letter with all its details."""
 
     status_at: Moment | None
     timestamp: Moment | None
@@ -141,7 +141,7 @@ class Letter(Line):
 
 
 class Counted(ResponseModel):
-    """How many letters a filter means."""
+    """The number of letters of a filter."""
 
     count: Count
     exact: bool = Field(description="Otherwise there are at least so many.")
@@ -151,28 +151,28 @@ class Counted(ResponseModel):
 
 
 class ValueQuery(RequestModel):
-    """Where a value is read."""
+    """The place to read a value from."""
 
     kafka: bool = Field(False, description="From Kafka, where it is too large for the database.")
     tokens: bool = Field(False, description="With a token in the place of each part that this role does not see.")
 
 
 class Elsewhere(ResponseModel):
-    """What became of the same message for each handler."""
+    """The fates of the same message for each handler."""
 
     deliveries: list[dict[str, Any]]
     unknown: str | None = Field(description="Why that is not known.")
 
 
 class NewValue(RequestModel):
-    """A value to be sent."""
+    """A value to send."""
 
     encoding: Literal["utf-8", "base64"] = "utf-8"
     data: Annotated[str, Field(max_length=1_900_000)]
 
 
 class Check(RequestModel):
-    """A value to be looked at."""
+    """A value to check."""
 
     value: NewValue | None = Field(
         description="Null: a tombstone. Of what this role does not see, its tokens stay where they stand."
@@ -180,14 +180,14 @@ class Check(RequestModel):
 
 
 class Editing(Check):
-    """A value that a letter is to be sent back with."""
+    """A value with which to replay a letter."""
 
     why: Why = ""
     force: bool = Field(False, description="Also where its handler does not take it; then it needs a reason.")
 
 
 class Verdict(ResponseModel):
-    """What a handler says of a value; nothing is sent."""
+    """The handler's verdict on a value; nothing is sent."""
 
     ok: bool | None = Field(description="Null: that cannot be told here.")
     why: str
@@ -196,12 +196,12 @@ class Verdict(ResponseModel):
 
 
 class Noting(RequestModel):
-    """A note."""
+    """A note to add."""
 
     said: Annotated[str, Field(min_length=1, max_length=MAX_NOTE)]
 
 
 class Notes(ResponseModel):
-    """What people did, oldest first."""
+    """The actions of people, oldest first."""
 
     items: list[Act]

@@ -1,4 +1,4 @@
-"""The shapes of plans: requests, previews, waves, outcomes, differences; and of bulk checks."""
+"""The schemas of plans: requests, previews, waves, outcomes, differences; and of bulk checks."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,14 +12,14 @@ ItemState = Literal["waiting", "claimed", "sent", "done", "dead", "discarded", "
 
 
 class Making(RequestModel):
-    """What is to be done with which letters. Nothing is done before the plan is applied."""
+    """An action and its letters. Nothing is done before the plan is applied."""
 
     what: Literal["replay", "discard", "archive"]
     letters: Filter = Field(description="Frozen now; of replay and discard those that are open.")
 
 
 class Applying(RequestModel):
-    """How a plan is done."""
+    """The way in which a plan is applied."""
 
     why: Why = Field("", description="Needed to discard.")
     canary: bool = Field(False, description="In waves, each only if the one before ended well.")
@@ -28,13 +28,13 @@ class Applying(RequestModel):
 
 
 class Stopping(RequestModel):
-    """Why it is stopped."""
+    """The reason to stop a plan."""
 
     why: Why = ""
 
 
 class Plan(ResponseModel):
-    """A plan as it stands."""
+    """A plan."""
 
     id: Id
     what: str
@@ -54,14 +54,14 @@ class Plan(ResponseModel):
 
 
 class Plans(ResponseModel):
-    """A page of plans, the newest first."""
+    """A page of plans, newest first."""
 
     items: list[Plan]
     next: str | None
 
 
 class Preview(ResponseModel):
-    """What it will do with the letters that matched, as far as that is known."""
+    """The effects of a plan on the letters that matched, as far as they are known."""
 
     matched: Count
     will: Count
@@ -83,7 +83,7 @@ class Wave(ResponseModel):
 
 
 class LeftOut(ResponseModel):
-    """Letters that it did not do, or of which it is not known what became."""
+    """Letters that a plan left out, or whose outcome is unknown."""
 
     state: str
     why: str
@@ -91,7 +91,7 @@ class LeftOut(ResponseModel):
 
 
 class OnePlan(Plan):
-    """A plan, with what is known of it."""
+    """A plan with its details."""
 
     etag: str = Field(description="As who decides on it has seen it: for `If-Match`.")
     preview: Preview | None = Field(description="Before it is begun.")
@@ -102,13 +102,13 @@ class OnePlan(Plan):
 
 
 class OutcomesQuery(PageQuery):
-    """Which deliveries of a plan."""
+    """The deliveries of a plan to list."""
 
     state: list[ItemState] = []
 
 
 class Item(ResponseModel):
-    """How far a plan is with a delivery."""
+    """The progress of a plan with a delivery."""
 
     position: Count
     letter: Id | None
@@ -132,7 +132,7 @@ Topic = Annotated[str, Field(min_length=1, max_length=249, pattern="^[A-Za-z0-9.
 
 
 class Patching(RequestModel):
-    """Letters, and what is changed of their values."""
+    """Letters, and the patch of their values."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -208,21 +208,21 @@ class Redriving(RequestModel):
 
 
 class Difference(ResponseModel):
-    """How a plan changes a letter's value."""
+    """The change of a letter's value by a plan."""
 
     letter: Id
     difference: str = Field(description="A unified diff; of what this role does not see, nothing.")
 
 
 class Differences(ResponseModel):
-    """A page of them, by the letters' ids."""
+    """A page of differences, sorted by letter."""
 
     items: list[Difference]
     next: str | None
 
 
 class DifferencesQuery(PageQuery):
-    """Which of them."""
+    """The differences to list."""
 
 
 class Checking(RequestModel):
@@ -236,7 +236,7 @@ class Checking(RequestModel):
 
 
 class NotTaken(ResponseModel):
-    """Why letters would not be taken."""
+    """The reason why letters would be refused."""
 
     why: str
     count: Count
@@ -244,7 +244,7 @@ class NotTaken(ResponseModel):
 
 
 class Checked(ResponseModel):
-    """What handlers would take now, by the code that the console has; nothing was sent."""
+    """The handlers' verdicts, by the code that the console has; nothing was sent."""
 
     letters: Count
     valid: Count
