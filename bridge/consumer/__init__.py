@@ -1,1 +1,1 @@
-"""The poll loop of a bridge: read, hand off, commit; rebalances, start offsets and log identity."""
+"""The poll loop of a bridge: it reads, hands off and commits; rebalances, start offsets and log identity."""

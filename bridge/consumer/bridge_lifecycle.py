@@ -1,4 +1,4 @@
-"""A bridge from start to end: it waits for Kafka, turns until it is stopped, and leaves the group."""
+"""The lifecycle of a bridge: it waits for Kafka, runs its loop until it is stopped, and leaves the group."""
 
 import logging
 import threading
@@ -25,19 +25,19 @@ from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two times that it tells how it is.
+#: Seconds between two announcements of its state.
 TELL_EVERY: Final = 1.0
-#: Seconds that leaving the group may take when Kafka does not answer.
+#: Seconds that leaving the group may take if Kafka does not answer.
 LEAVE_WITHIN: Final = 5.0
-#: Seconds between two looks for another application in the group: while it is not known, and when it is.
+#: Seconds between two searches for another application in the group: while the members are unknown, and else.
 UNKNOWN_EVERY: Final = 2.0
 KNOWN_EVERY: Final = 30.0
-#: Seconds without a turn after which the loop is held to be stuck.
+#: Seconds without a turn after which the loop counts as stuck.
 STUCK_AFTER: Final = 60.0
 
 
 class Bridge:
-    """Consumes the topics that handlers name, hands each delivery off, commits what is safe to commit.
+    """A bridge: it consumes the topics that handlers name, hands each delivery off, and commits what is safe.
 
     Only `obstacles`, `alive` and `stop` may be called from other threads.
     """
@@ -45,64 +45,64 @@ class Bridge:
     def __init__(
         self, app: Celery, settings: Settings, routes: Routes, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._before = before = BridgeSetup.of(app, settings, routes, clock)
-        self.metrics, self._clock = before.metrics, clock
-        # Kafka may be away at the start too: which cluster it is need not be known for this.
+        self._setup = setup = BridgeSetup.of(app, settings, routes, clock)
+        self.metrics, self._clock = setup.metrics, clock
+        # This ledger needs no cluster id: Kafka may be unavailable at the start.
         here = Ledger.of(settings)
-        #: The ledger, until it has said that it evicts nothing.
+        #: The ledger, until its Redis was found not to evict keys.
         self._unchecked = here
         self._announcement = BridgeAnnouncement(here, settings.app, routes, self.metrics) if here else None
         if self._announcement is not None:
-            before.now = self._announcement.now
+            setup.now = self._announcement.now
         self._stopping = threading.Event()
         self._loop: PollLoop | None = None
-        self._said_ready = False
+        self._logged_ready = False
         self._turned = clock()
 
     # From any thread
 
     def stop(self) -> None:
-        """Finish the hand-off in flight, commit, leave the group, return from `run`."""
+        """Finish the hand-off in flight, commit, leave the group, and return from `run`."""
         self._stopping.set()
 
     def alive(self) -> bool:
-        """Whether the loop turns."""
+        """Return whether the loop turns."""
         return self._clock() - self._turned < STUCK_AFTER
 
     def obstacles(self) -> list[str]:
-        """Why nothing is consumed, a sentence each; none if it is."""
-        before, found = self._before, []
-        if before.kafka.down:
-            found.append(before.kafka.down)
-        if before.blockage.why:
-            found.append(f"deliveries cannot be handed off: {before.blockage.why}")
-        missing = before.catalog.missing
-        if missing and len(missing) == len(before.routes.topics):
-            found.append(f"no topic to consume exists yet: {', '.join(sorted(missing))}")
-        elif not (self._loop and self._loop.joined) and not before.kafka.down:
-            found.append("joining the consumer group")
-        return found
+        """Return why nothing is consumed, a sentence each; none if records are consumed."""
+        setup, obstacles = self._setup, []
+        if setup.kafka.down:
+            obstacles.append(setup.kafka.down)
+        if setup.blockage.why:
+            obstacles.append(f"deliveries cannot be handed off: {setup.blockage.why}")
+        missing = setup.catalog.missing
+        if missing and len(missing) == len(setup.routes.topics):
+            obstacles.append(f"no topic to consume exists yet: {', '.join(sorted(missing))}")
+        elif not (self._loop and self._loop.joined) and not setup.kafka.down:
+            obstacles.append("joining the consumer group")
+        return obstacles
 
     def halted(self) -> list[str]:
-        """Which topics are halted, why and since when, a sentence each."""
+        """Return a sentence for each halted topic: why and since when."""
         now = time.time()
         return [
             f"topic {topic!r} is halted, {format_since(halt.since, now)}, by {halt.by}: {halt.why.rstrip('.')}; "
             f"`bridge resume {topic}` goes on."
-            for topic, halt in sorted(self._before.decided.halts.items())
+            for topic, halt in sorted(self._setup.decisions.halts.items())
         ]
 
     def consumes_nothing(self) -> bool:
-        """Whether every topic is halted."""
-        return self._before.decided.halts.keys() >= {*self._before.routes.topics}
+        """Return whether every topic is halted."""
+        return self._setup.decisions.halts.keys() >= {*self._setup.routes.topics}
 
     # The loop
 
     def run(self) -> None:
-        """Consume until `stop` is called; survives Kafka and the broker going away for any length of time.
+        """Consume until `stop` is called, through outages of Kafka and the broker of any length.
 
         Raises:
-            LedgerCannotFsync: a topic asks for handoff_durability="fsync", and this Redis can never say it.
+            LedgerCannotFsync: a topic has handoff_durability="fsync", which this Redis cannot confirm.
             UnfitRedis: the ledger's Redis drops keys when it is full, or is Redis Cluster.
             ConsumerFailed: Kafka's client cannot go on.
             UnfitTopic: a retry topic would drop records before they are due.
@@ -113,9 +113,9 @@ class Bridge:
             if self._announcement is not None:
                 self._announcement.leave()
             return
-        for name, tell in (("first reads", self._tell_first_reads), ("group watch", self._watch_group)):
-            threading.Thread(target=tell, name=name, daemon=True).start()
-        self._loop = loop = PollLoop(self._before)
+        for name, run in (("first reads", self._log_first_reads), ("group watch", self._watch_group)):
+            threading.Thread(target=run, name=name, daemon=True).start()
+        self._loop = loop = PollLoop(self._setup)
         if self._announcement is not None and loop.parts.ledger is not None:
             self._announcement.know(loop.parts.ledger)
         try:
@@ -125,12 +125,12 @@ class Bridge:
                     self._check_redis()
                 loop.turn()
                 self._show_ready(loop)
-                self._tell(loop)
+                self._announce(loop)
         finally:
             self._leave(loop)
 
     def _check_redis(self) -> None:
-        """Refuse a Redis that evicts; one that does not answer yet is asked again, before each turn a second apart."""
+        """Refuse a Redis that evicts keys; one that does not answer yet is asked again every second."""
         if self._unchecked is None:
             return
         try:
@@ -143,28 +143,28 @@ class Bridge:
                 logger.warning("%s", warning)
 
     def _wait_for_kafka(self) -> None:
-        """Topics of ours are made before anything is consumed, so that a dead letter finds its topic."""
+        """Create missing topics of the group before anything is consumed, so that a dead letter finds its topic."""
         while not self._stopping.is_set():
             self._turned = self._clock()
-            if self._before.kafka.look_at_topics() and self._knows_what_was_decided():
+            if self._setup.kafka.look_at_topics() and self._read_decisions():
                 self._check_fit()
                 return
             if self._announcement is not None:
                 self._announcement.take_in(self.obstacles())
             self._stopping.wait(1.0)
 
-    def _knows_what_was_decided(self) -> bool:
-        """A topic that is halted is not read for a moment at each start."""
+    def _read_decisions(self) -> bool:
+        """Read the decisions of the group first, so that no halted topic is read; return whether Kafka answered."""
         try:
-            self._before.decided.begin()
+            self._setup.decisions.begin()
         except KafkaUnavailable as error:
-            self._before.kafka.silent(str(error))
+            self._setup.kafka.silent(str(error))
             return False
         return True
 
     def _check_fit(self) -> None:
-        """At the start nothing is lost yet: a topic that would lose what is parked in it is mended first."""
-        if unfit := self._before.catalog.unfit:
+        """Refuse to start with a retry topic that would lose parked records: it must be fixed first."""
+        if unfit := self._setup.catalog.unfit:
             if self._announcement is not None:
                 self._announcement.leave()
             raise UnfitTopic("The bridge does not start:\n" + "\n".join(unfit))
@@ -172,30 +172,30 @@ class Bridge:
     def _show_ready(self, loop: PollLoop) -> None:
         ready = not self.obstacles() and not self.consumes_nothing()
         self.metrics.ready.set(1 if ready else 0)
-        if ready and not self._said_ready:
-            self._said_ready = True
+        if ready and not self._logged_ready:
+            self._logged_ready = True
             count = len(list(loop.parts.assignment))
             logger.info(
                 "ready: %s.", f"{count} partitions are consumed" if count else "other bridges have all partitions"
             )
 
-    def _tell(self, loop: PollLoop) -> None:
-        """Also while nothing can be handed off: that is when somebody asks."""
+    def _announce(self, loop: PollLoop) -> None:
+        """Announce the state of this bridge, also while nothing can be handed off."""
         parts = loop.parts
-        if self._announcement is None or parts.gauges is None or not parts.timetable.due("tell", TELL_EVERY):
+        if self._announcement is None or parts.audit_metrics is None or not parts.timetable.due("tell", TELL_EVERY):
             return
         self._announcement.take_in(
             self.obstacles(),
             parts.assignment.partitions,
             parts.assignment,
             parts.pauses.reasons,
-            parts.gauges.unaccounted,
+            parts.audit_metrics.unaccounted,
             batches := parts.sizes.shown(),
             parts.unread,
             due=parts.due,
             ready={queue: depth.carried for queue, depth in parts.queues.depths.items()},
-            unmade=[f"{ours.name!r}: {ours.without}" for ours in self._before.catalog.unmade],
-            open_transactions=loop.looks.transactions.found.values(),
+            unmade=[f"{ours.name!r}: {ours.without}" for ours in self._setup.catalog.unmade],
+            open_transactions=loop.jobs.transactions.found.values(),
         )
         self.metrics.show_batches({handler: size.number for handler, size in batches.items()})
 
@@ -208,36 +208,36 @@ class Bridge:
         leaving.start()
         leaving.join(LEAVE_WITHIN)
         if leaving.is_alive():
-            logger.warning("Kafka did not answer to the leaving; the group notices after the session timeout.")
+            logger.warning("Kafka did not answer when this bridge left; its partitions move after the session timeout.")
         if self._announcement is not None:
             self._announcement.leave()
-        self._before.decided.close()
-        self._before.broker.close()
+        self._setup.decisions.close()
+        self._setup.broker.close()
 
-    # Beside the loop, which waits for no answer of these
+    # In threads of their own: the loop waits for no answer of these
 
-    def _tell_first_reads(self) -> None:
-        """Say what a new group is about to read."""
-        before = self._before
-        if before.catalog.cluster.startswith(MOCK):
+    def _log_first_reads(self) -> None:
+        """Log the records that a new group is about to read."""
+        setup = self._setup
+        if setup.catalog.cluster.startswith(MOCK):
             return
         try:
-            for found in find_first_reads(before.settings, before.routes.topics):
-                if found.records:
-                    logger.log(logging.WARNING if found.is_surprising else logging.INFO, "%s", found.words)
+            for first_read in find_first_reads(setup.settings, setup.routes.topics):
+                if first_read.records:
+                    logger.log(logging.WARNING if first_read.is_surprising else logging.INFO, "%s", first_read.words)
         except KafkaUnavailable as error:
-            logger.info("what is read first is not known: %s", error)
+            logger.info("the records that the group reads first are not known: %s", error)
 
     def _watch_group(self) -> None:
-        """Say that another application, with a Redis of its own, is in the group, whenever it comes."""
-        settings, topics = self._before.settings, self._before.routes.topics
-        if self._before.catalog.cluster.startswith(MOCK) or (ledger := Ledger.of(settings)) is None:
+        """Log whenever another application, with a Redis of its own, joins the group."""
+        settings, topics = self._setup.settings, self._setup.routes.topics
+        if self._setup.catalog.cluster.startswith(MOCK) or (ledger := Ledger.of(settings)) is None:
             return
         admin = admin_client(settings.kafka)
         with closing(ledger):
             watch = GroupWatch(settings.group, lambda: find_foreign_topics(admin, settings, ledger, topics))
             while not self._stopping.is_set():
-                # This bridge has joined, and the group gives its partitions out anew: it is not known at first.
+                # Unknown at first: this bridge has joined, and the group assigns its partitions anew.
                 known = watch.look()
                 if self._announcement is not None:
                     self._announcement.know_foreign(watch.foreign)

@@ -1,4 +1,4 @@
-"""The pause after a failed hand-off: until what failed succeeds nothing else is tried."""
+"""The backoff after a failed hand-off: nothing else is tried until the failed step succeeds."""
 
 import logging
 from collections.abc import Callable
@@ -9,15 +9,15 @@ from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerUn
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two tries: first, and at most.
+#: Seconds between two tries: the first, and the most.
 RETRY_AFTER: Final = (0.2, 5.0)
 
 
 class HandoffBackoff:
-    """Until what failed succeeds nothing else is asked: a Redis that is frozen takes seconds for each question.
+    """The failed step that must succeed first: a frozen Redis takes seconds for each question.
 
     Attributes:
-        why: in the words of what does not answer; `None` while all goes.
+        why: the error of the last try; `None` while hand-off works.
     """
 
     def __init__(self, metrics: BridgeMetrics, clock: Callable[[], float]) -> None:
@@ -28,7 +28,7 @@ class HandoffBackoff:
         self._retry_at = 0.0
 
     def attempt(self, act: Callable[[], None]) -> bool:
-        """Do what needs the ledger or the broker; return whether it was done. If not, it is what is tried first."""
+        """Do a step that needs Redis or Kafka; return whether it succeeded. A failed one must succeed first."""
         try:
             act()
         except (HandoffFailed, KafkaUnavailable, LedgerUnavailable) as error:
@@ -37,7 +37,7 @@ class HandoffBackoff:
         return True
 
     def failed(self, act: Callable[[], None], error: BridgeError) -> None:
-        """This must succeed before anything else is tried."""
+        """Note a failed step, which must succeed before anything else is tried."""
         first, most = RETRY_AFTER
         self._first = act
         self._retry_at = self._clock() + min(most, first * 2 ** min(self._failures, 10))
@@ -48,14 +48,14 @@ class HandoffBackoff:
         self.why = str(error)
 
     def retry(self) -> bool:
-        """Try what failed, if it is time to; return whether a hand-off may be tried."""
+        """Try the failed step if it is due; return whether a hand-off may be tried."""
         if self._clock() < self._retry_at:
             return False
         act, self._first = self._first, None
         return act is None or self.attempt(act)
 
     def over(self) -> None:
-        """Deliveries were handed off, or could have been."""
+        """End the backoff: deliveries were handed off, or could have been."""
         if self.why:
             logger.info("deliveries are handed off again.")
         self.why, self._failures, self._retry_at = None, 0, 0.0

@@ -1,8 +1,8 @@
-"""Tells whether a partition's log is still the one that was read, and what follows where it is not.
+"""The detection of recreated topics and truncated logs, and the restart of their partitions.
 
-Offsets begin anew in a topic that was made again. In a log that lost its end (an unclean election, a disk that had
-promised more than it kept) other records come to lie where some were read. Kafka's client goes on in both, no
-rebalance comes, and by offsets alone the new records count as handled.
+Offsets start anew in a recreated topic. In a truncated log (an unclean election, a disk that lost writes) other
+records take the offsets of some that were read. Kafka's client goes on in both without a rebalance, and by offsets
+alone the new records would count as handled.
 """
 
 import logging
@@ -32,68 +32,69 @@ from bridge.partitions.retry_partition import RetryPartition
 
 logger = logging.getLogger(__name__)
 
-#: What a record was given that was read; a gap is what was not there to be read.
+#: The fates of records that were read; a gap was never a record.
 _READ_FATES: Final = frozenset(Fate) - {Fate.OPEN, Fate.GAP}
 
 
 class LogChangeDetector:
-    """The logs of the assigned partitions (`Assignment.logs`)."""
+    """The detector of changed logs among the assigned partitions (`Assignment.logs`)."""
 
     def __init__(
         self, ledger: Ledger | None, assignment: Assignment, commits: OffsetCommits, metrics: BridgeMetrics
     ) -> None:
         self._ledger, self._assignment, self._commits, self._metrics = ledger, assignment, commits, metrics
-        self._book = LogHistory(ledger) if ledger is not None else None
+        self._history = LogHistory(ledger) if ledger is not None else None
 
-    def meet(
-        self, place: Place, topic_id: str, said: CommitEvidence, low: int, high: int, suspected: KnownLog | None
+    def decide(
+        self, place: Place, topic_id: str, evidence: CommitEvidence, low: int, high: int, suspected: KnownLog | None
     ) -> LogDecision | SuspectedLog:
-        """Decide at a partition's beginning which log it has; another one than before only on two answers.
+        """Decide at a partition's start which log it has; a changed one needs two answers of Kafka that agree.
 
-        One answer may come late, be no answer at all, or mix two moments: an id of before a topic was made again, and
-        ends of after that.
+        One answer may come late, or mix two moments: an id from before the topic was recreated, and ends from after.
 
         Parameters:
-            suspected: the log that an earlier answer to all of these questions pointed to; `None`: the known one.
+            suspected: the changed log that earlier answers pointed to; `None`: none.
 
         Raises:
-            LedgerUnavailable: it is not known.
+            LedgerUnavailable: the known log could not be read.
         """
-        noted = self._book.known([place]).get(place) if self._book is not None else None
-        log, met, what = decide_log(
-            merge_known_logs(noted, self._assignment.logs.get(place)), topic_id, said, low, high
+        noted = self._history.known([place]).get(place) if self._history is not None else None
+        log, decision, what = decide_log(
+            merge_known_logs(noted, self._assignment.logs.get(place)), topic_id, evidence, low, high
         )
         if what is not None and log != suspected:
             return SuspectedLog(log, what)
         if what is not None:
-            self._tell(place, what, met.offset or 0, said.offset or 0)
-            if self._book is not None and isinstance(self._assignment.make_partition(place, 0), RetryPartition):
-                # What waited in the other one may be parked still (bridge.jobs.deleted_topics).
-                self._book.note_gone(place[0], time.time())
-        if self._book is not None and log != noted:
-            self._book.note(place, log)
+            self._report(place, what, decision.offset or 0, evidence.offset or 0)
+            if self._history is not None and isinstance(self._assignment.make_partition(place, 0), RetryPartition):
+                # Deliveries in the old log may still be parked (bridge.jobs.deleted_topics).
+                self._history.note_gone(place[0], time.time())
+        if self._history is not None and log != noted:
+            self._history.note(place, log)
         self._assignment.logs[place] = log
-        return met
+        return decision
 
     def check(self, consumer: Consumer, held: Mapping[Place, Sequence[Record]]) -> list[Place]:
-        """See whether records that were read are of the logs that are known, before any of them is taken in.
+        """Check that records are of the known logs, before any of them is taken in.
 
         Returns:
-            the partitions that must begin anew, and whose records come again.
+            the partitions that must start anew; their records are read again.
 
         Raises:
-            KafkaUnavailable, LedgerUnavailable: none may be taken in.
+            KafkaUnavailable, LedgerUnavailable: no record may be taken in.
         """
         return [
-            place for place, records in held.items() if not self._goes_on(consumer, self._assignment.at(place), records)
+            place
+            for place, records in held.items()
+            if not self._is_same_log(consumer, self._assignment.at(place), records)
         ]
 
     def low(self, consumer: Consumer, place: Place) -> int:
-        """Return the first offset that Kafka had when it last answered to a fetch; -1 if that is not known."""
+        """Return the first offset of Kafka's last answer to a fetch; -1 if unknown."""
         return _read_first_offset(consumer, place)
 
     def expired(self, place: Place, first: int, low: int, count: int) -> None:
-        """Say what Kafka's retention took before it was handled."""
+        """Report records that Kafka's retention deleted before they were handled."""
         if not count:
             return
         logger.error(
@@ -107,16 +108,14 @@ class LogChangeDetector:
         self._note(KafkaLogChange(*place, "expired", first, low, count, time.time()))
 
     def deleted(self, place: Place, first: int, end: int) -> None:
-        """Say that a retry or replay topic was deleted, and what of it was not settled; unless another bridge, which
-        had it a moment before or after, has said so.
-        """
+        """Report that a retry or replay topic was deleted, with its unsettled records, unless another bridge has."""
         if not self._is_first_to_tell(place):
             return
         lost = max(0, end - first)
         if lost:
             logger.error(
-                "%s-%d: the topic was deleted, and with it up to %d records that waited there, from offset %d on. "
-                "`bridge audit` of its source tells which deliveries are parked and in no retry topic.",
+                "%s-%d: the topic was deleted with up to %d records that waited there, from offset %d on. "
+                "`bridge audit` of its source lists the deliveries that are parked and in no retry topic.",
                 *place,
                 lost,
                 first,
@@ -124,42 +123,46 @@ class LogChangeDetector:
         self._metrics.log_changes.labels(*place, "deleted").inc()
         self._note(KafkaLogChange(*place, "deleted", first, end, lost, time.time()))
 
-    def _goes_on(self, consumer: Consumer, partition: Partition, records: Sequence[Record]) -> bool:
+    def _is_same_log(self, consumer: Consumer, partition: Partition, records: Sequence[Record]) -> bool:
         place, known = partition.place, self._assignment.logs[partition.place]
         expected, first = partition.offsets.window.stop, records[0].offset() or 0
         if first == expected and _read_epoch(records[0]) == _read_epoch(records[-1]) == known.epoch:
             self._assignment.wrote(place, first, known.epoch)
             return True
         low = _read_first_offset(consumer, place) if first > expected else -1
-        found = compare_records(
+        comparison = compare_records(
             known, expected, low, [(record.offset() or 0, _read_epoch(record)) for record in records]
         )
-        if found.cut is not None and known.epoch >= 0 and (found.cut < expected or self._read(partition, found.cut)):
-            self._went_back(consumer, partition, found.cut, found.epoch)
+        if (
+            comparison.cut is not None
+            and known.epoch >= 0
+            and (comparison.cut < expected or self._has_read_from(partition, comparison.cut))
+        ):
+            self._restart_truncated(consumer, partition, comparison.cut, comparison.epoch)
             return False
-        if found.anew:
+        if comparison.anew:
             return False
         for record in records:
             self._assignment.wrote(place, record.offset() or 0, _read_epoch(record))
-        if found.cut is not None:
-            log = known._replace(epoch=found.epoch)
-            if self._book is not None:
-                self._book.note(place, log)
+        if comparison.cut is not None:
+            log = known._replace(epoch=comparison.epoch)
+            if self._history is not None:
+                self._history.note(place, log)
             self._assignment.logs[place] = log
         return True
 
-    def _read(self, partition: Partition, first: int) -> bool:
-        """Whether the ledger has a fate of something from there on: then what it is of lies there no more."""
+    def _has_read_from(self, partition: Partition, first: int) -> bool:
+        """Return whether the ledger has fates of records from an offset on, which the log has no longer."""
         if self._ledger is None:
             return False
         last = first + 2 * WINDOW
         return any(next(self._ledger.runs(a, _READ_FATES, first, last), None) for a in partition.accounts.values())
 
-    def _went_back(self, consumer: Consumer, partition: Partition, cut: int, epoch: int) -> None:
-        """What lies from `cut` on is another log, with accounts of its own.
+    def _restart_truncated(self, consumer: Consumer, partition: Partition, cut: int, epoch: int) -> None:
+        """Give the log from `cut` on accounts of its own.
 
-        So nothing that still runs for what was lost marks, and nothing that was done of it hides, what came instead.
-        The commit goes back before the ledger knows of the new epoch: only the old one tells that it must.
+        So a delivery of a lost record neither marks nor hides the record that took its offset. The commit moves back
+        before the ledger knows the new epoch: only the old one tells that it must.
         """
         place, before = partition.place, self._assignment.logs[partition.place]
         log = before._replace(turn=before.turn + 1, epoch=epoch)
@@ -169,15 +172,15 @@ class LogChangeDetector:
         self._assignment.logs[place] = log
         try:
             self._commits.move(consumer, place, start)
-            if self._book is not None:
-                self._book.note(place, log)
+            if self._history is not None:
+                self._history.note(place, log)
         except BaseException:
             self._assignment.logs[place] = before
             raise
-        self._tell(place, "went back", cut, max(cut, partition.offsets.window.stop))
+        self._report(place, "went back", cut, max(cut, partition.offsets.window.stop))
 
     def _carry_over(self, ledger: Ledger, partition: Partition, log: KnownLog, start: int, cut: int) -> None:
-        """What is settled below the cut is settled in the new log too."""
+        """Copy the settled fates below the cut to the accounts of the new log."""
         for account in partition.accounts.values():
             made = Account(account.handler, account.topic, log.id, account.partition)
             fates = ledger.fates(account, start, cut - 1) if start < cut else b""
@@ -191,17 +194,17 @@ class LogChangeDetector:
                 ]
             )
 
-    def _tell(self, place: Place, what: str, first: int, end: int) -> None:
+    def _report(self, place: Place, what: str, first: int, end: int) -> None:
         if what == "made anew":
             logger.error(
-                "%s-%d: the topic was deleted and made again: it is another log, and is read from its offset %d on.",
+                "%s-%d: the topic was deleted and recreated: the new log is read from its offset %d on.",
                 *place,
                 first,
             )
         else:
             logger.error(
-                "%s-%d: the log went back: what was read from offset %d on is no longer there (an unclean election, "
-                "or a disk that kept less than it had promised). From there on it is another log, and is read anew.",
+                "%s-%d: the log was truncated: the records read from offset %d on are lost (an unclean election, or a "
+                "disk that lost writes). It is read anew from there on.",
                 *place,
                 first,
             )
@@ -209,22 +212,22 @@ class LogChangeDetector:
         self._note(KafkaLogChange(*place, what, first, end, 0, time.time()))
 
     def _is_first_to_tell(self, place: Place) -> bool:
-        """Whether no bridge has told yet that this log is gone, as far as is known."""
+        """Return whether no bridge has reported yet that this log is gone, as far as is known."""
         log = self._assignment.logs.get(place)
-        if self._book is None or log is None:
+        if self._history is None or log is None:
             return True
         try:
-            return self._book.is_first_to_tell(place, log)
+            return self._history.is_first_to_tell(place, log)
         except LedgerUnavailable as error:
             logger.warning("%s", error)
             return True
 
     def _note(self, change: KafkaLogChange) -> None:
-        """For `bridge status` and `bridge audit`; nothing rests on it."""
-        if self._book is None:
+        """Note a change for `bridge status` and `bridge audit`; nothing else depends on it."""
+        if self._history is None:
             return
         try:
-            self._book.tell(change)
+            self._history.tell(change)
         except LedgerUnavailable as error:
             logger.warning("%s", error)
 
@@ -235,7 +238,7 @@ def _read_epoch(record: Record) -> int:
 
 
 def _read_first_offset(consumer: Consumer, place: Place) -> int:
-    """As the last fetch said; nobody is asked."""
+    """Return the first offset as the last fetch had it, without asking Kafka; -1 if unknown."""
     try:
         return cached_first_and_end(consumer.get_watermark_offsets(TopicPartition(*place), cached=True))[0]
     except KafkaException:

@@ -7,13 +7,13 @@ from bridge.ledger import KnownLog
 
 
 class LogDecision(NamedTuple):
-    """What a commit is worth on the log as it is now.
+    """The start in a log, and the worth of a commit there.
 
     Attributes:
-        offset: where to go on; `None` where nobody has been yet.
+        offset: where to go on; `None` if the group has read nothing there.
         kept: whether the commit stands as it is.
-        epoch: the leader epoch up to which the log was read, for Kafka's client to check; -1 if it is not known.
-        back: whether the log went back: it may have lost more than its end says, and have other records there.
+        epoch: the leader epoch up to which the log was read, for Kafka's client to check; -1 if unknown.
+        back: whether the log was truncated: it may have lost more than its end shows, and have other records there.
     """
 
     offset: int | None
@@ -23,11 +23,11 @@ class LogDecision(NamedTuple):
 
 
 class SuspectedLog(NamedTuple):
-    """Another log than the one that was read, by one answer of Kafka's: it is to be asked again.
+    """A changed log, by one answer of Kafka: a second one must confirm it.
 
     Attributes:
-        log: the log that it would be.
-        what: what would have happened to the one that was read.
+        log: the changed log.
+        what: the change of the log that was read.
     """
 
     log: KnownLog
@@ -35,12 +35,12 @@ class SuspectedLog(NamedTuple):
 
 
 class CommitEvidence(NamedTuple):
-    """What the group has committed on a partition, as far as it concerns the log.
+    """The evidence of a commit about the log of its partition.
 
     Attributes:
-        offset: `None` if nothing.
-        log: the id of the log that it is of; `None` if it was not a bridge that committed.
-        epoch: the leader epoch that wrote the record before it; -1 if it is not known.
+        offset: the committed offset; `None` if nothing is committed.
+        log: the id of the log that it is of; `None` if no bridge committed it.
+        epoch: the leader epoch that wrote the record before it; -1 if unknown.
     """
 
     offset: int | None
@@ -49,11 +49,11 @@ class CommitEvidence(NamedTuple):
 
 
 class LogComparison(NamedTuple):
-    """What records say of the log that they were read from.
+    """The evidence of records about the log that they were read from.
 
     Attributes:
-        anew: whether where to begin is to be found out anew, before any of them is taken in.
-        cut: the first offset that is written by a leader epoch of which nothing was read yet.
+        anew: whether the partition must start anew before any of them is taken in.
+        cut: the first offset of a leader epoch of which nothing was read yet.
         epoch: the last leader epoch of these records.
     """
 
@@ -63,11 +63,11 @@ class LogComparison(NamedTuple):
 
 
 def merge_known_logs(noted: KnownLog | None, here: KnownLog | None) -> KnownLog | None:
-    """What is known of a partition's log together.
+    """Return the known log of a partition, from the ledger and this bridge together.
 
     Parameters:
-        noted: in the ledger, which may have been wiped, or set back to before an epoch was read.
-        here: by this bridge, from when it had the partition last.
+        noted: the log in the ledger, which may have been wiped or set back.
+        here: the log that this bridge knew when it last had the partition.
     """
     if noted is None or here is None or noted.topic_id != here.topic_id:
         return noted or here
@@ -75,46 +75,46 @@ def merge_known_logs(noted: KnownLog | None, here: KnownLog | None) -> KnownLog 
 
 
 def decide_log(
-    known: KnownLog | None, topic_id: str, said: CommitEvidence, low: int, high: int
+    known: KnownLog | None, topic_id: str, evidence: CommitEvidence, low: int, high: int
 ) -> tuple[KnownLog, LogDecision, str | None]:
     """Decide which log a partition has, and where to go on in it.
 
     Parameters:
-        known: the log that it had as far as bridges knew; `None` if none ever was here.
+        known: the log that bridges knew; `None` if none did.
         low, high: the first offset that Kafka has, and one more than the last.
 
     Returns:
-        the log; what the commit is worth; and what happened to the log, if anything did.
+        the log; the start in it; the change of the log, if there was one.
     """
-    told = KnownLog.of(said.log) if said.log else None
-    before = told or known
+    committed_log = KnownLog.of(evidence.log) if evidence.log else None
+    before = committed_log or known
     if before is not None and before.topic_id != topic_id:
         return KnownLog(topic_id), LogDecision(low, False, -1), "made anew"
-    same = [log for log in (told, known) if log is not None and log.topic_id == topic_id]
+    same = [log for log in (committed_log, known) if log is not None and log.topic_id == topic_id]
     epoch = max((each.epoch for each in same), default=-1)
-    # What a bridge has committed was read, whatever the ledger has lost since: of that epoch nothing is new.
-    epoch = max(epoch, said.epoch) if told is not None or epoch < 0 else epoch
+    # A bridge has read what it committed, whatever the ledger lost since: nothing of that epoch is new.
+    epoch = max(epoch, evidence.epoch) if committed_log is not None or epoch < 0 else epoch
     log = KnownLog(topic_id, max((each.turn for each in same), default=0), epoch)
-    if said.offset is not None and said.offset > high:
+    if evidence.offset is not None and evidence.offset > high:
         return log._replace(turn=log.turn + 1), LogDecision(high, False, epoch, back=True), "went back"
-    if told is not None and told.turn < log.turn:
-        # It was found that the log went back, and nothing is committed since: what lies below may be others by now.
-        return log, LogDecision(said.offset, False, said.epoch, back=True), None
-    ours = told is not None and told.id == log.id
-    return log, LogDecision(said.offset, ours, epoch), None
+    if committed_log is not None and committed_log.turn < log.turn:
+        # The log was truncated and nothing was committed since: the records below may be others by now.
+        return log, LogDecision(evidence.offset, False, evidence.epoch, back=True), None
+    ours = committed_log is not None and committed_log.id == log.id
+    return log, LogDecision(evidence.offset, ours, epoch), None
 
 
 def compare_records(known: KnownLog, expected: int, low: int, records: Sequence[tuple[int, int]]) -> LogComparison:
-    """Decide what records say of their log.
+    """Return what records tell about their log.
 
     Parameters:
         expected: one more than the last offset that was read.
-        low: the first offset that Kafka had, as its client last heard.
+        low: the first offset that Kafka's client last heard of.
         records: offset and leader epoch of each, ascending.
     """
     (first, _), (_, last) = records[0], records[-1]
     cut = None
     if last > known.epoch:
         cut = next(offset for offset, epoch in records if epoch > known.epoch)
-    # Below the window: another log. Above it, and below what Kafka has: it expired while nobody read it.
+    # A record below the window is of a changed log; one above a gap below Kafka's first offset: the gap has expired.
     return LogComparison(first < expected or first > expected < low, cut, last)

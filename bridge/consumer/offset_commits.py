@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that the broker's append-only file may take to reach the disk.
 FSYNC_WITHIN: Final = 2.5
-#: Seconds that a commit which is waited for may take, in a rebalance and at the end.
+#: Seconds to wait for the answer to a commit, in a rebalance and at the end.
 COMMIT_WITHIN: Final = 3.0
 
 
 class OffsetCommits:
-    """Publish, wait for the acknowledgement, mark the ledger, then commit.
+    """The commits of this bridge: deliveries are published, acknowledged and marked in the ledger before.
 
     Parameters:
         fsync: whether a commit waits for the broker's append-only file.
@@ -34,36 +34,36 @@ class OffsetCommits:
         self._assignment, self._ledger, self._fsync, self._metrics = assignment, ledger, fsync, metrics
         self._state: LedgerState | None = None
         self._slow = False
-        self._late: Future[list[TopicPartition]] | None = None
+        self._late_answer: Future[list[TopicPartition]] | None = None
 
     def check(self) -> None:
-        """See at the start that this Redis can tell what is on disk, where that is asked for.
+        """Check at the start that this Redis can confirm fsync, if a topic needs it.
 
         Raises:
-            LedgerCannotFsync: it never can.
+            LedgerCannotFsync: it cannot.
         """
         if self._ledger is not None and self._fsync:
             self._ledger.fsync(FSYNC_WITHIN)
 
     def commit(self, consumer: Consumer, held_back: set[Place], *, wait: bool) -> str | None:
-        """Commit what is safe; the ledger is asked last whether it still has all that this rests on.
+        """Commit what is safe, after the ledger has confirmed that it still has the fates which make it safe.
 
         Parameters:
             held_back: partitions that are about to be read again.
-            wait: until Kafka has answered, or for some seconds.
+            wait: whether to wait some seconds for Kafka's answer.
 
         Returns:
-            why the ledger may have lost fates, a sentence; then nothing new was committed.
+            why data loss in the ledger is suspected, a sentence; then nothing new was committed.
 
         Raises:
             LedgerUnavailable: nothing was committed.
         """
         self._hear_late_answer()
         try:
-            doubt = self._doubt()
+            doubt = self._suspect_loss()
         except LedgerNotSynced as error:
             if not self._slow:
-                logger.warning("nothing is committed until this is mended: %s", error)
+                logger.warning("nothing is committed until this is fixed: %s", error)
             self._slow = True
             return None
         self._slow = False
@@ -73,41 +73,41 @@ class OffsetCommits:
         doubt = self._reach(safe)
         if doubt is None:
             further = {p.place: at for p, at in safe if at > self._assignment.committed.get(p.place, -1)}
-            self._commit(consumer, self._ours(consumer, further), wait=wait)
+            self._commit(consumer, self._store_own(consumer, further), wait=wait)
         return doubt
 
     def know(self) -> None:
-        """See which ledger there is, before the first look at what it says: what is lost from then on is noticed.
+        """Note the state of the ledger before its first use, so that a later loss is noticed.
 
         Raises:
-            LedgerUnavailable: it is not known.
+            LedgerUnavailable: Redis does not answer.
         """
         if self._ledger is not None and self._state is None:
             self._state = self._ledger.state()
 
     def move(self, consumer: Consumer, place: Place, offset: int) -> None:
-        """Commit an offset whatever is committed, and wait for Kafka's answer.
+        """Move the committed offset, backwards too, and wait for Kafka's answer.
 
         Raises:
-            KafkaUnavailable: it may or may not be committed.
+            KafkaUnavailable: the offset may or may not be committed.
         """
-        ours = self._ours(consumer, {place: offset})
+        ours = self._store_own(consumer, {place: offset})
         if not ours:
             raise KafkaUnavailable(f"{place[0]}-{place[1]} is no longer ours.")
         try:
-            (found,) = _answer_to(consumer, ours).result(COMMIT_WITHIN)
+            (committed,) = _answer_to(consumer, ours).result(COMMIT_WITHIN)
         except (KafkaException, TimeoutError) as error:
             raise KafkaUnavailable(
-                f"Kafka does not take back what is committed of {place[0]}-{place[1]}: {error}."
+                f"Kafka did not move the committed offset of {place[0]}-{place[1]}: {error}."
             ) from None
-        if found.error is not None:
+        if committed.error is not None:
             raise KafkaUnavailable(
-                f"Kafka does not take back what is committed of {place[0]}-{place[1]}: {found.error.str()}."
+                f"Kafka did not move the committed offset of {place[0]}-{place[1]}: {committed.error.str()}."
             )
-        self.noted(None, [found])
+        self.noted(None, [committed])
 
     def noted(self, error: KafkaError | None, partitions: list[TopicPartition]) -> bool:
-        """Take in Kafka's answer; return whether something was committed."""
+        """Note Kafka's answer to a commit; return whether something was committed."""
         if error is not None and error.code() != KafkaError._NO_OFFSET:
             logger.warning("not committed, tried again: %s", error.str())
             return False
@@ -120,7 +120,7 @@ class OffsetCommits:
                 self._metrics.committed.labels(*place).set(partition.offset)
         return committed
 
-    def _doubt(self) -> str | None:
+    def _suspect_loss(self) -> str | None:
         if self._ledger is None:
             return None
         return self._compare(self._ledger.fsync(FSYNC_WITHIN) if self._fsync else self._ledger.state())
@@ -130,8 +130,8 @@ class OffsetCommits:
         return None if before is None else now.doubt(before)
 
     def _reach(self, safe: Sequence[tuple[Partition, int]]) -> str | None:
-        """Tell the ledger first how far the commit will go; return why it may have lost what that rests on."""
-        # Also where it is not beyond the commit: a ledger that had lost it is told what was read again.
+        """Tell the ledger how far the commit will go; return why data loss in it is suspected, if it is."""
+        # Also below the commit: a ledger that lost it learns what was read again.
         if self._ledger is None:
             return None
         further = [(partition, offset) for partition, offset in safe if offset > partition.reached]
@@ -144,22 +144,22 @@ class OffsetCommits:
                 partition.reached = offset
         return doubt
 
-    def _ours(self, consumer: Consumer, offsets: dict[Place, int]) -> list[TopicPartition]:
-        """As they are committed; a commit is not fenced, and would move another bridge's offset: storing is."""
+    def _store_own(self, consumer: Consumer, offsets: dict[Place, int]) -> list[TopicPartition]:
+        """Return the offsets that this bridge may commit: storing is fenced against other bridges, a commit is not."""
         epoch = self._state.epoch if self._state is not None else None
         ours = []
         for place, safe in offsets.items():
-            noted = commit_note(epoch, self._assignment.logs[place].id)
-            asked = TopicPartition(*place, safe, noted, self._assignment.epoch_below(place, safe))
+            metadata = commit_note(epoch, self._assignment.logs[place].id)
+            offset = TopicPartition(*place, safe, metadata, self._assignment.epoch_below(place, safe))
             try:
-                consumer.store_offsets(offsets=[asked])
-                ours.append(asked)
+                consumer.store_offsets(offsets=[offset])
+                ours.append(offset)
             except KafkaException as error:
                 logger.warning("%s-%d is no longer ours: %s", *place, error.args[0].str())
         return ours
 
     def _commit(self, consumer: Consumer, offsets: list[TopicPartition], *, wait: bool) -> None:
-        """Commit these by name: of what is stored, the client leaves out what lies below its last commit."""
+        """Commit these offsets by name: of stored ones the client leaves out those below its last commit."""
         if not offsets:
             return
         try:
@@ -171,30 +171,30 @@ class OffsetCommits:
             logger.warning("not committed, tried again: %s", error.args[0].str())
 
     def _wait(self, consumer: Consumer, offsets: list[TopicPartition]) -> None:
-        """commit() itself waits for as long as Kafka is away: it does so in a thread, and the loop for seconds only."""
+        """Wait some seconds for a commit: commit() itself waits in a thread, for as long as Kafka is unavailable."""
         answer = _answer_to(consumer, offsets)
         try:
             self.noted(None, answer.result(COMMIT_WITHIN))
         except TimeoutError:
-            logger.warning("Kafka did not answer to a commit within %g s; it may be read again.", COMMIT_WITHIN)
-            self._late = answer
+            logger.warning("Kafka did not answer a commit within %g s: these records may be read again.", COMMIT_WITHIN)
+            self._late_answer = answer
 
     def _hear_late_answer(self) -> None:
-        if self._late is not None and self._late.done():
-            if self._late.exception() is None:
-                self.noted(None, self._late.result())
-            self._late = None
+        if self._late_answer is not None and self._late_answer.done():
+            if self._late_answer.exception() is None:
+                self.noted(None, self._late_answer.result())
+            self._late_answer = None
 
 
 def _answer_to(consumer: Consumer, offsets: list[TopicPartition]) -> Future[list[TopicPartition]]:
-    """Commit in a thread; librdkafka has a reply queue for each such commit alone."""
-    found: Future[list[TopicPartition]] = Future()
+    """Commit in a thread, and return its answer; librdkafka has a reply queue for each such commit."""
+    answer: Future[list[TopicPartition]] = Future()
 
     def commit() -> None:
         try:
-            found.set_result(consumer.commit(offsets=offsets, asynchronous=False) or [])
+            answer.set_result(consumer.commit(offsets=offsets, asynchronous=False) or [])
         except BaseException as error:
-            found.set_exception(error)
+            answer.set_exception(error)
 
     Thread(target=commit, daemon=True).start()
-    return found
+    return answer

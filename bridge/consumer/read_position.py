@@ -1,7 +1,7 @@
-"""The seeks of the consumer: where a partition begins, and when it is read again from an earlier offset.
+"""The seeks of the consumer: to the start of a partition, and back to an earlier offset.
 
-The start is found in the loop, a step at a time, for each partition apart, and until then the partition is paused: a
-rebalance must not wait for a long ledger, a partition without a leader, or a Redis that is down.
+The loop finds each start step by step, and the partition is paused until then: a rebalance must not wait for a long
+ledger, a partition without a leader, or a Redis that is down.
 """
 
 import logging
@@ -25,21 +25,21 @@ from bridge.partitions.partition import Partition
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that Kafka may take to say what is committed, and until it is asked again.
+#: Seconds that Kafka may take to return committed offsets, and until it is asked again.
 ANSWER_WITHIN: Final = 2.0
 AGAIN_AFTER: Final = 1.0
-#: Seconds for which an answer about a log is waited for, whatever Kafka's client has made of the question.
+#: Seconds after which an answer about a log is given up, whatever Kafka's client does with the question.
 GIVEN_UP_AFTER: Final = 15.0
-#: Seconds after which it is said that it is not known, and between two times.
-SAID_AFTER: Final = 3.0
-SAID_EVERY: Final = 60.0
-#: Seconds of one turn of the loop for all looks at the ledger.
-LOOK_WITHIN: Final = 0.05
+#: Seconds after which an unknown start is logged, and between two log lines.
+LOGGED_AFTER: Final = 3.0
+LOGGED_EVERY: Final = 60.0
+#: Seconds of one turn of the loop for all searches of the ledger.
+SEARCH_WITHIN: Final = 0.05
 
 
 @dataclass
 class _StartingPartition:
-    """What is known so far of a partition that has not begun."""
+    """A partition whose start offset is not known yet, with the answers so far."""
 
     since: float = 0.0
     ask_at: float = 0.0
@@ -47,20 +47,20 @@ class _StartingPartition:
     ends: "tuple[Future[Any], Future[Any]] | None" = None
     asked_at: float = 0.0
     log: LogRange | None = None
-    met: LogDecision | None = None
-    look: Iterator[int | None] | None = None
+    decision: LogDecision | None = None
+    search: Iterator[int | None] | None = None
     start: int | None = None
     first: int = 0
-    #: The log that the last answers pointed to, if it is not the one that was read before.
+    #: The changed log that the last answers pointed to.
     suspected: KnownLog | None = None
-    #: Since when it is known that something is not known, what was missing last, and when that was said.
+    #: Since when an answer is missing, the reason, and when that was logged.
     waits_since: float | None = None
-    why: str = "it was not asked for"
-    said_at: float | None = None
+    why: str = "Kafka was not asked yet"
+    logged_at: float | None = None
 
 
 class PartitionStarts:
-    """The partitions that are assigned and have not begun."""
+    """The assigned partitions whose start offset is not known yet."""
 
     def __init__(
         self,
@@ -82,51 +82,53 @@ class PartitionStarts:
 
     @property
     def unasked(self) -> bool:
-        """Whether Kafka has yet to say something of one of them for the first time."""
-        return any(each.log is None and each.waits_since is None for each in self._open.values())
+        """Return whether Kafka has not answered yet about one of them."""
+        return any(starting.log is None and starting.waits_since is None for starting in self._open.values())
 
     def add(self, places: Iterable[Place]) -> None:
-        """These are to begin, or to begin anew: nothing that was known of them counts."""
+        """Add partitions that start, or start anew: nothing that was known of them counts."""
         self._starts.anew()
         for place in places:
             self._assignment.open(place)
             self._open[place] = _StartingPartition(since=self._clock())
 
     def forget(self, places: Iterable[Place]) -> None:
-        """These partitions are another bridge's now."""
+        """Forget partitions that another bridge has now."""
         for place in places:
             self._open.pop(place, None)
 
     def advance(self, consumer: Consumer) -> Iterator[tuple[Place, int]]:
-        """Ask what is not known, take in what has been answered, look on for some milliseconds, begin what can.
+        """Ask for what is unknown, take in answers, search the ledger for some milliseconds, start partitions that can.
 
         Yields:
-            each that has begun, and one more than the last offset that Kafka has there.
+            each partition that has started, with its end offset.
 
         Raises:
-            LedgerUnavailable: those that need it have not begun; the next call goes on with them.
+            LedgerUnavailable: partitions that need it have not started; the next call goes on with them.
         """
         self._ask_committed(consumer)
-        self._say_why()
-        until = self._clock() + LOOK_WITHIN
-        for place, each in list(self._open.items()):
-            if each.committed is not None and each.log is None:
-                self._hear_log(place, each)
-            if each.log is not None and self._begins(consumer, place, each):
-                yield place, each.log.high
+        self._log_waiting()
+        until = self._clock() + SEARCH_WITHIN
+        for place, starting in list(self._open.items()):
+            if starting.committed is not None and starting.log is None:
+                self._hear_log(place, starting)
+            if starting.log is not None and self._begins(consumer, place, starting):
+                yield place, starting.log.high
             if self._clock() > until:
-                # So that another is first the next time.
+                # Another partition is first the next time.
                 if place in self._open:
                     self._open[place] = self._open.pop(place)
                 return
 
     def _ask_committed(self, consumer: Consumer) -> None:
-        """One question for all; Kafka's client waits for the answer, so that silence is not asked again at once."""
+        """Ask for the committed offsets of all in one request; after no answer, wait before the next."""
         now = self._clock()
-        asked = [place for place, each in self._open.items() if each.committed is None and now >= each.ask_at]
+        asked = [
+            place for place, starting in self._open.items() if starting.committed is None and now >= starting.ask_at
+        ]
         if not asked:
             return
-        # Anew: a topic that was deleted and made again has another id, and a clean page in the ledger.
+        # Ask for the ids anew: a recreated topic has another, with new accounts in the ledger.
         untold = self._catalog.identify({topic for topic, _ in asked})
         for place in asked:
             if place[0] in untold:
@@ -151,109 +153,119 @@ class PartitionStarts:
                 self._later(place, str(error))
                 continue
             epoch: Any = partition.leader_epoch
-            said = CommitEvidence(offset, noted_log(partition.metadata), -1 if epoch is None else epoch)
-            self._open[place].committed = CommittedOffset(offset, noted_epoch(partition.metadata), said)
+            evidence = CommitEvidence(offset, noted_log(partition.metadata), -1 if epoch is None else epoch)
+            self._open[place].committed = CommittedOffset(offset, noted_epoch(partition.metadata), evidence)
 
-    def _hear_log(self, place: Place, each: _StartingPartition) -> None:
-        """Each is asked for by itself: one without a leader holds up no other."""
+    def _hear_log(self, place: Place, starting: _StartingPartition) -> None:
+        """Ask for the range of one partition, so that one without a leader holds up no other; take in the answer."""
         now = self._clock()
-        if each.ends is None:
-            if now >= each.ask_at:
-                each.ends, each.asked_at = self._catalog.ask_log(*place), now
+        if starting.ends is None:
+            if now >= starting.ask_at:
+                starting.ends, starting.asked_at = self._catalog.ask_log(*place), now
             return
-        if not all(future.done() for future in each.ends):
-            each.why = "Kafka has not said where the partition begins and ends"
-            if now - each.asked_at > GIVEN_UP_AFTER:
-                each.ends = None
-                self._later(place, f"{each.why} for {GIVEN_UP_AFTER:g} s; it is asked again")
+        if not all(future.done() for future in starting.ends):
+            starting.why = "Kafka has not said where the partition begins and ends"
+            if now - starting.asked_at > GIVEN_UP_AFTER:
+                starting.ends = None
+                self._later(place, f"{starting.why} for {GIVEN_UP_AFTER:g} s; it is asked again")
             return
-        ends, each.ends = each.ends, None
+        ends, starting.ends = starting.ends, None
         try:
-            each.log = LogRange(*(self._catalog.told(future) for future in ends))
+            starting.log = LogRange(*(self._catalog.told(future) for future in ends))
         except KafkaUnavailable as error:
             self._later(place, str(error))
 
     def _later(self, place: Place, why: str) -> None:
-        each = self._open[place]
+        starting = self._open[place]
         now = self._clock()
-        each.ask_at = now + AGAIN_AFTER
-        if each.waits_since is None:
-            each.waits_since = now
-        each.why = why
-        # A topic that was made a moment ago has no leader yet.
-        if each.said_at is None and now - each.waits_since >= SAID_AFTER:
-            self._say(place, each)
+        starting.ask_at = now + AGAIN_AFTER
+        if starting.waits_since is None:
+            starting.waits_since = now
+        starting.why = why
+        # A topic that was just created has no leader yet.
+        if starting.logged_at is None and now - starting.waits_since >= LOGGED_AFTER:
+            self._log_why(place, starting)
 
-    def _say_why(self) -> None:
-        """Whatever it is that a partition waits for, who reads the log sees within a minute that it does."""
+    def _log_waiting(self) -> None:
+        """Log within a minute each partition that waits, whatever it waits for."""
         now = self._clock()
-        for place, each in self._open.items():
-            if now - (each.since if each.said_at is None else each.said_at) >= SAID_EVERY:
-                self._say(place, each)
+        for place, starting in self._open.items():
+            if now - (starting.since if starting.logged_at is None else starting.logged_at) >= LOGGED_EVERY:
+                self._log_why(place, starting)
 
-    def _say(self, place: Place, each: _StartingPartition) -> None:
-        each.said_at = now = self._clock()
-        why = each.why.rstrip(".")
-        logger.warning("%s-%d: where to begin is not known yet, for %.0f s: %s.", *place, now - each.since, why)
+    def _log_why(self, place: Place, starting: _StartingPartition) -> None:
+        starting.logged_at = now = self._clock()
+        why = starting.why.rstrip(".")
+        logger.warning("%s-%d: where to begin is not known yet, for %.0f s: %s.", *place, now - starting.since, why)
 
-    def _begins(self, consumer: Consumer, place: Place, each: _StartingPartition) -> bool:
-        if each.start is None:
-            self._look(place, each)
-        return each.start is not None and self._begin(consumer, place, each)
+    def _begins(self, consumer: Consumer, place: Place, starting: _StartingPartition) -> bool:
+        if starting.start is None:
+            self._search(place, starting)
+        return starting.start is not None and self._begin(consumer, place, starting)
 
-    def _look(self, place: Place, each: _StartingPartition) -> None:
-        assert each.committed is not None
-        assert each.log is not None
-        if each.look is None:
-            said = each.committed.said
+    def _search(self, place: Place, starting: _StartingPartition) -> None:
+        assert starting.committed is not None
+        assert starting.log is not None
+        if starting.search is None:
+            evidence = starting.committed.evidence
             topic_id = self._catalog.id_of(place[0])
-            found = self._logs.meet(place, topic_id, said, each.log.low, each.log.high, each.suspected)
-            if isinstance(found, SuspectedLog):
-                self._ask_all_again(place, each, found)
-                return
-            each.met = found
-            # A commit on another log says nothing of this one.
-            committed = (
-                each.committed if each.met.offset == said.offset else CommittedOffset(each.met.offset, None, said)
+            decision = self._logs.decide(
+                place, topic_id, evidence, starting.log.low, starting.log.high, starting.suspected
             )
-            each.first = self._starts.first(place, committed.offset, each.log)
-            each.look = self._starts.looks(place, committed, each.log, each.first)
-            each.why = f"the ledger is gone through from offset {each.first} on"
+            if isinstance(decision, SuspectedLog):
+                self._ask_all_again(place, starting, decision)
+                return
+            starting.decision = decision
+            # A commit on a changed log says nothing about this one.
+            committed = (
+                starting.committed
+                if starting.decision.offset == evidence.offset
+                else CommittedOffset(starting.decision.offset, None, evidence)
+            )
+            starting.first = self._starts.first(place, committed.offset, starting.log)
+            starting.search = self._starts.search(place, committed, starting.log, starting.first)
+            starting.why = f"the ledger is searched from offset {starting.first} on"
         try:
-            each.start = next(each.look)
+            starting.start = next(starting.search)
         except BaseException:
-            each.look = None
+            starting.search = None
             raise
 
-    def _ask_all_again(self, place: Place, each: _StartingPartition, found: SuspectedLog) -> None:
-        """Ask for the topic's id, the commit and the ends once more: a changed log needs a second, later proof."""
-        each.committed = each.log = each.ends = None
-        each.suspected = found.log
-        self._later(place, f"the log {found.what} by one answer of Kafka's (a second one decides)")
+    def _ask_all_again(self, place: Place, starting: _StartingPartition, found: SuspectedLog) -> None:
+        """Ask for the topic's id, the commit and the range again: a changed log needs a second, later proof."""
+        starting.committed = starting.log = starting.ends = None
+        starting.suspected = found.log
+        self._later(place, f"the log {found.what} by one answer of Kafka (a second one decides)")
 
-    def _begin(self, consumer: Consumer, place: Place, each: _StartingPartition) -> bool:
-        """Seek there and read; a consumer that has just been given a partition may not be able to yet."""
-        assert each.start is not None
-        assert each.log is not None
-        assert each.met is not None
-        # Where the client knows the epoch, it sees that the log still has what was read, or goes back to where it ends.
-        kept = each.met.kept and each.met.offset is not None and each.start >= each.met.offset
-        # What was skipped because it is settled was read too, whoever committed.
-        epoch = each.met.epoch if kept or each.met.back or each.start > each.first else -1
+    def _begin(self, consumer: Consumer, place: Place, starting: _StartingPartition) -> bool:
+        """Seek to the start; return False while the consumer cannot, just after the assignment."""
+        assert starting.start is not None
+        assert starting.log is not None
+        assert starting.decision is not None
+        # With the epoch the client checks that the log still has what was read, or goes back to its end.
+        kept = (
+            starting.decision.kept
+            and starting.decision.offset is not None
+            and starting.start >= starting.decision.offset
+        )
+        # Records that are skipped as settled were read too, whoever committed.
+        epoch = starting.decision.epoch if kept or starting.decision.back or starting.start > starting.first else -1
         try:
-            consumer.seek(TopicPartition(*place, each.start, leader_epoch=epoch))
+            consumer.seek(TopicPartition(*place, starting.start, leader_epoch=epoch))
         except KafkaException as error:
-            each.why = f"Kafka's client cannot go to offset {each.start}: {error.args[0].str()}"
-            logger.debug("%s-%d: %s", *place, each.why)
+            starting.why = f"Kafka's client cannot seek to offset {starting.start}: {error.args[0].str()}"
+            logger.debug("%s-%d: %s", *place, starting.why)
             return False
         del self._open[place]
-        self._assignment.begin(place, each.start, each.log.low, each.met.offset if each.met.kept else None)
+        self._assignment.begin(
+            place, starting.start, starting.log.low, starting.decision.offset if starting.decision.kept else None
+        )
         self._assignment.wrote(place, -1, epoch)
         return True
 
 
 class PartitionRereads:
-    """Asked for when the ledger has lost fates, or what was stuck is open again."""
+    """The partitions to read again, because the ledger lost fates or a stuck delivery is open again."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
@@ -266,20 +278,20 @@ class PartitionRereads:
         return iter(self._from)
 
     def ask(self, partition: Partition, offset: int) -> None:
-        """Not above what is in flight: begun anew, a partition knows nothing of what is below."""
+        """Ask for a reread from an offset, or from the first in flight: the restarted partition knows nothing below."""
         place = partition.place
         self._from[place] = min(offset, partition.offsets.window.start, self._from.get(place, offset))
 
     def forget(self, places: Iterable[Place]) -> None:
-        """These partitions are another bridge's now."""
+        """Forget partitions that another bridge has now."""
         for place in places:
             self._from.pop(place, None)
 
     def carry_out(self, consumer: Consumer) -> Iterator[Place]:
-        """Seek, and begin each partition anew; what is not possible yet is done with the next call.
+        """Seek, and start each partition anew; one that cannot be sought yet waits for the next call.
 
         Yields:
-            each partition whose records in hand will come again.
+            each partition whose buffered records are read again.
 
         Raises:
             KafkaUnavailable, LedgerUnavailable: this one and the rest are done with the next call.
@@ -297,13 +309,13 @@ class PartitionRereads:
 
 
 class RetryRewinds:
-    """Until the consumer is back at the first record that is not held, what comes of that partition is left out."""
+    """The seeks of retry partitions back to the first record that is not held."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
 
     def carry_out(self, consumer: Consumer, elsewhere: Collection[Place]) -> None:
-        """Seek; what is not possible yet is done with the next call.
+        """Seek; a partition that cannot be sought yet waits for the next call.
 
         Parameters:
             elsewhere: partitions that are about to be read from another offset.

@@ -1,4 +1,4 @@
-"""Assigned and revoked partitions: each begins anew or is given up, after a last commit."""
+"""The rebalance callbacks: assigned partitions start anew, revoked ones are given up after a last commit."""
 
 import logging
 from collections.abc import Collection, Iterable
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class CommitOrRestart:
-    """Where the ledger may have lost fates nothing is committed, and everything begins anew."""
+    """The commit of what is safe; if data loss in the ledger is suspected, all partitions start anew instead."""
 
     def __init__(self, parts: ConsumerParts, consumer: Consumer) -> None:
         self._parts, self._consumer = parts, consumer
@@ -25,20 +25,20 @@ class CommitOrRestart:
             LedgerUnavailable: nothing was committed.
         """
         parts = self._parts
-        # A commit rests on marks too.
+        # A commit depends on marks too.
         parts.marks.tell()
         doubt = parts.commits.commit(self._consumer, set(parts.rereads), wait=wait)
         if doubt is None:
             return
         logger.warning("%s.", doubt)
-        # A halt that only Kafka has by now must be known before anything is handed off again.
+        # A halt that only Kafka still has must be known before anything is handed off again.
         parts.timetable.soon("decided")
-        # Those that have not begun too: half of what is known of them may be of before.
+        # Those that have not started too: some of their answers may be from before the loss.
         restart_partitions(parts, self._consumer, list(parts.assignment))
 
     def last(self, *, wait: bool) -> None:
-        """In a rebalance and at the end, where nothing may be raised."""
-        blockage = self._parts.before.blockage
+        """Commit in a rebalance or at the end, where nothing may be raised."""
+        blockage = self._parts.setup.blockage
         if blockage.why is not None:
             return
         try:
@@ -47,23 +47,23 @@ class CommitOrRestart:
             blockage.failed(self.commit, error)
 
     def answered(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        """Kafka has answered to a commit."""
+        """Take in Kafka's answer to a commit."""
         parts = self._parts
         if parts.commits.noted(error, partitions):
-            parts.before.kafka.answers()
-            parts.before.kafka.show(parts.assignment)
+            parts.setup.kafka.answers()
+            parts.setup.kafka.show(parts.assignment)
 
 
-#: Seconds for which it is remembered what was unsettled of partitions that were given up: Kafka's client may hear that
-#: a topic is deleted, and take its partitions, before the bridge sees it at its next look.
+#: Seconds for which the unsettled offsets of given-up partitions are remembered: Kafka's client may learn that a topic
+#: is deleted, and revoke its partitions, before the bridge polls the topics.
 REMEMBERED_FOR: Final = 30.0
 
 
 class RebalanceHandler:
-    """What the group gives this bridge, and takes from it.
+    """The rebalance callbacks of the consumer.
 
     Attributes:
-        assigned: whether the group has given anything yet, were it nothing.
+        assigned: whether there was an assignment yet, even an empty one.
     """
 
     def __init__(self, parts: ConsumerParts, committing: CommitOrRestart) -> None:
@@ -72,55 +72,53 @@ class RebalanceHandler:
         self.assigned = False
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """These are ours."""
+        """Take over assigned partitions."""
         parts = self._parts
         self.assigned = True
-        parts.before.kafka.answers()
-        # Paused, and at some offset: where to begin is found out in the loop, and sought then.
+        parts.setup.kafka.answers()
+        # Paused and at any offset: the loop finds the start offset, and seeks then.
         consumer.incremental_assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
         places = [(p.topic, p.partition) for p in partitions]
         restart_partitions(parts, consumer, places)
-        parts.before.metrics.expect(places)
+        parts.setup.metrics.expect(places)
         parts.timetable.soon("kafka", "tell")
         if partitions:
             logger.info("assigned: %s", _format_partitions(partitions))
 
     def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """These are to be another bridge's, after what is safe was committed."""
-        # Not waited for: in here Kafka's answer would come too late, inside close() after the callback. It is sent
-        # before all that gives the partitions up, and Kafka takes it first.
+        """Commit what is safe, and give the partitions up."""
+        # Not waited for: Kafka's answer would come too late, inside close() after the callback. The commit is sent
+        # before the partitions are given up, and Kafka takes it first.
         self._committing.last(wait=False)
         self._give_up(consumer, partitions)
 
     def on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """These are another bridge's already."""
-        logger.warning("the group went on without this bridge; its partitions are another's now, or gone.")
+        """Give up partitions that the group has already taken."""
+        logger.warning("the group went on without this bridge: its partitions are assigned to others, or deleted.")
         self._give_up(consumer, partitions)
 
     def unsettled(self, topics: Collection[str]) -> dict[Place, range]:
-        """The offsets that were not safe to commit when that was last known, of these topics' partitions: of those that
-        are ours, and of those that were a moment ago, if Kafka had said where they end.
-        """
+        """Return the last known unsettled offsets of these topics' partitions, lately given-up ones included."""
         lately = {place: offsets for place, (_, offsets) in self._lately().items()}
         known = {**lately, **self._known(self._parts.assignment)}
         return {place: offsets for place, offsets in known.items() if place[0] in topics}
 
     def _known(self, places: Iterable[Place]) -> dict[Place, range]:
-        assignment, ends = self._parts.assignment, self._parts.before.kafka.ends
-        found = {}
+        assignment, ends = self._parts.assignment, self._parts.setup.kafka.ends
+        unsettled = {}
         for place in places:
             if place in ends:
                 low = assignment.low.get(place, 0)
-                found[place] = range(max(low, assignment.committed.get(place, low)), ends[place])
-        return found
+                unsettled[place] = range(max(low, assignment.committed.get(place, low)), ends[place])
+        return unsettled
 
     def _lately(self) -> dict[Place, tuple[float, range]]:
-        oldest = self._parts.before.clock() - REMEMBERED_FOR
+        oldest = self._parts.setup.clock() - REMEMBERED_FOR
         return {place: given_up for place, given_up in self._given_up.items() if given_up[0] >= oldest}
 
     def _give_up(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = {(p.topic, p.partition) for p in partitions}
-        now = self._parts.before.clock()
+        now = self._parts.setup.clock()
         self._given_up = self._lately() | {place: (now, offsets) for place, offsets in self._known(places).items()}
         give_up_partitions(self._parts, places)
         if partitions:
@@ -133,21 +131,21 @@ def _format_partitions(partitions: Iterable[TopicPartition]) -> str:
 
 
 def restart_partitions(parts: ConsumerParts, consumer: Consumer, places: Collection[Place]) -> None:
-    """Pause these until it is found out where they begin; nothing that was known of them counts."""
+    """Pause partitions until their start offset is found; nothing that was known of them counts."""
     if not places:
         return
     parts.held.drop(places)
     parts.rereads.forget(places)
-    parts.beginnings.add(places)
+    parts.starts.add(places)
     parts.pauses.begin(consumer, places)
 
 
 def give_up_partitions(parts: ConsumerParts, places: Collection[Place]) -> None:
-    """These are another bridge's now, or gone."""
+    """Forget partitions that another bridge has now, or that are deleted."""
     parts.assignment.remove(places)
     parts.held.drop(places)
-    parts.beginnings.forget(places)
+    parts.starts.forget(places)
     parts.rereads.forget(places)
     parts.pauses.forget(places)
-    parts.before.kafka.forget(places)
-    parts.before.metrics.forget(places)
+    parts.setup.kafka.forget(places)
+    parts.setup.metrics.forget(places)

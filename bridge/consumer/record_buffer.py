@@ -1,7 +1,7 @@
-"""Records that were polled and not taken in yet, and the share of the loop's time for retry records.
+"""The buffer of polled records that were not taken in yet, and the share of the loop's time for retry records.
 
-A retry record costs a bridge as much as a live one, and a million of them may be due at once: so the bridge takes up
-a few and pauses in between, in which live records alone go out.
+A retry record costs a bridge as much as a live one, and a million of them may be due at once. So the bridge takes up a
+few, and then rests for a moment in which only live records go out.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from bridge.kafka.clients import Record
 
 
 class RecordBuffer:
-    """What one turn has read; while the broker is away, what the last one did.
+    """The records that were polled and not taken in yet.
 
     Attributes:
         records: by partition, ascending.
@@ -28,42 +28,42 @@ class RecordBuffer:
         return bool(self.records)
 
     def since(self, parked: Collection[Place]) -> float | None:
-        """When the first live record of them was read, by the clock; `None`: there is none."""
+        """Return when the first live record was read, by the clock; `None` if there is none."""
         return min((self._since[place] for place in self.records if place not in parked), default=None)
 
     def add(self, records: Iterable[tuple[Place, Record]]) -> None:
-        """Hold what was read."""
-        found: dict[Place, list[Record]] = {}
+        """Add polled records."""
+        polled: dict[Place, list[Record]] = {}
         for place, record in records:
-            found.setdefault(place, []).append(record)
+            polled.setdefault(place, []).append(record)
         now = self._clock()
         self._since = {
-            place: self._since[place] if place in self.records else now for place in {**self.records, **found}
+            place: self._since[place] if place in self.records else now for place in {**self.records, **polled}
         }
-        for place, some in found.items():
-            self._metrics.consumed.labels(*place).inc(len(some))
+        for place, polled_records in polled.items():
+            self._metrics.consumed.labels(*place).inc(len(polled_records))
         self.records = {
             **self.records,
-            **{place: [*self.records.get(place, ()), *some] for place, some in found.items()},
+            **{place: [*self.records.get(place, ()), *polled_records] for place, polled_records in polled.items()},
         }
 
     def drop(self, places: Iterable[Place]) -> None:
-        """These are read again, or are another bridge's now."""
+        """Drop the records of partitions that are read again, or that another bridge has now."""
         dropped = {*places}
         self.records = {place: some for place, some in self.records.items() if place not in dropped}
 
     def take_live(self, parked: Collection[Place]) -> Mapping[Place, Sequence[Record]]:
-        """All live records, which are held no more."""
+        """Remove and return all live records."""
         taken = {place: some for place, some in self.records.items() if place not in parked}
         self.records = {place: some for place, some in self.records.items() if place in parked}
         return taken
 
     def take_parked(self, parked: Collection[Place], most: int) -> Mapping[Place, Sequence[Record]]:
-        """A few records of retry and replay topics, which are held no more: reading their headers takes a while.
+        """Remove and return a few records of retry and replay topics: reading their headers takes a while.
 
         Parameters:
             parked: the partitions of these topics.
-            most: records of all of these together, of one after another.
+            most: records of all these partitions together.
         """
         taken, left = {}, {}
         portion = max(FEW_RETRY_RECORDS, most // max(1, sum(place in parked for place in self.records)))
@@ -74,12 +74,12 @@ class RecordBuffer:
                 taken[place] = few
             if len(few) < len(some):
                 left[place] = some[len(few) :]
-        # Another partition's are first the next time: more of one travel together than of each a few.
+        # Another partition is first the next time: many records of one make larger batches than a few of each.
         self.records = {place: left[place] for place in sorted(left, key=taken.__contains__)}
         return taken
 
     def put_back(self, taken: Mapping[Place, Sequence[Record]]) -> None:
-        """These were not taken in."""
+        """Put back records that were not taken in."""
         self.records = {
             place: [*taken.get(place, ()), *self.records.get(place, ())] for place in {**taken, **self.records}
         }
@@ -87,18 +87,18 @@ class RecordBuffer:
 
 #: Seconds after a live record for which more are expected.
 LIVE_FOR: Final = 5.0
-#: Records of retry and replay topics that are taken up at once: where live records come, and where none do.
+#: Records of retry and replay topics that are taken up at once: while live records come, and while none do.
 FEW_RETRY_RECORDS: Final = 30
 MANY_RETRY_RECORDS: Final = 150
-#: What a record costs elsewhere, in Redis, Kafka and workers, as a multiple of what it costs the bridge: on one machine
-#: with all of them 2.5 was measured.
+#: The cost of a record in Redis, Kafka and workers, as a multiple of its cost in the bridge (2.5 was measured on one
+#: machine with all of them).
 COST_ELSEWHERE: Final = 3.0
-#: Seconds that a rest takes at most: what took long may have waited for something else.
+#: Most seconds of a rest: what took long may have waited for something else.
 REST_AT_MOST: Final = 0.05
 
 
 class RetryTimeShare:
-    """What was parked has its share of the time, and all of it where nothing else comes.
+    """The share of the loop's time for retry records; all of it while no live records come.
 
     Parameters:
         share: `kafka_retry_share`.
@@ -110,23 +110,23 @@ class RetryTimeShare:
         self._rests_until = 0.0
 
     def live(self) -> None:
-        """Live records have come."""
+        """Note that live records have come."""
         self._live_at = self._clock()
 
     def spent(self, seconds: float) -> None:
-        """So long was spent on what was parked."""
+        """Note the time that retry records took: a rest follows."""
         if self._is_live:
             rest = seconds * COST_ELSEWHERE * (1 - self._share) / self._share
             self._rests_until = self._clock() + min(rest, REST_AT_MOST)
 
     @property
     def left(self) -> float:
-        """Seconds for which nothing of what was parked is taken up yet."""
+        """Return for how many seconds no retry record is taken up yet."""
         return max(0.0, self._rests_until - self._clock())
 
     @property
     def few(self) -> int:
-        """How many records of retry and replay topics are taken up at once now."""
+        """Return how many records of retry and replay topics are taken up at once now."""
         if self.left:
             return 0
         return FEW_RETRY_RECORDS if self._is_live else MANY_RETRY_RECORDS

@@ -1,4 +1,4 @@
-"""The offset at which a partition begins: from the log, the commit, and what the ledger knows or has lost."""
+"""The start offset of a partition, found from the log, the commit, and what the ledger has or has lost."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: Offsets of one look at the ledger.
-LOOK: Final = 32 * PAGE
+#: Offsets of one step of a search in the ledger.
+STEP: Final = 32 * PAGE
 
 
-#: Why something below a consumer's commit is to be read, a clause.
+#: The reason to read below the commit of a consumer that is no bridge, a clause.
 _BY_A_CONSUMER: Final = (
     "a consumer that is no bridge has read and committed with this group's id, which is no reason to skip anything "
     "(`bridge reset` is the way to skip)"
@@ -29,44 +29,44 @@ _BY_A_CONSUMER: Final = (
 
 
 class CommittedOffset(NamedTuple):
-    """What the group has committed on a partition.
+    """The committed offset of a partition.
 
     Attributes:
-        offset: `None` if nothing.
-        epoch: the ledger that this commit rests on; `None` if it was not a bridge that committed.
-        said: what it says of the log.
+        offset: `None` if nothing is committed.
+        epoch: the ledger that the commit depends on; `None` if no bridge committed it.
+        evidence: what it tells about the log.
     """
 
     offset: int | None
     epoch: str | None
-    said: CommitEvidence
+    evidence: CommitEvidence
 
     @property
     def is_external(self) -> bool:
-        """Whether another program than a bridge made it, on this log."""
-        of_a_bridge = self.epoch is not None or self.said.log is not None
-        return self.offset is not None and self.offset == self.said.offset and not of_a_bridge
+        """Return whether another program than a bridge committed it, on this log."""
+        of_a_bridge = self.epoch is not None or self.evidence.log is not None
+        return self.offset is not None and self.offset == self.evidence.offset and not of_a_bridge
 
     @property
     def is_of_a_consumer(self) -> bool:
-        """Whether a consumer made it, which read what lies below and may have handled none of it.
+        """Return whether a consumer that is no bridge committed it, which may have handled nothing below.
 
-        Consumers say the leader epoch of what they read; tools that move the offsets of a group have read nothing.
+        Consumers commit the leader epoch of what they read; tools that move the offsets of a group do not.
         """
-        return self.is_external and self.said.epoch >= 0
+        return self.is_external and self.evidence.epoch >= 0
 
 
 class LogRange(NamedTuple):
-    """The first offset that Kafka has, and one more than the last."""
+    """The range of a log: the first offset that Kafka has, and one more than the last."""
 
     low: int
     high: int
 
 
 class StartOffsetFinder:
-    """Finds out where reading begins, a look at the ledger at a time.
+    """The search for the start offset of a partition, in steps.
 
-    Each of these raises LedgerUnavailable where Redis does not answer.
+    Each method raises LedgerUnavailable if Redis does not answer.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class StartOffsetFinder:
         self._by_log: Mapping[LogKey, Collection[Account]] | None = None
 
     def anew(self) -> None:
-        """Partitions are to begin: who had them until now may have noted something since the last ones began."""
+        """Forget the accounts that were read: the former owners of new partitions may have changed them."""
         self._by_log = None
 
     def first(self, place: Place, committed: int | None, log: LogRange) -> int:
-        """Where the group is; if it has committed nothing, or Kafka forgot it, as far as the ledger knows."""
+        """Return the committed offset; if Kafka has none, the ledger's, or the end that `auto.offset.reset` names."""
         if committed is None and self._ledger is not None:
             accounts = list(self._assignment.make_partition(place, 0).accounts.values())
             reached = Accounts(self._ledger).reached(accounts, self._everyone)
@@ -89,65 +89,71 @@ class StartOffsetFinder:
                     logger.warning("%s-%d: Kafka has no commit of the group; the ledger has: %d.", *place, reached)
                 committed = reached
         if committed is None:
-            # What was parked before this group was here is its own all the same.
+            # Records that were parked before the group read this topic are its own too.
             parked = isinstance(self._assignment.make_partition(place, 0), RetryPartition)
             latest = not parked and self._settings.kafka.get("auto.offset.reset") in ("latest", "largest", "end")
             return log.high if latest else log.low
         return max(committed, log.low)
 
-    def looks(self, place: Place, committed: CommittedOffset, log: LogRange, first: int) -> Iterator[int | None]:
-        """Yield the offset at which reading begins; before it, `None` for each look at the ledger."""
+    def search(self, place: Place, committed: CommittedOffset, log: LogRange, first: int) -> Iterator[int | None]:
+        """Yield `None` for each step of the search, and then the start offset."""
         yield from self._expired(place, committed.offset, log)
         if self._ledger is None:
             yield first
             return
         before = self._ledger.state()
-        made = self._assignment.make_partition(place, first)
-        accounts = list(made.accounts.values())
-        back = self._went_back_to(made, accounts, committed, first)
-        if committed.is_external and not committed.is_of_a_consumer and not isinstance(made, RetryPartition):
-            yield from self._discard_passed(made, accounts, log, first)
+        partition = self._assignment.make_partition(place, first)
+        accounts = list(partition.accounts.values())
+        back = self._went_back_to(partition, accounts, committed, first)
+        if committed.is_external and not committed.is_of_a_consumer and not isinstance(partition, RetryPartition):
+            yield from self._discard_passed(partition, accounts, log, first)
         known = dict(zip(accounts, Accounts(self._ledger).known(accounts), strict=True))
         starts: list[int] = []
         for account in accounts:
-            for found in _find_starts(self._ledger, account, made.offsets.unsafe, log, first, back):
-                if found is None:
+            for step in _find_starts(self._ledger, account, partition.offsets.unsafe, log, first, back):
+                if step is None:
                     yield None
                 else:
-                    starts.append(found)
+                    starts.append(step)
         start = min(starts, default=first)
         if back < first:
             start = min(start, max(back, log.low))
         reached = dict.fromkeys(accounts, min(start, first))
         if doubt := Accounts(self._ledger).reach(reached, before).doubt(before):
-            logger.warning("%s-%d: looked at anew: %s.", *place, doubt)
-            yield from self.looks(place, committed, log, first)
+            logger.warning("%s-%d: the start offset is searched again: %s.", *place, doubt)
+            yield from self.search(place, committed, log, first)
             return
         if start > first:
             logger.info("%s-%d: offsets %d to %d are settled: skipped.", *place, first, start - 1)
         elif start < first:
             logs = {account[1:] for account in accounts}
-            others = [each for log_key in logs for each in self._everyone().get(log_key, ()) if each not in known]
+            others = [
+                account for log_key in logs for account in self._everyone().get(log_key, ()) if account not in known
+            ]
             known |= zip(others, Accounts(self._ledger).known(others), strict=True)
             why = _BY_A_CONSUMER if committed.is_of_a_consumer else _explain_reread(known, starts, start, first)
             logger.warning("%s-%d: %s. Read again from there: below the committed %d.", *place, why, first)
         yield start
 
-    def _discard_passed(self, made: Partition, accounts: list[Account], log: LogRange, first: int) -> Iterator[None]:
-        """Discard what an external commit has passed over, as `bridge reset` does; `None` for each look at the ledger.
+    def _discard_passed(
+        self, partition: Partition, accounts: list[Account], log: LogRange, first: int
+    ) -> Iterator[None]:
+        """Discard the deliveries that an external commit skipped, as `bridge reset` does; yield `None` for each step.
 
-        Kafka lets nobody move the offsets of a group that has members: who did it wanted to skip what lies below.
+        Kafka lets nobody move the offsets of a group that has members: whoever did wanted to skip what lies below.
         """
         assert self._ledger is not None
-        # What is open below that was lost, or is a handler's that was away: no commit has passed over it.
+        # Open deliveries below were lost, or belong to a handler that was absent: no commit skipped them.
         reached = Accounts(self._ledger).reached(accounts, self._everyone) or 0
         for account in accounts:
             (known,) = Accounts(self._ledger).known([account])
-            # One that is new begins here: nothing of it was passed over.
+            # A new handler starts here: nothing of it was skipped.
             begins = first if known.joined is None else max(known.joined, log.low, reached)
             passed: list[range] = []
-            for at in range(begins, first, LOOK):
-                runs = list(self._ledger.runs(account, {Fate.OPEN}, at, min(first, at + LOOK) - 1))
+            for first_of_step in range(begins, first, STEP):
+                runs = list(
+                    self._ledger.runs(account, {Fate.OPEN}, first_of_step, min(first, first_of_step + STEP) - 1)
+                )
                 self._ledger.write([Mark(account, run, Fate.DISCARDED) for run in runs])
                 passed += runs
                 yield None
@@ -156,45 +162,46 @@ class StartOffsetFinder:
                     "%s-%d: offset %d was committed by another program than a bridge, and passes over %d deliveries of "
                     "%s that had not run, from offset %d on: they are discarded. `bridge redrive %s --partition %d "
                     "--from %d --to %d --handler %s --again` runs them; `bridge reset` is the way to move offsets.",
-                    *made.place,
+                    *partition.place,
                     first,
                     sum(map(len, passed)),
                     account.handler,
                     passed[0].start,
-                    *made.place,
+                    *partition.place,
                     passed[0].start,
                     first,
                     account.handler,
                 )
 
     def _everyone(self) -> Mapping[LogKey, Collection[Account]]:
-        """Every account by its log, read once for all partitions that were assigned together."""
+        """Return every account by its log, read once for all partitions that were assigned together."""
         assert self._ledger is not None
         if self._by_log is None:
             self._by_log = Accounts(self._ledger).by_log()
         return self._by_log
 
     def _expired(self, place: Place, committed: int | None, log: LogRange) -> Iterator[None]:
-        """Count what Kafka's retention took before anything became of it; `None` for each look at the ledger."""
+        """Count the records that Kafka's retention deleted before they were handled; yield `None` for each step."""
         if committed is None or committed >= log.low:
             return
         accounts = list(self._assignment.make_partition(place, committed).accounts.values())
         open_ = dict.fromkeys(accounts, log.low - committed if self._ledger is None else 0)
         if self._ledger is not None:
             for account in accounts:
-                for at in range(committed, log.low, LOOK):
-                    found = self._ledger.count(account, at, min(log.low, at + LOOK) - 1)
-                    open_[account] += found.fates[Fate.OPEN] + found.pageless
+                for first_of_step in range(committed, log.low, STEP):
+                    counts = self._ledger.count(account, first_of_step, min(log.low, first_of_step + STEP) - 1)
+                    open_[account] += counts.fates[Fate.OPEN] + counts.pageless
                     yield None
         self._logs.expired(place, committed, log.low, max(open_.values(), default=0))
 
-    def _went_back_to(self, made: Partition, accounts: list[Account], committed: CommittedOffset, first: int) -> int:
-        """The first offset below the committed one of which the ledger has lost that it was committed.
+    def _went_back_to(
+        self, partition: Partition, accounts: list[Account], committed: CommittedOffset, first: int
+    ) -> int:
+        """Return the first offset below the commit that the ledger has forgotten, or the commit if there is none.
 
-        It says before each commit how far the commit will go. One that says less went back: what it had seen
-        since is to be read again. One that is another than at the commit was wiped, and one that never heard of the
-        partition is older than that: nothing is known of what lies below. With commit="completion" all of it was
-        settled, else what was queued is lost.
+        The ledger is told before each commit how far that will go. If it has less, it was set back, and what came since
+        is read again. If it is another ledger, or does not know the partition, nothing is known below the commit: with
+        commit="completion" all of that was settled, else queued deliveries are lost.
         """
         assert self._ledger is not None
         if committed.offset is None or committed.epoch is None or not accounts:
@@ -204,18 +211,18 @@ class StartOffsetFinder:
         reached = None if wiped else known.reached(accounts, self._everyone)
         if reached is not None:
             return min(first, reached)
-        if made.chosen.commit == "handoff":
+        if partition.chosen.commit == "handoff":
             known.lose(accounts, committed.offset)
-            _log_lost_fates(made, committed.offset, wiped)
+            _log_lost_fates(partition, committed.offset, wiped)
         return first
 
 
 def _explain_reread(known: Mapping[Account, AccountProgress], starts: Sequence[int], start: int, first: int) -> str:
-    """Why something below the committed offset is to be read, a clause: what is not known is not claimed.
+    """Return why records below the committed offset are read, a clause.
 
     Parameters:
-        known: what the ledger knew of the partition's accounts, of handlers that are not imported among them.
-        starts: where each of the imported handlers begins, in the order of `known`.
+        known: the ledger's progress of the partition's accounts, handlers that are not imported included.
+        starts: the start of each imported handler, in the order of `known`.
     """
     account, before = next((each for each, at in zip(known.items(), starts, strict=False) if at == start), (None, None))
     if max((each.reached for each in known.values() if each.reached is not None), default=-1) < first:
@@ -229,33 +236,34 @@ def _explain_reread(known: Mapping[Account, AccountProgress], starts: Sequence[i
     return f"the ledger has no fate of offset {start} for {account.handler}"
 
 
-def _log_lost_fates(made: Partition, below: int, wiped: bool) -> None:
-    # Below the first of all nothing was handed off.
+def _log_lost_fates(partition: Partition, below: int, wiped: bool) -> None:
+    # Below offset 0 nothing was handed off.
     if below:
         logger.error(
-            "%s-%d: %s: what was handed off below offset %d and not handled is lost; `bridge reset%s` reads it again.",
-            *made.place,
+            "%s-%d: %s: deliveries handed off below offset %d and not handled are lost; `bridge reset%s` runs them "
+            "again.",
+            *partition.place,
             "the ledger was wiped" if wiped else "the ledger was set back to before it knew of this partition",
             below,
-            f" {made.source}" if isinstance(made, RetryPartition) else "",
+            f" {partition.source}" if isinstance(partition, RetryPartition) else "",
         )
 
 
 def _find_starts(
     ledger: Ledger, account: Account, unsafe: frozenset[Fate], log: LogRange, first: int, back: int
 ) -> Iterator[int | None]:
-    """Yield the first offset of which something is left to do: below the committed one, if the ledger went back."""
-    # A handler that a ledger which went back does not know may have been there all the time since.
+    """Yield `None` for each step, then the first offset with work left: below the commit if the ledger was set back."""
+    # A handler that is unknown to a ledger which was set back may have run all the time since.
     joined = Accounts(ledger).join(account, back)
-    for at in range(max(joined, log.low), first, LOOK):
-        found = next(ledger.runs(account, {Fate.OPEN}, at, min(first, at + LOOK) - 1), None)
-        if found is not None:
-            yield found.start
+    for first_of_step in range(max(joined, log.low), first, STEP):
+        open_run = next(ledger.runs(account, {Fate.OPEN}, first_of_step, min(first, first_of_step + STEP) - 1), None)
+        if open_run is not None:
+            yield open_run.start
             return
         yield None
-    # A gap too: it is inferred from what Kafka left out, and a record may lie there after all.
-    for at in range(first, log.high, LOOK):
-        unsettled = ledger.find(account, unsafe | {Fate.GAP}, at, min(log.high, at + LOOK) - 1)
+    # Also a gap: it was inferred from offsets that Kafka left out, and a record may lie there after all.
+    for first_of_step in range(first, log.high, STEP):
+        unsettled = ledger.find(account, unsafe | {Fate.GAP}, first_of_step, min(log.high, first_of_step + STEP) - 1)
         if unsettled is not None:
             yield unsettled
             return

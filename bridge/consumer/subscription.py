@@ -1,4 +1,4 @@
-"""The topics that a bridge consumes: the sources, and the retry and replay topics of them."""
+"""The subscription of a bridge: the source topics, and their retry and replay topics."""
 
 import logging
 
@@ -12,23 +12,23 @@ logger = logging.getLogger(__name__)
 
 
 class Subscription:
-    """Subscribes anew when a tier was made or is gone; what else is assigned goes on meanwhile."""
+    """The subscription, renewed when a retry topic was created or deleted; other partitions go on meanwhile."""
 
     def __init__(self, parts: ConsumerParts, consumer: Consumer, rebalances: RebalanceHandler) -> None:
         self._parts, self._consumer, self._rebalances = parts, consumer, rebalances
-        self._catalog, self._ledger = parts.before.catalog, parts.ledger
-        self._sources = parts.before.routes.topics
+        self._catalog, self._ledger = parts.setup.catalog, parts.ledger
+        self._sources = parts.setup.routes.topics
         self._subscribed: frozenset[str] | None = None
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
-    def keep(self) -> None:
-        """Consume what there is now."""
+    def refresh(self) -> None:
+        """Subscribe to the topics that exist now."""
         wanted = frozenset(self._catalog.waiting)
         if wanted == self._subscribed:
             return
         before, self._subscribed = self._subscribed or frozenset(), wanted
         gone = sorted(before - wanted)
-        # While these are assigned yet: of what was revoked long ago nothing is known any more.
+        # While they are still assigned: nothing is known of partitions that were revoked long ago.
         for place, unsettled in self._rebalances.unsettled(gone).items():
             self._parts.logs.deleted(place, unsettled.start, unsettled.stop)
         self._consumer.subscribe(
@@ -38,43 +38,43 @@ class Subscription:
             on_lost=self._rebalances.on_lost,
         )
         if new := sorted(wanted - before):
-            logger.info("what waits in these is handed off when it is due: %s", ", ".join(new))
+            logger.info("retry topics are consumed: %s", ", ".join(new))
         if gone:
-            logger.warning("these are gone, with what waited in them: %s", ", ".join(gone))
+            logger.warning("retry topics were deleted, with the records in them: %s", ", ".join(gone))
 
-    def tell_strange(self) -> None:
-        """Count what lies in retry topics and is nothing of this group's; each topic is named once."""
+    def count_strange(self) -> None:
+        """Count the records of retry topics that are no deliveries of this group; log each topic once."""
         for partition in self._parts.assignment.parked:
             if not partition.strange:
                 continue
-            self._parts.before.metrics.strange.labels(partition.topic).inc(partition.strange)
+            self._parts.setup.metrics.strange.labels(partition.topic).inc(partition.strange)
             partition.strange = 0
-            if partition.topic not in self._told:
-                self._told.add(partition.topic)
+            if partition.topic not in self._logged:
+                self._logged.add(partition.topic)
                 logger.warning(
                     "%s-%d holds records that are no deliveries of group %r (no headers of ours that can be read, or "
                     "another group's): they are left alone, and counted in bridge_strange_records_total.",
                     *partition.place,
-                    self._parts.before.settings.group,
+                    self._parts.setup.settings.group,
                 )
 
-    def tell_orphans(self) -> None:
-        """Say which retry topics wait for a handler that there is no more.
+    def log_orphans(self) -> None:
+        """Log the retry topics whose source has no handler any more.
 
         Raises:
-            LedgerUnavailable: whose they were is not known.
+            LedgerUnavailable: their former handlers are not known.
         """
-        new = self._catalog.orphans.keys() - self._told
+        new = self._catalog.orphans.keys() - self._logged
         if not new or self._ledger is None:
             return
-        # Of what another living member handles nothing is left over, whichever application it is.
+        # A topic that another living member handles is no orphan, whichever application that is.
         others = find_living_sources(self._ledger)
         new = {name for name in new if not others & {name, self._catalog.orphans[name]}}
         if not new:
             return
-        # Another application's too have such names: only of what this group consumed is it said.
+        # Another application's topics have such names too: log only those that this group consumed.
         was = {account.topic for account in Accounts(self._ledger).everyone()}
-        self._told |= new
+        self._logged |= new
         for name in sorted(new):
             source = self._catalog.orphans[name]
             if name in was or source in was:

@@ -1,4 +1,4 @@
-"""The parts of a bridge and how they are connected, before and after Kafka has answered."""
+"""The wiring of a bridge: its parts before Kafka has answered, and those after."""
 
 import time
 from collections.abc import Callable
@@ -41,16 +41,16 @@ from bridge.partitions.assignment import Assignment
 from bridge.partitions.retry_partition import RetryPartition
 from bridge.settings import Settings
 
-#: Seconds for an answer of the ledger (tried twice); more than a wait for the disk, less than a shutdown may take.
+#: Seconds for an answer of the ledger (tried twice): more than a wait for the disk, less than a shutdown may take.
 LEDGER_WITHIN = 3.0
 
 
 @dataclass
 class BridgeSetup:
-    """What there is before Kafka has answered.
+    """The parts that exist before Kafka has answered.
 
     Attributes:
-        now: the time (Unix) by which parked records become due, of Redis's clock as far as that is known.
+        now: the time (Unix) by which parked records become due, by Redis's clock as far as it is known.
     """
 
     settings: Settings
@@ -59,8 +59,8 @@ class BridgeSetup:
     catalog: TopicCatalog
     kafka: KafkaState
     blockage: HandoffBackoff
-    decided: GroupDecisions
-    waits: PolicyTopics
+    decisions: GroupDecisions
+    policy_topics: PolicyTopics
     metrics: BridgeMetrics
     clock: Callable[[], float]
     now: Callable[[], float] = time.time
@@ -69,56 +69,57 @@ class BridgeSetup:
     def of(
         cls, app: Celery, settings: Settings, routes: Routes, clock: Callable[[], float] = time.monotonic
     ) -> "BridgeSetup":
-        """Connects to nothing yet."""
+        """Make the parts; this connects to nothing yet."""
         metrics = BridgeMetrics()
         catalog = TopicCatalog(settings, routes.topics, list_needed_topics(settings, routes))
         kafka, blockage = KafkaState(catalog, metrics), HandoffBackoff(metrics, clock)
         metrics.show_halted({}, routes.topics)
         metrics.show_policies((), routes.handlers)
         broker = CeleryBroker(app)
-        decided = GroupDecisions.of(settings, metrics, broker, LEDGER_WITHIN, clock)
-        waits = PolicyTopics(app, settings, routes, catalog)
-        return cls(settings, routes, broker, catalog, kafka, blockage, decided, waits, metrics, clock)
+        decisions = GroupDecisions.of(settings, metrics, broker, LEDGER_WITHIN, clock)
+        policy_topics = PolicyTopics(app, settings, routes, catalog)
+        return cls(settings, routes, broker, catalog, kafka, blockage, decisions, policy_topics, metrics, clock)
 
     @property
     def fsyncs(self) -> bool:
-        """Whether a topic's commits wait for the broker's append-only file."""
+        """Return whether a topic's commits wait for the broker's append-only file."""
         return any(self.settings.topic(topic).handoff_durability == "fsync" for topic in self.routes.topics)
 
 
 @dataclass
 class ConsumerParts:
-    """The parts of the loop; `search` and `gauges` are `None` without a ledger."""
+    """The parts of the loop; `stuck_finder` and `audit_metrics` are `None` without a ledger."""
 
-    before: BridgeSetup
+    setup: BridgeSetup
     ledger: Ledger | None
     assignment: Assignment
     held: RecordBuffer
-    rests: RetryTimeShare
+    retry_time: RetryTimeShare
     marks: PendingMarks
     sizes: BatchSizer
     dispatch: Dispatcher
     replays: ReplayCounter
-    needs: DependencyGates
+    gates: DependencyGates
     commits: OffsetCommits
     queues: QueuePressure
     sources: TopicPressure
     logs: LogChangeDetector
-    beginnings: PartitionStarts
+    starts: PartitionStarts
     rereads: PartitionRereads
     rewinds: RetryRewinds
     pauses: PartitionPauses
     timetable: Timetable
-    search: StuckDeliveryFinder | None
-    gauges: AuditMetrics | None
-    gone: DeletedTopicSearch
+    stuck_finder: StuckDeliveryFinder | None
+    audit_metrics: AuditMetrics | None
+    deleted_topics: DeletedTopicSearch
 
     @property
     def unread(self) -> dict[Place, int]:
-        """Records of each partition of a source that Kafka has and that were not read yet, as far as it has said where
-        it ends. What is parked is not to be read before it is due.
+        """Return how many records of each source partition were not read yet, if Kafka has said where it ends.
+
+        Parked records do not count: they are not read before they are due.
         """
-        ends = self.before.kafka.ends
+        ends = self.setup.kafka.ends
         return {
             partition.place: max(0, ends[partition.place] - partition.offsets.window.stop)
             for partition in self.assignment.partitions
@@ -127,25 +128,25 @@ class ConsumerParts:
 
     @property
     def due(self) -> dict[str, dict[str, float]]:
-        """Deliveries that could run now if they were handed off, by queue and handler."""
-        before, unread = self.before, self.unread
-        halted, suspended = before.decided.halts, self.needs.suspended
-        partitions, ripe, queue_of = self.assignment.partitions, before.kafka.ripe, before.broker.queue_of
+        """Return the deliveries that could run now if they were handed off, by queue and handler."""
+        setup, unread = self.setup, self.unread
+        halted, suspended = setup.decisions.halts, self.gates.suspended
+        partitions, ripe, queue_of = self.assignment.partitions, setup.kafka.ripe, setup.broker.queue_of
         return count_due_deliveries(
-            partitions, unread, ripe, before.routes, queue_of, halted=halted, suspended=suspended
+            partitions, unread, ripe, setup.routes, queue_of, halted=halted, suspended=suspended
         )
 
     @classmethod
-    def of(cls, before: BridgeSetup) -> "ConsumerParts":
-        """Of the cluster that has answered."""
-        settings, metrics, clock, broker = before.settings, before.metrics, before.clock, before.broker
-        file, cluster = settings.file, before.catalog.cluster
+    def of(cls, setup: BridgeSetup) -> "ConsumerParts":
+        """Make the parts for the cluster that has answered."""
+        settings, metrics, clock, broker = setup.settings, setup.metrics, setup.clock, setup.broker
+        file, cluster = settings.file, setup.catalog.cluster
         ledger = Ledger.of(settings, cluster, LEDGER_WITHIN)
-        assignment = Assignment(settings, before.routes, before.catalog, ledger, before.now)
+        assignment = Assignment(settings, setup.routes, setup.catalog, ledger, setup.now)
         marks = PendingMarks(ledger)
-        sizes = BatchSizer(before.routes, ledger, broker)
+        sizes = BatchSizer(setup.routes, ledger, broker)
         shares = RetryShareAllocator(file.kafka_retry_share, sizes, broker, ledger, file.kafka_pause_above)
-        replays = ReplayCounter(ledger, TopicNames.of(settings), before.routes.topics, before.routes.handlers)
+        replays = ReplayCounter(ledger, TopicNames.of(settings), setup.routes.topics, setup.routes.handlers)
         dispatch = Dispatcher(
             broker,
             ledger,
@@ -157,41 +158,41 @@ class ConsumerParts:
             settings.group,
             metrics,
             replays,
-            SourceRecordCheck(before.catalog, LogHistory(ledger).known if ledger else lambda _: {}).exists,
+            SourceRecordCheck(setup.catalog, LogHistory(ledger).known if ledger else lambda _: {}).exists,
         )
-        commits = OffsetCommits(assignment, ledger, before.fsyncs, metrics)
+        commits = OffsetCommits(assignment, ledger, setup.fsyncs, metrics)
         after = file.kafka_stuck_after
-        queues = QueuePressure(broker, before.routes, file, metrics, ledger)
-        sources = TopicPressure(before.routes.topics, file, ledger)
+        queues = QueuePressure(broker, setup.routes, file, metrics, ledger)
+        sources = TopicPressure(setup.routes.topics, file, ledger)
         logs = LogChangeDetector(ledger, assignment, commits, metrics)
-        starts = StartOffsetFinder(settings, assignment, ledger, logs)
-        # A record of a retry topic may name a handler that is none of ours any more: it goes to the default queue.
-        everywhere = {*before.routes.queues, str(broker.app.conf.task_default_queue)}
+        finder = StartOffsetFinder(settings, assignment, ledger, logs)
+        # A retry record may name a handler that this app does not have any more: it goes to the default queue.
+        everywhere = {*setup.routes.queues, str(broker.app.conf.task_default_queue)}
         return cls(
-            before=before,
+            setup=setup,
             ledger=ledger,
             assignment=assignment,
             held=RecordBuffer(metrics, clock),
-            rests=RetryTimeShare(file.kafka_retry_share, clock),
+            retry_time=RetryTimeShare(file.kafka_retry_share, clock),
             marks=marks,
             sizes=sizes,
             dispatch=dispatch,
             replays=replays,
-            needs=DependencyGates(before.routes, ledger, broker, settings.group, metrics),
+            gates=DependencyGates(setup.routes, ledger, broker, settings.group, metrics),
             commits=commits,
             queues=queues,
             logs=logs,
-            beginnings=PartitionStarts(assignment, before.catalog, logs, starts, clock),
+            starts=PartitionStarts(assignment, setup.catalog, logs, finder, clock),
             rereads=PartitionRereads(assignment),
             rewinds=RetryRewinds(assignment),
             sources=sources,
-            pauses=PartitionPauses(assignment, queues, metrics, before.catalog.source_of, sources),
+            pauses=PartitionPauses(assignment, queues, metrics, setup.catalog.source_of, sources),
             timetable=Timetable(clock),
-            search=StuckDeliveryFinder(
+            stuck_finder=StuckDeliveryFinder(
                 BrokerSearch(broker), StuckSuspects(ledger, metrics, after), assignment, after, queues=everywhere
             )
             if ledger
             else None,
-            gauges=AuditMetrics(ledger, assignment, metrics) if ledger else None,
-            gone=DeletedTopicSearch(settings, ledger, before.catalog),
+            audit_metrics=AuditMetrics(ledger, assignment, metrics) if ledger else None,
+            deleted_topics=DeletedTopicSearch(settings, ledger, setup.catalog),
         )

@@ -109,7 +109,7 @@ def test_what_was_handed_off_before_a_restored_ledger_knew_of_the_topic_is_named
         pipe.execute()
     found = audit(stack, code=1)
     assert (found["forgotten"], found["unaccounted"], found["clean"]) == (50, 0, False)
-    bridge.says("set back to before it knew of this partition: what was handed off below offset 50")
+    bridge.says("set back to before it knew of this partition: deliveries handed off below offset 50")
     # Of what nothing was ever handed off nothing is lost: the replay topic is one.
     assert bridge.count("below offset 0 ") == 0
     (delivery,) = json_of(stack, "find", f"{stack.topic('orders')}-0-7")["deliveries"]
@@ -130,7 +130,7 @@ def test_what_was_handed_off_before_the_ledger_was_wiped_is_named_until_it_is_re
         client.flushdb()
     found = audit(stack, code=1)
     assert (found["forgotten"], found["unaccounted"], found["clean"]) == (50, 0, False)
-    bridge.says("the ledger was wiped: what was handed off below offset 50")
+    bridge.says("the ledger was wiped: deliveries handed off below offset 50")
     # It is not taken for settled by what comes then, nor by the next bridge.
     stack.produce("orders", 50)
     eventually(lambda: stack.committed("orders") == 51, 20)

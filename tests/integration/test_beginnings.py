@@ -15,7 +15,7 @@ from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.offset_commits import OffsetCommits
 from bridge.consumer.periodic_jobs import renew_ledger_pages
 from bridge.consumer.read_position import PartitionStarts
-from bridge.consumer.start_offset import LOOK, StartOffsetFinder
+from bridge.consumer.start_offset import STEP, StartOffsetFinder
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Handler, Routes
@@ -123,7 +123,7 @@ def test_a_partition_without_a_leader_holds_up_no_other():
 
 
 def test_a_topic_that_is_gone_holds_up_no_other(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("bridge.consumer.read_position.SAID_AFTER", 0)
+    monkeypatch.setattr("bridge.consumer.read_position.LOGGED_AFTER", 0)
     kafka: Any = Kafka(0, 10, -1001, "")
     kafka.gone = {"gone": "Kafka does not say the id of topic 'gone'"}
     began: list[Place] = []
@@ -207,12 +207,12 @@ def test_one_answer_of_kafka_is_no_proof_that_a_log_is_another(redis_url: str, c
             while not kafka.sought:
                 list(found.advance(kafka))
             assert kafka.sought == {0: 20}, lie
-        assert "went back" not in caplog.text
-        assert "made again" not in caplog.text
+        assert "truncated" not in caplog.text
+        assert "recreated" not in caplog.text
         # Two say the same.
         kafka = Kafka(0, 3, 20, metadata)
         assert start_of(fates, kafka) == 3
-        assert caplog.text.count("the log went back") == 1
+        assert caplog.text.count("the log was truncated") == 1
 
 
 @pytest.mark.slow
@@ -229,16 +229,16 @@ def test_of_topics_together_each_is_told_apart_from_one_that_is_gone(stack: Stac
 
 def test_a_look_over_much_that_is_settled_is_made_in_steps(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
-        for first in range(0, 4 * LOOK, LOOK):
-            fates.write([Mark(CHARGE, range(first, first + LOOK), Fate.DONE)])
-        kafka: Any = Kafka(0, 4 * LOOK + 5, 0, "")
+        for first in range(0, 4 * STEP, STEP):
+            fates.write([Mark(CHARGE, range(first, first + STEP), Fate.DONE)])
+        kafka: Any = Kafka(0, 4 * STEP + 5, 0, "")
         found = beginnings(kafka, fates)
         found.add([("orders", 0)])
         steps = 0
         while not kafka.sought:
             list(found.advance(kafka))
             steps += 1
-        assert kafka.sought == {0: 4 * LOOK}
+        assert kafka.sought == {0: 4 * STEP}
         assert steps > 4
 
 

@@ -78,7 +78,7 @@ def test_a_topic_made_again_under_a_running_bridge_is_read_from_its_beginning(st
         assert (found["done"], found["unaccounted"], found["open"]) == (30, 0, 0)
         assert [change["what"] for change in found["log_changes"]] == ["made anew"]
         assert bridge.metric("bridge_log_changes_total", topic=stack.topic(topic), what="made anew") == 1
-    assert bridge.count("the topic was deleted and made again") == 2
+    assert bridge.count("the topic was deleted and recreated") == 2
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_what_comes_after_a_log_has_lost_its_end_is_handled(
         assert (found["unaccounted"], found["handed"]) == (0, 0)
         assert [(change["what"], change["first"]) for change in found["log_changes"]] == [("went back", 10)]
     assert len(stack.done()) == 30 + 16
-    assert bridge.count("the log went back") == 2
+    assert bridge.count("the log was truncated") == 2
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_what_comes_after_a_bridge_has_seen_the_loss_and_was_restarted_is_handle
     mortal_kafka.cut(stack.topic("orders"), 10)
     mortal_kafka.start()
     bridge = stack.bridge()
-    bridge.says("the log went back")
+    bridge.says("the log was truncated")
     bridge.kill()
     stack.producer = Producer({"bootstrap.servers": stack.kafka})
     (first, *_) = stack.produce("orders", *({"new": n} for n in range(8)))
@@ -181,7 +181,7 @@ def test_a_ledger_set_back_to_before_kafka_was_restarted_takes_no_log_for_anothe
         bridge = stack.bridge()
     stack.produce("orders", *range(5))
     eventually(partial(is_committed, stack, "orders", 15), 60)
-    assert bridge.count("the log went back") == 0
+    assert bridge.count("the log was truncated") == 0
     assert audit(stack, code=None)["log_changes"] == []
 
 

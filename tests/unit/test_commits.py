@@ -59,8 +59,8 @@ def test_a_commit_that_kafka_does_not_answer_is_not_waited_for_and_its_late_answ
     assert made.commit(consumer, set(), wait=True) is None
     assert assigned.committed == {PLACE: 3}
     consumer.answers.set()
-    assert made._late is not None
-    made._late.result(10)
+    assert made._late_answer is not None
+    made._late_answer.result(10)
     made.commit(consumer, set(), wait=False)
     assert assigned.committed == {PLACE: 7}
 
@@ -77,7 +77,7 @@ def test_a_slow_disk_delays_the_commit_and_nothing_else(caplog: pytest.LogCaptur
     for _ in range(3):
         assert made.commit(consumer, set(), wait=False) is None
     assert (consumer.stored, assigned.committed) == ([], {PLACE: 3})
-    assert caplog.text.count("nothing is committed until this is mended") == 1
+    assert caplog.text.count("nothing is committed until this is fixed") == 1
 
 
 def test_a_commit_says_which_log_it_is_of_and_which_leader_epoch_wrote_what_lies_below():

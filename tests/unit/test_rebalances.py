@@ -22,8 +22,8 @@ class Bridge:
         self.now = 1_000.0
         self.assigned: dict[Place, None] = dict.fromkeys([FIRST, SECOND])
         self.low, self.committed, self.ends = {FIRST: 2, SECOND: 0}, {SECOND: 4}, {FIRST: 7, SECOND: 4}
-        before = SimpleNamespace(kafka=SimpleNamespace(ends=self.ends), clock=lambda: self.now)
-        parts: Any = SimpleNamespace(assignment=self, before=before)
+        setup = SimpleNamespace(kafka=SimpleNamespace(ends=self.ends), clock=lambda: self.now)
+        parts: Any = SimpleNamespace(assignment=self, setup=setup)
         committing: Any = SimpleNamespace(last=lambda wait: None)
         self.consumer: Any = SimpleNamespace(incremental_unassign=lambda partitions: None)
         self.rebalances = RebalanceHandler(parts, committing)
