@@ -89,7 +89,7 @@ class DefaultCommandGroup(TyperGroup):
     def _suggest(self, group: str, word: str) -> str:
         """Return the message for a word that is no command of the group."""
         if "show" in self.commands:
-            return f"No such command {word!r}. Do you mean `{group} show {word}`?"
+            return f"No such command {word!r}. Did you mean `{group} show {word}`?"
         return f"No such command {word!r}. Commands: {', '.join(self.commands)}. `{group}` alone lists all."
 
 
@@ -101,5 +101,5 @@ class SignpostGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command; fail with its full name if another group has it."""
         if args and args[0] not in self.commands and (meant := self.elsewhere.get(args[0])):
-            ctx.fail(f"No such command {args[0]!r}. Do you mean `{meant}`?")
+            ctx.fail(f"No such command {args[0]!r}. Did you mean `{meant}`?")
         return super().resolve_command(ctx, args)

@@ -22,26 +22,26 @@ from bridge.ledger.retry_records import ParkedSearch, UnsettledRecord
 from bridge.ledger.task_notes import find_noted_tasks, name_single_task
 from bridge.settings import Settings
 
-#: Records by partition and offset; of one that is gone nothing is known.
+#: Records by partition and offset; `None` for a record that Kafka no longer has.
 RecordsByPlace = Mapping[tuple[int, int], Record | None]
-#: Whose fate at which offset is asked for.
+#: The deliveries that are traced: accounts with offsets.
 AskedDeliveries = Sequence[tuple[Account, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryTrace:
-    """What was found.
+    """The fates of some deliveries, and what else the ledger and the retry topics know of them.
 
     Attributes:
-        handlers: whose deliveries they are.
-        fates: of each delivery.
-        logs: the id of each partition's log.
-        since: when those were handed off that are under way, about.
-        before: those that began before their handler did.
-        forgotten: those that were committed on the ground of a ledger that is no more.
-        ran: the Celery tasks in which those ended that have, as far as it is certain.
-        parked: the records of retry and replay topics in which those lie that are parked, and what these hold.
-        decided: what is in force for the group.
+        handlers: the handlers of the deliveries.
+        fates: by delivery, its fate.
+        logs: by partition, the id of its log.
+        since: by delivery in flight, about when it was handed off.
+        before: deliveries whose records are older than their handler.
+        forgotten: deliveries that were committed with a ledger that was wiped since.
+        ran: by ended delivery, the Celery task in which it ended, if that is certain.
+        parked: by parked delivery, its record in a retry or replay topic, and what that holds.
+        decided: the decisions in force for the group.
     """
 
     handlers: Sequence[str]
@@ -55,18 +55,18 @@ class DeliveryTrace:
     decided: Mapping[str, GroupDecision]
 
     @property
-    def under_way(self) -> set[DeliveryKey]:
-        """Those that a Celery message carries, or should."""
+    def in_flight(self) -> set[DeliveryKey]:
+        """The deliveries that a Celery message carries, or should."""
         handed = {which for which, fate in self.fates.items() if fate is Fate.HANDED}
         parked = {which for which, fate in self.fates.items() if fate is Fate.PARKED}
-        # Of a topic that is gone no record is found, and what it had handed off is on its way all the same.
+        # A deleted topic has no record, and its deliveries that were handed off are still in flight.
         return handed | {w for w in parked if w not in self.parked or self.parked[w][0].fate is Fate.HANDED}
 
 
 def trace_deliveries(
     settings: Settings, routes: Routes, topic: str, found: RecordsByPlace, there: Sequence[Extent]
 ) -> DeliveryTrace:
-    """Ask for the deliveries of some records of one topic.
+    """Return the deliveries of some records of one topic.
 
     Parameters:
         there: the topic's partitions.
@@ -92,7 +92,7 @@ def trace_deliveries(
 
 
 def _handlers(ledger: Ledger, catalog: TopicCatalog, routes: Routes, topic: str) -> list[str]:
-    """Those of the topic, and behind them those that it had."""
+    """Return the handlers of the topic, followed by those that it had before."""
     names = [handler.name for handler in routes.of(topic)]
     wanted = (topic, catalog.topic_ids.get(topic, ""))
     everyone = Accounts(ledger).everyone()
@@ -121,7 +121,7 @@ def _fates(ledger: Ledger, asked: AskedDeliveries) -> dict[DeliveryKey, Fate]:
 
 
 def _before(ledger: Ledger, asked: AskedDeliveries, fates: Mapping[DeliveryKey, Fate]) -> frozenset[DeliveryKey]:
-    """What a handler does not get: it began above, or never on that partition though others had the record."""
+    """Return the deliveries that a handler does not get: it began at a later offset, or never on that partition."""
     accounts = list({account for account, _ in asked})
     joined = {account: each.joined for account, each in zip(accounts, Accounts(ledger).known(accounts), strict=True)}
     had = {which[:2] for which, fate in fates.items() if fate is not Fate.OPEN}
@@ -135,7 +135,7 @@ def _before(ledger: Ledger, asked: AskedDeliveries, fates: Mapping[DeliveryKey, 
 def _forgotten(
     settings: Settings, ledger: Ledger, routes: Routes, there: Iterable[Extent], asked: AskedDeliveries
 ) -> frozenset[DeliveryKey]:
-    """What lies below what was handed off with a ledger that is no more, as the audit counts it."""
+    """Return the deliveries that were handed off with a ledger that was wiped since, as the audit counts them."""
     accounts = list({account for account, _ in asked})
     lost = {account: each.lost or 0 for account, each in zip(accounts, Accounts(ledger).known(accounts), strict=True)}
     for extent in there:
@@ -153,7 +153,7 @@ def _forgotten(
 def _since(
     ledger: Ledger, asked: AskedDeliveries, fates: Mapping[DeliveryKey, Fate], found: RecordsByPlace
 ) -> dict[DeliveryKey, float]:
-    """About when those were handed off that are under way."""
+    """Return about when each delivery in flight was handed off."""
     by_account: dict[Account, list[int]] = {}
     for account, offset in asked:
         if fates[_which(account, offset)] is Fate.HANDED:
@@ -166,14 +166,14 @@ def _since(
 
 
 def estimate_handoff_time(step: float, produced: float | None) -> float:
-    """When something was handed off of which the step of ten seconds is known: not before it was produced (pure)."""
+    """Return about when a delivery was handed off: within its step of ten seconds, not before its record (pure)."""
     return step if produced is None else max(step, min(produced, step + STEP_SECONDS))
 
 
 def _ended_tasks(
     ledger: Ledger, routes: Routes, asked: AskedDeliveries, fates: Mapping[DeliveryKey, Fate]
 ) -> dict[DeliveryKey, str]:
-    """The Celery tasks in which those ended that have, as far as it is certain."""
+    """Return the Celery task in which each ended delivery ended, if that is certain."""
     ended = [(account, offset) for account, offset in asked if fates[_which(account, offset)] in (Fate.DONE, Fate.DEAD)]
     if not ended:
         return {}
@@ -187,7 +187,7 @@ def _ended_tasks(
 
 
 def read_produced_at(record: Record | None) -> float | None:
-    """The record's own time (Unix time), if it has one."""
+    """Return the record's own time (Unix time); `None` if it has none."""
     kind, at = record.timestamp() if record is not None else (0, 0)
     return at / 1000 if kind else None
 
@@ -195,17 +195,17 @@ def read_produced_at(record: Record | None) -> float | None:
 def _parked(
     search: ParkedSearch, accounts: Container[Account], fates: Mapping[DeliveryKey, Fate]
 ) -> dict[DeliveryKey, tuple[UnsettledRecord, RetryRecord]]:
-    """Of those that are parked, the records in which they lie."""
+    """Return by parked delivery its record in a retry or replay topic, and what that holds."""
     wanted = {which for which, fate in fates.items() if fate is Fate.PARKED}
     if not wanted:
         return {}
-    found = {}
-    for lies in search.look():
-        which = (lies.origin.partition, lies.origin.offset, lies.origin.handler)
+    parked = {}
+    for record in search.look():
+        which = (record.origin.partition, record.origin.offset, record.origin.handler)
         if (
             which in wanted
-            and lies.account in accounts
-            and (held := read_retry_record(lies.record, "", "")) is not None
+            and record.account in accounts
+            and (held := read_retry_record(record.record, "", "")) is not None
         ):
-            found[which] = (lies, held)
-    return found
+            parked[which] = (record, held)
+    return parked

@@ -1,4 +1,4 @@
-"""A group's ledger, topic catalog and decisions, as a command opens them beside the bridges."""
+"""The access of commands to a group's ledger, topic catalog and decisions."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,16 +10,17 @@ from bridge.ledger import Ledger
 from bridge.ledger.decision_store import DecisionMirror, DecisionOutcome, make_decision, read_decisions
 from bridge.settings import Settings
 
-#: Seconds for an answer of Redis, which is asked twice.
+#: Seconds to wait for an answer of Redis, which is asked twice.
 ANSWER_WITHIN: Final = 2.0
 
 
 class DecisionsInForce:
-    """What stands for each key of a group.
+    """The decisions in force for a group, by key.
 
     Attributes:
-        unread: why Kafka could not be asked, which may have what Redis does not know; empty if it was.
-        unknown: why more may have been decided than is known; empty where this is all.
+        standing: the decisions.
+        unread: why Kafka, which may have more than Redis, could not be asked; empty if it was.
+        unknown: why there may be more decisions than are known; empty if these are all.
 
     Raises:
         NotDecided: neither Kafka nor Redis can be asked.
@@ -31,7 +32,7 @@ class DecisionsInForce:
         self.standing, self.unread, self.unknown = read_decisions(settings, mirror)
 
     def decide(self, key: str, data: Mapping[str, Any] | None, by: str, why: str) -> DecisionOutcome:
-        """Decide on a key, knowing what stood.
+        """Make a decision for a key, based on the one in force.
 
         Raises:
             NotDecided: neither Kafka nor Redis has it.
@@ -41,7 +42,7 @@ class DecisionsInForce:
 
 @contextmanager
 def open_decisions(settings: Settings) -> Iterator[DecisionsInForce]:
-    """The decisions of the settings' group.
+    """Open the decisions of the settings' group.
 
     Raises:
         NotDecided: neither Kafka nor Redis can be asked.
@@ -56,13 +57,13 @@ def open_decisions(settings: Settings) -> Iterator[DecisionsInForce]:
         ledger.close()
 
 
-#: Seconds for which Redis is waited for.
+#: Seconds to wait for Redis.
 LEDGER_ANSWER_WITHIN: Final = 5.0
 
 
 @contextmanager
 def open_ledger(settings: Settings, topics: Iterable[str]) -> Iterator[tuple[Ledger, TopicCatalog]]:
-    """The ledger of the settings' group, which must have one, and the catalog with the ids of `topics`.
+    """Open the ledger of the settings' group, which must have one, and the catalog with the ids of `topics`.
 
     Raises:
         KafkaUnavailable: Kafka does not say which cluster it is.

@@ -1,4 +1,4 @@
-"""`bridge policy`: each handler's policy in force, and changes of it without its code."""
+"""`bridge policy`: each handler's policy in force, and changes of it without a deployment."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ from bridge.settings import Settings
 
 
 def read_policies(app: Celery, settings: Settings, routes: Routes, handler: str | None = None) -> dict[str, Any]:
-    """Each handler's policy, or that of one.
+    """Return each handler's policy, or that of one.
 
     Returns:
         by handler `policy`: by option, what is in force; `changed`: by option `was` (what the code says), `is`, `by`,
@@ -51,14 +51,14 @@ def read_policies(app: Celery, settings: Settings, routes: Routes, handler: str 
 def read_policy(
     app: Celery, settings: Settings, routes: Routes, handler: str
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A handler's policy, as `policies` has it, and how it came to that, as `history` has it: both of one moment.
+    """Return a handler's policy as `read_policies`, and its changes as `read_policy_history`, both of one moment.
 
     Raises:
         UnknownHandler: no handler has the name, and nothing was changed under it.
         NotDecided: neither Kafka nor Redis can be asked.
     """
     if not handler.isprintable():
-        # Of others only Kafka knows whether something was changed under such a name once.
+        # Only Kafka knows whether a printable name once had a change.
         _refuse_unknown(handler, routes.handlers)
     standing = _read_decisions(settings)
     known = find_changed_policies(standing)
@@ -75,7 +75,7 @@ def set_policy(
         words: `option=value` each.
 
     Returns:
-        the handler as `policies` has it, with `unpublished` and `unmirrored`: why Kafka or Redis does not have it
+        the handler as in `read_policies`, with `unpublished` and `unmirrored`: why Kafka or Redis does not have it
         yet, or `None`; `tiers`: retry topics that longer waits need and that are not there, with why.
 
     Raises:
@@ -86,17 +86,19 @@ def set_policy(
     """
     _refuse_unknown(handler, routes.handlers)
     if settings.ledger_url is None:
-        raise PolicyRefused("workers hear of a change by the ledger, and the broker is no Redis: set LEDGER_URL.")
+        raise PolicyRefused(
+            "workers read changes from the ledger, and there is none, because the broker is no Redis: set LEDGER_URL."
+        )
     changing = _task(app, handler).changing
     with open_decisions(settings) as group:
-        _refuse_half(group)
+        _require_complete(group)
         before = _data(group, handler)
         try:
             after = set_policy_options(before, changing.read(words), by, time.time(), why)
             policy = changing.policy(read_option_values(after))
         except BridgeError as error:
             raise PolicyRefused(str(error)) from None
-        # The first that waits longer finds its topic.
+        # The topic must exist before the first longer wait.
         tiers = _tiers(settings, routes.handlers[handler], policy)
         outcome = group.decide(policy_key(handler), after, by, why)
     return _outcome_data(app, routes, handler, outcome) | {"tiers": tiers}
@@ -117,13 +119,13 @@ def unset_policy(
     """
     with open_decisions(settings) as group:
         if options:
-            _refuse_half(group)
+            _require_complete(group)
         known = find_changed_policies(group.standing)
         _refuse_unknown(handler, {*routes.handlers, *known})
         before = _data(group, handler)
         after = unset_policy_options(before, options) if options else None
         _refuse_rest(app, routes, handler, options, before, after)
-        # Where not all is known, nobody knows that nothing was changed.
+        # If some decisions are unknown, there may be changes to undo.
         if read_option_values(before) == read_option_values(after) and not group.unread and not group.unknown:
             return make_policy_view(app, routes, handler, before) | {
                 "unpublished": None,
@@ -135,7 +137,7 @@ def unset_policy(
 
 
 def read_policy_history(settings: Settings, routes: Routes, handler: str) -> list[dict[str, Any]]:
-    """How a handler's policy was changed, the latest first: `at`, `by`, `why`, `set` (by option its value), `unset`.
+    """Return a policy's changes, the latest first: `at`, `by`, `why`, `set` (by option its value), `unset`.
 
     Raises:
         UnknownHandler: no handler has the name, and nothing was changed under it.
@@ -148,7 +150,7 @@ def read_policy_history(settings: Settings, routes: Routes, handler: str) -> lis
 
 
 def _read_decisions(settings: Settings) -> Mapping[str, GroupDecision]:
-    """What is decided for the group. Raises NotDecided: neither Kafka nor Redis can be asked."""
+    """Return the decisions of the group. Raises NotDecided: neither Kafka nor Redis can be asked."""
     with open_decisions(settings) as group:
         _require_known(group)
         return group.standing
@@ -162,31 +164,31 @@ def _steps(decision: GroupDecision | None) -> list[dict[str, Any]]:
 
 
 def find_stale_policies(app: Celery, routes: Routes, standing: Mapping[str, GroupDecision]) -> Iterator[Problem]:
-    """What was changed and is not in force, a sentence each."""
+    """Yield a problem for each changed policy that is not in force."""
     for name, data in find_changed_policies(standing).items():
         if fault := find_policy_fault(app, routes, name, data):
             yield Problem(
-                f"The policy of {name} was {summarize_policy_changes(data)}, and its code's is in force: {fault}",
+                f"The policy of {name} was {summarize_policy_changes(data)}, but its code's is in force: {fault}",
                 "policy",
-                f"What was changed of the policy of {name} is not in force",
+                f"The changed policy of {name} is not in force",
                 handler=name,
-                do=f"set it anew, or `bridge policy unset {name}`",
+                do=f"set it again, or `bridge policy unset {name}`",
             )
 
 
 def find_policy_fault(app: Celery, routes: Routes, name: str, data: PolicyData) -> str | None:
-    """Why what was changed of a handler's policy is not in force; `None`: it is."""
+    """Return why a handler's changed policy is not in force; `None` if it is."""
     if name not in routes.handlers:
-        return f"no handler is called so. `bridge policy unset {name}` forgets it."
+        return f"no handler has this name. `bridge policy unset {name}` removes the change."
     try:
         _task(app, name).changing.policy(read_option_values(data))
     except BridgeError as error:
-        return f"{error} Set it anew, or `bridge policy unset {name}`."
+        return f"{error} Set it again, or `bridge policy unset {name}`."
     return None
 
 
 def make_policy_view(app: Celery, routes: Routes, name: str, data: PolicyData) -> dict[str, Any]:
-    """One handler as `policies` has it."""
+    """Return one handler as in `read_policies`."""
     fault = find_policy_fault(app, routes, name, data)
     code: dict[str, Any] = {}
     policy: dict[str, Any] = {}
@@ -219,19 +221,19 @@ def _data(group: DecisionsInForce, handler: str) -> PolicyData:
 
 
 def _require_known(group: DecisionsInForce) -> None:
-    """What Redis alone has is known within seconds; what Kafka alone has is not, for as long as it is away."""
+    """Raise NotDecided if Kafka is unavailable and may have decisions that Redis does not know."""
     if group.unread and group.unknown:
-        raise NotDecided(f"what was changed is not known: {group.unknown}")
+        raise NotDecided(f"the changes are not known: {group.unknown}")
 
 
-def _refuse_half(group: DecisionsInForce) -> None:
-    """A policy is its options together: what is set without knowing of the others would end them."""
+def _require_complete(group: DecisionsInForce) -> None:
+    """Raise NotDecided if earlier changes are unknown: a new decision would replace them."""
     if group.unknown:
-        raise NotDecided(f"what was changed before is not known, nothing is changed now: {group.unknown}")
+        raise NotDecided(f"nothing was changed, because earlier changes are not known: {group.unknown}")
 
 
 def _tiers(settings: Settings, handler: Handler, policy: Any) -> dict[str, str]:
-    """Make the retry topics that a policy needs; those that are not there, with why."""
+    """Create the retry topics that a policy needs; return those that are missing, with why."""
     wanting = apply_waits(handler, policy)
     routes, topics, names = Routes({handler.name: wanting}), RetryTopics(settings), TopicNames.of(settings)
     missing = {}
@@ -249,7 +251,7 @@ def _tiers(settings: Settings, handler: Handler, policy: Any) -> dict[str, str]:
 def _refuse_rest(
     app: Celery, routes: Routes, handler: str, options: Collection[str], before: PolicyData, after: PolicyData
 ) -> None:
-    """What is left must be in force, if what was before is."""
+    """Raise PolicyRefused if the remaining changes could not be in force, and those before were."""
     if handler not in routes.handlers or not options:
         return
     changing = _task(app, handler).changing
@@ -264,7 +266,7 @@ def _refuse_rest(
     try:
         changing.policy(read_option_values(after))
     except BridgeError as error:
-        raise PolicyRefused(f"what is left could not be in force: {error} Unset that as well.") from None
+        raise PolicyRefused(f"the remaining changes could not be in force: {error} Unset them as well.") from None
 
 
 def _refuse_unknown(handler: str, known: Collection[str]) -> None:
@@ -274,5 +276,5 @@ def _refuse_unknown(handler: str, known: Collection[str]) -> None:
     near = get_close_matches(handler, sorted(known), 1) or [
         last[name] for name in get_close_matches(handler.rpartition(".")[2], last, 1)
     ]
-    meant = f"is {near[0]!r} meant?" if near else f"there is {', '.join(sorted(known)) or 'none'}."
-    raise UnknownHandler(f"no handler is called {handler!r}: {meant}")
+    meant = f"did you mean {near[0]!r}?" if near else f"handlers: {', '.join(sorted(known)) or 'none'}."
+    raise UnknownHandler(f"no handler has the name {handler!r}: {meant}")

@@ -22,9 +22,9 @@ from bridge.ledger.fate_pages import PAGE
 from bridge.ledger.fate_rules import find_fate_runs
 from bridge.settings import Settings
 
-#: Seconds for one question to Kafka; its client must live until the answer is there.
+#: Seconds to wait for one answer of Kafka.
 ANSWER_WITHIN: Final = 10.0
-#: Offsets of one look at the ledger.
+#: Offsets of one read from the ledger.
 PAGES: Final = 8 * PAGE
 OPEN_FATES: Final = frozenset({Fate.OPEN})
 
@@ -34,8 +34,8 @@ class OffsetMove:
     """A partition whose committed offset is to be moved.
 
     Attributes:
-        discarded: how many deliveries that had no fate it passes over, all handlers together.
-        records: how many records lie between the new offset and the end.
+        discarded: the number of skipped deliveries without a fate, over all handlers.
+        records: the number of records between the new offset and the end.
     """
 
     partition: int
@@ -47,7 +47,7 @@ class OffsetMove:
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """What a reset would do, as it is shown before it is done."""
+    """The plan of a reset, shown before it is applied."""
 
     topic: str
     moves: list[OffsetMove]
@@ -55,17 +55,17 @@ class ResetPlan:
 
     @property
     def discarded(self) -> int:
-        """How many deliveries are discarded."""
+        """The number of deliveries that are discarded."""
         return sum(move.discarded for move in self.moves)
 
     @property
     def records(self) -> int:
-        """How many records are read from the new offsets on; what is settled of them is skipped."""
+        """The number of records from the new offsets on; settled deliveries of them are skipped."""
         return sum(move.records for move in self.moves)
 
 
 def plan_reset(settings: Settings, routes: Routes, topic: str, to: str) -> ResetPlan:
-    """Find out what a reset would do; nothing is changed.
+    """Return the plan of a reset; nothing is changed.
 
     Parameters:
         to: `earliest`, `latest`, an offset, or a time as ISO 8601.
@@ -76,8 +76,8 @@ def plan_reset(settings: Settings, routes: Routes, topic: str, to: str) -> Reset
     """
     if (belongs := DerivedTopics(TopicNames.of(settings), routes.topics).of([topic]).get(topic)) is not None:
         raise CannotReset(
-            f"{topic!r} is the {belongs.kind} topic of {belongs.source!r}: what lies there is settled where it first "
-            f"lay, and runs when it is due. Reset {belongs.source!r}."
+            f"{topic!r} is the {belongs.kind} topic of {belongs.source!r}: its records run when they are due, and "
+            f"their fates belong to the source topic. Reset {belongs.source!r}."
         )
     found = read_extents(settings, [topic])
     if not found:
@@ -87,9 +87,9 @@ def plan_reset(settings: Settings, routes: Routes, topic: str, to: str) -> Reset
     except NoMoment as error:
         raise CannotReset(str(error)) from None
     _check_stopped(settings)
-    passed = _count_passed(settings, routes, topic, found, targets)
+    skipped = _count_skipped(settings, routes, topic, found, targets)
     moves = [
-        OffsetMove(each.partition, each.committed, target, passed[each.partition], max(0, each.end - target))
+        OffsetMove(each.partition, each.committed, target, skipped[each.partition], max(0, each.end - target))
         for each in found
         for target in (targets[each.partition],)
     ]
@@ -100,35 +100,35 @@ def apply_reset(settings: Settings, routes: Routes, plan: ResetPlan, *, again: b
     """Move the committed offset of every partition of a topic, as planned. All bridges of the group must be stopped.
 
     Parameters:
-        again: forget the fates from the new offset on, done too, so that they run again. Without it, what is
-            settled is skipped. What lies between the old offset and a later new one is discarded.
+        again: forget the fates from the new offset on, so that done deliveries run again, too. Without it, settled
+            deliveries are skipped. Deliveries between the old offset and a later new one are discarded.
 
     Raises:
-        CannotReset: a bridge runs by now.
+        CannotReset: a bridge has been started.
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
     targets = {move.partition: move.after for move in plan.moves}
     _check_stopped(settings)
-    # Before the offsets: moved without their fates, what is to be skipped would run, and a second try see nothing.
+    # Fates first: with moved offsets and no fates, skipped deliveries would run, and a second try would not see them.
     _write_fates(settings, routes, plan.topic, plan.extents, targets, again)
     _move(settings, plan.topic, targets)
 
 
-def _count_passed(
+def _count_skipped(
     settings: Settings, routes: Routes, topic: str, found: list[Extent], targets: dict[int, int]
 ) -> dict[int, int]:
-    """By partition, how many deliveries without a fate lie between the committed offset and the new one."""
+    """Return by partition the number of deliveries without a fate between the committed offset and the new one."""
     handlers = len(routes.of(topic))
     if settings.ledger_url is None:
         return {each.partition: max(0, targets[each.partition] - _begin(each)) * handlers for each in found}
-    passed = {}
+    skipped = {}
     with open_ledger(settings, [topic]) as (ledger, catalog):
         for each in found:
             log = LogHistory(ledger).log_id(topic, catalog.topic_ids[topic], each.partition)
             accounts = [Account(handler.name, topic, log, each.partition) for handler in routes.of(topic)]
             counts = [ledger.count(account, _begin(each), targets[each.partition] - 1) for account in accounts]
-            passed[each.partition] = sum(count.fates[Fate.OPEN] + count.pageless for count in counts)
-    return passed
+            skipped[each.partition] = sum(count.fates[Fate.OPEN] + count.pageless for count in counts)
+    return skipped
 
 
 def _begin(extent: Extent) -> int:
@@ -136,13 +136,13 @@ def _begin(extent: Extent) -> int:
 
 
 def _check_stopped(settings: Settings) -> None:
-    """Ask first: librdkafka tries for a minute to move the offsets of a group that has members."""
+    """Raise CannotReset if the group has members: librdkafka would try for a minute to move their offsets."""
     admin = admin_client(settings.kafka)
     (future,) = admin.describe_consumer_groups([settings.group]).values()
     try:
         members = future.result(ANSWER_WITHIN).members
     except (KafkaException, TimeoutError):
-        # No such group yet; or Kafka is away, which moving the offsets will say.
+        # No such group yet; or Kafka is unavailable, which moving the offsets will report.
         return
     if members:
         raise _running(settings)
@@ -164,7 +164,7 @@ def _move(settings: Settings, topic: str, targets: dict[int, int]) -> None:
         (future,) = admin.alter_consumer_group_offsets([asked]).values()
         answer = future.result(ANSWER_WITHIN)
     except TimeoutError:
-        raise KafkaUnavailable("Kafka did not answer when the offsets were to be moved.") from None
+        raise KafkaUnavailable("Kafka did not answer the request to move the offsets.") from None
     except KafkaException as error:
         raise _refused(settings, error.args[0]) from None
     for partition in answer.topic_partitions:
@@ -181,7 +181,7 @@ def _refused(settings: Settings, error: KafkaError) -> CannotReset:
 def _write_fates(
     settings: Settings, routes: Routes, topic: str, found: list[Extent], targets: dict[int, int], again: bool
 ) -> None:
-    """What is skipped is discarded: a person said so. With `again`, what comes is open, done or not."""
+    """Discard the skipped deliveries; with `again`, open those from the new offset on."""
     if settings.ledger_url is None:
         return
     with open_ledger(settings, [topic]) as (ledger, catalog):

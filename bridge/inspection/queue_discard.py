@@ -1,4 +1,4 @@
-"""`bridge discard TOPIC`: the queued deliveries of a topic are given up, so that no worker runs them."""
+"""`bridge discard TOPIC`: discards the queued deliveries of a topic, so that no worker runs them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -18,9 +18,9 @@ AT_ONCE: Final = 500
 
 
 def order_risk(topic: str, order: str | None, *, halted: bool) -> str | None:
-    """Return what discarding does to an ordered topic that is not halted, a sentence; `None` for any other (pure).
+    """Return a sentence on the risk for the order of a topic that is not halted; `None` if there is none (pure).
 
-    A delivery that runs counts as queued: discarded, it holds back its key or partition no longer.
+    A running delivery counts as queued: once discarded, it no longer blocks the next of its key or partition.
     """
     if order is None or halted:
         return None
@@ -31,7 +31,7 @@ def order_risk(topic: str, order: str | None, *, halted: bool) -> str | None:
 
 
 def find_order_risk(settings: Settings, topic: str) -> str | None:
-    """Return the order risk of a topic as it is now; decisions are read for an ordered topic alone.
+    """Return the order risk of a topic now; only for an ordered topic are decisions read.
 
     Raises:
         NotDecided: neither Kafka nor Redis can be asked whether the topic is halted.
@@ -41,10 +41,10 @@ def find_order_risk(settings: Settings, topic: str) -> str | None:
 
 
 def count_queued(settings: Settings, routes: Routes, topic: str, handlers: Sequence[str] = ()) -> dict[str, int]:
-    """Return how many deliveries of each handler are queued, or are running now: handed off and not settled.
+    """Return the number of queued or running deliveries of each handler: handed off and not settled.
 
     Parameters:
-        handlers: of these alone; none: of all handlers of the topic.
+        handlers: only of these; empty: all handlers of the topic.
 
     Raises:
         UnknownTopic, UnknownHandler: there is no such topic, or no such handler of it.
@@ -70,7 +70,7 @@ def discard_queued(settings: Settings, routes: Routes, topic: str, handlers: Seq
     for ledger, account, first, last in _accounts(settings, topic, list(found)):
         queued = ledger.runs(account, QUEUED, first, last)
         while some := list(islice(queued, AT_ONCE)):
-            # What has parked or died since it was found is left alone: its retry, or its dead letter, counts.
+            # A delivery that has parked or died meanwhile is left alone: its retry, or its dead letter, counts.
             found[account.handler] += ledger.discard_unsettled(account, some)
     return found
 
@@ -78,14 +78,14 @@ def discard_queued(settings: Settings, routes: Routes, topic: str, handlers: Seq
 def _handlers(routes: Routes, topic: str, wanted: Sequence[str]) -> list[str]:
     known = [handler.name for handler in routes.of(topic)]
     if not known:
-        raise UnknownTopic(f"no handler names topic {topic!r}: {', '.join(routes.topics)}.")
+        raise UnknownTopic(f"no handler names topic {topic!r}. Topics: {', '.join(routes.topics)}.")
     if strange := [name for name in wanted if name not in known]:
-        raise UnknownHandler(f"{strange[0]!r} is no handler of {topic!r}: {', '.join(known)}.")
+        raise UnknownHandler(f"{strange[0]!r} is no handler of {topic!r}. Handlers: {', '.join(known)}.")
     return [*wanted] or known
 
 
 def _accounts(settings: Settings, topic: str, names: Sequence[str]) -> Iterator[tuple[Ledger, Account, int, int]]:
-    """Each handler's account of each partition, with the ledger and the first and last offset that Kafka has."""
+    """Yield each handler's account of each partition, with the ledger and the first and last offset in Kafka."""
     found = read_extents(settings, [topic])
     with open_ledger(settings, [topic]) as (ledger, catalog):
         for extent in found:

@@ -30,20 +30,20 @@ from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Fate
 from bridge.settings import Settings
 
-#: Most characters of an error that are shown to people; as JSON it is whole.
+#: The most characters of an error that are printed; JSON has it whole.
 SHOWN_ERROR: Final = 300
-#: Offsets of each partition that are looked through for a key, the latest.
+#: The latest offsets of each partition that are searched for a key.
 LOOKED_THROUGH: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What `bridge find` found of some records of one topic.
+    """The result of a search for records of one topic.
 
     Attributes:
-        data: as the command prints it.
-        looked_from: by partition, from which offset on it was looked through, where that is not the first.
-        kept: by partition, the first offset that Kafka has, and the one behind the last.
+        data: the records as JSON-able data.
+        looked_from: by partition that was not searched from its beginning, the first offset that was searched.
+        kept: by partition, the first offset in Kafka, and the one behind the last.
     """
 
     data: list[dict[str, Any]]
@@ -52,7 +52,7 @@ class SearchResult:
 
 
 def parse_coordinates(text: str) -> tuple[str, int, int] | None:
-    """Topic, partition and offset of `orders-3-1234`; `None` if it is not of that form."""
+    """Return topic, partition and offset of `orders-3-1234`; `None` for another form."""
     topic, *numbers = text.rsplit("-", 2)
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         return None
@@ -62,7 +62,7 @@ def parse_coordinates(text: str) -> tuple[str, int, int] | None:
 def find_record(
     app: Celery, settings: Settings, routes: Routes, topic: str, partition: int, offset: int
 ) -> SearchResult:
-    """Say where one record stands for each handler.
+    """Return one record with its deliveries, one for each handler.
 
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
@@ -78,7 +78,7 @@ def find_record(
 
 
 def find_records_by_key(app: Celery, settings: Settings, routes: Routes, topic: str, key: str) -> SearchResult:
-    """Say the same of every record with this key, of the latest million of each partition.
+    """Return every record with this key among the latest million of each partition, with its deliveries.
 
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
@@ -107,7 +107,7 @@ def _describe_records(
     if not found:
         return []
     traced = trace_deliveries(settings, routes, topic, found, there)
-    carriers, why = _carriers(app, routes, topic, traced.under_way)
+    carriers, why = _carriers(app, routes, topic, traced.in_flight)
     policies, halt = find_changed_policies(traced.decided), find_halts(traced.decided).get(topic)
     known = DeliveryLocator(
         topic,
@@ -136,7 +136,7 @@ def _describe_records(
 def _carriers(
     app: Celery, routes: Routes, topic: str, wanted: set[DeliveryKey]
 ) -> tuple[dict[DeliveryKey, CarrierMessage], str | None]:
-    """The Celery messages that carry these deliveries; or why that cannot be told."""
+    """Return the Celery messages that carry these deliveries, or why they are not known."""
     if not wanted:
         return {}, None
     broker = CeleryBroker(app)
@@ -150,7 +150,7 @@ def _carriers(
 
 
 def _letters(settings: Settings, topic: str, traced: DeliveryTrace) -> dict[DeliveryKey, DeadLetterSummary]:
-    """The last dead letter of each, of the logs that the topic has now."""
+    """Return the last dead letter of each delivery of the logs that the topic has now."""
     if Fate.DEAD not in traced.fates.values():
         return {}
     return {
@@ -160,27 +160,24 @@ def _letters(settings: Settings, topic: str, traced: DeliveryTrace) -> dict[Deli
     }
 
 
-# As JSON
-
-
 def _delivery(
     known: DeliveryLocator, traced: DeliveryTrace, policies: Mapping[str, PolicyData], which: DeliveryKey
 ) -> dict[str, Any]:
     carrier = known.carriers.get(which)
     fate = traced.fates[which]
-    found = known.of(which, fate)
+    location = known.locate(which, fate)
     return {
-        **found,
+        **location,
         "task": traced.ran.get(which) if carrier is None else carrier.task_id,
-        "policy": summarize_policy_changes(policies.get(which[2]), _ended(fate, found["since"])),
+        "policy": summarize_policy_changes(policies.get(which[2]), _ended(fate, location["since"])),
     }
 
 
 def _ended(fate: Fate, since: str | None) -> float | None:
-    """Until when a policy had a say in a delivery: one that has ended knows nothing of what was changed later."""
+    """Return when a delivery ended, after which no change of a policy concerned it; `None` if it has not ended."""
     if fate not in (Fate.DONE, Fate.DEAD, Fate.DISCARDED):
         return None
-    # When it ended is not known: no change can be said to be older.
+    # The time of its end is unknown: no change is known to be older.
     return datetime.fromisoformat(since).timestamp() if since else 0.0
 
 
@@ -197,7 +194,7 @@ def _record(topic: str, place: tuple[int, int], record: Record | None) -> dict[s
 
 
 def format_result(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What was found, for people: keys and errors are others' texts, and end no line."""
+    """Yield the lines of the result for people; keys and errors cannot break a line."""
     yield from map(make_printable, _lines(found))
 
 
@@ -223,23 +220,23 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 yield f"    {cut(delivery['last_error'], SHOWN_ERROR)}"
 
 
-#: What `bridge find` says of each delivery; or a sentence.
+#: The deliveries as `bridge find` prints them; or why they are not known.
 SiblingDeliveries = Sequence[Mapping[str, Any]] | str
 
 
 def find_sibling_deliveries(
     app: Celery, settings: Settings, routes: Routes, origin: str, topic: str, partition: int, offset: int
 ) -> SiblingDeliveries:
-    """How the deliveries of a letter's record stand; why that is not known, where it is not.
+    """Return the deliveries of a dead letter's record, or why they are not known.
 
     Parameters:
-        origin: who wrote the letter.
+        origin: the program that wrote the dead letter.
         topic, partition, offset: of the source record.
     """
     if origin != "bridge":
-        return f"it was not ours: {origin} wrote it"
+        return f"not known: {origin} wrote this letter, not the bridge"
     if settings.ledger_url is None:
-        return "not known: fates are in the ledger, and the broker is no Redis (LEDGER_URL)"
+        return "not known: there is no ledger, because the broker is no Redis (set LEDGER_URL)"
     try:
         found = find_record(app, settings, routes, topic, partition, offset).data
     except (KafkaUnavailable, LedgerUnavailable) as error:

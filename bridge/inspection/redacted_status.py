@@ -1,4 +1,4 @@
-"""The status without what errors say, for people who may not see every field of values."""
+"""The status without the texts of errors, for accounts that may not see every field of values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -8,12 +8,12 @@ from bridge.dispatch.carrier_message import WaitingFailures
 from bridge.formats.group_decision import GroupDecision
 from bridge.jobs.group_facts import GroupFacts
 
-#: In the place of what an error has said, or a handler that has halted a topic.
-REDACTED: Final = "what it said may quote what is masked, and is not shown here"
+#: The text in the place of an error, or of the reason that a handler gave for a halt.
+REDACTED: Final = "hidden, because it may quote masked values"
 
 
 def redact_facts(facts: GroupFacts) -> GroupFacts:
-    """The same facts, without a word that a handler has said (pure)."""
+    """Return the facts without any text that a handler wrote (pure)."""
     return replace(
         facts,
         letters=tuple(replace(each, error=REDACTED) for each in facts.letters),
@@ -27,7 +27,7 @@ def redact_facts(facts: GroupFacts) -> GroupFacts:
 
 
 def redact_halt(halt: Mapping[str, Any]) -> dict[str, Any]:
-    """A halt as JSON, likewise; what a person says stays."""
+    """Return a halt as JSON without the text of a handler; the reason of a person stays."""
     if "handler" not in halt:
         return dict(halt)
     return {name: said for name, said in halt.items() if name != "error"} | {"why": REDACTED}

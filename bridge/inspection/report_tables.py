@@ -22,14 +22,14 @@ _COLOURS: Final = {"ok": "green", "warning": "yellow", "fault": "red"}
 
 
 def print_findings(console: Console, findings: Iterable[CheckFinding]) -> None:
-    """A line for each, its level first."""
-    for each in findings:
-        text = escape(make_printable(each.text, keep=LINE_BREAK))
-        console.print(f"[{_COLOURS[each.level]}]{each.level:>7}[/]  {text}", soft_wrap=True)
+    """Print a line for each finding, its level first."""
+    for finding in findings:
+        text = escape(make_printable(finding.text, keep=LINE_BREAK))
+        console.print(f"[{_COLOURS[finding.level]}]{finding.level:>7}[/]  {text}", soft_wrap=True)
 
 
 def print_audit(console: Console, audit: TopicAudit) -> None:
-    """A row a handler and partition, the totals, and the offsets that need a person."""
+    """Print a row for each handler and partition, the totals, and the offsets that need a person."""
     print_table(console, _fates(audit))
     for line in audit.lines:
         _print_line(console, f"{audit.topic}-{line.partition} {line.handler}", line)
@@ -46,7 +46,7 @@ def print_audit(console: Console, audit: TopicAudit) -> None:
             console,
             f"{audit.topic}-{transaction.partition}: a transaction that began at offset {transaction.offset} is open: "
             f"{transaction.records:,} offsets from there on are not counted, and no consumer gets them. If it stays "
-            "open, `kafka-transactions.sh find-hanging` names its producer",
+            "open, run `kafka-transactions.sh find-hanging`",
             "yellow",
         )
     for change in audit.log_changes:
@@ -68,7 +68,7 @@ def _fates(audit: TopicAudit) -> Table:
 
 def _print_change(console: Console, topic: str, change: LogChange) -> None:
     lost = f"; {change.lost:,} of them were never handled" if change.lost else ""
-    what = f"the log {change.what}" if change.what != "expired" else "Kafka's retention took unread offsets"
+    what = f"the log {change.what}" if change.what != "expired" else "Kafka's retention deleted unread offsets"
     print_line(
         console,
         f"{topic}-{change.partition}: {what}, at {change.at}: from {change.first} to {change.end}{lost}",
@@ -79,16 +79,18 @@ def _print_change(console: Console, topic: str, change: LogChange) -> None:
 def _print_tier(console: Console, tier: RetryTopicCount) -> None:
     if tier.parked or tier.handed:
         wait = f", {tier.delay} s" if tier.delay else ""
-        print_line(console, f"{tier.topic}: {tier.parked:,} wait there{wait}; {tier.handed:,} of it are handed off")
+        print_line(
+            console, f"{tier.topic}: {tier.parked:,} records wait there{wait}; {tier.handed:,} of it are handed off"
+        )
     if tier.unaccounted:
         print_line(
-            console, f"{tier.topic}: {tier.unaccounted:,} records are committed, and were never handed off", "red"
+            console, f"{tier.topic}: {tier.unaccounted:,} records are committed, but were never handed off", "red"
         )
 
 
 def _print_line(console: Console, place: str, line: AuditLine) -> None:
     if not line.imported:
-        print_line(console, f"{place}: no handler here has this name; asked for as far as it came", "yellow")
+        print_line(console, f"{place}: no handler here has this name; counted up to its last offset", "yellow")
     if line.oldest:
         since = f" (since about {line.oldest_since})" if line.oldest_since else ""
         print_line(console, f"{place}: oldest in flight: {_shown(line.oldest)}{since}")
@@ -96,14 +98,14 @@ def _print_line(console: Console, place: str, line: AuditLine) -> None:
         print_line(
             console,
             f"{place}: forgotten: {line.forgotten:,}, handed off and committed before the ledger was wiped; "
-            "what was not settled by then is lost, unless `bridge reset` reads it again",
+            "deliveries that were not settled before are lost, unless `bridge reset` reads them again",
             "red",
         )
     if line.evicted:
         print_line(
             console,
-            f"{place}: evicted: Redis dropped the pages of {line.evicted:,} offsets before they could expire; what was "
-            "done there may run again, what was in flight may be lost. Set maxmemory-policy noeviction",
+            f"{place}: evicted: Redis dropped the pages of {line.evicted:,} offsets before they could expire; done "
+            "deliveries may run again, those in flight may be lost. Set maxmemory-policy noeviction",
             "red",
         )
     if line.unaccounted:
@@ -113,8 +115,8 @@ def _print_line(console: Console, place: str, line: AuditLine) -> None:
         print_line(
             console,
             f"{place}: parked, but in no retry topic: {_shown(line.parked_nowhere)}; "
-            "`bridge reset` to there with --again lets them run, and with them all that comes after them once "
-            "more, what is done too: do it only where the handlers bear that",
+            "`bridge reset` to the first of them with --again runs them, and runs again every later delivery, done "
+            "ones too: use it only if the handlers are idempotent",
             "red",
         )
     if line.letters_missing:
@@ -122,7 +124,7 @@ def _print_line(console: Console, place: str, line: AuditLine) -> None:
 
 
 def print_topics(console: Console, listed: TopicList) -> None:
-    """A row a topic, and what is wrong with any."""
+    """Print a row for each topic, and the problems."""
     table = Table("topic", "for", "use", box=SIMPLE_HEAD, pad_edge=False)
     for name in ("partitions", "kept", "not settled"):
         table.add_column(name, justify="right")
@@ -148,7 +150,7 @@ def _days(retention_ms: int | None) -> str:
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:
-    """What needs a person; then topics with their lag, queues, bridges and workers."""
+    """Print the problems; then topics with their lag, queues, bridges and workers."""
     for problem in status["problems"]:
         print_line(console, f"! {problem}", "red")
     if not status["problems"]:
@@ -163,7 +165,7 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         _print_bridge(console, name, state)
     for name, state in (status["workers"] or {}).items():
         queues, count = ", ".join(state["queues"]), len(state["handlers"])
-        # An older version does not say which versions its handlers are of.
+        # An older worker does not announce the versions of its handlers.
         of = ", ".join(sorted({version for version in state.get("handler_versions", {}).values() if version}))
         versions = f" (version {of})" if of else ""
         print_line(
@@ -173,13 +175,13 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
 
 
 def _print_unknown(console: Console, status: dict[str, Any]) -> None:
-    """Print the members that may live, and what else is not known."""
+    """Print the members that may run, and what else is not known."""
     for kind, members in status.get("unconfirmed", {}).items():
         for name, member in members.items():
             seen = f", last seen {member['last_seen']} at the latest" if member["last_seen"] else ""
             print_line(console, f"{kind[:-1]} {name}: not confirmed{seen}", "yellow")
     if status["bridges"] is None and not status["unanswered"]:
-        print_line(console, "bridges and workers are not shown: that needs a Redis (LEDGER_URL)")
+        print_line(console, "bridges and workers are not shown, because there is no Redis: set LEDGER_URL")
     for sentence in status.get("unknown", ()):
         print_line(console, sentence, "yellow")
 
@@ -190,13 +192,13 @@ def _print_waits(console: Console, status: dict[str, Any]) -> None:
             due = f", the next due at {tier['next_due']}" if tier["next_due"] else ""
             if tier["late_seconds"]:
                 due = f", the first was due at {tier['next_due']} and is {format_span(tier['late_seconds'])} late"
-            print_line(console, f"{tier['topic']}: {tier['records']:,} wait there{due}")
+            print_line(console, f"{tier['topic']}: {tier['records']:,} records wait there{due}")
     for each in status["oldest"]:
         if each["seconds"]:
-            oldest = "oldest delivery under way for {seconds} s".format(**each)
+            oldest = "oldest delivery in flight for {seconds} s".format(**each)
             print_line(console, f"{each['topic']} {each['handler']}: {oldest}")
     for handler, how in status["policies"].items():
-        print_line(console, f"the policy of {handler} is not its code's: {how}", "yellow")
+        print_line(console, f"the policy of {handler} was changed: {how}", "yellow")
 
 
 def _print_topics(console: Console, group: str, topics: dict[str, Any]) -> None:
@@ -219,7 +221,7 @@ def _print_bridge(console: Console, name: str, state: dict[str, Any]) -> None:
         print_line(
             console,
             "  {topic}-{partition}-{offset} has been with {handler} for {seconds} s; "
-            "what comes after it in its order waits".format(**each),
+            "later deliveries of its order wait".format(**each),
         )
     for handler, size in state.get("batches", {}).items():
         print_line(console, "  {handler}: batches of {size}: {why}".format(handler=handler, **size))
@@ -232,26 +234,28 @@ def _shown(offsets: list[int]) -> str:
 
 
 def print_halts(console: Console, found: dict[str, Any]) -> None:
-    """How each topic stands after it was halted or resumed, and who has to hear of it yet."""
+    """Print the state of each topic after halt or resume, and which server does not have the decision yet."""
     for topic, how in found["topics"].items():
         if how["halted"]:
-            print_line(console, f"{topic} is halted: {how['why']}. `bridge resume {topic}` goes on from exactly there.")
+            print_line(
+                console, f"{topic} is halted: {how['why']}. `bridge resume {topic}` continues exactly where it stopped."
+            )
         elif how["changed"]:
-            print_line(console, f"{topic} goes on.")
+            print_line(console, f"{topic} is resumed.")
         else:
             print_line(console, f"{topic} is not halted.")
-        _print_unheard(console, how)
+        _print_incomplete(console, how)
     if not found["topics"]:
         print_line(console, "no topic is halted.")
 
 
 def print_policies(console: Console, found: dict[str, Any]) -> None:
-    """A row a handler and option that is not Celery's or ours by default; what was changed, with who and why."""
+    """Print a row for each handler and option that is not the default; a changed one with who and why."""
     table = Table("handler", "option", "value", "the code says", "changed", box=SIMPLE_HEAD, pad_edge=False)
     for handler, each in found.items():
         changed, first = each["changed"], make_cell(handler)
         for option, value in {**each["policy"], **{name: one["is"] for name, one in changed.items()}}.items():
-            # Without an end is a value, and no limit that nobody has set.
+            # `None` is a value of max_retries (no limit); for other options it is the default.
             if option not in changed and option != "max_retries" and value in (None, []):
                 continue
             one = changed.get(option)
@@ -265,21 +269,23 @@ def print_policies(console: Console, found: dict[str, Any]) -> None:
     print_table(console, table)
     for handler, each in found.items():
         if each["fault"]:
-            print_line(console, f"{handler}: what was changed is not in force: {each['fault']}", "red")
+            print_line(console, f"{handler}: the changed policy is not in force: {each['fault']}", "red")
 
 
 def print_policy_decision(console: Console, handler: str, found: dict[str, Any]) -> None:
-    """How a handler's policy stands after it was changed, and who has to hear of it yet."""
+    """Print a handler's policy after a change, and which server does not have the change yet."""
     print_policies(console, {handler: found})
     if not found["changed"]:
-        print_line(console, f"the policy of {handler} is its code's.")
+        print_line(console, f"the policy of {handler} is that of its code.")
     for topic, why in found["tiers"].items():
-        print_line(console, f"  {topic}: {why}: waits as long as that go through the next that there is", "yellow")
-    _print_unheard(console, found)
+        print_line(
+            console, f"  {topic}: {why}: deliveries with this wait use the next retry topic that exists", "yellow"
+        )
+    _print_incomplete(console, found)
 
 
 def print_policy_history(console: Console, handler: str, found: list[dict[str, Any]]) -> None:
-    """A line for each change, the latest first."""
+    """Print a line for each change, the latest first."""
     for each in found:
         parts = [group_decision.format_options(each["set"])] if each["set"] else []
         if each["unset"]:
@@ -289,13 +295,13 @@ def print_policy_history(console: Console, handler: str, found: list[dict[str, A
         print_line(console, f"the policy of {handler} was never changed.")
 
 
-def _print_unheard(console: Console, how: dict[str, Any]) -> None:
+def _print_incomplete(console: Console, how: dict[str, Any]) -> None:
     if how.get("unpublished"):
         print_line(
             console,
-            "  NOT SAFE YET: Redis alone has it. If that is wiped before a bridge has told Kafka, it is lost, and "
-            f"what Kafka has stands again. Say it once more when Kafka answers. ({how['unpublished']})",
+            "  NOT SAFE YET: Redis alone has it. If Redis is wiped before a bridge writes it to Kafka, it is lost, and "
+            f"the earlier decision is in force again. Run the command again when Kafka answers. ({how['unpublished']})",
             "yellow",
         )
     if how.get("unmirrored"):
-        print_line(console, f"  Redis does not have it yet, a bridge tells it: {how['unmirrored']}", "yellow")
+        print_line(console, f"  Redis does not have it yet; a bridge writes it there: {how['unmirrored']}", "yellow")

@@ -49,22 +49,22 @@ ANSWER_WITHIN: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """One sentence of the report: a `fault` stops the start, a `warning` does not."""
+    """A finding of the check, one sentence: a `fault` prevents the start, a `warning` does not."""
 
     level: Literal["ok", "warning", "fault"]
     text: str
 
     def to_data(self) -> dict[str, str]:
-        """As JSON-able data."""
-        # A problem is its sentence here: what it says beside that cannot be copied.
+        """Return the finding as JSON-able data."""
+        # A problem becomes its plain sentence: its values cannot be copied.
         return {"level": self.level, "text": str(self.text)}
 
 
 def check_setup(app: Celery, environ: Mapping[str, str] = os.environ, name: str = OWN_APP) -> list[CheckFinding]:
-    """Import the handlers; check settings, handlers and connections. A fault of one does not hide those of another.
+    """Check settings, handlers and connections; a fault of one does not hide those of another.
 
     Parameters:
-        name: the app as `-A` names it, for advice.
+        name: the app as in `-A`, for advice.
     """
     chosen, routes, faults, _ = load_setup(app, environ)
     chosen = replace(chosen, app=name)
@@ -75,7 +75,7 @@ def check_setup(app: Celery, environ: Mapping[str, str] = os.environ, name: str 
         found.extend(_kafka(app, chosen, routes))
     broker = [] if any(fault.startswith("CELERY_BROKER_URL") for fault in faults) else list(_broker(app, routes))
     found.extend(broker)
-    # A Redis that is frozen costs seconds for each question: the same one is not asked again.
+    # A frozen Redis costs seconds for each request: the same one is not asked again.
     silent = chosen.one_redis and not any(finding.level == "ok" for finding in broker)
     if not silent and not any(fault.startswith("LEDGER_URL") for fault in faults):
         found.extend(_ledger(chosen))
@@ -85,18 +85,18 @@ def check_setup(app: Celery, environ: Mapping[str, str] = os.environ, name: str 
 
 
 def load_setup(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Routes, list[str], bool]:
-    """What can be known without a connection.
+    """Load settings and handlers without a connection.
 
     Returns:
-        the settings, with defaults where they are wrong; the handlers that were found; everything that is wrong, a
-        sentence each; and whether every module of handlers could be imported.
+        the settings, with defaults in place of wrong ones; the handlers; the faults, a sentence each; and whether
+        every module of handlers could be imported.
     """
     broken = import_handlers(app)
     chosen, routes, faults = settings.read_with_handlers(app, environ, broken)
     if not any(fault.startswith("CELERY_BROKER_URL") for fault in faults) and (fault := find_broker_fault(app)):
         faults.append(fault)
     if not any(fault.startswith("KAFKA_") for fault in faults) and (words := client_fault(chosen.kafka)):
-        faults.append(f"KAFKA_…: no client can be made of these settings: {words}.")
+        faults.append(f"KAFKA_…: librdkafka refuses these settings: {words}.")
     if routes.topics:
         faults += [*name_faults(chosen, routes.topics), *settings.sequence_faults(chosen, routes)]
         faults += find_ambiguous_names(TopicNames.of(chosen), routes.topics)
@@ -109,14 +109,14 @@ def _settings(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     if chosen.config_file:
         yield CheckFinding("ok", f"settings are read from {chosen.config_file}.")
     if chosen.ignored:
-        yield CheckFinding("ok", f"left out, librdkafka does not know them: {', '.join(chosen.ignored)}.")
+        yield CheckFinding("ok", f"ignored, because librdkafka does not know them: {', '.join(chosen.ignored)}.")
     yield from (CheckFinding("warning", text) for text in chosen.misspelt)
     for topic in sorted(chosen.file.kafka_topics.keys() - set(routes.topics)):
-        yield CheckFinding("warning", f"kafka_topics[{topic!r}] has no handler: it is not consumed.")
+        yield CheckFinding("warning", f"kafka_topics[{topic!r}] has no handler, so the topic is not consumed.")
 
 
 def _django(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
-    """Tables that handlers write in Django's database and that no migration has made: their deliveries would fail."""
+    """Yield a fault if Django's database lacks a table that handlers write: their deliveries would fail."""
     tasks: Mapping[str, Any] = app.tasks
     try:
         missing = missing_django_tables(tasks[handler.name].run for handler in routes)
@@ -124,7 +124,7 @@ def _django(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
         # Whatever Django or its database raises: the report must go on, and name it.
         words = hide_password(str(error).strip())
         yield CheckFinding(
-            "warning", f"Django's database: {type(error).__name__}: {words}. Is it right, and does it run?"
+            "warning", f"Django's database: {type(error).__name__}: {words}. Check its settings, and whether it runs."
         )
         return
     if missing:
@@ -146,7 +146,7 @@ def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFindi
         admin.list_topics(timeout=ANSWER_WITHIN)
     except (KafkaException, KafkaUnavailable) as error:
         if admin is not None:
-            # So that what librdkafka has reported is heard.
+            # Receive the errors that librdkafka has reported.
             admin.poll(0)
         yield CheckFinding("fault", explain_unreachable_kafka(place, _words(error), said))
         return
@@ -157,7 +157,7 @@ def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFindi
 
 
 def _other_redis(admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
-    """Another application in the group, with a Redis of its own."""
+    """Yield a fault if an application with another Redis uses the group."""
     if (ledger := Ledger.of(chosen)) is None:
         return
     try:
@@ -177,31 +177,28 @@ def _first_reads(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
         for found in find_first_reads(chosen, routes.topics):
             yield CheckFinding("warning" if found.is_surprising else "ok", found.words)
     except KafkaUnavailable as error:
-        # That Kafka does not answer is said above; that this user may not ask is no fault.
-        yield CheckFinding("warning", f"what is read first is not known: {error}")
+        # An unavailable Kafka is reported above; a missing permission is no fault.
+        yield CheckFinding("warning", f"the first offsets to read are not known: {error}")
 
 
 def explain_unreachable_kafka(place: str, words: str, said: Iterable[str]) -> str:
-    """Return a sentence on why Kafka cannot be asked, with the variables that are probably wrong (pure).
+    """Return a sentence on why Kafka does not answer, with the variables that are probably wrong (pure).
 
     Parameters:
         words: the error of the call.
-        said: what librdkafka has reported meanwhile: it knows more of logins than the call's own error tells.
+        said: the errors that librdkafka has reported meanwhile: for a failed login they say more.
     """
     login = next((text for text in said if _LOGIN.search(text)), "")
     if not login:
-        return f"Kafka at {place}: {words}. Is KAFKA_BOOTSTRAP_SERVERS right, and does it run?"
+        return f"Kafka at {place}: {words}. Check KAFKA_BOOTSTRAP_SERVERS, and whether Kafka runs."
     return (
-        f"Kafka at {place} ends the connection: {login.rstrip('. ')}. Are KAFKA_SECURITY_PROTOCOL and the variables "
-        "KAFKA_SASL_… and KAFKA_SSL_… as this listener wants them?"
+        f"Kafka at {place} ends the connection: {login.rstrip('. ')}. Check KAFKA_SECURITY_PROTOCOL, KAFKA_SASL_… and "
+        "KAFKA_SSL_… against the listener."
     )
 
 
 def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
-    """What is wrong with topics, and for how long dead letters are kept, where Kafka tells.
-
-    What a policy needs that people have changed is needed too.
-    """
+    """Yield the faults of topics and the retention of dead letters; topics of changed policies included."""
     try:
         decided = {key: each.decision for key, each in read_published_decisions(chosen).standing.items()}
         found = survey_topics(admin, chosen, routes, changed_handlers(app, routes, find_changed_policies(decided)))
@@ -211,27 +208,27 @@ def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -
     if missing := find_missing_topics(found):
         yield CheckFinding(
             "warning",
-            f"{len(missing)} topics of the group are missing although a bridge was here: "
-            f"{', '.join(ours.name for ours in missing[:10])}{', …' if len(missing) > 10 else ''}. Until they are "
-            f"there {'; '.join(dict.fromkeys(ours.without for ours in missing))}. A bridge makes them at its start, or "
-            "its log says why Kafka refuses; `bridge topics --create` makes them too.",
+            f"{len(missing)} topics of the group are missing although a bridge has run: "
+            f"{', '.join(ours.name for ours in missing[:10])}{', …' if len(missing) > 10 else ''}. Until they exist, "
+            f"{'; '.join(dict.fromkeys(ours.without for ours in missing))}. A bridge creates them when it starts, or "
+            "its log says why Kafka refuses; `bridge topics --create` creates them too.",
         )
     replicas = {seen.ours.name: seen.replicas for seen in found}
     yield from (CheckFinding("warning", problem) for problem in find_unsynced_replicas(replicas))
     for seen in found:
         made_at_start = seen.partitions is None and seen.ours.kind is not TopicKind.SOURCE
         if not (made_at_start and chosen.file.kafka_create_topics):
-            yield from (CheckFinding("fault" if seen.refused else "warning", words) for words in _said(seen))
+            yield from (CheckFinding("fault" if seen.refused else "warning", words) for words in _find_problems(seen))
         if seen.ours.kind is TopicKind.DEAD_LETTERS and seen.retention_ms is not None:
             kept = seen.retention_ms
-            shown = "without end" if kept < 0 else f"for {kept / 86_400_000:.3g} days, and then dropped"
+            shown = "without end" if kept < 0 else f"for {kept / 86_400_000:.3g} days, and then deleted"
             yield CheckFinding("ok", f"dead letters in {seen.ours.name!r} are kept {shown} (retention.ms).")
 
 
 def find_missing_topics(found: Sequence[SurveyedTopic]) -> list[ManagedTopic]:
-    """Return the topics of ours that are missing beside sources that exist, if a bridge has started before (pure).
+    """Return the missing topics of the group whose sources exist, if a bridge has started before (pure).
 
-    The first bridge of a group makes the control topic and all others before it consumes.
+    The first bridge of a group creates the control topic and all others before it consumes.
     """
     there = {seen.ours.name for seen in found if seen.partitions is not None}
     if not any(seen.ours.kind is TopicKind.CONTROL and seen.partitions is not None for seen in found):
@@ -240,13 +237,13 @@ def find_missing_topics(found: Sequence[SurveyedTopic]) -> list[ManagedTopic]:
     return [ours for ours in beside if ours.kind not in (TopicKind.SOURCE, TopicKind.CONTROL) and ours.source in there]
 
 
-def _said(seen: SurveyedTopic) -> tuple[str, ...]:
-    """Its problems; of one that nobody may make, what waits for it."""
+def _find_problems(seen: SurveyedTopic) -> tuple[str, ...]:
+    """Return the problems of a topic; for a missing one that the bridge may not create, what waits for it."""
     if seen.partitions is None and seen.ours.kind is not TopicKind.SOURCE:
-        of = f" of {seen.ours.source!r}" if seen.ours.source else ""
+        source = f" of {seen.ours.source!r}" if seen.ours.source else ""
         return (
-            f"topic {seen.ours.name!r} does not exist and kafka_create_topics is False: {seen.ours.what}{of} wait "
-            "until you make it (`bridge topics --create`).",
+            f"topic {seen.ours.name!r} does not exist and kafka_create_topics is False: {seen.ours.what}{source} wait "
+            "until you create it (`bridge topics --create`).",
         )
     return seen.problems
 
@@ -275,7 +272,7 @@ def _broker(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
         yield CheckFinding(
             "fault",
             f"the Celery broker at {shown}: {type(error).__name__}: {words}. "
-            "Is CELERY_BROKER_URL right, and does it run?",
+            "Check CELERY_BROKER_URL, and whether the broker runs.",
         )
     finally:
         connection.release()
@@ -286,13 +283,13 @@ def _ledger(chosen: Settings) -> Iterator[CheckFinding]:
     if ledger is None:
         yield CheckFinding(
             "warning",
-            "no ledger (the broker is not one Redis, and LEDGER_URL is not set): commit='handoff' only, and there is "
-            "no deduplication, no audit and no changed policy. Set LEDGER_URL to a Redis.",
+            "there is no ledger (the broker is not one Redis, and LEDGER_URL is not set): commit='handoff' only, no "
+            "deduplication, no audit and no changed policies. Set LEDGER_URL to a Redis.",
         )
         return
     shown = hide_password(str(chosen.ledger_url))
     try:
-        # With one Redis the broker was asked.
+        # One Redis for both was checked as the broker.
         if not chosen.one_redis and (warning := check_redis_fit(ledger)):
             yield CheckFinding("warning", warning)
         ledger.state()
@@ -306,7 +303,7 @@ def _ledger(chosen: Settings) -> Iterator[CheckFinding]:
 
 
 def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
-    """Who consumes the queues, which handlers nobody knows, and who else consumes the topics for other handlers."""
+    """Yield findings on queues, workers, unknown handlers, and other applications in the group."""
     facts = gather_facts(app, chosen, routes).facts
     for redis in facts.memory:
         yield from (
@@ -325,15 +322,14 @@ def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFin
             yield CheckFinding("ok", f"queue {queue!r} is consumed by {count} worker{'' if count == 1 else 's'}.")
     stopped = is_stopped(facts)
     for sentence in find_unconsumed_queues(facts).values():
-        # Before the first worker has ever run there is nothing wrong yet, and after a planned stop there is nothing
-        # wrong either; once work waits, or a bridge or another worker is here, there is.
+        # No fault before the first worker has ever run, nor after a planned stop.
         yield CheckFinding("fault" if (sentence.many or sentence.since) and not stopped else "warning", sentence)
     for sentence in find_unknown_handlers(facts).values():
         yield CheckFinding("warning", sentence)
 
 
 def _visibility(app: Celery, routes: Routes, channel: object) -> Iterator[CheckFinding]:
-    """Where a transport has a visibility timeout (SQS, for one), a message held for longer runs again."""
+    """Yield a fault for each handler that holds messages longer than the transport's visibility timeout (SQS)."""
     # SQS has a default of its own (kombu/transport/SQS.py Channel.visibility_timeout).
     timeout = app.conf.broker_transport_options.get("visibility_timeout", getattr(channel, "visibility_timeout", None))
     for handler in routes:
@@ -341,5 +337,5 @@ def _visibility(app: Celery, routes: Routes, channel: object) -> Iterator[CheckF
             yield CheckFinding(
                 "fault",
                 f"{handler.name} may hold a message for {handler.longest_wait:g} s (a time limit or a delay), but "
-                f"after {timeout:g} s it is run a second time: raise broker_transport_options['visibility_timeout'].",
+                f"the broker redelivers it after {timeout:g} s: raise broker_transport_options['visibility_timeout'].",
             )

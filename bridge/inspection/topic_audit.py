@@ -28,11 +28,11 @@ from bridge.settings import Settings
 
 
 class CarrierSearch:
-    """Looks in the broker for what is parked of a source.
+    """A search in the broker for the parked deliveries of a source topic.
 
     Parameters:
-        catalog: prepared with the source.
-        queues: where its handlers' messages are.
+        catalog: prepared with the source topic.
+        queues: the queues of its handlers.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class CarrierSearch:
         self._catalog, self._source, self._queues = catalog, source, queues
 
     def without(self, parked: ParkedOffsets, search: ParkedSearch) -> ParkedOffsets:
-        """Leave out what a message carries that will run it.
+        """Return the parked offsets without those that a message carries and a worker will run.
 
-        Where the messages cannot be listed nothing is left as long as something is handed off of topics that are gone:
-        which that is, is not known before it has ended.
+        If the messages cannot be listed and a deleted topic has handed-off records, nothing is returned: until those
+        have ended, it is not known which deliveries they carry.
 
         Raises:
             KafkaUnavailable, LedgerUnavailable: one of them does not answer.
@@ -68,7 +68,7 @@ class CarrierSearch:
             return {} if self._handed_elsewhere(search) else parked
         for partition, offset, handler in self._to_run(carriers):
             parked[wanted[(partition, offset, handler)]].discard(offset)
-        # What was taken meanwhile may have ended, or be parked anew.
+        # A delivery that was taken meanwhile may have ended, or be parked again.
         return search.not_found(parked)
 
     def _carriers(self, wanted: Collection[DeliveryKey]) -> Mapping[DeliveryKey, CarrierMessage] | None:
@@ -79,7 +79,7 @@ class CarrierSearch:
             return None
 
     def _to_run(self, carriers: Mapping[DeliveryKey, CarrierMessage]) -> list[DeliveryKey]:
-        """Those that a worker will not skip, as it does what came straight from its source and is parked."""
+        """Return the deliveries that a worker will run: it skips a parked one that came directly from its source."""
         found = {
             which: (Account(RETRY_RECORD, via.topic, via.topic_id, via.partition), via.offset)
             for which, carrier in carriers.items()
@@ -89,8 +89,8 @@ class CarrierSearch:
         return [which for which, fate in zip(found, fates, strict=True) if fate[0] == Fate.HANDED]
 
     def _handed_elsewhere(self, search: ParkedSearch) -> bool:
-        """Whether anything is handed off of topics that are gone, or have been made again since."""
-        # As if nothing were committed: what is in the topics as they are now was looked for there.
+        """Return whether a record of a deleted or recreated topic is handed off."""
+        # As if nothing were committed: the records of the present topics were searched already.
         there = [replace(each, first=0, committed=None) for each in read_extents(self._settings, search.tiers)]
         return bool(count_handed_records(self._ledger, self._is_ours, there, self._catalog.topic_ids))
 
@@ -98,7 +98,7 @@ class CarrierSearch:
         return topic != self._source and self._catalog.source_of(topic) == self._source
 
 
-#: Most characters that are kept of an error: a topic may have millions of dead letters.
+#: The most characters of an error that are kept: a topic may have millions of dead letters.
 MAX_ERROR: Final = 300
 
 #: A delivery: partition, offset, handler.
@@ -106,7 +106,7 @@ DeliveryPlace = tuple[int, int, str]
 
 
 class Death(NamedTuple):
-    """Why a delivery died, as its last dead letter says; `at` in seconds (Unix)."""
+    """The death of a delivery by its last dead letter; `at` in Unix time."""
 
     reason: str
     error: str
@@ -115,7 +115,7 @@ class Death(NamedTuple):
 
 @dataclass(frozen=True)
 class DeathSummary:
-    """Deliveries of one handler that are dead for one reason; the error of the last, times as ISO 8601."""
+    """The dead deliveries of one handler and reason, with the error of the last; times as ISO 8601."""
 
     handler: str
     reason: str
@@ -127,7 +127,7 @@ class DeathSummary:
 
 @dataclass(frozen=True)
 class LogChange:
-    """What happened to a partition's log: `made anew`, `went back`, or `expired` (bridge.ledger.KafkaLogChange), ISO
+    """A change of a partition's log: `made anew`, `went back` or `expired` (bridge.ledger.KafkaLogChange); time as ISO
     8601.
     """
 
@@ -139,13 +139,13 @@ class LogChange:
     at: str
 
 
-#: What is counted of each handler and partition.
+#: The counts of each handler and partition.
 COUNTED = ("done", "handed", "parked", "dead", "discarded", "open", "unaccounted", "forgotten", "expired", "evicted")
 
 
 @dataclass
 class TopicAudit:
-    """The report on one topic."""
+    """The audit of one topic."""
 
     topic: str
     lines: list[AuditLine]
@@ -161,7 +161,7 @@ class TopicAudit:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is missing or was taken unread, and every dead letter lies where it should."""
+        """Whether nothing is missing, no record was deleted unread, and every dead delivery has its dead letter."""
         if any(change.lost for change in self.log_changes) or any(tier.unaccounted for tier in self.tiers):
             return False
         return not any(line.missing or line.letters_missing for line in self.lines)
@@ -190,8 +190,8 @@ def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> 
     """Count the fates of every offset that Kafka has of a topic.
 
     Raises:
-        UnknownTopic: the ledger has nothing of it, and no handler names it.
-        KafkaUnavailable, LedgerUnavailable: one of them does not answer; nothing is said.
+        UnknownTopic: no handler names it, and the ledger does not know it.
+        KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
     imported = [handler.name for handler in routes.of(topic)]
     lines, dead, accounts = [], [], []
@@ -200,7 +200,9 @@ def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> 
         changes = _log_changes(ledger, topic)
         known = [each for each in Accounts(ledger).everyone() if each.topic == topic]
         if not imported and not known:
-            raise UnknownTopic(f"no handler names topic {topic!r}, nor ever did: {', '.join(routes.topics)}.")
+            raise UnknownTopic(
+                f"no handler names topic {topic!r}, and none did before. Topics: {', '.join(routes.topics)}."
+            )
         found = read_extents(settings, [topic])
         held_back = find_open_transactions(settings, [extent.place for extent in found])
         for extent in found:
@@ -221,13 +223,13 @@ def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> 
                 accounts.append(account)
                 unread = max(unread, _unread(ledger, account, extent) if account in now else 0)
                 dead.append(list(ledger.runs(account, {Fate.DEAD}, extent.first, extent.end - 1)))
-            # A bridge that has told of it may not have committed yet.
+            # A bridge that has reported it may not have committed yet.
             if unread and (extent.partition, extent.committed) not in {(c.partition, c.first) for c in changes}:
                 changes.insert(0, _taken(extent, unread))
         carried = CarrierSearch(app, settings, ledger, catalog, topic, routes.queues)
         by_account = dict(zip(accounts, lines, strict=True))
         tiers = _look_for_parked(ParkedSearch(settings, ledger, catalog, topic), carried, by_account)
-    # After the fates: a letter is written before its delivery is marked, so that now each must be there.
+    # After the fates: a dead letter is written before its delivery is marked, so now each must be there.
     read = read_dead_letters(settings, topic)
     there = {
         (whose.partition, whose.offset, whose.handler): Death(letter.reason, letter.error[:MAX_ERROR], letter.failed_at)
@@ -246,7 +248,7 @@ def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> 
 def _look_for_parked(
     search: ParkedSearch, carried: CarrierSearch, lines: Mapping[Account, AuditLine]
 ) -> list[RetryTopicCount]:
-    """What is parked must lie in a retry or replay topic, or be on its way from there; else it is unaccounted for."""
+    """Count a parked delivery as unaccounted for if no retry topic, replay topic or message has it."""
     for account, offsets in carried.without(search.missing(lines), search).items():
         lines[account].unaccounted += len(offsets)
         lines[account].parked_nowhere = sorted(offsets)[:NAMED]
@@ -263,7 +265,7 @@ def _log_changes(ledger: Ledger, topic: str) -> list[LogChange]:
 
 
 def _unread(ledger: Ledger, account: Account, extent: Extent) -> int:
-    """How much from the committed offset on retention took, and no bridge was there yet to say so."""
+    """Return how many deliveries behind the committed offset retention deleted before a bridge reported it."""
     if extent.committed is None or extent.committed >= extent.first:
         return 0
     count = ledger.count(account, extent.committed, extent.first - 1)
@@ -276,15 +278,15 @@ def _taken(extent: Extent, lost: int) -> LogChange:
 
 
 def _show_ages(ledger: Ledger, account: Account, made: AuditLine) -> None:
-    """Say since when the oldest of a line is in flight."""
+    """Set since when the oldest delivery of a line is in flight."""
     if made.oldest and (at := find_handoff_times(ledger, account, made.oldest)):
         made.oldest_since = format_time(min(at.values()))
 
 
 def wiped_below(settings: Settings, ledger: Ledger, extent: Extent, accounts: Sequence[Account]) -> int:
-    """What was committed on the ground of a ledger that is no more, if it need not have been settled by then.
+    """Return the offset below which a wiped ledger may have lost unsettled deliveries; 0 if there are none.
 
-    One that has the epoch of the commit, and never heard of the partition, is older than what was committed.
+    A ledger with the epoch of the commit that does not know the partition is older than the commit.
     """
     if extent.epoch is None or not accounts:
         return 0
@@ -295,13 +297,13 @@ def wiped_below(settings: Settings, ledger: Ledger, extent: Extent, accounts: Se
 
 
 def _missing(runs: Iterable[range], partition: int, names: Sequence[str], there: Container[DeliveryPlace]) -> list[int]:
-    """The first dead offsets without a letter, of this handler or of one before it in a `sequence`."""
+    """Return the first dead offsets without a letter of this handler, or of an earlier one of its `sequence`."""
     offsets = (offset for run in runs for offset in run)
     return list(islice((o for o in offsets if not any((partition, o, name) in there for name in names)), NAMED))
 
 
 def _deaths(there: Mapping[DeliveryPlace, Death], dead: dict[tuple[str, int], list[range]]) -> list[DeathSummary]:
-    """Why those that are dead still died, by handler and reason."""
+    """Return the deaths of deliveries that are still dead, by handler and reason."""
     found: dict[tuple[str, str], list[Death]] = {}
     offsets = {key: {offset for run in runs for offset in run} for key, runs in dead.items()}
     for (partition, offset, handler), death in there.items():

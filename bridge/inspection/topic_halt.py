@@ -1,4 +1,4 @@
-"""`bridge halt` and `bridge resume`: decided in Kafka and Redis, with no bridge or worker reachable."""
+"""`bridge halt` and `bridge resume`: decisions in Kafka and Redis that need no running bridge or worker."""
 
 import getpass
 import os
@@ -25,10 +25,10 @@ from bridge.settings import Settings
 def halt_topics(
     app: Celery, settings: Settings, routes: Routes, topics: Sequence[str], why: str, by: str
 ) -> dict[str, Any]:
-    """Stop the consumption of topics until a person resumes it; one that is halted already is, for this reason now.
+    """Halt topics until a person resumes them; a topic that is halted already gets this reason.
 
     Returns:
-        `topics`: by topic, how it stands and what became of the decision.
+        `topics`: by topic, its state, and whether Kafka and Redis have the decision.
 
     Raises:
         UnknownTopic: no handler names one of them; nothing was decided.
@@ -48,15 +48,15 @@ def halt_topics(
 def resume_topics(
     app: Celery, settings: Settings, routes: Routes, topics: Sequence[str] | None, why: str, by: str
 ) -> dict[str, Any]:
-    """Go on with topics, from exactly where they stood; one that is not halted stays as it is.
+    """Resume topics exactly where they stopped; a topic that is not halted stays as it is.
 
-    Where Kafka cannot be asked, nobody knows that a topic is not halted: that it goes on is decided all the same.
+    If Kafka cannot be asked, a topic may be halted without being known to be: the decision is made all the same.
 
     Parameters:
         topics: `None`: all that are halted, or may be.
 
     Returns:
-        as `halt`.
+        as `halt_topics`.
 
     Raises:
         UnknownTopic: no handler names one of them, and it is not halted; nothing was decided.
@@ -78,7 +78,7 @@ def resume_topics(
 
 
 def read_halts(settings: Settings) -> dict[str, dict[str, Any]]:
-    """By topic, how it is halted, as `shown` has it; nothing where none is.
+    """Return the halted topics, each as in `make_halt_view`.
 
     Raises:
         NotDecided: neither Kafka nor Redis can be asked.
@@ -88,7 +88,7 @@ def read_halts(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def read_halt_history(settings: Settings, topic: str) -> list[dict[str, Any]]:
-    """Who halted and resumed a topic, from wherever, the latest first: `halted`, `by`, `at`, `why`; also `handler`.
+    """Return the halts and resumes of a topic, the latest first: `halted`, `by`, `at`, `why`; also `handler`.
 
     Raises:
         NotDecided: neither Kafka nor Redis can be asked.
@@ -104,7 +104,7 @@ def read_halt_history(settings: Settings, topic: str) -> list[dict[str, Any]]:
 
 
 def find_halts(known: Mapping[str, GroupDecision]) -> dict[str, GroupDecision]:
-    """By topic, why it is halted."""
+    """Return the decisions that halt a topic, by topic."""
     return {
         topic: each
         for key, each in sorted(known.items())
@@ -113,13 +113,13 @@ def find_halts(known: Mapping[str, GroupDecision]) -> dict[str, GroupDecision]:
 
 
 def make_halt_view(decision: GroupDecision) -> dict[str, Any]:
-    """A halt as JSON: why, since when, who, and what caused it (`handler`, `record`, `error`) where a handler did."""
+    """Return a halt as JSON: why, since when, by whom, and `handler`, `record` and `error` if a handler caused it."""
     cause = {name: value for name, value in (decision.data or {}).items() if name != "since"}
     return {"why": decision.why, "since": format_time(decision.since), "by": decision.by, **cause}
 
 
 def find_person() -> str:
-    """The person at this keyboard: user and host."""
+    """Return the user and host of this process."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -128,7 +128,7 @@ def find_person() -> str:
 
 
 def _move_gate(broker: CeleryBroker, name: str, why: str | None) -> None:
-    """Last of all; a bridge brings it in order where the broker does not answer."""
+    """Open or close a gate in the broker; a bridge does it later if the broker does not answer."""
     with suppress(HandoffFailed), broker.gates() as gates:
         if gates is not None and why is None:
             gates.open(name)
@@ -152,5 +152,5 @@ def _refuse_unknown(topics: Collection[str], known: Collection[str]) -> None:
     unknown = sorted({*topics} - {*known})
     if unknown:
         raise UnknownTopic(
-            f"no handler names {', '.join(map(repr, unknown))}; there is {', '.join(sorted(known)) or 'none'}."
+            f"no handler names {', '.join(map(repr, unknown))}. Topics: {', '.join(sorted(known)) or 'none'}."
         )

@@ -26,13 +26,12 @@ from bridge.settings import Settings
 
 
 class TopicList(NamedTuple):
-    """What was found, and by retry and replay topic how many records are not settled yet.
-
-    None is counted where the ledger does not answer: what is handed off is known by it alone.
+    """The topics of a group, and how many records of each retry and replay topic are not settled.
 
     Attributes:
+        left: by retry and replay topic, its unsettled records; empty if the ledger does not answer.
         foreign: the topics of another application that uses the group.
-        unknown: why it is not known whether there is one, a sentence; empty: it is known.
+        unknown: why it is not known whether there is one; empty if it is known.
     """
 
     found: list[SurveyedTopic]
@@ -43,20 +42,20 @@ class TopicList(NamedTuple):
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, a sentence each."""
+        """The problems, a sentence each."""
         other = [describe_foreign_member(self.group, self.foreign)] if self.foreign else []
         return [*other, *(words for seen in self.found for words in seen.problems)]
 
     def to_data(self) -> list[dict[str, Any]]:
-        """As JSON-able data."""
+        """Return the topics as JSON-able data."""
         return [{**seen.to_data(), "left": self.left.get(seen.ours.name)} for seen in self.found]
 
 
 def list_topics(app: Celery, settings: Settings, routes: Routes, *, create: bool = False) -> TopicList:
-    """List the topics of the handlers, as their policies are in force, and those of ours beside them.
+    """Return the topics that the handlers need with the policies in force, and the other topics of the group.
 
     Parameters:
-        create: make what is missing first, also where the bridge may not (`kafka_create_topics`).
+        create: create missing topics first, even if `kafka_create_topics` forbids it to the bridge.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -71,7 +70,7 @@ def list_topics(app: Celery, settings: Settings, routes: Routes, *, create: bool
     found = survey_topics(admin, settings, routes, changed, others)
     if create:
         made = _create_missing(admin, [seen.ours for seen in found if seen.use == "needed"])
-        # A broker may tell of what its controller has made some moments later.
+        # A broker may list new topics some moments after its controller has created them.
         until = time.monotonic() + ANSWER_WITHIN
         while made and time.monotonic() < until:
             found = survey_topics(admin, settings, routes, changed, others)
@@ -107,7 +106,7 @@ def _others(settings: Settings) -> frozenset[str] | None:
 
 
 def _count_unsettled(settings: Settings, routes: Routes, names: list[str]) -> dict[str, int]:
-    """By topic, what is not committed, and what is and has not ended."""
+    """Return by topic the records that are not committed, or are committed and have not ended."""
     there = read_extents(settings, names) if names else []
     counts = dict.fromkeys(names, 0)
     for extent in there:
@@ -125,9 +124,9 @@ def _count_unsettled(settings: Settings, routes: Routes, names: list[str]) -> di
 
 
 def _create_missing(admin: AdminClient, wanted: list[ManagedTopic]) -> set[str]:
-    """Make what is missing but sources; return the names.
+    """Create the missing topics except sources; return the names.
 
-    A source is its producers' to make: how many partitions it needs nobody here can tell.
+    The owner of a source creates it, because only the owner knows how many partitions it needs.
     """
     cluster = read_cluster(admin)
     known, sources = cluster.named, cluster.shapes

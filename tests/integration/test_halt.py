@@ -87,7 +87,7 @@ def test_a_topic_is_halted_and_resumed_by_hand_without_any_bridge(two: Stack):
 
 def test_a_topic_that_nobody_knows_is_refused_with_those_that_there_are(two: Stack):
     text = command(two, "halt", "nowhere", "--why", "x", code=1)
-    assert f"no handler names 'nowhere'; there is {two.topic('blocking')}, " in text
+    assert f"no handler names 'nowhere'. Topics: {two.topic('blocking')}, " in text
     with pytest.raises(UnknownTopic):
         resume(two, "nowhere")
 

@@ -64,7 +64,7 @@ def test_what_is_parked_is_counted_by_tier_and_found_where_it_lies(stack: Stack)
     assert (line["parked"], line["done"], line["unaccounted"], line["parked_nowhere"]) == (3, 1, 0, [])
     assert (tier["kind"], tier["delay"]) == ("retry", 300)
     assert (tier["parked"], tier["handed"], tier["unaccounted"]) == (2, 1, 0)
-    assert f"{stack.topic(TIER)}: 2 wait there, 300 s; 1 of it are handed off" in command(
+    assert f"{stack.topic(TIER)}: 2 records wait there, 300 s; 1 of it are handed off" in command(
         stack, "audit", stack.topic("orders")
     )
 

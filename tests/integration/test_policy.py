@@ -192,7 +192,7 @@ def test_check_lists_a_retry_topic_that_a_changed_policy_needs_and_that_nobody_m
 
 
 REFUSED: Final = (
-    ("charge", ["max_retries=1"], UnknownHandler, f"no handler is called 'charge': is '{CHARGE}' meant?"),
+    ("charge", ["max_retries=1"], UnknownHandler, f"no handler has the name 'charge': did you mean '{CHARGE}'?"),
     ("nobody", ["max_retries=1"], UnknownHandler, f"there is {CHARGE}, {MAIL}."),
     (CHARGE, ["max_retrys=1"], PolicyRefused, "is 'max_retries' meant?"),
     (CHARGE, ["max_retries=some"], PolicyRefused, "takes a whole number, or none; it was given 'some'"),
@@ -211,7 +211,7 @@ def test_what_cannot_be_set_is_refused_with_what_is_meant_and_nothing_changes(he
 
 def test_what_is_left_after_an_unset_must_hold_by_itself(here):
     put(here, CHARGE, "retry_backoff=true", "retry_backoff_max=60")
-    with pytest.raises(PolicyRefused, match=r"what is left could not be in force: .* Unset that as well\."):
+    with pytest.raises(PolicyRefused, match=r"the remaining changes could not be in force: .* Unset them as well\."):
         unset(here, CHARGE, "retry_backoff")
     with pytest.raises(PolicyRefused, match="is 'retry_backoff' meant"):
         unset(here, CHARGE, "retry_backof")
@@ -242,7 +242,7 @@ def test_what_a_new_version_cannot_take_is_told_everywhere_and_its_codes_policy_
     shown = commands.read_policies(*new)
     assert "max_retries has no effect beside retry_delays" in shown[CHARGE]["fault"]
     assert shown[CHARGE]["policy"]["max_retries"] == 2
-    assert "no handler is called so" in shown[MAIL]["fault"]
+    assert "no handler has this name" in shown[MAIL]["fault"]
     checked = command(shop, "check")
     problems = json_of(shop, "status")["problems"]
     for handler in (CHARGE, MAIL):

@@ -49,7 +49,7 @@ def test_a_package_of_the_users_that_hides_ours_is_refused_by_name(tmp_path, mon
 @pytest.mark.parametrize(
     ("said", "wanted"),
     [
-        ([], "Is KAFKA_BOOTSTRAP_SERVERS right"),
+        ([], "Check KAFKA_BOOTSTRAP_SERVERS"),
         (["localhost:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused"], "KAFKA_BOOTSTRAP_SERVERS"),
         (["SSL handshake failed: Disconnected: connecting to a PLAINTEXT broker listener?"], "KAFKA_SECURITY_PROTOCOL"),
         (["might be caused by incorrect security.protocol configuration"], "KAFKA_SECURITY_PROTOCOL"),

@@ -32,5 +32,5 @@ def test_what_was_changed_is_shown_with_what_the_code_says_and_by_whom():
 
 
 def test_why_what_was_changed_is_not_in_force_is_said():
-    found = printed(gone={"policy": {}, "changed": {"stop_for": CHANGE}, "fault": "no handler is called so."})
-    assert found[-1] == "gone: what was changed is not in force: no handler is called so."
+    found = printed(gone={"policy": {}, "changed": {"stop_for": CHANGE}, "fault": "no handler has this name."})
+    assert found[-1] == "gone: the changed policy is not in force: no handler has this name."

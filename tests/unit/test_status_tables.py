@@ -30,7 +30,7 @@ def waits(**tier: Any) -> str:
 
 
 def test_what_is_due_next_says_when_and_what_is_late_by_how_much():
-    assert "7 wait there, the next due at 2026-01-31T12:00:00+00:00\n" in waits(late_seconds=0.0)
+    assert "7 records wait there, the next due at 2026-01-31T12:00:00+00:00\n" in waits(late_seconds=0.0)
     late = waits(late_seconds=420.0)
     assert "the first was due at 2026-01-31T12:00:00+00:00 and is 7 min late" in late
     assert "the next due" not in late
@@ -41,4 +41,4 @@ def test_what_is_unaccounted_for_ends_no_sentence_with_nothing():
     line = AuditLine("charge", 0, 0, 9, 9, 0, unaccounted=3, parked_nowhere=[2, 3, 4])
     report_tables.print_audit(Console(file=out, width=200), TopicAudit("orders", [line]))
     assert "unaccounted for: 3\n" in out.getvalue()
-    assert "what is done too" in " ".join(out.getvalue().split())
+    assert "done ones too" in " ".join(out.getvalue().split())

@@ -26,7 +26,7 @@ def where(fate: Fate, **known: Any) -> str:
         "parked": {},
         "queues": {WHICH[2]: "shop"},
     }
-    return str(DeliveryLocator(**{**given, **known}).of(WHICH, fate)["where"])
+    return str(DeliveryLocator(**{**given, **known}).locate(WHICH, fate)["where"])
 
 
 def test_what_was_handed_off_before_a_wipe_is_forgotten_and_not_from_before_its_handler_joined():
@@ -38,6 +38,6 @@ def test_what_was_handed_off_before_a_wipe_is_forgotten_and_not_from_before_its_
 
 
 def test_what_a_halt_keeps_back_waits_for_its_topic_and_not_for_what_it_needs():
-    assert "until what it needs is there again" in where(Fate.HANDED, carriers={WHICH: ASIDE})
+    assert "until its dependency works again" in where(Fate.HANDED, carriers={WHICH: ASIDE})
     halted = where(Fate.HANDED, carriers={WHICH: ASIDE}, halted=True)
-    assert halted == "queue shop, set aside until the topic goes on (bridge resume orders)"
+    assert halted == "queue shop, set aside until the topic is resumed (bridge resume orders)"

@@ -18,7 +18,7 @@ from bridge.cli.root_command import cli
 def test_a_command_of_another_group_is_said_to_be_there(words, meant):
     ended = CliRunner().invoke(cli, words)
     assert ended.exit_code == 2
-    assert f"it is `{meant}`" in ended.output
+    assert f"Did you mean `{meant}`?" in ended.output
 
 
 def test_what_no_group_has_is_answered_as_ever():
@@ -28,10 +28,10 @@ def test_what_no_group_has_is_answered_as_ever():
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (["plans", "118"], "is `bridge deadletters plans show 118` meant?"),
-        (["users", "ann"], "of: list, add, role, password, remove, tokens"),
-        (["users", "tokens", "nightly"], "of: list, make, revoke"),
-        (["webhooks", "pager"], "of: list, add, test, off, on, remove"),
+        (["plans", "118"], "Did you mean `bridge deadletters plans show 118`?"),
+        (["users", "ann"], "Commands: list, add, role, password, remove, tokens"),
+        (["users", "tokens", "nightly"], "Commands: list, make, revoke"),
+        (["webhooks", "pager"], "Commands: list, add, test, off, on, remove"),
     ],
 )
 def test_a_group_that_lists_says_what_to_write_where_it_is_given_a_name(words, meant):
