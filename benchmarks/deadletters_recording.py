@@ -18,6 +18,7 @@ from bridge.deadletters.db.schema import letters
 from bridge.formats import dead_letter_record
 from bridge.formats.delivery import Attempts, Dead, Delivery, Message
 from bridge.formats.failure import Failure
+from bridge.formats.header_block import RecordHeaders
 from bridge.kafka.clients import Producer
 from tests.servers.postgres import PostgresServer
 
@@ -105,7 +106,7 @@ def bury(on: Stack, start: int, stop: int) -> None:
     assert left == 0, f"{left} letters were not written"
 
 
-def headers(offset: int) -> dead_letter_record.RecordHeaders:
+def headers(offset: int) -> RecordHeaders:
     """Of a delivery that died after 13 runs; each letter's message is its own."""
     handler, error, number = HANDLERS[offset % 3], ERRORS[offset % 4], offset
     message = f"order {number} for customer {number * 7919 % 100_000}: declined"
