@@ -1,1 +1,1 @@
-"""Kafka's clients, topics and offsets: names of topics, their creation and survey, publishing and reading back."""
+"""Kafka's clients, topics and offsets: topic names, creation and survey, publishing and reading back."""

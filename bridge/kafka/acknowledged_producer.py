@@ -1,4 +1,4 @@
-"""A producer of which each record is acknowledged, refused or given up when `publish` returns."""
+"""A producer whose `publish` returns once each record is acknowledged, refused or given up."""
 
 import logging
 from collections.abc import Sequence
@@ -20,25 +20,25 @@ from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: Seconds to wait for Kafka's acknowledgement; more than librdkafka's own `message.timeout.ms`,
-#: so that a record is either acknowledged or given up by it, never still in flight.
+#: Seconds to wait for Kafka's acknowledgement; more than librdkafka's own `message.timeout.ms`, so that afterwards no
+#: record is in flight.
 ACKNOWLEDGED_WITHIN: Final = 20.0
 
 
-#: What no time mends: no topic can have this name.
+#: Permanent errors: no topic can have this name.
 _NEVER: Final = (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG)
-#: A record that its topic does not take (a compacted one takes none without a key): so Kafka answers to all that were
-#: written with it.
+#: Errors of a record that its topic refuses (a compacted one refuses records without a key). Kafka gives them to all
+#: records of the batch.
 _REFUSED: Final = (KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD)
 
 
 class OutgoingRecord(NamedTuple):
-    """A record on its way to Kafka.
+    """A record to write to Kafka.
 
     Attributes:
-        partition: -1 where that is the partitioner's to say.
-        whose: the delivery because of which it is written, for errors.
-        what: what it is to that, for errors.
+        partition: -1 if the partitioner chooses it.
+        whose: the delivery that the record belongs to, for errors.
+        what: the role of the record, for errors.
     """
 
     topic: str
@@ -51,18 +51,18 @@ class OutgoingRecord(NamedTuple):
 
     @classmethod
     def of(cls, topic: str, partition: int, delivery: Delivery, headers: RecordHeaders, what: str) -> "OutgoingRecord":
-        """A delivery's own key and value, under these headers."""
+        """Return a delivery's own key and value with these headers."""
         message = delivery.message
         return cls(topic, partition, message.key, message.value, headers, str(delivery), what)
 
     @property
     def size(self) -> int:
-        """Bytes of its key and value."""
+        """Return the bytes of its key and value."""
         return len(self.key or b"") + len(self.value or b"")
 
 
 class RecordPosition(NamedTuple):
-    """Where a record lies that Kafka has acknowledged."""
+    """The position of a record that Kafka has acknowledged."""
 
     topic: str
     partition: int
@@ -70,12 +70,14 @@ class RecordPosition(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> "RecordPosition":
-        """Where a record lies that was acknowledged."""
+        """Return the position of an acknowledged record."""
         return cls(record.topic() or "", record.partition() or 0, record.offset() or 0)
 
 
 class AcknowledgedProducer:
-    """Publishes what is to become of a delivery. It must not cross a fork (bridge.kafka.clients.producer_client)."""
+    """The producer of dead letters and parked deliveries. It must not cross a fork
+    (bridge.kafka.clients.producer_client).
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -83,11 +85,11 @@ class AcknowledgedProducer:
         self._partitions: dict[str, int] = {}
 
     def publish(self, topic: str, delivery: Delivery, headers: RecordHeaders) -> None:
-        """Write a delivery's key and value under these headers, and wait until every in-sync replica has them.
+        """Write a delivery's key and value with these headers, and wait until every in-sync replica has the record.
 
         Raises:
-            RecordTooLarge: the topic does not take a record of this size.
-            PublishFailed: Kafka did not acknowledge it; it may or may not be there.
+            RecordTooLarge: the record is too large for the topic.
+            PublishFailed: Kafka did not acknowledge it; the record may or may not be there.
         """
         partition = self._partition(topic, delivery.message.partition)
         (failed,) = self.publish_all([OutgoingRecord.of(topic, partition, delivery, headers, "its dead letter")])
@@ -95,13 +97,13 @@ class AcknowledgedProducer:
             raise failed
 
     def publish_all(self, letters: Sequence[OutgoingRecord]) -> list[PublishFailed | None]:
-        """Write many, and wait for all their acknowledgements: for each why it failed, or `None`."""
+        """Write records and wait for their acknowledgements; return for each why it failed, or `None`."""
         return self._publish_all(letters, [[] for _ in letters])
 
     def place_all(self, letters: Sequence[OutgoingRecord]) -> list[RecordPosition | PublishFailed]:
-        """Write many, and wait for all their acknowledgements: for each where it lies, or why it failed.
+        """Write records and wait for their acknowledgements; return for each its position, or why it failed.
 
-        Of what Kafka refuses as one of a batch is found out which record that is: `NeverPublished`.
+        If Kafka refuses a batch because of one record, that record is found: `NeverPublished`.
         """
         written: list[list[Record]] = [[] for _ in letters]
         failures = self._publish_all(letters, written)
@@ -112,7 +114,7 @@ class AcknowledgedProducer:
         self, letters: Sequence[OutgoingRecord], written: list[list[Record]]
     ) -> list[PublishFailed | None]:
         failures = self._publish_together(letters, written)
-        # Kafka refuses a batch of the client as a whole: one of it is bad, or all are too large together.
+        # Kafka refuses a batch of the client as a whole: one record is bad, or all are too large together.
         refused = [at for at, failed in enumerate(failures) if isinstance(failed, RefusedWithOthers | RecordTooLarge)]
         for some in _halves(refused) if len(letters) > 1 else ():
             again = self._publish_all([letters[at] for at in some], [written[at] for at in some])
@@ -125,7 +127,7 @@ class AcknowledgedProducer:
     ) -> list[PublishFailed | None]:
         answers: list[list[KafkaError | None]] = [[] for _ in letters]
         refused = [self._produce(letter, answers[at], written[at]) for at, letter in enumerate(letters)]
-        # flush() returns 0 although all records failed: only the callback says what became of each.
+        # flush() returns 0 even if all records failed: only the callback knows the result of each.
         fatal = self._flush() if None in refused else None
         for answer in (fatal, *(answer for some in answers for answer in some)):
             if self._renew_if_fatal(answer):
@@ -155,11 +157,11 @@ class AcknowledgedProducer:
             self._renew_if_fatal(error.args[0])
             return _publish_failure(letter, error.args[0])
         except BufferError:
-            return PublishFailed(f"{letter.whose}: the producer's queue is full: Kafka has not answered for long.")
+            return PublishFailed(f"{letter.whose}: the producer's queue is full: Kafka has not responded for long.")
         return None
 
     def _failure(self, letter: OutgoingRecord, answers: Sequence[KafkaError | None]) -> PublishFailed | None:
-        """From what the client said of itself, and of the record if it said so: the last counts."""
+        """Return the failure from the client's answers about itself and about the record; the last one counts."""
         if not answers:
             return PublishFailed(
                 f"{letter.whose}: no answer from Kafka for {letter.topic!r} in {ACKNOWLEDGED_WITHIN:g} s."
@@ -170,29 +172,31 @@ class AcknowledgedProducer:
         return _publish_failure(letter, answers[-1])
 
     def _flush(self) -> KafkaError | None:
-        """Wait for the acknowledgement; return why the producer cannot go on, if so."""
+        """Wait for the acknowledgements; return the error after which the producer cannot go on, if there is one."""
         try:
             with FatalErrorCatcher() as fatal:
                 self._producer.flush(ACKNOWLEDGED_WITHIN)
         except KafkaException as error:
             return error.args[0]  # type: ignore[no-any-return]
         except SystemError as error:
-            # The client called back with its own exception set: that is the cause, and what it called said nothing.
+            # A callback ran while the client's own exception was set: that is the cause, and the callback says nothing.
             if not isinstance(error.__cause__, KafkaException):
                 raise
             return error.__cause__.args[0]  # type: ignore[no-any-return]
         return fatal.error
 
     def _renew_if_fatal(self, error: KafkaError | None) -> bool:
-        """Nothing gets out of an idempotent producer any more after a fatal error: a log that lost its end is one."""
+        """Replace the producer after a fatal error, such as a truncated log: an idempotent producer sends
+        nothing any more.
+        """
         if error is None or not (error.fatal() or error.code() == KafkaError._FATAL):
             return False
-        logger.error("the producer cannot go on and is made anew: %s", error.str())
+        logger.error("the producer failed and is replaced: %s", error.str())
         self._producer = producer_client(self._settings.kafka)
         return True
 
     def _partition(self, topic: str, source: int) -> int:
-        """The source's partition number where the topic has it, else one that is always the same."""
+        """Return the source's partition number if the topic has it, else a number that is always the same."""
         if topic not in self._partitions:
             with suppress(KafkaException):
                 known = self._producer.list_topics(topic, timeout=5).topics[topic]

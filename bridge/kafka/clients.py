@@ -58,9 +58,9 @@ logger = logging.getLogger(__name__)
 
 
 class RepeatFilter(logging.Filter):
-    """Lets a line of librdkafka through once a minute: while Kafka is away it repeats itself 20 times a second.
+    """A log filter that passes a line of librdkafka once a minute: without Kafka it repeats itself 20 times a second.
 
-    It has a limit of its own, per connection; but it makes all connections anew when none works (KIP-899).
+    librdkafka's own limit is per connection, but it renews all connections when none works (KIP-899).
     """
 
     _NUMBERS = re.compile(r"\d+")
@@ -70,9 +70,9 @@ class RepeatFilter(logging.Filter):
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line like this one, numbers apart, was not let through in the last minute."""
+        """Return whether no line like this one, apart from numbers, passed in the last minute."""
         if librdkafka.level == logging.DEBUG:
-            # Somebody asked for all of it: KAFKA_DEBUG.
+            # The user asked for all lines with KAFKA_DEBUG.
             return True
         text = self._NUMBERS.sub("", record.getMessage())
         now = time.monotonic()
@@ -87,39 +87,39 @@ class RepeatFilter(logging.Filter):
 librdkafka = logging.getLogger("bridge.librdkafka")
 librdkafka.addFilter(RepeatFilter())
 
-#: What a consumer runs with unless a KAFKA_ variable says otherwise.
+#: The consumer's properties unless a KAFKA_ variable sets them.
 CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "auto.offset.reset": "earliest",
-    # A killed bridge's partitions come back after this long.
+    # The partitions of a killed bridge are reassigned after this time.
     "session.timeout.ms": 8_000,
     "heartbeat.interval.ms": 2_000,
     # 1000 ms leaves a fast consumer idle two thirds of the time.
     "fetch.queue.backoff.ms": 10,
     "queued.max.messages.kbytes": 32_768,
-    # A partition that goes on again is asked for once Kafka has answered for those without records (default: 500).
+    # A resumed partition is fetched once Kafka has answered for those without records (default: 500).
     "fetch.wait.max.ms": 100,
-    # So that a topic made while the bridge runs is consumed within seconds (default: 5 minutes).
+    # A topic created while the bridge runs is consumed within seconds (default: 5 minutes).
     "topic.metadata.refresh.interval.ms": 10_000,
 }
-#: What the bridge's promises rest on; a KAFKA_ variable for one of these is a fault.
+#: Properties that the bridge's guarantees need; setting one with a KAFKA_ variable is an error.
 CONSUMER_FIXED: Mapping[str, Any] = {
     "enable.auto.commit": False,
-    # True is librdkafka's default, and stores an offset when poll() returns it: a loss.
+    # True is librdkafka's default, and stores an offset when poll() returns it: records would be lost.
     "enable.auto.offset.store": False,
     "enable.partition.eof": False,
-    # Partitions are taken over and given up one by one: an eager strategy would not take that.
+    # Partitions are assigned and revoked one by one; an eager strategy reassigns all at once.
     "partition.assignment.strategy": "cooperative-sticky",
     "allow.auto.create.topics": False,
 }
 PRODUCER_DEFAULTS: Mapping[str, Any] = {
     "linger.ms": 0,
     "message.timeout.ms": 15_000,
-    # The topic's own max.message.bytes is the limit; the client must not refuse what the topic takes.
+    # The topic's own max.message.bytes is the limit; the client must not refuse a record that the topic takes.
     "message.max.bytes": 100_000_000,
 }
 PRODUCER_FIXED: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}
 FIXED = frozenset(CONSUMER_FIXED) | frozenset(PRODUCER_FIXED) | {"group.id"}
-#: Where one client of a kind is given a property of another, librdkafka warns at every start.
+#: librdkafka warns at every start if a client gets a property of another kind of client.
 _CONSUMER_ONLY = frozenset(CONSUMER_DEFAULTS) | {
     "group.instance.id",
     "max.poll.interval.ms",
@@ -129,27 +129,27 @@ _PRODUCER_ONLY = frozenset({"linger.ms", "message.timeout.ms", "compression.type
 _UNKNOWN = "celery.kafka.bridge.unknown"
 
 
-#: Called from C, for only there is it looked at whether an error is pending beside the result. The interpreter's own
-#: call does without once the calling code is warm (CPython's specialised calls); then the client's answer for a name
-#: that is no UTF-8 is a list with a null pointer in it, and whoever goes over that ends the process.
+#: Called from C, because only there a pending error is noticed. The interpreter's specialised calls skip the check
+#: once the code is warm: a name that is not UTF-8 then gives a list with a null pointer, and reading it ends the
+#: process.
 _ask_headers: Final = methodcaller("headers")
 
 
 def headers_of(record: Record) -> Any:
-    """The headers of a record: pairs, or what `set_headers` has put in their place. Nothing else may ask for them.
+    """Return the headers of a record, or the value that `set_headers` put in their place. Use nothing else to read
+    them.
 
     Raises:
-        SystemError: one of them cannot be read, so none is. Asked again, the record would not raise: it must not be.
+        SystemError: a header cannot be read. Do not ask the record again: it would not raise a second time.
     """
     return _ask_headers(record) or ()
 
 
 def consumer_client(properties: Mapping[str, Any], group: str, **callbacks: Any) -> Consumer:
-    """A consumer that commits only what it is told to.
+    """Return a consumer that commits only on request.
 
-    Where a group that has committed nothing begins is the bridge's to decide (bridge.consumer.read_position). The
-    client
-    itself goes to the log's beginning where its position is no longer there: `latest` would pass over all that is.
+    The bridge decides where a group without commits begins (bridge.consumer.read_position). If the client's own
+    position is gone it restarts at the log's beginning: `latest` would skip all existing records.
     """
     _debug(properties)
     taken = {name: value for name, value in properties.items() if name not in _PRODUCER_ONLY}
@@ -167,9 +167,9 @@ def consumer_client(properties: Mapping[str, Any], group: str, **callbacks: Any)
 
 
 def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer:
-    """An idempotent producer that waits for all in-sync replicas.
+    """Return an idempotent producer that waits for all in-sync replicas.
 
-    It must not cross a fork: librdkafka's threads do not (confluent-kafka-python issue 1122).
+    It must not cross a fork, as librdkafka's threads do not (confluent-kafka-python issue 1122).
     """
     _debug(properties)
     return Producer(
@@ -179,19 +179,18 @@ def producer_client(properties: Mapping[str, Any], **callbacks: Any) -> Producer
 
 
 def admin_client(properties: Mapping[str, Any], **callbacks: Any) -> AdminClient:
-    """A client that reads metadata and creates topics."""
+    """Return a client that reads metadata and creates topics."""
     _debug(properties)
     return AdminClient({**_shared(properties), **callbacks}, logger=librdkafka)
 
 
 class FatalErrorCatcher:
-    """Catches what a client raises from `poll` or `flush` when it can't go on, which no `except` clause does.
+    """A context that catches the KafkaError that `poll` or `flush` raise after a fatal error.
 
-    confluent_kafka raises the KafkaError itself, which is no heir of BaseException (src/confluent_kafka.c, error_cb):
-    it would go past every handler of errors there is.
+    No `except` clause can: that KafkaError is no subclass of BaseException (src/confluent_kafka.c, error_cb).
 
     Attributes:
-        error: what was raised; `None` if nothing was.
+        error: the error that was raised, or `None`.
     """
 
     def __init__(self) -> None:
@@ -203,27 +202,26 @@ class FatalErrorCatcher:
     def __exit__(self, kind: object, error: object, traceback: object) -> bool:
         if not isinstance(error, KafkaError):
             return False
-        # What is raised from here would have it as its context.
+        # An exception raised from here would have it as its context.
         self.error = error
         return True
 
 
 def mock_cluster() -> AdminClient:
-    """librdkafka's own mock of a cluster, alive as long as the client that is returned.
+    """Return a client of librdkafka's mock cluster, which lives as long as the client.
 
-    It makes a topic of 4 partitions on first use, and has no CreateTopics
-    (librdkafka's src/rdkafka_mock.h).
+    The mock makes a topic of 4 partitions on first use, and has no CreateTopics (librdkafka's src/rdkafka_mock.h).
     """
     return AdminClient({"test.mock.num.brokers": 1, "log_level": 3}, logger=librdkafka)
 
 
 def property_fault(name: str, value: str) -> str | None:
-    """What librdkafka says against a property, or `None` if it takes it.
+    """Return librdkafka's objection to a property, or `None`.
 
-    No client is made: the second property is refused always, and properties are read in order.
+    No client is made: an unknown second property always stops it, and properties are read in order.
 
     Returns:
-        "unknown" where librdkafka has no such property, else its own sentence.
+        "unknown" if librdkafka has no such property, else its own sentence.
     """
     try:
         AdminClient({name: value, _UNKNOWN: ""})
@@ -238,9 +236,9 @@ def property_fault(name: str, value: str) -> str | None:
 
 
 def client_fault(properties: Mapping[str, Any]) -> str | None:
-    """What librdkafka says against these properties together, or `None` if a client can be made of them.
+    """Return librdkafka's objection to these properties together, or `None`.
 
-    Some are only looked at then: a mechanism, a certificate's file. Nothing is waited for.
+    Some faults show only then, such as a mechanism or a certificate's file. This does not connect.
     """
     try:
         admin_client(properties)
@@ -250,7 +248,7 @@ def client_fault(properties: Mapping[str, Any]) -> str | None:
 
 
 def _debug(properties: Mapping[str, Any]) -> None:
-    """With KAFKA_DEBUG all that librdkafka says is shown, whatever the level of the rest."""
+    """Show all lines of librdkafka if KAFKA_DEBUG is set, whatever the log level."""
     if properties.get("debug"):
         librdkafka.setLevel(logging.DEBUG)
 

@@ -1,4 +1,4 @@
-"""The consumer groups of a topic: which groups have committed offsets there, and what a new group is about to read."""
+"""The consumer groups of a topic: their committed offsets, and the records that a new group is about to read."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -16,15 +16,15 @@ from bridge.kafka.clients import (
 from bridge.kafka.partition_offsets import Extent, read_extents
 from bridge.settings import Settings
 
-#: Seconds for one question to Kafka.
+#: Seconds for one request to Kafka.
 ANSWER_WITHIN: Final = 10.0
 
 
 def find_reading_groups(settings: Settings, topics: Collection[str]) -> dict[str, list[str]]:
-    """By topic, the groups that have committed offsets there, sorted; a topic that none reads is left out.
+    """Return, by topic, the groups with committed offsets there, sorted; topics without any are left out.
 
     Raises:
-        KafkaUnavailable: Kafka did not answer, or this user may not ask.
+        KafkaUnavailable: Kafka did not answer, or this user lacks the permission.
     """
     found: dict[str, set[str]] = defaultdict(set)
     for group, offsets in read_group_commits(settings, topics).items():
@@ -34,10 +34,10 @@ def find_reading_groups(settings: Settings, topics: Collection[str]) -> dict[str
 
 
 def read_group_commits(settings: Settings, topics: Collection[str]) -> dict[str, dict[Place, int]]:
-    """By consumer group, the offsets that it has committed on partitions of these topics.
+    """Return the offsets that each consumer group has committed on partitions of these topics.
 
     Raises:
-        KafkaUnavailable: Kafka did not answer, or this user may not ask.
+        KafkaUnavailable: Kafka did not answer, or this user lacks the permission.
     """
     if not topics:
         return {}
@@ -46,7 +46,7 @@ def read_group_commits(settings: Settings, topics: Collection[str]) -> dict[str,
     try:
         listed = admin.list_consumer_groups(request_timeout=ANSWER_WITHIN).result(ANSWER_WITHIN * 2)
         asked = [ConsumerGroupTopicPartitions(each.group_id) for each in listed.valid if each.group_id]
-        # One question a group: Kafka's client takes no more.
+        # One request for each group: Kafka's client takes no more.
         answers = [admin.list_consumer_group_offsets([each], request_timeout=ANSWER_WITHIN) for each in asked]
         for answer in answers:
             for group, future in answer.items():
@@ -54,37 +54,37 @@ def read_group_commits(settings: Settings, topics: Collection[str]) -> dict[str,
                     if place.topic in topics and place.offset >= 0:
                         found[group][place.topic, place.partition] = place.offset
     except (KafkaException, TimeoutError) as error:
-        raise KafkaUnavailable(f"Kafka does not say which groups read {', '.join(sorted(topics))}: {error}.") from None
+        raise KafkaUnavailable(
+            f"Kafka did not list the groups that read {', '.join(sorted(topics))}: {error}."
+        ) from None
     return dict(found)
 
 
 def find_consumed_topics(admin: AdminClient, group: str) -> frozenset[str] | None:
-    """Return the topics of which living members of a group have partitions.
-
-    `None`: Kafka gives the partitions out anew just now.
+    """Return the topics whose partitions living members of a group have; `None` during a rebalance.
 
     Raises:
-        KafkaUnavailable: Kafka did not say who the members are.
+        KafkaUnavailable: Kafka did not list the members.
     """
     try:
         (future,) = admin.describe_consumer_groups([group], request_timeout=ANSWER_WITHIN).values()
         found = future.result(ANSWER_WITHIN * 2)
     except (KafkaException, TimeoutError) as error:
-        raise KafkaUnavailable(f"Kafka does not say who is in the group {group!r}: {error}.") from None
+        raise KafkaUnavailable(f"Kafka did not list the members of the group {group!r}: {error}.") from None
     if found.state in (ConsumerGroupState.PREPARING_REBALANCING, ConsumerGroupState.COMPLETING_REBALANCING):
         return None
     return frozenset(place.topic for member in found.members for place in member.assignment.topic_partitions)
 
 
-#: Most other groups that are named.
+#: Maximum number of other groups that are named.
 NAMED_GROUPS: Final = 3
 
 
 class FirstRead(NamedTuple):
-    """What is read of a topic on which the group has committed nothing.
+    """The records that the group reads first of a topic without committed offsets.
 
     Attributes:
-        records: how many are read from the beginning; or, from the end on, are not.
+        records: how many are read from the beginning, or skipped if it starts at the end.
         others: how many records each other group has left to read there.
     """
 
@@ -96,12 +96,12 @@ class FirstRead(NamedTuple):
 
     @property
     def is_surprising(self) -> bool:
-        """Whether records are read that another group has read: as after a group was renamed."""
+        """Return whether it reads records that another group has read, as after a group was renamed."""
         return bool(self.records and self.others) and not self.from_end
 
     @property
     def words(self) -> str:
-        """A sentence for the log and for `bridge check`."""
+        """Return a sentence for the log and for `bridge check`."""
         what = (
             f"begins at the end, {self.records:,} records before that are not read (KAFKA_AUTO_OFFSET_RESET)"
             if self.from_end
@@ -122,10 +122,10 @@ class FirstRead(NamedTuple):
 
 
 def find_first_reads(settings: Settings, topics: Collection[str]) -> list[FirstRead]:
-    """Return what is about to be read of each topic on which the group has committed nothing.
+    """Return the first read of each topic on which the group has committed nothing.
 
     Raises:
-        KafkaUnavailable: Kafka did not answer, or this user may not ask which groups there are.
+        KafkaUnavailable: Kafka did not answer, or this user lacks the permission.
     """
     by_topic: dict[str, list[Extent]] = {}
     for extent in read_extents(settings, topics):
@@ -140,7 +140,7 @@ def find_first_reads(settings: Settings, topics: Collection[str]) -> list[FirstR
 
 
 def _records_left(found: Sequence[Extent], committed: Mapping[str, Mapping[tuple[str, int], int]]) -> dict[str, int]:
-    """How many records each group has left on these partitions; a group without a commit there is none of theirs."""
+    """Return how many records each group with a commit on these partitions has left to read."""
     return {
         group: sum(max(0, each.end - max(each.first, at.get(each.place, 0))) for each in found)
         for group, at in committed.items()

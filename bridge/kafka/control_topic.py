@@ -32,23 +32,23 @@ from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: All decisions lie in one partition, so that their offsets tell which is the newest.
+#: All decisions are in one partition, so that their offsets tell which is the newest.
 PARTITION: Final = 0
 #: Seconds to wait for Kafka's acknowledgement of a decision.
 ACKNOWLEDGED_WITHIN: Final = 10.0
-#: Seconds for which the topic must end before what was read of it, to be held to be another one.
+#: Seconds for which the topic must end below what was read of it before it counts as recreated.
 SHORT_FOR: Final = 5.0
 
 
 def ensure_control_topic(settings: Settings) -> bool:
-    """Make the topic where it is missing and may be made; return whether it is there, or is made on first use.
+    """Create the topic if it is missing and may be created; return whether it exists, or is created on first use.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
     name, admin = TopicNames.of(settings).control, admin_client(settings.kafka)
     cluster = read_cluster(admin)
-    # librdkafka's mock has no CreateTopics, and makes a topic on first use.
+    # librdkafka's mock has no CreateTopics, and creates a topic on first use.
     if name in cluster.topics or cluster.is_mock:
         return True
     if not settings.file.kafka_create_topics:
@@ -58,16 +58,16 @@ def ensure_control_topic(settings: Settings) -> bool:
 
 
 def publish_decision(settings: Settings, decision: GroupDecision) -> int:
-    """Write a decision, and wait until every in-sync replica has it; return its offset.
+    """Write a decision, wait until every in-sync replica has it, and return its offset.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
-        PublishFailed: Kafka did not acknowledge it; it may or may not be there.
+        PublishFailed: Kafka did not acknowledge it; the decision may or may not be there.
     """
     name = TopicNames.of(settings).control
     if not ensure_control_topic(settings):
         raise PublishFailed(
-            f"{decision.key}: there is no topic {name!r}: make it by hand, with cleanup.policy=compact and one "
+            f"{decision.key}: there is no topic {name!r}: create it by hand, with cleanup.policy=compact and one "
             "partition."
         )
     outcome: list[tuple[KafkaError | None, int]] = []
@@ -75,7 +75,7 @@ def publish_decision(settings: Settings, decision: GroupDecision) -> int:
     def acknowledged(error: KafkaError | None, record: Record) -> None:
         outcome.append((error, record.offset() or 0))
 
-    # One producer for one record: decisions are rare, and a client that had a fatal error is none any more.
+    # One producer for one record: decisions are rare, and a client cannot be used after a fatal error.
     client = producer_client({**settings.kafka, "message.timeout.ms": str(int(ACKNOWLEDGED_WITHIN * 900))})
     try:
         client.produce(name, decision.to_value(), decision.key, PARTITION, on_delivery=acknowledged)
@@ -92,11 +92,11 @@ def publish_decision(settings: Settings, decision: GroupDecision) -> int:
 
 
 class PublishedDecisions(NamedTuple):
-    """What Kafka had when it was asked.
+    """The decisions in Kafka when it was read.
 
     Attributes:
         standing: by key.
-        end: where the topic ended; 0 where there is none.
+        end: the end of the topic; 0 if it does not exist.
     """
 
     standing: dict[str, PublishedDecision]
@@ -104,7 +104,7 @@ class PublishedDecisions(NamedTuple):
 
 
 def read_published_decisions(settings: Settings) -> PublishedDecisions:
-    """Read the topic to its end.
+    """Return the decisions in the topic, read to its end.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -117,8 +117,8 @@ def read_published_decisions(settings: Settings) -> PublishedDecisions:
         first, end = watermarks(client, TopicPartition(*place))
     except KafkaException as error:
         raise KafkaUnavailable(
-            f"Kafka does not give topic {place[0]!r}, which has what is decided for the group (halts, policies): "
-            f"{error.args[0].str()}. Is the broker down that has it?"
+            f"Kafka did not give the control topic {place[0]!r}, which has the group's decisions (halts, policies): "
+            f"{error.args[0].str()}. Is its broker down?"
         ) from None
     finally:
         client.close()
@@ -126,7 +126,7 @@ def read_published_decisions(settings: Settings) -> PublishedDecisions:
 
 
 def find_last_decisions(found: Iterable[Record]) -> dict[str, PublishedDecision]:
-    """By key, the last decision among some records."""
+    """Return the last decision of each key among some records."""
     last: dict[str, PublishedDecision] = {}
     for record in found:
         standing = read_decision_record(record)
@@ -136,24 +136,24 @@ def find_last_decisions(found: Iterable[Record]) -> dict[str, PublishedDecision]
 
 
 def read_decision_record(record: Record) -> PublishedDecision | None:
-    """Return the decision in a record; `None` if it is none: that is logged, and the decisions before it stand."""
+    """Return the decision in a record; `None`, logged, if there is none: the decision before it stays in force."""
     key = record.key()
     name = key.decode(errors="surrogateescape") if isinstance(key, bytes) else key
     decision = read_decision(name, record.value()) if name else None
     if decision is None:
         place = f"record {record.offset()} of the control topic {record.topic()!r}"
-        log_skipped_once(logger, place, "it holds no decision of this version; the decision before it stands")
+        log_skipped_once(logger, place, "it holds no decision of this version; the one before it stays in force")
         return None
     return PublishedDecision(decision, record.offset() or 0)
 
 
 class ControlTopicFollower:
-    """Reads the control topic on and on, a poll at a time: from its beginning, then what comes.
+    """A reader of the control topic from its beginning on, a poll at a time.
 
     Attributes:
-        caught_up: whether it has read to where the topic ended since it began.
-        went_back: whether the topic is another one than at the last poll, or lost its end: it is read from its
-            beginning again.
+        caught_up: whether it has once read to the end of the topic.
+        went_back: whether the topic was recreated or truncated since the last poll: it is read from its beginning
+            again.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -165,7 +165,7 @@ class ControlTopicFollower:
         self.caught_up = self.went_back = False
 
     def poll(self, seconds: float = 0.0) -> list[PublishedDecision]:
-        """What was decided since the last poll; empty where Kafka does not answer, or has nothing new."""
+        """Return the decisions since the last poll; empty if Kafka does not respond, or has nothing new."""
         client, self.went_back = self._reading(), False
         found = []
         for record in client.consume(500, seconds):
@@ -179,20 +179,20 @@ class ControlTopicFollower:
         return found
 
     def close(self) -> None:
-        """Leave Kafka."""
+        """Close the client."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
     def _reading(self) -> Consumer:
         if self._client is None:
-            # Without a group of its own: it commits nothing, and nothing is balanced.
+            # It commits nothing, and takes no part in rebalances.
             self._client = consumer_client(self._settings.kafka, f"{self._settings.group}.control")
             self._client.assign([self._place])
         return self._client
 
     def _look_at_end(self, client: Consumer) -> None:
-        """What the last answer to a fetch said of the end: no question is asked."""
+        """Compare the position with the end in the last fetch response, without a request."""
         try:
             _, end = cached_first_and_end(client.get_watermark_offsets(self._place, cached=True))
         except KafkaException:
@@ -201,7 +201,7 @@ class ControlTopicFollower:
         if not 0 <= end < self._next:
             self._short_since = None
             return
-        # A partition that has just changed its leader may say less for a moment.
+        # A partition that has just changed its leader may report a lower end for a moment.
         if self._short_since is None:
             self._short_since = self._clock()
         if self._clock() - self._short_since > SHORT_FOR:

@@ -1,6 +1,4 @@
-"""Dead letters read back from Kafka: those of a group for one source topic, and the latest of them for who looks again
-and again.
-"""
+"""Dead letters read back from Kafka: those of a group for one source topic, and the latest of them, kept in memory."""
 
 import time
 from collections import deque
@@ -19,11 +17,11 @@ from bridge.settings import Settings
 
 
 class DeadLetterStream(NamedTuple):
-    """Dead letters as they are read, those of a partition in the order in which they were written.
+    """The dead letters of a topic while they are read, those of a partition in the order of writing.
 
     Attributes:
         letters: read from Kafka one by one; raises KafkaUnavailable when it does not answer.
-        whole: whether Kafka has dropped none (retention).
+        whole: whether retention has dropped none.
     """
 
     letters: Iterator[DeadLetterSummary]
@@ -31,7 +29,7 @@ class DeadLetterStream(NamedTuple):
 
 
 def find_dead_letter_partitions(settings: Settings, topics: Iterable[str]) -> dict[str, list[Extent]]:
-    """By source topic, the partitions that its dead letters lie in; Kafka is asked once for all of them.
+    """Return the partitions of each source topic's dead letters, in one request.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -49,11 +47,11 @@ def read_dead_letters(
     last: int | None = None,
     partition: int | None = None,
 ) -> DeadLetterStream:
-    """The dead letters of this group for a source topic.
+    """Return the dead letters of this group for a source topic.
 
     Parameters:
-        last: how many records of each partition are looked through, the latest; `None`: all.
-        partition: that of the source, if only its dead letters are asked for.
+        last: how many of the latest records of each partition are read; `None` for all.
+        partition: the source's partition whose dead letters are wanted.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -70,19 +68,19 @@ def read_dead_letters(
     )
 
 
-#: How many of a partition's dead letters are looked through for who asks how things stand, the latest.
+#: Maximum number of a partition's latest dead letters that are read for a report.
 MOST_RECENT: Final = 2_000
-#: Characters of its error that are kept of each.
+#: Maximum number of characters of an error that is kept.
 KEPT_ERROR: Final = 300
-#: Seconds after which all is read anew: a topic that was made again may have grown beyond what was read of the old one.
+#: Seconds after which all is read again: a recreated topic may have grown beyond what was read of the old one.
 KEPT_FOR: Final = 300.0
 
 
 class LatestDeadLetters(NamedTuple):
-    """Dead letters of a source topic, those of a partition in the order in which they were written.
+    """The latest dead letters of a source topic, those of a partition in the order of writing.
 
     Attributes:
-        more: whether there are older ones, which were not looked through.
+        more: whether there are older ones, which were not read.
     """
 
     letters: list[DeadLetterSummary]
@@ -91,7 +89,7 @@ class LatestDeadLetters(NamedTuple):
 
 @dataclass
 class _KeptPartition:
-    """What was read of a partition since `since`, with the offset of each; all from `first` on, and below `next`."""
+    """The dead letters of a partition read since `since`, with their offsets: all from `first` on and below `next`."""
 
     first: int
     next: int
@@ -101,17 +99,17 @@ class _KeptPartition:
 
 @dataclass
 class RecentDeadLetters:
-    """Reads dead letters, and keeps what it has read; one thread at a time."""
+    """A reader of dead letters that keeps what it has read, for one thread."""
 
     settings: Settings
     clock: Callable[[], float] = time.monotonic
     _kept: dict[tuple[str, Place], _KeptPartition] = field(default_factory=dict, init=False, repr=False)
 
     def of(self, topic: str, there: Sequence[Extent]) -> LatestDeadLetters:
-        """The latest for a source topic.
+        """Return the latest dead letters of a source topic.
 
         Parameters:
-            there: the partitions that they lie in (bridge.kafka.dead_letter_reader.find_dead_letter_partitions).
+            there: the partitions of its dead letters (`find_dead_letter_partitions`).
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -124,7 +122,7 @@ class RecentDeadLetters:
         return LatestDeadLetters(letters, any(kept[each.place].first > each.first for each in there))
 
     def _known(self, topic: str, there: Extent) -> _KeptPartition:
-        """What is kept of a partition, without what is too old; nothing where it may be of another log."""
+        """Return the recent dead letters kept of a partition; none if its log may be another one."""
         first = max(there.first, there.end - MOST_RECENT)
         kept = self._kept.pop((topic, there.place), None)
         goes_on = kept is not None and kept.first <= first <= kept.next <= there.end
@@ -146,7 +144,7 @@ class RecentDeadLetters:
 
 
 def _shorten_letter(letter: DeadLetterSummary) -> DeadLetterSummary:
-    """As far as it is kept; what many have in common is there once."""
+    """Return a dead letter with a shortened error and shared strings."""
     whose = letter.whose._replace(handler=intern(letter.whose.handler), topic_id=intern(letter.whose.topic_id))
     topic, group, reason = intern(letter.topic), intern(letter.group), intern(letter.reason)
     return replace(letter, whose=whose, topic=topic, group=group, reason=reason, error=letter.error[:KEPT_ERROR])

@@ -1,5 +1,5 @@
-"""The topics that the bridge manages beside a source topic: which ones handlers need, how each must be configured, and
-what is wrong with one that is not (pure).
+"""The topics that the bridge manages beside a source topic: which are needed, their configuration, and its faults
+(pure).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,17 +12,17 @@ from bridge.kafka import retry_tiers
 from bridge.kafka.topic_names import TopicNames
 from bridge.settings import Settings
 
-#: How much larger than its source's a record of ours may be: our headers, cut as bridge.formats.failure says.
+#: How much larger than the source's record ours may be: our headers, cut as bridge.formats.failure describes.
 HEADROOM: Final = 65_536
-#: The largest record that a topic takes where nothing else is said, in bytes (Kafka's message.max.bytes).
+#: The default of the largest record that a topic takes, in bytes (Kafka's message.max.bytes).
 USUAL_RECORD_SIZE: Final = 1_048_588
 DAY: Final = 86_400_000
-#: What a record of a retry or replay topic is kept for beyond twice its delay: bridges may be away for as long.
+#: Retention of a retry or replay topic beyond twice its delay: bridges may be down for as long.
 SPARE_RETENTION: Final = 7 * DAY
 
 
 class TopicKind(StrEnum):
-    """What a topic is for."""
+    """The purpose of a topic."""
 
     SOURCE = "source"
     RETRY = "retry"
@@ -32,31 +32,31 @@ class TopicKind(StrEnum):
 
 
 class TopicShape(NamedTuple):
-    """How a topic is cut: partitions, and copies of each."""
+    """The partitions of a topic, and the replicas of each."""
 
     partitions: int
     replicas: int = 1
 
 
 class ReplicaState(NamedTuple):
-    """How the copies of a topic's partitions are.
+    """The state of the replicas of a topic's partitions.
 
     Attributes:
-        behind: partitions of which not every copy is in sync.
-        refusing: those of them with fewer copies in sync than min.insync.replicas asks for: they take no record that
-            waits for all of them (acks=all).
+        behind: partitions of which not every replica is in sync.
+        refusing: those of them with fewer replicas in sync than min.insync.replicas: they refuse records written with
+            acks=all.
     """
 
     behind: int = 0
     refusing: int = 0
 
 
-#: Those of a topic whose copies are all in sync, or of which that is not known.
+#: The state of a topic whose replicas are all in sync, or unknown.
 IN_SYNC: Final = ReplicaState()
 
 
 class SourceLimits(NamedTuple):
-    """What a source demands: the largest record that it takes, and the replicas that must have one (0: not known)."""
+    """The limits of a source: the largest record that it takes, and its min.insync.replicas (0: unknown)."""
 
     largest: int = USUAL_RECORD_SIZE
     in_sync: int = 0
@@ -64,11 +64,11 @@ class SourceLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ManagedTopic:
-    """A topic of ours.
+    """A topic that the bridge manages.
 
     Attributes:
         source: the topic whose records it takes.
-        delay: seconds that records wait there; `None` where they wait for nothing.
+        delay: seconds that records wait there; `None` if they do not wait.
     """
 
     name: str
@@ -78,12 +78,12 @@ class ManagedTopic:
 
     @property
     def retention_ms(self) -> int:
-        """For how long its records must be kept; -1: without end."""
+        """Return how long its records must be kept, in ms; -1 for ever."""
         return 2_000 * (self.delay or 0) + SPARE_RETENTION if self.kind in (TopicKind.RETRY, TopicKind.REPLAY) else -1
 
     @property
     def what(self) -> str:
-        """What lies in it, for people."""
+        """Return a description of its records."""
         match self.kind:
             case TopicKind.RETRY:
                 return f"records that wait {self.delay} s"
@@ -94,7 +94,7 @@ class ManagedTopic:
         return str(self.kind)
 
     def config(self, limits: SourceLimits) -> dict[str, str]:
-        """What it is made with: nothing is left to a broker's defaults by which a record would be lost."""
+        """Return the configuration to create it with: no broker default may lose a record."""
         if self.kind is TopicKind.CONTROL:
             return {"cleanup.policy": "compact"}
         config = {
@@ -104,7 +104,7 @@ class ManagedTopic:
             "max.message.bytes": str(limits.largest + HEADROOM),
         }
         if self.kind in (TopicKind.RETRY, TopicKind.REPLAY):
-            # Its age is what Kafka drops a record for: a worker's clock must not decide that.
+            # Kafka drops a record by its age, which a worker's clock must not decide.
             config["message.timestamp.type"] = "LogAppendTime"
         if limits.in_sync:
             config["min.insync.replicas"] = str(limits.in_sync)
@@ -112,12 +112,12 @@ class ManagedTopic:
 
     @property
     def without(self) -> str:
-        """What happens as long as the topic does not exist."""
+        """Return the consequence while the topic does not exist."""
         match self.kind:
             case TopicKind.DEAD_LETTERS:
                 return "a dead letter stays in the Celery broker, is not recorded, and is tried again"
             case TopicKind.RETRY:
-                return f"what is to wait {self.delay} s waits in the Celery broker"
+                return f"deliveries that wait {self.delay} s wait in the Celery broker"
             case TopicKind.REPLAY:
                 return "no dead letter can be replayed"
             case TopicKind.CONTROL:
@@ -126,12 +126,12 @@ class ManagedTopic:
 
     @property
     def lost(self) -> str:
-        """What is lost where Kafka drops a record of it."""
+        """Return what is lost if Kafka drops one of its records."""
         return "a dead letter" if self.kind is TopicKind.DEAD_LETTERS else "a delivery"
 
 
 def find_retention_fault(ours: ManagedTopic, config: Mapping[str, str]) -> str | None:
-    """Why a retry topic cannot be parked in at all: what lies there is dropped before it is due."""
+    """Return why a retry topic cannot be used at all: its records are dropped before they are due."""
     if ours.kind is not TopicKind.RETRY:
         return None
     kept = _number(config, "retention.ms")
@@ -151,11 +151,11 @@ def find_retention_fault(ours: ManagedTopic, config: Mapping[str, str]) -> str |
 def find_topic_faults(
     ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str], source: TopicShape, limits: SourceLimits
 ) -> list[str]:
-    """What is wrong with a topic that is there, a sentence each, with what to do.
+    """Return the faults of an existing topic, a sentence each, with the fix.
 
     Parameters:
-        config: of the topic, as far as Kafka tells it.
-        source, limits: of its source.
+        config: the topic's configuration, as far as Kafka tells it.
+        source, limits: of its source topic.
     """
     if ours.kind is TopicKind.SOURCE:
         return list(_unwritable(ours, shape, config))
@@ -169,8 +169,8 @@ def _kept(ours: ManagedTopic, config: Mapping[str, str]) -> Iterator[str]:
     kept, bytes_kept = _number(config, "retention.ms"), _number(config, "retention.bytes")
     if ours.kind is not TopicKind.DEAD_LETTERS and kept is not None and 0 <= kept < 2_000 * (ours.delay or 0) + DAY:
         yield (
-            f"topic {ours.name!r} keeps records for {kept / 3_600_000:.3g} h (retention.ms): what its bridges do not "
-            f"take in that time is dropped. Set its retention.ms to {ours.retention_ms}."
+            f"topic {ours.name!r} keeps records for {kept / 3_600_000:.3g} h (retention.ms): records that bridges do "
+            f"not read in that time are dropped. Set its retention.ms to {ours.retention_ms}."
         )
     if bytes_kept is not None and bytes_kept >= 0:
         yield (
@@ -192,16 +192,16 @@ def _control(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str]) -
         )
     if shape.partitions > 1:
         yield (
-            f"topic {ours.name!r} has {shape.partitions} partitions: what was decided lies in the first alone, and "
-            "what others write to the rest is not read. Make it with one partition."
+            f"topic {ours.name!r} has {shape.partitions} partitions: decisions are in the first alone; records that "
+            "others write to the rest are not read. Create it with one partition."
         )
 
 
 def _cut(ours: ManagedTopic, shape: TopicShape, source: TopicShape) -> Iterator[str]:
     if shape.partitions < source.partitions:
         yield (
-            f"topic {ours.name!r} has {shape.partitions} partitions, and {ours.source!r} has {source.partitions}: they "
-            "share fewer bridges. `bridge topics --create` adds what is missing."
+            f"topic {ours.name!r} has {shape.partitions} partitions, and {ours.source!r} has {source.partitions}: "
+            "fewer bridges can share it. `bridge topics --create` adds the missing ones."
         )
     if shape.replicas < source.replicas:
         yield (
@@ -221,16 +221,16 @@ def _taken(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str], lim
     if in_sync is not None and in_sync < limits.in_sync <= shape.replicas:
         yield (
             f"topic {ours.name!r} needs {in_sync} replicas in sync, and {ours.source!r} {limits.in_sync}: it "
-            f"acknowledges what its source would not yet. Set its min.insync.replicas to {limits.in_sync}."
+            f"acknowledges records earlier than its source. Set its min.insync.replicas to {limits.in_sync}."
         )
 
 
 def _unwritable(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str]) -> Iterator[str]:
     in_sync = _number(config, "min.insync.replicas")
     if in_sync is not None and in_sync > shape.replicas:
-        what = "it takes nothing"
+        what = "it takes no records"
         if ours.kind is TopicKind.SOURCE:
-            what = "producers that wait for all of them (acks=all) cannot write to it"
+            what = "producers with acks=all cannot write to it"
         yield (
             f"topic {ours.name!r} needs {in_sync} replicas in sync and has {shape.replicas}: {what}. "
             f"Set its min.insync.replicas to {shape.replicas} or less."
@@ -238,10 +238,10 @@ def _unwritable(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str]
 
 
 def count_replicas(partitions: Iterable[tuple[int, int]], config: Mapping[str, str]) -> ReplicaState:
-    """Return how the copies of a topic are.
+    """Return the state of a topic's replicas.
 
     Parameters:
-        partitions: of each how many copies it has, and how many of them are in sync.
+        partitions: for each, the number of its replicas and of those in sync.
     """
     behind = [(copies, in_sync) for copies, in_sync in partitions if in_sync < copies]
     wanted = _number(config, "min.insync.replicas") or 0
@@ -254,7 +254,9 @@ def _number(config: Mapping[str, str], name: str) -> int | None:
 
 
 def list_needed_topics(settings: Settings, routes: Routes) -> list[ManagedTopic]:
-    """What must lie beside the source topics from the start: for what waits long, for replays, for dead letters."""
+    """Return the topics that must exist beside the source topics from the start: for retries, replays and
+    dead letters.
+    """
     return [
         ours
         for topic in routes.topics
@@ -263,7 +265,7 @@ def list_needed_topics(settings: Settings, routes: Routes) -> list[ManagedTopic]
 
 
 def list_needed_tiers(settings: Settings, routes: Routes, topic: str) -> list[int]:
-    """The tiers of a topic that its handlers' own policies may use, ascending, in seconds."""
+    """Return the tiers of a topic that its handlers' own policies may use, in seconds, ascending."""
     file = settings.file
     asked = (
         retry_tiers.required_tiers(
@@ -275,7 +277,7 @@ def list_needed_tiers(settings: Settings, routes: Routes, topic: str) -> list[in
 
 
 def list_topics_beside(settings: Settings, topic: str, delays: Iterable[int]) -> list[ManagedTopic]:
-    """The topics of ours beside a source that has these tiers."""
+    """Return the managed topics of a source with these tiers."""
     names = TopicNames.of(settings)
     return [
         *(make_retry_topic(settings, topic, delay) for delay in delays),
@@ -285,5 +287,5 @@ def list_topics_beside(settings: Settings, topic: str, delays: Iterable[int]) ->
 
 
 def make_retry_topic(settings: Settings, topic: str, delay: int) -> ManagedTopic:
-    """One tier of a source topic."""
+    """Return the retry topic of a source topic with this delay."""
     return ManagedTopic(TopicNames.of(settings).retry(topic, delay), TopicKind.RETRY, topic, delay)

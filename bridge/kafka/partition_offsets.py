@@ -1,6 +1,4 @@
-"""The offsets of partitions as Kafka tells them: where each begins and ends, what the group has committed, and which
-offset a time means.
-"""
+"""The offsets of partitions: their first, end and committed offsets, and the offset of a time."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,16 +24,16 @@ from bridge.kafka.clients import (
 from bridge.kafka.topic_admin import ANSWER_WITHIN, read_cluster
 from bridge.settings import Settings
 
-#: The client's number for no offset: nothing is committed, or a question ran out of time.
+#: The client's value for a missing offset: nothing is committed, or a request timed out.
 OFFSET_INVALID: Final = -1001
-#: In an answer about a time: no record is of that time or later.
+#: In an answer about a time: no record has that time or a later one.
 NO_SUCH_RECORD: Final = -1
 
 
 def listed_offset(answer: Future[Any], *, of_a_time: bool = False) -> int:
-    """Return the offset in an answer to ListOffsets that is there; `NO_SUCH_RECORD` only if a time was asked for.
+    """Return the offset in an answer to ListOffsets; `NO_SUCH_RECORD` only if a time was asked for.
 
-    A question that ran out of time ends without an error, and with the offset -1001 (RD_KAFKA_OFFSET_INVALID).
+    A request that timed out ends without an error, and with the offset -1001 (RD_KAFKA_OFFSET_INVALID).
 
     Raises:
         KafkaUnavailable: the answer holds no offset.
@@ -48,10 +46,10 @@ def listed_offset(answer: Future[Any], *, of_a_time: bool = False) -> int:
 
 
 def first_and_end(answer: Any) -> tuple[int, int]:
-    """Return where a partition begins and ends, of what `get_watermark_offsets` gave.
+    """Return the first and end offset of a partition from the answer of `get_watermark_offsets`.
 
     Raises:
-        KafkaUnavailable: these are no offsets.
+        KafkaUnavailable: the answer holds no offsets.
     """
     if answer is not None:
         first, end = answer
@@ -61,7 +59,7 @@ def first_and_end(answer: Any) -> tuple[int, int]:
 
 
 def cached_first_and_end(answer: Any) -> tuple[int, int]:
-    """Return where a partition begins and ends by `get_watermark_offsets(cached=True)`; -1 for what is unknown."""
+    """Return the first and end offset of `get_watermark_offsets(cached=True)`; -1 if unknown."""
     first, end = answer if answer is not None else (-1, -1)
     return int(first) if is_offset(first) else -1, int(end) if is_offset(end) else -1
 
@@ -82,16 +80,16 @@ def committed_offset(partition: Any) -> int | None:
 
 
 def is_offset(number: Any) -> bool:
-    """Return whether a client's number is an offset, and not one of those that it gives in place of an error."""
+    """Return whether a client's number is an offset, and not one of its values for an error."""
     return isinstance(number, int) and number >= 0
 
 
-#: Of what is asked, the end.
+#: Asks for the end offset.
 END: Final = None
 
 
 class OffsetQuestion:
-    """One question at a time; what Kafka does not tell is left out, and nothing is to rest on that."""
+    """A request for offsets, one at a time; offsets that Kafka does not tell are left out."""
 
     def __init__(self, admin: AdminClient, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> None:
         self._admin, self._isolation = admin, isolation
@@ -99,10 +97,10 @@ class OffsetQuestion:
         self._of_times: frozenset[Place] = frozenset()
 
     def ask(self, places: Mapping[Place, float | None]) -> None:
-        """Ask, unless an answer is waited for still.
+        """Send the request, unless one is pending.
 
         Parameters:
-            places: for each the Unix time from which on the first record is asked for, or `END`.
+            places: for each the Unix time of the first wanted record, or `END`.
         """
         if places and not self._asked:
             wanted = {TopicPartition(*place): _offset_spec(at) for place, at in places.items()}
@@ -111,7 +109,7 @@ class OffsetQuestion:
             self._asked = dict(self._admin.list_offsets(wanted, **options))
 
     def told(self) -> dict[Place, int] | None:
-        """The answer, once it is there; `None` until then. An offset of -1: there is no such record."""
+        """Return the answer once it is there; `None` until then. An offset of -1: there is no such record."""
         if not self._asked or not all(future.done() for future in self._asked.values()):
             return None
         asked, self._asked = self._asked, {}
@@ -128,30 +126,30 @@ def _offset_spec(at: float | None) -> OffsetSpec:
     return made
 
 
-#: Seconds for one question to Kafka.
+#: Seconds for one request to Kafka.
 EXTENT_ANSWER_WITHIN: Final = 10.0
-#: A group's coordinator that has just started, or is just chosen, says so; some seconds later it knows.
+#: Errors of a group's coordinator that has just started or was just chosen; they end within seconds.
 PASSING_ERRORS: Final = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError._WAIT_COORD,
 )
-#: A partition that has just been made, or has another leader now.
+#: Errors of a partition that was just created, or has a new leader.
 MOVING_ERRORS: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
-#: Seconds between two questions.
+#: Seconds between two tries.
 AGAIN_AFTER: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A partition's offsets.
+    """The offsets of a partition.
 
     Attributes:
         first: the first offset that Kafka still has.
         end: one more than the last.
         committed: the group's, or `None` if it has committed nothing.
-        epoch: the epoch of the ledger that the commit rests on, or `None` if it was not a bridge that committed.
+        epoch: the epoch of the ledger noted with the commit, or `None` if a bridge did not commit it.
     """
 
     topic: str
@@ -163,27 +161,27 @@ class Extent:
 
     @property
     def place(self) -> Place:
-        """The partition."""
+        """Return the topic and number of the partition."""
         return (self.topic, self.partition)
 
     @property
     def lag(self) -> int:
-        """Records between the committed offset and the end."""
+        """Return the number of records between the committed offset and the end."""
         return max(0, self.end - max(self.first, self.committed or 0))
 
 
 def commit_note(epoch: str | None, log: str = "") -> str:
-    """What a bridge commits beside an offset: the epoch of the ledger that it rests on, and the log that it is of."""
+    """Return the metadata that a bridge commits with an offset: the epoch of the ledger, and the id of the log."""
     return " ".join([*([f"ledger={epoch}"] if epoch else []), *([f"log={log}"] if log else [])])
 
 
 def noted_epoch(noted: str | None) -> str | None:
-    """The ledger's epoch in what was committed beside an offset; `None` if it was not a bridge that committed."""
+    """Return the ledger's epoch from a commit's metadata; `None` if a bridge did not commit it."""
     return _word("ledger", noted)
 
 
 def noted_log(noted: str | None) -> str | None:
-    """The id of the log in what was committed beside an offset; `None` if it was not a bridge that committed."""
+    """Return the id of the log from a commit's metadata; `None` if a bridge did not commit it."""
     return _word("log", noted)
 
 
@@ -193,7 +191,7 @@ def _word(wanted: str, noted: str | None) -> str | None:
 
 
 def read_extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
-    """The partitions of those topics, in order; a topic that does not exist has none.
+    """Return the extents of the partitions of these topics, in order; a missing topic has none.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -220,10 +218,10 @@ def read_extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
 
 
 def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """Return where a partition begins and ends; one that has just been made, or moved, has no leader for a moment.
+    """Return the first and end offset of a partition; retries while it has no leader after its creation or a move.
 
     Raises:
-        KafkaException: Kafka did not tell.
+        KafkaException: Kafka did not answer.
     """
     give_up = time.monotonic() + EXTENT_ANSWER_WITHIN
     while True:
@@ -236,7 +234,7 @@ def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
 
 
 def _committed(client: Consumer, places: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """What the group has committed; an answer that passes is no answer, and asked for again."""
+    """Return the group's committed offsets; retries while the coordinator starts."""
     give_up = time.monotonic() + EXTENT_ANSWER_WITHIN
     while True:
         try:
@@ -251,19 +249,19 @@ def _committed(client: Consumer, places: Sequence[TopicPartition]) -> list[Topic
         time.sleep(AGAIN_AFTER)
 
 
-#: Seconds for Kafka's answer; its client must live until that is there.
+#: Seconds for Kafka's answer; the client must live until then.
 MOMENT_ANSWER_WITHIN: Final = 10.0
 
 
 def find_offsets_at(settings: Settings, found: Sequence[Extent], moment: str) -> dict[int, int]:
-    """The offset of each partition that a moment means, no less than its first and no more than its end.
+    """Return the offset of each partition at a moment, within its first and end offset.
 
     Parameters:
         found: the partitions of one topic.
         moment: `earliest`, `latest`, an offset, or a time as ISO 8601: the first record of that time or later.
 
     Raises:
-        NoMoment: it is none of these.
+        NoMoment: `moment` is none of these.
         KafkaUnavailable: Kafka did not answer.
     """
     if moment == "earliest":
@@ -289,5 +287,5 @@ def _find_offsets_at_time(settings: Settings, found: Sequence[Extent], moment: s
             raise KafkaUnavailable(f"no answer within {MOMENT_ANSWER_WITHIN * 2:g} s")
         offsets = {place.partition: listed_offset(future, of_a_time=True) for place, future in answers.items()}
     except (KafkaException, KafkaUnavailable) as error:
-        raise KafkaUnavailable(f"Kafka does not say which offsets {moment} means: {error}.") from None
+        raise KafkaUnavailable(f"Kafka did not tell the offsets of {moment}: {error}.") from None
     return {partition: ends[partition] if offset == NO_SUCH_RECORD else offset for partition, offset in offsets.items()}

@@ -1,4 +1,4 @@
-"""Writes dead letters, what is parked and what handlers send to Kafka; returns after Kafka has acknowledged."""
+"""The publisher of dead letters, parked deliveries and handlers' messages; it returns after Kafka's acknowledgement."""
 
 import os
 import threading
@@ -25,17 +25,17 @@ from bridge.kafka.retry_topics import RetryTopics
 from bridge.kafka.topic_names import TopicNames
 from bridge.settings import Settings
 
-#: How many of the last records of a partition are looked through for a letter that may have just been written.
+#: How many of the last records of a partition are searched for a record that may have just been written.
 JUST_WRITTEN: Final = 10_000
 
 
 class ParkRequest(NamedTuple):
-    """A delivery on its way to a retry topic.
+    """A delivery to park in a retry topic.
 
     Attributes:
         delivery: as it is parked, with its new number.
         delay: of the topic, in seconds.
-        due, until: as bridge.formats.retry_record has them.
+        due, until: as in bridge.formats.retry_record.
     """
 
     delivery: Delivery
@@ -45,15 +45,15 @@ class ParkRequest(NamedTuple):
     failure: Failure | None = None
 
 
-#: What a record of a retry topic holds: the work, group and number of its delivery.
+#: The work, group and number of the delivery in a record of a retry topic.
 ParkedKey = tuple[str, str, int]
 
 
 class Publisher:
-    """A producer of one process, made on first use.
+    """The publisher of one process, made on first use.
 
-    librdkafka's threads do not cross a fork: a producer that is inherited takes records and never sends
-    them (confluent-kafka-python issue 1122), so each process has its own, found by its process id.
+    librdkafka's threads do not cross a fork: an inherited producer takes records and never sends them
+    (confluent-kafka-python issue 1122), so each process has its own, found by its process id.
     """
 
     _of_process: ClassVar[tuple[int, "Publisher"] | None] = None
@@ -70,7 +70,7 @@ class Publisher:
 
     @classmethod
     def of(cls, app: Celery) -> "Publisher":
-        """The publisher of this process, with the settings of that app."""
+        """Return the publisher of this process, with the settings of that app."""
         with cls._lock:
             if cls._of_process is None or cls._of_process[0] != os.getpid():
                 cls._of_process = (os.getpid(), cls(settings.load(app, os.environ)))
@@ -79,13 +79,13 @@ class Publisher:
     def dead_letter(self, delivery: Delivery, dead: Dead, group: str) -> None:
         """Publish a dead letter and wait until every in-sync replica has it.
 
-        A record too large for the topic goes without its traceback, then without its message.
+        A record too large for the topic is sent without its traceback, then without its message.
 
         Parameters:
             group: the consumer group that handed the delivery off, whatever this process's own environment says.
 
         Raises:
-            PublishFailed: Kafka did not acknowledge it; it may or may not be there.
+            PublishFailed: Kafka did not acknowledge it; the dead letter may or may not be there.
         """
         chosen = self._settings.of_group(group)
         topic = TopicNames.of(chosen).dead_letters(delivery.message.topic)
@@ -99,19 +99,19 @@ class Publisher:
         raise refused
 
     def has_dead_letter(self, delivery: Delivery, group: str, written_before: float | None = None) -> bool:
-        """Whether Kafka has this delivery's dead letter already: a killed process may have written it, and no more.
+        """Return whether Kafka has this delivery's dead letter already: a killed process may have written it.
 
         Parameters:
             group: the consumer group that handed it off.
-            written_before: Unix time; if only an older letter is looked for, what was read since is not read again.
+            written_before: Unix time; if only an older dead letter is wanted, an answer read since is reused.
 
         Raises:
-            PublishFailed: Kafka does not tell.
+            PublishFailed: Kafka did not answer.
         """
         message = delivery.message
         place = (group, message.topic, message.partition)
         read_at, found = self._letters.get(place, (0.0, set()))
-        # A second for clocks that are read in whole seconds.
+        # A second of tolerance for clocks that are read in whole seconds.
         if written_before is None or read_at <= written_before + 1:
             read_at = time.time()
             try:
@@ -122,9 +122,9 @@ class Publisher:
         return any(whose in found for whose in DeadLetterKey.those_of(delivery))
 
     def park(self, clones: Sequence[ParkRequest], group: str) -> list[PublishFailed | None]:
-        """Write many to their retry topics, and wait until every in-sync replica has them: for each why not, or `None`.
+        """Park deliveries and wait until every in-sync replica has them; return for each why not, or `None`.
 
-        One that is too large for its topic goes without the words of its failure.
+        A record too large for its topic is sent without the message of its failure.
         """
         topics = self._topics_of(clones, group)
         failures: list[PublishFailed | None] = []
@@ -148,7 +148,9 @@ class Publisher:
         return failures
 
     def _topics_of(self, clones: Sequence[ParkRequest], group: str) -> dict[tuple[str, int], str | KafkaUnavailable]:
-        """The retry topic for each source and delay, or why there is none; a Kafka that is away is asked once."""
+        """Return the retry topic for each source and delay, or why there is none; an unavailable Kafka is
+        asked once.
+        """
         found: dict[tuple[str, int], str | KafkaUnavailable] = {}
         away: KafkaUnavailable | None = None
         for clone in clones:
@@ -170,24 +172,24 @@ class Publisher:
         return OutgoingRecord.of(topic, partition, clone.delivery, headers, "its retry")
 
     def send(self, outgoing: Sequence[tuple[str, OutgoingMessage]]) -> list[PublishFailed | None]:
-        """Publish what handlers send, and wait until every in-sync replica has it: for each why not, or `None`.
+        """Publish handlers' messages and wait until every in-sync replica has them; return for each why not, or `None`.
 
         Parameters:
-            outgoing: each with the delivery whose handler sends it.
+            outgoing: each message with the delivery whose handler sends it.
         """
         return self._producer.publish_all([_outgoing_record(whose, each) for whose, each in outgoing])
 
     def parked_in(
         self, deliveries: Sequence[Delivery], delays: Sequence[int], group: str, written_before: float | None = None
     ) -> list[list[retry_record.RetryRecordPosition]]:
-        """Of each the records of retry topics that hold it, under the number that it has now, be they over or not.
+        """Return the records of retry topics that hold each delivery under its current number, committed or not.
 
         Parameters:
             deliveries: of one partition.
-            delays: of the topics in which they may be.
+            delays: of the retry topics to search.
 
         Raises:
-            PublishFailed: Kafka does not tell.
+            PublishFailed: Kafka did not answer.
         """
         if not deliveries:
             return []
@@ -222,7 +224,7 @@ class Publisher:
         return found
 
     def _recent(self, group: str, topic: str, partition: int) -> set[DeadLetterKey]:
-        """Whose the last dead letters for a partition are."""
+        """Return the keys of the latest dead letters of a partition."""
         read = read_dead_letters(self._settings.of_group(group), topic, JUST_WRITTEN, partition)
         return {letter.whose for letter in read.letters}
 
@@ -238,7 +240,7 @@ def _is_large(failed: PublishFailed | None) -> bool:
 
 
 def _shorten_retry(letter: OutgoingRecord, clone: ParkRequest, group: str) -> OutgoingRecord:
-    """The same with nothing said of its failure but its class."""
+    """Return the record with only the class of its failure."""
     said = None if clone.failure is None else dead_letter_record.shorten_failure(clone.failure)[-1]
     bare = replace(clone.delivery, error=clone.delivery.error.partition(": ")[0])
     return letter._replace(

@@ -1,4 +1,4 @@
-"""Records read back from Kafka, beside the group: all between two offsets, or chosen ones."""
+"""A reader of records outside the group: all between two offsets, or chosen ones."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ SILENCE: Final = 20.0
 
 
 def read_records(settings: Settings, starts: Mapping[Place, int], ends: Mapping[Place, int]) -> Iterator[Record]:
-    """The records of each partition from its start on and below its end, which Kafka has.
+    """Yield the existing records of each partition from its start to below its end.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -36,7 +36,7 @@ def read_records(settings: Settings, starts: Mapping[Place, int], ends: Mapping[
                     yield record
                 if offset + 1 >= ends[place]:
                     left.pop(place, None)
-            # What was compacted away and transaction markers are no records: the position says that all is read.
+            # Compacted records and transaction markers are never returned: the position shows that all is read.
             for at in client.position([TopicPartition(*place) for place in left]) if left else []:
                 if at.offset >= ends[(at.topic, at.partition)]:
                     left.pop((at.topic, at.partition))
@@ -51,7 +51,7 @@ PICK_SILENCE: Final = 20.0
 
 
 class RecordPicker:
-    """Reads records of one topic, again and again, with one client: what lies between them is read too, and dropped."""
+    """A reader of chosen records of one topic, for several calls with one client; records between them are skipped."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self._topic = topic
@@ -64,11 +64,11 @@ class RecordPicker:
         self._client.close()
 
     def records(self, wanted: Mapping[int, Sequence[int]], reading: Callable[[], object] = bool) -> Iterator[Record]:
-        """The records that are there of those that are wanted; what Kafka has dropped is left out.
+        """Yield those of the wanted records that exist.
 
         Parameters:
-            wanted: by partition its offsets, ascending, at least one.
-            reading: is called again and again, also while none of them comes: what lies between them may be much.
+            wanted: the offsets by partition, ascending, at least one.
+            reading: is called often, also while none of them is found: there may be many records in between.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -95,7 +95,9 @@ class RecordPicker:
                 raise KafkaUnavailable(f"Kafka gives no records of {self._topic}.")
 
     def _pass_what_is_gone(self, left: dict[int, int]) -> None:
-        """Of what was compacted away, and of transaction markers, only the position says that it was passed."""
+        """Drop the wanted offsets that the position has passed: compacted records and transaction markers are
+        never returned.
+        """
         for at in self._client.position([TopicPartition(self._topic, number) for number in left]) if left else []:
             if at.offset > left[at.partition]:
                 del left[at.partition]

@@ -1,6 +1,6 @@
-"""The retry tiers: how long retry topics hold what is parked, and which tier a wait goes to (pure).
+"""The retry tiers: the delays of retry topics, and the tier of a wait (pure).
 
-A wait is rounded up to a topic's own, so that a topic becomes due in the order in which it was written.
+A wait is rounded up to a topic's delay, so that its records become due in the order of writing.
 """
 
 import math
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 
 class RetryTier(NamedTuple):
-    """Where a wait goes.
+    """The tier of a wait.
 
     Attributes:
-        delay: seconds for which the topic holds it.
-        again: it has not waited long enough then: no topic is, and it is parked again.
+        delay: seconds for which the topic holds a record.
+        again: whether the wait is longer than every tier: it is parked again then.
     """
 
     delay: int
@@ -21,22 +21,22 @@ class RetryTier(NamedTuple):
 
 
 class TierWaits(NamedTuple):
-    """Where waits go: to Celery, or to a retry topic.
+    """The division of waits between Celery and the retry topics.
 
     Attributes:
-        park_after: seconds; shorter waits are Celery's (`kafka_park_after`).
-        delays: of the tiers that may be parked into, ascending.
+        park_after: seconds; Celery holds shorter waits (`kafka_park_after`).
+        delays: of the available tiers, ascending.
     """
 
     park_after: float
     delays: tuple[int, ...] = ()
 
     def tier(self, wait: float) -> RetryTier | None:
-        """The tier for a wait; `None` where it is Celery's."""
+        """Return the tier of a wait; `None` if Celery holds it."""
         return choose_tier(wait, self.delays) if wait >= self.park_after else None
 
     def real(self, wait: float) -> float:
-        """Seconds after which a retry really starts that is to start after `wait`: rounded up to its tiers."""
+        """Return the seconds after which a retry with this wait really starts: rounded up to the tiers."""
         if wait < self.park_after or not self.delays:
             return wait
         rounds, rest = divmod(wait, self.delays[-1])
@@ -45,11 +45,11 @@ class TierWaits(NamedTuple):
 
 
 def choose_tier(wait: float, delays: Iterable[int]) -> RetryTier | None:
-    """The next tier that is long enough; the longest, again and again, for more; `None` where there is none.
+    """Return the shortest tier that is long enough, else the longest with `again`; `None` if there is no tier.
 
     Parameters:
         wait: seconds.
-        delays: of the tiers that there are.
+        delays: of the existing tiers.
     """
     found = sorted(delays)
     if not found:
@@ -59,18 +59,18 @@ def choose_tier(wait: float, delays: Iterable[int]) -> RetryTier | None:
 
 
 def explicit_tiers(delays: Sequence[float] | None, park_after: float) -> tuple[int, ...]:
-    """The tiers that a handler's `retry_delays` name: each wait that is parked has one of its own, in whole seconds."""
+    """Return the tiers of a handler's `retry_delays`: each parked wait has its own, in whole seconds."""
     return tuple(sorted({math.ceil(delay) for delay in delays or () if delay >= park_after}))
 
 
 def required_tiers(
     delays: Sequence[float] | None, longest: float, park_after: float, standard: Sequence[int]
 ) -> tuple[int, ...]:
-    """What a handler's source topics need from the start, ascending.
+    """Return the tiers that a handler's source topics need from the start, ascending.
 
     Parameters:
         delays: its `retry_delays`, if it has any.
-        longest: seconds that its policy waits at the most.
+        longest: the longest wait of its policy, in seconds.
         park_after: `kafka_park_after`.
         standard: `kafka_retry_tiers`.
     """
@@ -84,6 +84,6 @@ def required_tiers(
 
 
 def usable_tiers(delays: Sequence[float] | None, park_after: float, standard: Sequence[int]) -> tuple[int, ...]:
-    """The tiers that a delivery of a handler may be parked into, ascending: its own, and those of everybody."""
+    """Return the tiers that a delivery of a handler may be parked in, ascending: its own and the standard ones."""
     usable = [delay for delay in standard if delay >= park_after] or list(standard[-1:])
     return tuple(sorted({*explicit_tiers(delays, park_after), *usable}))

@@ -1,6 +1,6 @@
-"""Which retry topics there are and may be parked into, as a worker's process knows it; what is missing is made.
+"""The retry topics that a worker's process may park deliveries in; missing ones are created.
 
-A topic that drops its records before they are due, by age or because another has its key, is not parked into.
+A topic that drops its records before they are due, by retention or compaction, is not used.
 """
 
 import logging
@@ -18,13 +18,13 @@ from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which it is known which topics there are, and how they are configured.
+#: Seconds that the list of topics and their configuration are cached.
 KNOWN_FOR: Final = 60.0
-#: Seconds for which a Kafka that did not answer is not asked again: who asks has waited long enough.
+#: Seconds for which a Kafka that did not answer is not asked again: the caller has waited long enough.
 SILENT_FOR: Final = 2.0
-#: As KNOWN_FOR, for a topic that was just made.
+#: The same as KNOWN_FOR for a topic that was just created.
 NEW_FOR: Final = 5.0
-#: Seconds before a topic that could not be made is tried again.
+#: Seconds before the creation of a topic is tried again.
 AGAIN_AFTER: Final = 600.0
 
 
@@ -32,7 +32,7 @@ class RetryTopics:
     """The retry topics of one process. It must not cross a fork, as its client does not.
 
     Parameters:
-        clock: gives seconds.
+        clock: returns seconds.
     """
 
     def __init__(self, settings: Settings, clock: Any = time.monotonic) -> None:
@@ -42,15 +42,15 @@ class RetryTopics:
         self._known: dict[str, TopicShape] = {}
         self._mock = False
         self._known_at = float("-inf")
-        #: When Kafka did not answer, and what was said then.
+        #: When Kafka did not answer, and its error.
         self._away: tuple[float, str] | None = None
-        #: Why a topic may not be parked into (empty: it may), and when that was looked up.
+        #: Why a topic is not used (empty: it is), and when that was checked.
         self._faults: dict[str, tuple[float, str]] = {}
         self._refused: dict[str, float] = {}
         self._said: set[tuple[str, str]] = set()
 
     def usable(self, source: str, delays: Iterable[int], group: str) -> tuple[int, ...]:
-        """Those of these tiers that may be parked into, ascending; what is missing and may be made is one of them.
+        """Return the usable ones of these tiers, ascending, with those that may be created.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -63,7 +63,7 @@ class RetryTopics:
             return tuple(delay for delay, ours in named.items() if self._is_usable(ours.name))
 
     def ready(self, source: str, delay: int, group: str) -> str | None:
-        """The name of the topic, which is there; `None` if it is not, and could not be made.
+        """Return the name of the topic, created if necessary; `None` if it is missing and could not be created.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -76,7 +76,7 @@ class RetryTopics:
             return ours.name if ours.name in self._known or self._make(ours) else None
 
     def fault(self, source: str, delay: int, group: str) -> str | None:
-        """Why nothing may be parked in the topic of a tier, which is made if it is missing; `None`: it may.
+        """Return why the topic of a tier, created if missing, cannot be used; `None` if it can.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -90,7 +90,7 @@ class RetryTopics:
             return None if self._is_usable(ours.name) and self._make(ours) else "it is not there, and was not made"
 
     def existing(self, source: str, delays: Iterable[int], group: str) -> list[str]:
-        """The retry topics of these tiers that there are.
+        """Return the existing retry topics of these tiers.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -101,12 +101,12 @@ class RetryTopics:
             return [name for name in named if name in self._known]
 
     def partition(self, name: str, number: int) -> int:
-        """The partition for records of the source's partition `number`; -1 where that is the partitioner's to say."""
+        """Return the partition for records of the source's partition `number`; -1 if the partitioner chooses it."""
         shape = self._known.get(name)
         return number % shape.partitions if shape and shape.partitions else -1
 
     def forget(self) -> None:
-        """Look anew: what was known did not hold."""
+        """Drop the cache, because it was wrong."""
         self._known_at = float("-inf")
 
     def _ours(self, source: str, delay: int, group: str) -> ManagedTopic:
@@ -134,7 +134,7 @@ class RetryTopics:
             return not self._fault(name)
         if topic_fault(name) is not None:
             return False
-        # librdkafka's mock of a cluster has no CreateTopics, and makes what is written to.
+        # librdkafka's mock cluster has no CreateTopics, and creates a topic on the first write.
         makes = self._settings.file.kafka_create_topics or self._mock
         return makes and self._clock() - self._refused.get(name, float("-inf")) >= AGAIN_AFTER
 
@@ -148,18 +148,18 @@ class RetryTopics:
             self._refused[ours.name] = self._clock()
             return False
         self._known[ours.name] = source
-        # If another was faster, it may be of another shape, which is seen soon.
+        # Another process may have created it with other partitions: check soon.
         self._known_at = self._clock() - KNOWN_FOR + NEW_FOR
         return True
 
     def _look(self, topics: Iterable[ManagedTopic]) -> None:
-        """Look how those of these topics that there are keep their records, as far as that is not known."""
+        """Read the retention of existing topics that are not cached."""
         now, never = self._clock(), (float("-inf"), "")
         there = [ours for ours in topics if ours.name in self._known]
         unknown = [ours for ours in there if now - self._faults.get(ours.name, never)[0] >= KNOWN_FOR]
         if not unknown or self._mock or self._admin is None:
             return
-        # Who may write to a topic may perhaps not see how it keeps what is written: then nothing is known against it.
+        # A user who may write to a topic may lack the permission to see its configuration: no fault is known then.
         found = read_topic_configs(self._admin, [ours.name for ours in unknown])
         for ours in unknown:
             self._faults[ours.name] = (now, find_retention_fault(ours, found.get(ours.name, {})) or "")
@@ -171,4 +171,4 @@ class RetryTopics:
         for name in (ours.name for ours in topics if ours.name in self._known):
             if (fault := self._fault(name)) and (name, fault) not in self._said:
                 self._said.add((name, fault))
-                logger.error("Nothing is parked there, but in the next longer topic, or in Celery: %s", fault)
+                logger.error("Retry topic unused; deliveries go to the next longer one, or wait in Celery: %s", fault)

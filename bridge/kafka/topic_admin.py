@@ -1,5 +1,5 @@
-"""The administration of topics: which ones a cluster has, their configuration, and the creation of those that are
-missing, with partitions and replicas as their source.
+"""The administration of topics: metadata, configuration, and creation with the partitions and replicas of the
+source.
 """
 
 import logging
@@ -19,18 +19,18 @@ from bridge.kafka.clients import (
 )
 from bridge.kafka.managed_topic import ManagedTopic, SourceLimits, TopicKind, TopicShape
 
-#: Seconds for one question to Kafka.
+#: Seconds for one request to Kafka.
 ANSWER_WITHIN: Final = 5.0
-#: How the ids of librdkafka's mock clusters begin: it makes topics on first use, and answers fewer questions.
+#: The prefix of the ids of librdkafka's mock clusters, which create topics on first use and support fewer requests.
 MOCK: Final = "mockCluster"
 
 
 class Cluster(NamedTuple):
-    """What Kafka has told.
+    """The metadata of a Kafka cluster.
 
     Attributes:
-        id: which cluster it is.
-        named: each topic of which it has told, with its metadata; one that has an `error` may not be there.
+        id: the cluster's id.
+        named: the metadata of each topic; one with an `error` may not exist.
     """
 
     id: str
@@ -38,25 +38,25 @@ class Cluster(NamedTuple):
 
     @property
     def is_mock(self) -> bool:
-        """Whether it is librdkafka's."""
+        """Return whether it is librdkafka's mock."""
         return self.id.startswith(MOCK)
 
     @property
     def topics(self) -> dict[str, Any]:
-        """The topics that there are."""
+        """Return the existing topics."""
         return {name: topic for name, topic in self.named.items() if topic.error is None}
 
     @property
     def shapes(self) -> dict[str, TopicShape]:
-        """The shape of each."""
+        """Return the shape of each existing topic."""
         return {name: read_shape(topic) for name, topic in self.topics.items()}
 
 
 def read_cluster(client: AdminClient | Consumer, within: float | None = None) -> Cluster:
-    """Ask for all topics: of one that is missing, a broker may make it as it pleases.
+    """Return the metadata of all topics: a request for a missing topic might create it.
 
     Parameters:
-        within: seconds for the answer; as usual if `None`.
+        within: seconds for the answer; `None` for the default.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -69,7 +69,7 @@ def read_cluster(client: AdminClient | Consumer, within: float | None = None) ->
 
 
 def read_shape(topic: Any) -> TopicShape:
-    """The shape of a topic, of its metadata."""
+    """Return the shape of a topic from its metadata."""
     parts = topic.partitions.values()
     return TopicShape(len(parts), max((len(part.replicas) for part in parts), default=1))
 
@@ -79,22 +79,22 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 _BY_HAND: Final = "as `bridge topics` says it must be"
-#: Partitions that one request may ask for: Kafka's controller refuses all of a request of more than 10,000.
+#: Partitions in one request: Kafka's controller refuses a request for more than 10,000.
 MOST_PARTITIONS: Final = 1_000
 _LATER: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 
 
 def create_topics(admin: AdminClient, wanted: Sequence[ManagedTopic], sources: Mapping[str, TopicShape]) -> list[str]:
-    """Make topics; what may not be made is said, and left to a person.
+    """Create topics; refusals are logged and left to a person.
 
     Parameters:
         sources: the shape of each one's source.
 
     Returns:
-        the names of those that are there now.
+        the names of those that exist now.
 
     Raises:
-        KafkaUnavailable: Kafka did not answer, and may do so later.
+        KafkaUnavailable: Kafka did not answer, but may later.
     """
     limits = read_source_limits(admin, {ours.source for ours in wanted})
     topics = [_new_topic(ours, sources[ours.source], limits[ours.source]) for ours in wanted]
@@ -102,7 +102,7 @@ def create_topics(admin: AdminClient, wanted: Sequence[ManagedTopic], sources: M
     for piece in split_requests(topics, [sources[ours.source].partitions for ours in wanted]):
         refused |= _create(admin, piece)
         if len(piece) > 1:
-            # A limit or a policy on the whole request says nothing of one of its topics.
+            # A limit or a policy on the whole request says nothing about one of its topics.
             alone = [topic for topic in piece if _is_of_the_request(refused[topic.topic])]
             for topic in alone:
                 refused |= _create(admin, [topic])
@@ -112,7 +112,7 @@ def create_topics(admin: AdminClient, wanted: Sequence[ManagedTopic], sources: M
             kept = "without end" if ours.retention_ms < 0 else f"for {ours.retention_ms / 86_400_000:.3g} days"
             count = sources[ours.source].partitions
             logger.info(
-                "topic %r made for %s, with %d partitions; they are kept %s.", ours.name, ours.what, count, kept
+                "topic %r created for %s, with %d partitions; records are kept %s.", ours.name, ours.what, count, kept
             )
         if why is None or _is_there(ours.name, why, f"{_BY_HAND}: until it is there {ours.without}"):
             made.append(ours.name)
@@ -120,21 +120,21 @@ def create_topics(admin: AdminClient, wanted: Sequence[ManagedTopic], sources: M
 
 
 def create_control_topic(admin: AdminClient, name: str) -> None:
-    """Make the topic that has what was decided for the group: one partition, of each key the last record is kept.
+    """Create the control topic: compacted, with one partition.
 
     Raises:
-        KafkaUnavailable: Kafka did not answer, and may do so later.
+        KafkaUnavailable: Kafka did not answer, but may later.
     """
     topic = NewTopic(name, num_partitions=1, config=ManagedTopic(name, TopicKind.CONTROL, "").config(SourceLimits()))
     why = _refusal(admin.create_topics([topic], request_timeout=ANSWER_WITHIN)[name])
     if why is None:
-        logger.info("topic %r made: it has what is decided for the group (halts, policies).", name)
+        logger.info("topic %r created: the control topic, with the group's decisions (halts, policies).", name)
     else:
-        _is_there(name, why, "with cleanup.policy=compact and one partition; until then it is in Redis alone")
+        _is_there(name, why, "with cleanup.policy=compact and one partition; until then decisions are in Redis alone")
 
 
 def add_partitions(admin: AdminClient, wanted: Iterable[ManagedTopic], sources: Mapping[str, TopicShape]) -> None:
-    """Give topics as many partitions as their sources have; what may not be is said, and left to a person."""
+    """Give topics as many partitions as their sources have; refusals are logged and left to a person."""
     added = {ours.name: sources[ours.source].partitions for ours in wanted}
     if not added:
         return
@@ -151,7 +151,7 @@ def add_partitions(admin: AdminClient, wanted: Iterable[ManagedTopic], sources: 
 
 
 def split_requests(items: Sequence[Item], partitions: Sequence[int]) -> list[list[Item]]:
-    """Divide what is asked of Kafka into requests of at most `MOST_PARTITIONS`; a larger one is alone (pure)."""
+    """Split items into requests of at most `MOST_PARTITIONS` partitions; a larger item has its own request (pure)."""
     found: list[list[Item]] = []
     room = 0
     for item, count in zip(items, partitions, strict=True):
@@ -164,12 +164,12 @@ def split_requests(items: Sequence[Item], partitions: Sequence[int]) -> list[lis
 
 
 def read_source_limits(admin: AdminClient, sources: Iterable[str]) -> dict[str, SourceLimits]:
-    """What each source demands; what is usual where Kafka does not tell."""
+    """Return the limits of each source; the defaults if Kafka does not tell."""
     return {name: _limits(config) for name, config in read_topic_configs(admin, sources).items()}
 
 
 def read_topic_configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """The configuration of each topic; an empty one where Kafka does not tell."""
+    """Return the configuration of each topic; empty if Kafka does not tell."""
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(set(names))]
     if not resources:
         return {}
@@ -183,9 +183,9 @@ def read_topic_configs(admin: AdminClient, names: Iterable[str]) -> dict[str, di
 
 
 def log_made_on_first_use(names: Sequence[str]) -> None:
-    """Say that a Kafka without CreateTopics makes them."""
+    """Log that this Kafka, without CreateTopics, creates topics on first use."""
     if names:
-        logger.info("this Kafka makes topics on first use: %s are left to it.", ", ".join(map(repr, names)))
+        logger.info("this Kafka creates topics on first use: %s are left to it.", ", ".join(map(repr, names)))
 
 
 def _new_topic(ours: ManagedTopic, source: TopicShape, limits: SourceLimits) -> NewTopic:
@@ -198,7 +198,7 @@ def _new_topic(ours: ManagedTopic, source: TopicShape, limits: SourceLimits) -> 
 
 
 def _create(admin: AdminClient, topics: Sequence[NewTopic]) -> dict[str, KafkaError | None]:
-    """Ask for topics in one request; return why each was refused, `None` if it was made."""
+    """Create topics in one request; return why each was refused, `None` for those that were created."""
     answers = admin.create_topics(list(topics), request_timeout=ANSWER_WITHIN)
     return {name: _refusal(answer) for name, answer in answers.items()}
 
@@ -217,7 +217,7 @@ def _limits(config: Mapping[str, str]) -> SourceLimits:
 
 
 def _refusal(answer: "Future[Any]") -> KafkaError | None:
-    """Why something was refused; `None`: it was done."""
+    """Return why a request was refused; `None` if it succeeded."""
     try:
         answer.result(ANSWER_WITHIN * 2)
     except KafkaException as error:
@@ -235,6 +235,6 @@ def _is_there(name: str, why: KafkaError, by_hand: str) -> bool:
         log_made_on_first_use([name])
         return True
     if why.retriable() or why.code() in _LATER:
-        raise KafkaUnavailable(f"topic {name!r} could not be made: {why.str()}.")
-    logger.error("topic %r could not be made: %s. Make it by hand, %s.", name, why.str(), by_hand)
+        raise KafkaUnavailable(f"topic {name!r} could not be created: {why.str()}.")
+    logger.error("topic %r could not be created: %s. Create it by hand, %s.", name, why.str(), by_hand)
     return False

@@ -1,6 +1,4 @@
-"""The catalog of a running bridge: which topics there are, their ids and ends; it makes the managed topics that are
-missing.
-"""
+"""The catalog of a running bridge: the existing topics, their ids and ends; it creates missing managed topics."""
 
 import logging
 import time
@@ -39,7 +37,7 @@ from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: Seconds after which topics that Kafka has refused to make are tried again.
+#: Seconds after which refused topics are created again.
 REFUSED_FOR: Final = 60.0
 _NO_ANSWER: Final = (
     KafkaError._TIMED_OUT,
@@ -50,23 +48,23 @@ _NO_ANSWER: Final = (
 
 
 class TopicCatalog:
-    """Kafka's metadata for the topics that handlers name.
+    """The metadata of the handlers' topics and of the managed topics beside them.
 
     Parameters:
-        ours: what must lie beside them, and is made where it may be (bridge.kafka.managed_topic).
+        ours: the managed topics that must exist, and are created if that is allowed (bridge.kafka.managed_topic).
 
     Attributes:
         missing: source topics that do not exist (yet).
         cluster: the id of the Kafka cluster.
-        unmade: topics of ours that Kafka has refused to make; they are tried again.
-        unfit: retry topics that would drop records before they are due, a sentence each, as last found.
-        waiting: the retry and replay topics of the sources that exist, with whose they are.
-        orphans: what looks like a retry topic of a source that no handler names, with that source.
-        unlisted: why Kafka did not list its topics when it was last asked; `None` if it did.
+        unmade: managed topics that Kafka refused to create; they are tried again.
+        unfit: a sentence for each retry topic that would drop records before they are due, as last found.
+        waiting: the retry and replay topics of existing sources, with their source.
+        orphans: topics that look like retry topics of a source without handlers, with that source.
+        unlisted: why Kafka did not list its topics last time; `None` if it did.
         listings: how often Kafka has listed its topics.
         numbers: the partitions of each source, as last listed.
-        letters: the partitions of each source's dead letters, as far as they were seen.
-        topic_ids: per topic, the id that tells it from one of the same name that was deleted before.
+        letters: the partitions of each source's dead letters, if seen.
+        topic_ids: the id of each topic, which tells it from a deleted one of the same name.
     """
 
     def __init__(
@@ -103,31 +101,31 @@ class TopicCatalog:
         self.numbers: dict[str, tuple[int, ...]] = {}
 
     def need(self, ours: Iterable[ManagedTopic]) -> None:
-        """These must lie beside the sources besides: `prepare` has something to do again, where there are new ones."""
+        """Add managed topics that must exist; `prepare` creates the new ones."""
         new = [each for each in ours if each not in self._ours]
         self._ours += tuple(new)
         self._prepared -= {each.source for each in new}
 
     def asking(self) -> OffsetQuestion:
-        """A question of one's own about offsets."""
+        """Return a new request for offsets."""
         return OffsetQuestion(self._admin)
 
     def asking_stable(self) -> OffsetQuestion:
-        """A question about where what is readable ends: at the first transaction that is still open."""
+        """Return a new request for stable offsets, which end at the first open transaction."""
         return OffsetQuestion(self._admin, IsolationLevel.READ_COMMITTED)
 
     @property
     def complete(self) -> bool:
-        """Whether every source topic exists and has what must lie beside it."""
+        """Return whether every source topic exists with its managed topics."""
         return self._prepared.issuperset(self._topics) and not self._is_due_again
 
     @property
     def _is_due_again(self) -> bool:
-        """Whether what Kafka has refused to make was refused long enough ago."""
+        """Return whether refused topics are to be created again by now."""
         return bool(self.unmade) and self._clock() - self._refused_at >= REFUSED_FOR
 
     def prepare(self) -> None:
-        """Find the source topics, and make what is missing beside them.
+        """Find the source topics, and create their missing managed topics.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -154,23 +152,23 @@ class TopicCatalog:
         self._prepared.update(found)
 
     def belonging(self, topic: str) -> DerivedTopic | None:
-        """Whose a retry or replay topic is, by its name; `None` for a source."""
+        """Return the source of a retry or replay topic, by its name; `None` for a source topic."""
         return self._belongings.of([topic]).get(topic)
 
     def source_of(self, topic: str) -> str:
-        """Whose deliveries lie in a topic: a source's are its own."""
+        """Return the source topic of a topic's deliveries; a source topic is its own."""
         belongs = self.belonging(topic)
         return topic if belongs is None else belongs.source
 
     def ask_topics(self) -> None:
-        """Ask which topics there are, without waiting for the answer: a tier may be made while the bridge runs."""
+        """Request the list of topics without waiting: a tier may be created while the bridge runs."""
         if self._listing is None:
             answered: Future[Cluster] = Future()
             self._listing = answered
             Thread(target=_answer_with_cluster, args=(self._admin, answered), daemon=True).start()
 
     def hear_topics(self) -> bool:
-        """Take in the answer to `ask_topics`, if it is there; return whether Kafka gave one."""
+        """Read the answer to `ask_topics` if it is there; return whether Kafka gave one."""
         if self._listing is not None and self._listing.done():
             listed, self._listing = self._listing, None
             error = listed.exception()
@@ -186,7 +184,7 @@ class TopicCatalog:
             return
         self.listings += 1
         self.numbers |= {name: tuple(known[name].partitions) for name in self._topics if name in known}
-        # One that has no leader for a moment stays what it was; and one is gone that two answers in a row leave out.
+        # A topic without a leader for a moment stays listed; one is gone if two answers in a row lack it.
         absent = self.waiting.keys() - known.keys()
         missed_once, self._absent = absent - self._absent, frozenset(absent)
         listed = [name for name, topic in known.items() if topic.error is None or name in self.waiting]
@@ -201,12 +199,12 @@ class TopicCatalog:
         self.orphans = {name: source for name, source in named if source is not None and source not in self._topics}
 
     def identify(self, topics: Collection[str]) -> dict[str, str]:
-        """Ask for the ids of topics; return of which Kafka did not tell it, and why: one that is gone, perhaps."""
+        """Read the ids of topics; return why for each topic whose id Kafka did not give, such as a deleted one."""
         unknown = sorted(topics)
         if not unknown:
             return {}
         if self.cluster.startswith(MOCK):
-            # librdkafka's mock has no DescribeTopics (api key 75): it would not answer at all.
+            # librdkafka's mock has no DescribeTopics (api key 75) and would not answer at all.
             self.topic_ids.update(dict.fromkeys(unknown, ""))
             return {}
         answers = self._admin.describe_topics(TopicCollection(unknown), request_timeout=ANSWER_WITHIN)
@@ -215,14 +213,14 @@ class TopicCatalog:
             try:
                 self.topic_ids[name] = str(future.result(ANSWER_WITHIN * 2).topic_id)
             except (KafkaException, TimeoutError) as error:
-                untold[name] = f"Kafka does not say the id of topic {name!r}: {error}."
+                untold[name] = f"Kafka did not give the id of topic {name!r}: {error}."
         return untold
 
     def id_of(self, topic: str) -> str:
-        """The id of a topic.
+        """Return the id of a topic.
 
         Raises:
-            KafkaUnavailable: it is not known yet, and Kafka did not tell.
+            KafkaUnavailable: it is unknown, and Kafka did not give it.
         """
         if topic not in self.topic_ids:
             self._must_identify({topic})
@@ -233,14 +231,14 @@ class TopicCatalog:
             raise KafkaUnavailable(why)
 
     def ask_ids(self, topics: Iterable[str]) -> None:
-        """Ask for the ids of topics anew, without waiting for the answer."""
+        """Request the ids of topics again, without waiting."""
         names = sorted(set(topics))
         if names and not self._ids and not self.cluster.startswith(MOCK):
             asked = self._admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_WITHIN)
             self._ids = dict(asked)
 
     def new_ids(self) -> dict[str, str]:
-        """The answer to `ask_ids`, if it is there; of a topic that is gone there is none."""
+        """Return the answer to `ask_ids` if it is there; deleted topics are left out."""
         if not self._ids or not all(future.done() for future in self._ids.values()):
             return {}
         asked, self._ids = self._ids, {}
@@ -249,7 +247,7 @@ class TopicCatalog:
         return told
 
     def _make(self, wanted: Collection[ManagedTopic], known: Mapping[str, Any]) -> None:
-        """Make what is missing, and give as many partitions as the source has to what has fewer."""
+        """Create missing topics, and add partitions to those with fewer than their source."""
         missing = [ours for ours in wanted if ours.name not in known]
         if self.cluster.startswith(MOCK):
             log_made_on_first_use([ours.name for ours in missing])
@@ -261,8 +259,8 @@ class TopicCatalog:
         if refused:
             self._refused_at = self._clock()
             logger.error(
-                "%d topics of the group could not be made, and are tried again in %g s: until then %s. See above why "
-                "each was refused; `bridge topics --create` makes them too.",
+                "%d topics of the group could not be created, and are tried again in %g s: until then %s. See above "
+                "why each was refused; `bridge topics --create` creates them too.",
                 len(refused),
                 REFUSED_FOR,
                 "; ".join(dict.fromkeys(ours.without for ours in refused)),
@@ -272,7 +270,7 @@ class TopicCatalog:
         add_partitions(self._admin, small, sources)
 
     def _look_at_retention(self, wanted: Collection[ManagedTopic]) -> None:
-        """What was not made here may keep records for less than they wait: what is parked there would be lost."""
+        """Log retry topics that were created elsewhere and keep records for less than their delay."""
         retries = [ours for ours in wanted if ours.kind is TopicKind.RETRY]
         if not retries or self.cluster.startswith(MOCK):
             return
@@ -282,7 +280,7 @@ class TopicCatalog:
             logger.error("%s", words)
 
     def ask_log(self, topic: str, partition: int) -> tuple[Future[Any], Future[Any]]:
-        """Ask where one partition begins and ends, without waiting for the answers (`told`)."""
+        """Request the first and end offset of one partition, without waiting (`told`)."""
         place = TopicPartition(topic, partition)
         first, end = (
             self._admin.list_offsets({place: spec}, request_timeout=ANSWER_WITHIN)[place]
@@ -291,28 +289,28 @@ class TopicCatalog:
         return first, end
 
     def told(self, answer: Future[Any]) -> int:
-        """The offset that an answer to `ask_log` holds; it must be there.
+        """Return the offset in a finished answer to `ask_log`.
 
         Raises:
-            KafkaUnavailable: Kafka did not tell; why.
+            KafkaUnavailable: Kafka did not give it, and why.
         """
         error = answer.exception()
         if error is None:
             return listed_offset(answer)
         self._learn_anew(error.args[0] if isinstance(error, KafkaException) else None)
-        raise KafkaUnavailable(f"Kafka does not say where the partition begins and ends: {error}.")
+        raise KafkaUnavailable(f"Kafka did not give the first and end offset of the partition: {error}.")
 
     def ask_ends(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ask where these partitions end, without waiting for the answer."""
+        """Request the ends of these partitions, without waiting."""
         latest = {TopicPartition(p.topic, p.partition): _latest() for p in partitions}
         if latest and not self._ends:
             self._ends = dict(self._admin.list_offsets(latest, request_timeout=ANSWER_WITHIN))
 
     def ends(self) -> dict[tuple[str, int], int] | None:
-        """The answers to `ask_ends`: the end offset of each partition; `None` while there is none.
+        """Return the end offsets from the answers to `ask_ends`; `None` while there are none.
 
         Raises:
-            KafkaUnavailable: Kafka did not answer any of them.
+            KafkaUnavailable: Kafka answered none of them.
         """
         if not self._ends or not all(future.done() for future in self._ends.values()):
             return None
@@ -332,7 +330,7 @@ class TopicCatalog:
         return None
 
     def _learn_anew(self, error: KafkaError | None) -> None:
-        """After a restart of Kafka this client's metadata may be too old to ask with (FENCED_LEADER_EPOCH)."""
+        """Read the metadata again: after a restart of Kafka they may be too old (FENCED_LEADER_EPOCH)."""
         if error is None or error.code() in _NO_ANSWER:
             raise KafkaUnavailable(f"Kafka does not answer: {error.str() if error else 'no time was left'}.")
         read_cluster(self._admin)

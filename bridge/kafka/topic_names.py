@@ -1,5 +1,5 @@
-"""The names of retry, replay, dead-letter and control topics by their patterns, and the same names read backwards to
-their source topic (pure).
+"""The names of retry, replay, dead-letter and control topics by their patterns, and the way back to the source topic
+(pure).
 """
 
 import re
@@ -9,17 +9,17 @@ from typing import Final, Literal, NamedTuple
 
 from bridge.settings import Settings
 
-#: Longest name that Kafka takes for a topic (org.apache.kafka.common.internals.Topic).
+#: The longest topic name that Kafka takes (org.apache.kafka.common.internals.Topic).
 MAX_TOPIC_NAME = 249
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_TOPIC_NAME}}}")
-#: What is filled in for a name of a pattern, besides what any topic or group may be called.
+#: The regular expressions of a pattern's fields, other than `.+`.
 _FILLED = {"delay": r"\d+[smh]"}
 _UNITS = (("h", 3600), ("m", 60), ("s", 1))
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """Patterns for the topics of ours; `{topic}`, `{delay}` and `{group}` are filled in."""
+    """The patterns of our topics' names, with the fields `{topic}`, `{delay}` and `{group}`."""
 
     group: str
     retry_pattern: str = "{topic}.retry.{delay}"
@@ -29,7 +29,7 @@ class TopicNames:
 
     @classmethod
     def of(cls, settings: Settings) -> "TopicNames":
-        """The names that the settings' patterns give for their group."""
+        """Return the names by the settings' patterns for their group."""
         file = settings.file
         return cls(
             settings.group,
@@ -41,23 +41,23 @@ class TopicNames:
 
     @property
     def control(self) -> str:
-        """The topic that has what was decided for the group."""
+        """Return the name of the control topic."""
         return self.control_pattern.format(group=self.group)
 
     def retry(self, topic: str, delay: int) -> str:
-        """The topic in which records of `topic` wait for `delay` seconds."""
+        """Return the name of the topic in which records of `topic` wait for `delay` seconds."""
         return self.retry_pattern.format(topic=topic, group=self.group, delay=format_delay(delay))
 
     def replay(self, topic: str) -> str:
-        """The topic for what a person sent back."""
+        """Return the name of the topic for replays of `topic`."""
         return self.replay_pattern.format(topic=topic, group=self.group)
 
     def dead_letters(self, topic: str) -> str:
-        """The topic for dead letters of `topic`."""
+        """Return the name of the topic for dead letters of `topic`."""
         return self.dead_letter_pattern.format(topic=topic, group=self.group)
 
     def clashes(self, topics: Iterable[str]) -> list[str]:
-        """Faults that filling in the patterns would cause, a sentence each."""
+        """Return the faults of the patterns for these topics, a sentence each."""
         sources = sorted(set(topics))
         faults = []
         owner: dict[str, str] = {}
@@ -86,18 +86,18 @@ class TopicNames:
         return faults
 
     def _control_fault(self, sources: Collection[str]) -> str | None:
-        """What is wrong with the name of the topic of decisions."""
+        """Return the fault of the control topic's name."""
         if not _TOPIC.fullmatch(self.control):
             return f"kafka_control_topic: {topic_fault(self.control)}"
         if self.control in sources:
             return (
-                f"topic {self.control!r} is consumed, but it is also where what is decided for the group lies: rename "
-                "one, or change kafka_control_topic."
+                f"topic {self.control!r} is consumed, but it is also the control topic of the group: rename one, or "
+                "change kafka_control_topic."
             )
         for source in sources:
             if self.control in (self.dead_letters(source), self.replay(source)):
                 return (
-                    f"what is decided for the group and records of {source!r} would both go to {self.control!r}: "
+                    f"decisions of the group and records of {source!r} would both go to {self.control!r}: "
                     "change one of the kafka_*_topic patterns."
                 )
         return None
@@ -107,16 +107,16 @@ _DEFAULTS = TopicNames("")
 
 
 def name_faults(settings: Settings, topics: Collection[str]) -> list[str]:
-    """What is wrong with the names of the topics that handlers have, and of those that `kafka_topics` has besides."""
+    """Return the faults of the names of the handlers' topics and of those in `kafka_topics`."""
     others = [topic for topic in settings.file.kafka_topics if topic not in topics]
     in_settings = [f"kafka_topics: {fault}" for topic in others if (fault := topic_fault(topic))]
     return [*TopicNames.of(settings).clashes(topics), *in_settings]
 
 
 def topic_fault(name: str) -> str | None:
-    """Why Kafka would never have a topic of this name, a sentence; `None` if it may.
+    """Return why Kafka can have no topic of this name, a sentence; `None` if it can.
 
-    A name that begins with `^` is a pattern to librdkafka: what it matches would be consumed, and no handler named it.
+    librdkafka takes a name that begins with `^` as a pattern, and would consume topics that no handler names.
     """
     if _TOPIC.fullmatch(name) and name not in (".", ".."):
         return None
@@ -128,15 +128,15 @@ def topic_fault(name: str) -> str | None:
 
 
 def is_internal(name: str) -> bool:
-    """Whether Kafka, or what is built on it, keeps its own state in a topic of this name."""
+    """Return whether Kafka, or software built on it, keeps its own state in a topic of this name."""
     return name.startswith("__")
 
 
 def role_for_any_group(name: str, names: TopicNames) -> str:
-    """Return what a topic of this name is to some consumer group of this project, by its name alone; "": nothing.
+    """Return the role of a topic of this name for some consumer group of this project; "" for none.
 
-    What is written there acts: a control topic halts and resumes, retry and replay topics are handled. Groups are told
-    by the default patterns and by the patterns of these settings.
+    Writing to such a topic acts: the control topic halts and resumes, retry and replay topics are handled. The default
+    patterns and those of the settings are checked.
     """
     for role, patterns in (
         ("control", (_DEFAULTS.control_pattern, names.control_pattern)),
@@ -149,7 +149,7 @@ def role_for_any_group(name: str, names: TopicNames) -> str:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    # A pattern without a word of its own would be every name.
+    # A pattern without fixed letters would match every name.
     if not re.search("[A-Za-z]", re.sub(r"\{\w+\}", "", pattern)):
         return False
     anything = re.sub(r"\\\{(\w+)\\\}", lambda each: _FILLED.get(each[1], ".+"), re.escape(pattern))
@@ -157,7 +157,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def format_delay(seconds: int) -> str:
-    """A delay as it stands in a topic's name, in the largest unit that divides it.
+    """Return a delay as in a topic's name, in the largest unit that divides it.
 
     >>> tier(300), tier(3600), tier(45), tier(90)
     ('5m', '1h', '45s', '90s')
@@ -171,19 +171,19 @@ def format_delay(seconds: int) -> str:
 _SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
 _DELAY: Final = "(?P<delay>[1-9][0-9]{0,8}[hms])"
 _DELAY_TEXT: Final = re.compile("[1-9][0-9]{0,8}[hms]")
-#: Letters of the longest delay.
+#: Maximum number of characters of a delay.
 _LONGEST: Final = 10
-#: Delays of every form, with which two sources' names are tried against each other.
+#: Delays of every form, to compare the names of two sources.
 _SAMPLE_DELAYS: Final = (1, 5, 10, 60, 90, 300, 3_600, 36_000)
-#: What no topic is called, in whose place the parts of a pattern are looked for.
+#: Characters that no topic name has, as markers of a pattern's fields.
 _TOPIC_MARK, _DELAY_MARK = "\0", "\1"
 
 
 class DerivedTopic(NamedTuple):
-    """A topic of ours.
+    """A retry or replay topic of a source.
 
     Attributes:
-        source: whose deliveries lie there.
+        source: the topic whose deliveries it holds.
         delay: seconds that they wait there; 0 for a replay topic.
     """
 
@@ -193,11 +193,11 @@ class DerivedTopic(NamedTuple):
 
 
 class DerivedTopics:
-    """Tells the retry and replay topics of some sources from all others.
+    """A recogniser of the retry and replay topics of some sources.
 
     Parameters:
         names: the patterns.
-        sources: the topics that handlers name.
+        sources: the handlers' topics.
     """
 
     def __init__(self, names: TopicNames, sources: Iterable[str]) -> None:
@@ -208,16 +208,16 @@ class DerivedTopics:
         self._parts: dict[str, list[str]] = {}
 
     def all_of(self, name: str) -> list[DerivedTopic]:
-        """Every reading of a name; more than one is a fault of the patterns (`ambiguities`).
+        """Return every reading of a name; more than one is a fault of the patterns (`find_ambiguous_names`).
 
-        The work grows with the length of the name, and not with the number of sources.
+        The cost depends on the length of the name, not on the number of sources.
         """
         readings = {(source, delay) for delay in _delays(name) for source in self._sources_with(name, delay)}
         found = [DerivedTopic("retry", source, _seconds(delay)) for source, delay in sorted(readings)]
         return [*found, DerivedTopic("replay", self._replays[name])] if name in self._replays else found
 
     def _sources_with(self, name: str, delay: str) -> Iterable[str]:
-        """The sources whose retry topic of a delay has this name."""
+        """Return the sources whose retry topic of a delay has this name."""
         parts = self._parts.get(delay)
         if parts is None:
             filled = self._names.retry_pattern.format(topic=_TOPIC_MARK, delay=delay, group=self._names.group)
@@ -230,17 +230,17 @@ class DerivedTopics:
         return (source,) if not rest and source in self._sources and source.join(parts) == name else ()
 
     def of(self, names: Iterable[str]) -> dict[str, DerivedTopic]:
-        """Those of these topics that are ours, with whose they are; what is itself a source is none of them."""
+        """Return the retry and replay topics among these names; source topics are left out."""
         return {name: found[0] for name in names if name not in self._sources and (found := self.all_of(name))}
 
     def source_of(self, name: str) -> str | None:
-        """The source of what looks like a retry topic by its name, also of one that no handler names (any more)."""
+        """Return the source of a name that looks like a retry topic, also of a source without handlers."""
         match = self._any.fullmatch(name)
         return match["topic"] if match else None
 
 
 def find_ambiguous_names(names: TopicNames, topics: Collection[str]) -> list[str]:
-    """Sources of whose retry topics one could be taken for another's, or for another kind of topic; a sentence each."""
+    """Return a sentence for each name that could be a retry topic of one source and another topic."""
     sources = sorted(set(topics))
     ours = DerivedTopics(names, sources)
     found: dict[tuple[str, ...], str] = {}
@@ -256,7 +256,7 @@ def find_ambiguous_names(names: TopicNames, topics: Collection[str]) -> list[str
 
 
 def _name_samples(names: TopicNames, sources: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Names of topics that could be mistaken, and what each is."""
+    """Yield names that could be mistaken, with their meaning."""
     for source in sources:
         yield source, f"the source {source!r}"
         yield names.replay(source), f"the replay topic of {source!r}"
@@ -266,7 +266,7 @@ def _name_samples(names: TopicNames, sources: Iterable[str]) -> Iterator[tuple[s
 
 
 def _delays(name: str) -> set[str]:
-    """Every part of a name that may be a delay."""
+    """Return every part of a name that may be a delay."""
     return {
         name[first:end]
         for first, letter in enumerate(name)
@@ -277,11 +277,11 @@ def _delays(name: str) -> set[str]:
 
 
 def _retry_name_pattern(names: TopicNames) -> re.Pattern[str]:
-    """The names that retry topics of any source may have."""
+    """Return the pattern of the names of any source's retry topics."""
     topic = "(?P<topic>[A-Za-z0-9._-]+)"
     filled = names.retry_pattern.format(topic=_TOPIC_MARK, delay=_DELAY_MARK, group=names.group)
     first, *rest = filled.split(_DELAY_MARK)
-    # Where a part occurs again it is the same again.
+    # A repeated field must have the same value.
     pattern = re.escape(first) + _DELAY + "(?P=delay)".join(map(re.escape, rest))
     before, *others = pattern.split(re.escape(_TOPIC_MARK))
     return re.compile(before + "(?P=topic)".join([topic + others[0], *others[1:]]) if others else before)

@@ -1,4 +1,4 @@
-"""Every topic that a group has to do with, as it is in Kafka: what it is for, and what is wrong with it."""
+"""The survey of a group's topics in Kafka: the use of each, and its faults."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,8 +28,8 @@ from bridge.kafka.topic_admin import read_cluster, read_source_limits, read_topi
 from bridge.kafka.topic_names import DerivedTopics, TopicNames
 from bridge.settings import Settings
 
-#: Whether handlers need a topic from the start, may park something there, or neither: then what it holds still ends.
-#: Of a source that has no handlers any more nothing is handed off.
+#: Whether handlers need a topic from the start, may park deliveries there, or neither, in which case it is drained.
+#: A topic whose source has no handlers any more is abandoned: nothing is handed off from it.
 TopicUse = Literal["needed", "at need", "drained", "abandoned"]
 
 
@@ -38,11 +38,11 @@ class SurveyedTopic:
     """A topic as it was found.
 
     Attributes:
-        partitions: how many, or `None`: it does not exist.
-        retention_ms: for how long its records are kept, -1 without end; `None` where Kafka does not tell.
-        problems: what is wrong with it, a sentence each.
-        refused: whether a bridge does not start with it.
-        replicas: how its copies are.
+        partitions: how many, or `None` if it does not exist.
+        retention_ms: how long its records are kept, -1 for ever; `None` if unknown.
+        problems: its faults, a sentence each.
+        refused: whether a bridge refuses to start with it.
+        replicas: the state of its replicas.
     """
 
     ours: ManagedTopic
@@ -54,7 +54,7 @@ class SurveyedTopic:
     replicas: ReplicaState = IN_SYNC
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON-able data."""
+        """Return the topic as JSON-able data."""
         return {
             "topic": self.ours.name,
             "kind": self.ours.kind.value,
@@ -76,12 +76,12 @@ def survey_topics(
     changed: Collection[Handler] = (),
     others: Collection[str] | None = (),
 ) -> list[SurveyedTopic]:
-    """The topics of the handlers and ours beside them, those that are there and those that should be, by source.
+    """Return the handlers' topics and the managed topics beside them, existing or needed, by source.
 
     Parameters:
-        changed: handlers as they wait by policies that were changed: what these need is needed too.
-        others: sources of which living members of the group have handlers: their topics are none that is left over.
-            `None`: it is not known, and no topic is called that.
+        changed: handlers with their changed policies: the topics that these need are needed too.
+        others: sources with handlers in living members of the group: their topics are not abandoned. `None` if unknown:
+            no topic counts as abandoned then.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -102,7 +102,7 @@ def survey_topics(
         read_topic_configs(admin, there),
         read_source_limits(admin, [t for t in routes.topics if t in known]),
     )
-    # A bridge looks at what its code needs, and at nothing else, before it starts.
+    # Before it starts, a bridge checks only the topics that its code needs.
     code = {*list_needed_topics(settings, routes)}
     return [
         replace(
@@ -116,14 +116,14 @@ def survey_topics(
 def list_group_topics(
     settings: Settings, routes: Routes, known: Collection[str], changed: Collection[Handler] = ()
 ) -> Iterator[tuple[ManagedTopic, TopicUse]]:
-    """The topics of the handlers and those of ours beside them, with their use (pure).
+    """Yield the handlers' topics and the managed topics beside them, with their use (pure).
 
     Parameters:
-        known: the names of topics that there are.
-        changed: as `survey` has them.
+        known: the names of existing topics.
+        changed: as in `survey_topics`.
     """
     names = TopicNames.of(settings)
-    # What the code says needs its topics too: a change is taken back at any time.
+    # The topics of the code's policies are needed too: a change may be withdrawn at any time.
     routes = Routes({**routes.handlers, **{f"{each.name}, changed": each for each in changed}})
     wanted = list_needed_topics(settings, routes)
     tiers_there: dict[str, dict[str, int]] = {topic: {} for topic in routes.topics}
@@ -136,7 +136,7 @@ def list_group_topics(
             others[ours.source].append(ours)
     for topic in routes.topics:
         yield ManagedTopic(topic, TopicKind.SOURCE, topic), "needed"
-        # No tier is left out that is there: what lies in it is handed out when it is due, whoever needs it.
+        # No existing tier is left out: its records are handed off when they are due, whoever needs it.
         there = tiers_there[topic]
         tiers_of = {
             make_retry_topic(settings, topic, delay): delay for delay in list_needed_tiers(settings, routes, topic)
@@ -154,7 +154,7 @@ def _by_delay(ours: ManagedTopic) -> tuple[int, str]:
 
 
 def _use(settings: Settings, routes: Routes, ours: ManagedTopic) -> TopicUse:
-    """Of a tier that is there and that no policy needs from the start."""
+    """Return the use of an existing tier that no policy needs from the start."""
     possible = {
         make_retry_topic(settings, ours.source, delay) for delay in list_possible_tiers(settings, routes, ours.source)
     }
@@ -164,9 +164,9 @@ def _use(settings: Settings, routes: Routes, ours: ManagedTopic) -> TopicUse:
 def _left_over(
     admin: AdminClient, settings: Settings, routes: Routes, known: Collection[str], others: frozenset[str]
 ) -> Iterator[tuple[ManagedTopic, TopicUse]]:
-    """Retry topics of sources that no handler names any more, of which this group has committed something.
+    """Yield the retry topics of sources without handlers on which this group has commits.
 
-    One that a living member of the group consumes is none, whatever Redis that member announces itself in.
+    A topic that a living member of the group consumes is left out, whatever Redis that member uses.
     """
     belongings = DerivedTopics(TopicNames.of(settings), routes.topics)
     sources = {name: source for name in known if (source := belongings.source_of(name))}
@@ -188,14 +188,14 @@ def _left_over(
 
 
 def list_waiting_topics(found: Iterable[SurveyedTopic]) -> list[str]:
-    """The retry and replay topics that are there."""
+    """Return the existing retry and replay topics."""
     return [
         s.ours.name for s in found if s.partitions is not None and s.ours.kind in (TopicKind.RETRY, TopicKind.REPLAY)
     ]
 
 
 def list_possible_tiers(settings: Settings, routes: Routes, topic: str) -> frozenset[int]:
-    """The tiers of a topic that some handler may ask for, by `RetryLater` too."""
+    """Return the tiers of a topic that some handler may use, also by `RetryLater`."""
     file = settings.file
     asked = (
         retry_tiers.usable_tiers(handler.retry_delays, file.kafka_park_after, file.kafka_retry_tiers)
@@ -205,7 +205,7 @@ def list_possible_tiers(settings: Settings, routes: Routes, topic: str) -> froze
 
 
 def _replicas(topic: Any, config: Mapping[str, str]) -> ReplicaState:
-    """Return how the copies of a topic are, by its metadata; of one that does not exist nothing is said."""
+    """Return the state of a topic's replicas from its metadata; in sync if it does not exist."""
     partitions = () if topic is None else topic.partitions.values()
     return count_replicas(((len(each.replicas), len(each.isrs)) for each in partitions), config)
 

@@ -1,4 +1,4 @@
-"""Open transactions of producers: consumers get nothing of a partition from their first record on."""
+"""Open transactions of producers: from their first record on, consumers get nothing of the partition."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
@@ -12,12 +12,12 @@ from bridge.settings import Settings
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that holds back a partition.
+    """An open transaction that holds back a partition.
 
     Attributes:
         offset: the first record that no consumer gets.
         records: how many offsets are held back.
-        since: when (Unix time) it was seen first to hold back; 0: it was only seen now.
+        since: when it was first seen to hold back (Unix time); 0: it was first seen now.
     """
 
     topic: str
@@ -28,17 +28,17 @@ class OpenTransaction(NamedTuple):
 
     @classmethod
     def of(cls, announced: Mapping[str, Any]) -> Self:
-        """Return what a bridge announced."""
+        """Return the transaction from a bridge's announcement."""
         names = ("topic", "partition", "offset", "count", "since")
         return cls(*(announced[name] for name in names))
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as a bridge announces it."""
+        """Return the transaction as a bridge announces it."""
         return dict(zip(("topic", "partition", "offset", "count", "since"), self, strict=True))
 
 
 def find_open_transactions(settings: Settings, places: Iterable[Place]) -> list[OpenTransaction]:
-    """Return the partitions of which Kafka has more records than it gives to consumers, at this moment.
+    """Return the partitions of which Kafka has more records than consumers get at this moment.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -57,10 +57,10 @@ def find_open_transactions(settings: Settings, places: Iterable[Place]) -> list[
         return {(place.topic, place.partition): listed_offset(future) for place, future in asked.items()}
 
     try:
-        # In this order: what is written in between must not look held back.
+        # In this order: records written in between must not seem held back.
         all_of_it, stable = ends(IsolationLevel.READ_UNCOMMITTED), ends(IsolationLevel.READ_COMMITTED)
     except KafkaException as error:
-        raise KafkaUnavailable(f"Kafka does not say where partitions end: {error.args[0].str()}.") from None
+        raise KafkaUnavailable(f"Kafka did not give the ends of partitions: {error.args[0].str()}.") from None
     return [
         OpenTransaction(*place, stable[place], end - stable[place])
         for place, end in sorted(all_of_it.items())

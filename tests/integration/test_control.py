@@ -99,7 +99,7 @@ def test_where_no_topic_may_be_made_none_is(kafka: Any, redis_url: str, group: s
     made = settings_of(group, kafka.bootstrap_servers, redis_url)
     there = Settings(FileSettings(kafka_create_topics=False), made.environment, made.broker_url, made.kafka)
     outcome = make_decision(there, mirror, ORDERS, {}, "ann", "closed")
-    assert "make it by hand" in outcome.unpublished
+    assert "create it by hand" in outcome.unpublished
     assert control_topic.read_published_decisions(there).standing == {}
     assert mirror.read().in_force() == {ORDERS: outcome.decision}
 

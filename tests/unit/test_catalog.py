@@ -190,7 +190,7 @@ def test_nothing_is_made_of_a_topic_whose_id_kafka_does_not_say(catalog_of):
     admin = Admin(orders=3)
     admin.ids = error(KafkaError.UNKNOWN_TOPIC_OR_PART)
     found = catalog_of(admin)
-    with pytest.raises(KafkaUnavailable, match="does not say the id of topic 'orders'"):
+    with pytest.raises(KafkaUnavailable, match="did not give the id of topic 'orders'"):
         found.prepare()
     assert (found.made, found.complete) == ([], False)
 

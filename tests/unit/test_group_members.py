@@ -29,7 +29,7 @@ def answering(found: Any) -> Any:
 def test_a_kafka_that_does_not_say_who_is_in_the_group_is_no_empty_group():
     failed = SimpleNamespace(result=answering(KafkaException(KafkaError(KafkaError._TIMED_OUT))))
     admin: Any = SimpleNamespace(describe_consumer_groups=lambda *_, **__: {"shop": failed})
-    with pytest.raises(KafkaUnavailable, match="who is in the group 'shop'"):
+    with pytest.raises(KafkaUnavailable, match="list the members of the group 'shop'"):
         find_consumed_topics(admin, "shop")
 
 

@@ -85,8 +85,8 @@ def test_they_have_the_sources_partitions_and_copies_and_keep_more_than_it_may_h
     # Twice its delay, and a week for bridges that are away; by the broker's clock, not by a worker's.
     assert (hour.topic, hour.config["retention.ms"]) == ("orders.retry.1h", str((2 * 3_600 + 7 * 86_400) * 1000))
     assert hour.config["message.timestamp.type"] == "LogAppendTime"
-    assert "'orders.dlq' made for dead letters, with 6 partitions; they are kept without end" in caplog.text
-    assert "'orders.retry.1h' made for records that wait 3600 s" in caplog.text
+    assert "'orders.dlq' created for dead letters, with 6 partitions; records are kept without end" in caplog.text
+    assert "'orders.retry.1h' created for records that wait 3600 s" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_a_kafka_that_may_answer_later_is_asked_again(error: Exception):
     ("code", "there", "level", "said"),
     [
         (KafkaError.TOPIC_ALREADY_EXISTS, True, None, ""),
-        (KafkaError._UNSUPPORTED_FEATURE, True, logging.INFO, "makes topics on first use"),
-        (KafkaError.UNSUPPORTED_VERSION, True, logging.INFO, "makes topics on first use"),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False, logging.ERROR, "Make it by hand, as `bridge topics` says"),
+        (KafkaError._UNSUPPORTED_FEATURE, True, logging.INFO, "creates topics on first use"),
+        (KafkaError.UNSUPPORTED_VERSION, True, logging.INFO, "creates topics on first use"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False, logging.ERROR, "Create it by hand, as `bridge topics` says"),
         (KafkaError.POLICY_VIOLATION, False, logging.ERROR, "said by Kafka"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_topic_that_is_refused_takes_none_of_its_request_with_it(caplog):
     made = create_topics(Controller("orders.retry.3m"), wanted, SOURCES)  # type: ignore[arg-type]
     assert made == [f"orders.retry.{minute}m" for minute in (1, 2, 4, 5)]
     assert [each.message.count("orders.retry.3m") for each in caplog.records] == [1]
-    assert "what is to wait 180 s waits in the Celery broker" in caplog.text
+    assert "deliveries that wait 180 s wait in the Celery broker" in caplog.text
 
 
 def test_a_topic_larger_than_a_request_is_asked_for_alone():

@@ -117,7 +117,7 @@ def test_a_topic_that_would_lose_what_waits_in_it_is_refused_and_said_once(monke
         kafka.now += KNOWN_FOR
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(said) == 2
-    assert "Nothing is parked there" in said[0]
+    assert "Retry topic unused" in said[0]
     assert "'orders.retry.5m' keeps records for 300 s (retention.ms)" in said[0]
     kafka.configs["orders.retry.5m"]["retention.ms"] = "-1"
     assert topics.usable("orders", (300, 3_600, 21_600), "g") == (300, 21_600)

@@ -50,7 +50,7 @@ def test_patterns_may_use_topic_delay_and_group():
         (TopicNames("g", dead_letter_pattern="dead"), ["a", "b"], "would both go to 'dead'"),
         (TopicNames("g"), ["x" * MAX_TOPIC_NAME], "longer than Kafka's 249"),
         (TopicNames("g", replay_pattern="{topic}.dlq"), ["a"], "would both go to 'a.dlq'"),
-        (TopicNames("g"), ["g.control"], "'g.control' is consumed, but it is also where what is decided"),
+        (TopicNames("g"), ["g.control"], "'g.control' is consumed, but it is also the control topic"),
         (TopicNames("g", dead_letter_pattern="{group}.control"), ["a"], "records of 'a' would both go to 'g.control'"),
         (TopicNames("a group"), ["a"], "kafka_control_topic: 'a group.control' is no name of a topic"),
     ],
