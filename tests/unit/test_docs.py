@@ -10,11 +10,16 @@ from bridge.jobs.problem import Problem
 from bridge.jobs.problem_table import PROBLEM_TABLE
 
 ROOT: Final = Path(__file__).parents[2]
+CONTRIBUTORS: Final = ROOT / "docs" / "contributors"
 PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 #: A file of this repository, by its whole path.
 FILE: Final = re.compile(
     r"(?<![\w/.~-])(?:bridge|tasks|lossless|tests|benchmarks|examples|docs)/[\w./-]+\.(?:py|lua|md|toml|yml)\b"
 )
+#: A test of this repository, by its file and its name.
+TEST: Final = re.compile(r"\b(tests/[\w/]+\.py)::(\w+)")
+#: A folder of the product, named by itself.
+FOLDER: Final = re.compile(r"`((?:bridge|tasks|lossless)/[\w/]*/)`")
 LINK: Final = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 TO_HEADING: Final = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
 #: What a page says has been, or would be a user's own.
@@ -32,6 +37,16 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", each.lower()).strip().replace(" ", "-") for each in made} | {
         *re.findall(r'<a id="([^"]+)"', text)
     }
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a page: each cell of a table, and each item of a list, begins one."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    text = re.sub(r"^\|(.*)\|$", lambda row: "\n\n" + row[1].replace(" | ", "\n\n"), text, flags=re.MULTILINE)
+    # What stands in brackets is read by itself, and code is a word.
+    text = re.sub(r"`[^`]*`", "code", re.sub(r"\]\([^)]*\)", "]", text))
+    text = re.sub(r" \([^()]*\)", "", text)
+    return re.split(r"(?<=[.?!])\**\s+|\n\n+|\n(?=- |\d+\. |#)", text)
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
@@ -73,14 +88,34 @@ def test_the_runbook_of_a_problem_leads_to_its_entry(row):
     assert heading in headings(ROOT / page)
 
 
-@pytest.mark.parametrize("name", ["internals.md", "code-map.md"])
-def test_the_ways_through_the_code_name_files(name: str):
-    assert len(set(FILE.findall((ROOT / "docs" / "contributors" / name).read_text()))) > 20
+def test_every_test_that_a_page_names_is_there():
+    named = [found for page in PAGES if page.name not in OF_OTHERS for found in TEST.findall(page.read_text())]
+    assert named
+    assert [f"{file}::{test}" for file, test in named if f"def {test}(" not in (ROOT / file).read_text()] == []
+
+
+@pytest.mark.parametrize(("name", "most"), [("internals.md", 200), ("style.md", 80)])
+def test_a_contributor_reads_a_page_in_one_sitting(name: str, most: int):
+    assert len((CONTRIBUTORS / name).read_text().splitlines()) <= most
+
+
+def test_internals_name_the_file_of_each_step():
+    assert len(set(FILE.findall((CONTRIBUTORS / "internals.md").read_text()))) > 80
+
+
+def test_every_room_that_internals_name_is_there():
+    named = FOLDER.findall((CONTRIBUTORS / "internals.md").read_text())
+    assert [folder for folder in named if not (ROOT / folder).is_dir()] == []
+
+
+@pytest.mark.parametrize("name", ["internals.md", "style.md"])
+def test_a_contributor_reads_no_sentence_of_over_25_words(name: str):
+    assert [found for found in sentences((CONTRIBUTORS / name).read_text()) if len(found.split()) > 25] == []
 
 
 def test_every_room_and_package_is_told_of():
     """A new room without its paragraph would be found by nobody."""
-    text = (ROOT / "docs" / "contributors" / "internals.md").read_text()
+    text = (CONTRIBUTORS / "internals.md").read_text()
     rooms = [file.parent for top in ("bridge", "tasks", "lossless") for file in (ROOT / top).rglob("__init__.py")]
     names = {str(room.relative_to(ROOT)) for room in rooms}
     assert [name for name in sorted(names) if name + "/" not in text and f"`{name}`" not in text] == []

@@ -27,7 +27,7 @@ PAGES: Final = (
     *("docs/concepts/guarantees.md", "docs/concepts/order-and-batches.md", "docs/concepts/retries.md"),
     *(f"docs/reference/{page}.md" for page in ("cli", "exit-codes", "http-api", "metrics", "settings", "status")),
     "docs/reference/python-api.md",
-    *("docs/contributors/chaos.md", "docs/contributors/code-map.md", "docs/contributors/model.md"),
+    *(f"docs/contributors/{page}.md" for page in ("chaos", "internals", "model", "style")),
 )
 TEMPLATES: Final = ROOT / "bridge" / "console" / "templates"
 MENDED: Final = r"\bmend(?:s|ed|ing)?\b"
