@@ -1,7 +1,7 @@
-"""How many deliveries one message of Celery's carries where no number is given (`batch="auto"`): the rule (pure).
+"""The rule for automatic batch sizes (`batch="auto"`): how many deliveries a Celery message carries (pure).
 
-As many as take `WITHIN` by the handler's own times, doubling at most from look to look; and never so many that one
-process has them while another is idle.
+A batch takes `WITHIN` by the handler's measured times. The size at most doubles from poll to poll, and no process has
+deliveries that another, idle one could run.
 """
 
 from math import ceil, sqrt
@@ -13,35 +13,34 @@ from bridge.ledger.handler_costs import DeliveryCost, KnownCost
 WITHIN: Final = 0.05
 #: Most deliveries of a batch.
 MOST: Final = 500
-#: Messages that each process that consumes the queue is to have.
+#: Messages for each process that consumes the queue.
 EACH: Final = 2
-#: Seconds after a lost process for which its handler's deliveries go one by one.
+#: Seconds after a lost process during which its handler's deliveries go one by one.
 LOST_FOR: Final = 15.0
-#: Most deliveries of a batch, and seconds for which, once a run was slow: all that is behind such a one waits for it.
+#: Most deliveries of a batch after a slow run, and for how many seconds: those behind a slow one wait for it.
 FEW: Final = 5
 SLOW_FOR: Final = 300.0
-#: Messages of a handler of which nothing is known: for each process, those that run included; and messages in the
-#: queue where no process is there, of all handlers.
+#: Messages of a handler without measured times: for each process, running ones included; and in the queue of all
+#: handlers together, if no process consumes it.
 UNKNOWN_EACH: Final = 4
 UNKNOWN_IN_ALL: Final = 1_000
-#: What is in the queue at most once the size is found: messages that take each process so many seconds (at least one
-#: for each). Handlers that use one queue share fewer seconds. And so many deliveries in all, or so many messages for
-#: each process, if that is more.
+#: Most work in the queue once the size is found: seconds for each process (at least one message for each), fewer if
+#: handlers share the queue; and most deliveries in all, or most messages for each process, if that is more.
 WORK_EACH: Final = 5.0
 WORK_BESIDE: Final = 1.0
 MOST_AHEAD: Final = 200_000
 MOST_EACH: Final = 50
-#: Seconds from which on a message counts until it has ended, not only until a worker has taken it: a worker takes four
-#: for each process ahead, and of such messages these are as much work as all that may wait.
+#: Seconds of a message from which on it counts until it has ended, not only until a worker has taken it: a worker
+#: prefetches four for each process, and such messages are as much work as all that may wait.
 COUNTS_FROM: Final = 0.1
-#: Bytes of keys, values and headers of one handler's in a queue at most; or a message for each process.
+#: Most bytes of keys, values and headers of one handler in a queue; or a message for each process.
 BYTES_AHEAD: Final = 256_000_000
-#: Seconds of work for each process that are in the queue at most while the size doubles: what is there is of the old.
+#: Most seconds of work for each process in the queue while the size doubles: queued messages have the old size.
 AHEAD: Final = 0.2
 
 
 class BatchSize(NamedTuple):
-    """How many, and why; `grows` while it is to be more with the next look."""
+    """The batch size of a handler and its reason; `grows` while the next poll may raise it."""
 
     number: int
     why: str
@@ -52,10 +51,10 @@ class BatchSize(NamedTuple):
 
 
 def find_batch_size(known: KnownCost, before: int) -> BatchSize:
-    """The size by what a handler's deliveries cost.
+    """Return the batch size for the measured cost of a handler's deliveries.
 
     Parameters:
-        before: the size by the last look; 0 before the first.
+        before: the size at the last poll; 0 before the first.
     """
     if known.lost is not None and known.lost < LOST_FOR:
         return BatchSize(1, "a process was lost with one of its messages", grows=True)
@@ -70,12 +69,12 @@ def find_batch_size(known: KnownCost, before: int) -> BatchSize:
 
 
 def share_among_processes(size: BatchSize, ready: int, queued: int, processes: int) -> BatchSize:
-    """The size that lets every process have some of what waits.
+    """Return the size that gives every process some of the waiting deliveries.
 
     Parameters:
         ready: deliveries that wait to be handed out.
-        queued: messages that wait in the queue already.
-        processes: that consume it.
+        queued: messages that already wait in the queue.
+        processes: processes that consume it.
     """
     wanted = EACH * max(1, processes) - queued
     if size.number == 1 or wanted <= 0 or ready // wanted >= size.number:
@@ -95,21 +94,20 @@ def find_queue_room(
 ) -> int:
     """Return how many more of a handler's messages may go into the queue now.
 
-    What is in the queue has the size that it has: while the size grows there is little of it, and never so much that a
-    handler which grows slow has large batches of it for long, or that the broker's memory is full of them.
+    Queued messages keep their size. So few are queued while the size grows, and never so many that a handler which
+    becomes slow has large batches for long, or that they fill the broker's memory.
 
     Parameters:
-        queued: of this handler's, that wait there: it does not wait for those of others.
-        processes: that consume the queue, or did last; 0 if none was seen.
-        weighs: bytes of one of its messages; 0 where nothing is known.
+        queued: this handler's messages in the queue: it does not wait for those of others.
+        processes: processes that consume the queue, or did last; 0 if none was seen.
+        weighs: bytes of one of its messages; 0 if unknown.
         beside: how many handlers share the queue's work, this one included; 0 if no other uses it.
-        unended: this handler's messages that have not ended, those that workers have taken included; 0 if they do not
-            count.
+        unended: this handler's messages that have not ended, taken ones included; 0 if they do not count.
     """
     most = _most_queued(size, cost, processes, beside)
     if weighs:
         most = min(most, max(1, processes, int(BYTES_AHEAD / weighs)))
-    # What runs comes on top, but for a handler of which nothing is known.
+    # Running messages come on top, but for a handler without measured times.
     return max(0, min(most - queued, most + (processes if cost is not None else 0) - unended))
 
 
@@ -119,22 +117,22 @@ def counts_until_ended(size: BatchSize, cost: DeliveryCost | None) -> bool:
 
 
 def _most_queued(size: BatchSize, cost: DeliveryCost | None, processes: int, beside: int) -> int:
-    """Return how many of its messages wait in the queue at most, whatever they weigh."""
+    """Return the most messages of a handler in the queue, whatever their bytes."""
     if cost is None:
         return UNKNOWN_EACH * processes if processes else UNKNOWN_IN_ALL
     each, sharing, takes = max(1, processes), max(1, beside), max(size.number * cost.mean, 1e-6)
     if size.grows:
         return ceil(AHEAD / takes) * each
     seconds = WORK_BESIDE / sharing if beside else WORK_EACH
-    # Enough for every process, from all of those that share the queue together.
+    # Enough for every process, from all handlers of the queue together.
     work = max(ceil(seconds * each / takes), ceil(each / sharing))
     return min(work, max(MOST_AHEAD // size.number, MOST_EACH * each))
 
 
 def _largest_batch(cost: DeliveryCost) -> int:
-    """The largest number whose batch takes `WITHIN`, as it mostly does: n times the mean, and a deviation of n of them.
+    """Return the largest batch that takes `WITHIN`: n times the mean, and a deviation of n of them.
 
-    One that is mostly quick and now and then very slow goes in small batches: what is behind the slow one waits.
+    A handler that is mostly quick and sometimes very slow has small batches: those behind a slow delivery wait.
     """
     mean, spread = max(cost.mean, 1e-9), cost.spread
     root = (sqrt(spread * spread + 4 * mean * WITHIN) - spread) / (2 * mean)
@@ -153,5 +151,5 @@ def _format_seconds(seconds: float) -> str:
 
 
 def _two_digits(number: float) -> str:
-    """Two digits that count, and never as a power of ten."""
+    """Return a number with two significant digits, never as a power of ten."""
     return f"{number:.0f}" if number >= 9.95 else f"{number:.2g}"

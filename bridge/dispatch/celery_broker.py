@@ -1,4 +1,4 @@
-"""The Celery broker: it takes messages and says how many wait; each call returns after its answer."""
+"""The Celery broker: it takes messages and tells how many wait; each call returns after its answer."""
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 #: Most messages that one round trip carries.
 PIPELINE: Final = 500
-#: Seconds that the broker may take to answer; less than the few that a shutdown may take.
+#: Seconds that the broker may take to answer: less than a shutdown may take.
 ANSWER_WITHIN: Final = 5.0
 
 
 class _CapturedEntry:
-    """Stands where kombu's transport expects its batch, and keeps the entry instead of pushing it."""
+    """A stand-in for the batch of kombu's transport, which keeps the entry instead of pushing it."""
 
     def __init__(self) -> None:
         self.entry: tuple[str, bytes] | None = None
@@ -39,18 +39,18 @@ class _CapturedEntry:
 
 
 def make_broker_connection(app: Celery) -> Connection:
-    """A connection to the Celery broker, not yet open, whose answers are not waited for without end."""
+    """Return an unopened connection to the Celery broker with timeouts."""
     options: dict[str, Any] = {"socket_timeout": ANSWER_WITHIN, "socket_connect_timeout": ANSWER_WITHIN}
     connection = app.connection_for_write(transport_options={**app.conf.broker_transport_options, **options})
     return open_confirming_connection(connection, read_timeout=ANSWER_WITHIN, write_timeout=ANSWER_WITHIN)
 
 
 def find_broker_fault(app: Celery) -> str | None:
-    """What is wrong with the broker's URL, as far as it can be told without a connection; `None` if nothing is."""
+    """Return what is wrong with the broker's URL, as far as that shows without a connection; `None` if nothing is."""
     try:
         app.connection_for_write().get_transport_cls()
     except ValueError:
-        # Its own words may hold what stands before a `/` in a password.
+        # The error's own words may hold a part of the password.
         return (
             "CELERY_BROKER_URL: its host or port cannot be read. In a user's name and a password write / # ? and @ "
             "as %2F %23 %3F and %40."
@@ -61,7 +61,7 @@ def find_broker_fault(app: Celery) -> str | None:
 
 
 class CeleryBroker:
-    """A connection to the Celery broker that is made again whenever it broke."""
+    """The connection to the Celery broker, which is made again after a failure."""
 
     def __init__(self, app: Celery) -> None:
         self.app = app
@@ -72,22 +72,22 @@ class CeleryBroker:
         self._may_not_weigh = False
 
     def publish(self, outgoing: Iterable[OutgoingBatch]) -> None:
-        """Publish batches, many a round trip where the transport can (kombu's `Producer.batch`).
+        """Publish batches, many in a round trip if the transport can (kombu's `Producer.batch`).
 
         Raises:
-            HandoffFailed: not all was confirmed; some may be there, and all must be handed off again.
+            HandoffFailed: not all were confirmed; some may be there, and all must be handed off again.
         """
         with self.producer() as producer, producer.batch(max_size=PIPELINE):  # type: ignore[attr-defined]
-            for each in outgoing:
-                self._send(producer, each)
+            for batch in outgoing:
+                self._send(producer, batch)
 
-    def entry(self, outgoing: OutgoingBatch, look: str = "") -> tuple[str, bytes]:
-        """The key of the queue's list and the entry that kombu's Redis transport would push onto it.
+    def entry(self, outgoing: OutgoingBatch, fate_place: str = "") -> tuple[str, bytes]:
+        """Return the key of the queue's list, and the entry that kombu's Redis transport would push onto it.
 
-        The ledger pushes it, in the same step in which it marks what it carries.
+        The ledger pushes the entry in the same step in which it marks the deliveries.
 
         Parameters:
-            look: where the fate of its only delivery is looked up as it is taken (bridge.ledger.ledger_hook).
+            fate_place: where the worker looks up the fate of its only delivery (bridge.ledger.ledger_hook).
 
         Raises:
             HandoffFailed: the broker does not answer (asked once a connection).
@@ -95,8 +95,8 @@ class CeleryBroker:
         with self.producer() as producer:
             template = self._template(outgoing.handler)
             headers, properties = template.message(outgoing)
-            if look:
-                properties[FATE_PROPERTY] = look
+            if fate_place:
+                properties[FATE_PROPERTY] = fate_place
             channel: Any = producer.channel
             message = channel.prepare_message(
                 template.body,
@@ -113,14 +113,14 @@ class CeleryBroker:
             return f"{channel.global_keyprefix}{key}", payload
 
     def queue_of(self, handler: str) -> str:
-        """The queue that a handler's deliveries go to; of one that this app does not know, the default."""
+        """Return the queue of a handler; the default queue for one that this app does not know."""
         if handler not in self._queues:
             task = self.app.tasks.get(handler)
             self._queues[handler] = str(self.app.conf.task_default_queue) if task is None else queue_of(self.app, task)
         return self._queues[handler]
 
     def lengths(self, queues: Collection[str]) -> dict[str, int]:
-        """How many messages wait in each of those queues; a queue that does not exist yet has none.
+        """Return how many messages wait in each queue; one that does not exist yet has none.
 
         Raises:
             HandoffFailed: the broker does not answer.
@@ -130,9 +130,9 @@ class CeleryBroker:
             return {queue: _count_messages(channel, queue) for queue in queues}
 
     def waiting(self, queues: Collection[str]) -> dict[str, int]:
-        """How many messages of each of those queues wait for their time in the broker (retries, mostly).
+        """Return how many messages of each queue wait in the broker until they are due (mostly retries).
 
-        Not those that a gate has set aside: others of the queue are not to wait for them.
+        Messages that a gate has set aside do not count: no other message of the queue waits for them.
 
         Raises:
             HandoffFailed: the broker does not answer.
@@ -144,7 +144,7 @@ class CeleryBroker:
             return {queue: channel.waiting_count(queue) - channel.aside_count(queue) for queue in queues}
 
     def weigh(self, queues: Collection[str]) -> dict[str, QueueWeight]:
-        """What each of those queues weighs, and what some of its messages carry; nothing where that cannot be asked.
+        """Return the bytes of each queue and samples of its messages; nothing if the broker cannot tell.
 
         Raises:
             HandoffFailed: the broker does not answer.
@@ -157,14 +157,14 @@ class CeleryBroker:
         if len(found) < len(queues):
             self._may_not_weigh = True
             logger.warning(
-                "This Redis user may not run MEMORY USAGE: how many bytes the queues take is not known, nor how many "
-                "deliveries their messages carry. Allow it: ACL SETUSER … +memory|usage."
+                "This Redis user may not run MEMORY USAGE: the bytes of the queues and the deliveries in their "
+                "messages are not known. Allow it: ACL SETUSER … +memory|usage."
             )
         return found
 
     @contextmanager
     def gates(self) -> Iterator[MessageGates | None]:
-        """The broker's gates, `None` where it has none.
+        """Yield the broker's gates; `None` if it has none.
 
         Raises:
             HandoffFailed: the broker does not answer.
@@ -174,7 +174,7 @@ class CeleryBroker:
 
     @contextmanager
     def producer(self) -> Iterator[Producer]:
-        """A producer; whatever goes wrong with the broker inside the block is one kind of error.
+        """Yield a producer; any failure of the broker inside the block is one kind of error.
 
         Raises:
             HandoffFailed: the broker does not answer.
@@ -195,7 +195,7 @@ class CeleryBroker:
                 logger.debug("closing a broken connection: %r", error)
 
     def _drop(self) -> None:
-        """Drop a connection that broke; RabbitMQ is not asked to agree, for which it would be waited twice more."""
+        """Drop a broken connection; RabbitMQ is not asked to close it, which would wait twice more."""
         if self._connection is not None and supports_confirms(self._connection):
             self._connection.collect()
         self.close()
@@ -213,7 +213,7 @@ class CeleryBroker:
         return self._producer
 
     def _template(self, handler: str) -> MessageTemplate:
-        """Made when first asked for on a connection: its queue is declared there."""
+        """Return the template of a handler; its queue is declared when it is made, once a connection."""
         template = self._templates.get(handler)
         if template is None:
             template = MessageTemplate.of(self.app, handler)
@@ -246,7 +246,7 @@ def _count_messages(channel: Any, queue: str) -> int:
 
 
 def _root_cause(error: BaseException) -> str:
-    """The first cause's own words: kombu wraps them in 'delivery is uncertain'."""
+    """Return the words of the first cause, which kombu wraps in 'delivery is uncertain'."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""The Celery message of a batch: its form, how large it may be, and how many one step carries."""
+"""The Celery message of a batch: its form, its largest size, and how many messages one step carries."""
 
 import time
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from lossless.transport.message_gates import GATES
 
 @dataclass(frozen=True, slots=True)
 class OutgoingBatch:
-    """A batch on its way to the Celery broker.
+    """A batch to be sent to the Celery broker.
 
     Attributes:
         task_id: the Celery task id.
-        label: what Flower and the logs show as its arguments.
-        why: what Flower shows as its keyword arguments: why it carries so many.
+        label: shown by Flower and the logs as its arguments.
+        why: shown by Flower as its keyword arguments: the reason for its size.
         header: the `kafka` header (bridge.formats.celery_header).
     """
 
@@ -43,10 +43,10 @@ class OutgoingBatch:
 
 @dataclass(frozen=True, slots=True)
 class MessageTemplate:
-    """What the messages of one handler have in common, as Celery itself makes it.
+    """The common part of a handler's messages, made by Celery itself.
 
-    A message made whole by Celery costs 77 µs, most of it for what never changes; here Celery makes one per
-    handler, and each batch puts in what is its own.
+    A message made whole by Celery costs 77 µs, most of it for what never changes. Here Celery makes one for each
+    handler, and each batch adds its own parts.
     """
 
     headers: dict[str, Any]
@@ -59,10 +59,10 @@ class MessageTemplate:
 
     @classmethod
     def of(cls, app: Celery, handler: str) -> "MessageTemplate":
-        """The template of a handler, which goes where Celery's own router sends it.
+        """Return the template of a handler, routed by Celery's own router.
 
-        One that this app does not know goes to the default queue: a delivery that was parked names its handler, which
-        may have been renamed since. What becomes of it is the workers' rule for unknown handlers.
+        An unknown handler's messages go to the default queue: a parked delivery names its handler, which may have been
+        renamed since. The workers have a rule for unknown handlers.
         """
         task: Any = app.tasks.get(handler) or _UnknownTask()
         options = dict(task._get_exec_options())
@@ -71,7 +71,7 @@ class MessageTemplate:
         queue = routed.get("queue") or app.amqp.queues[app.conf.task_default_queue]
         if isinstance(queue, str):
             queue = app.amqp.queues[queue]
-        made = app.amqp.as_task_v2(
+        message = app.amqp.as_task_v2(
             "",
             handler,
             (),
@@ -82,11 +82,11 @@ class MessageTemplate:
             argsrepr="",
             kwargsrepr="{}",
         )
-        _, _, body = dumps(made.body, serializer="json")
+        _, _, body = dumps(message.body, serializer="json")
         return cls(
-            headers=made.headers,
+            headers=message.headers,
             body=str(body).encode(),
-            properties=made.properties,
+            properties=message.properties,
             queue=queue,
             publish={
                 "delivery_mode": routed.get("delivery_mode") or app.conf.task_default_delivery_mode,
@@ -97,7 +97,7 @@ class MessageTemplate:
         )
 
     def message(self, outgoing: OutgoingBatch) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Headers and properties of the message for one batch, as receivers of `before_task_publish` leave them."""
+        """Return headers and properties of a batch's message, as receivers of `before_task_publish` leave them."""
         headers = dict(self.headers)
         headers["id"] = headers["root_id"] = outgoing.task_id
         headers["argsrepr"] = outgoing.label
@@ -124,7 +124,7 @@ class MessageTemplate:
 
 
 class _UnknownTask:
-    """Stands for a task that there is none of here."""
+    """A stand-in for the task of an unknown handler."""
 
     time_limit = soft_time_limit = None
     ignore_result = True
@@ -135,7 +135,7 @@ class _UnknownTask:
 
 #: Most deliveries of one step of the ledger: a script stops all else in Redis while it runs.
 STEP_DELIVERIES: Final = 5_000
-#: Most messages of Celery's in one step; with the next, what one step may send to Redis at the most.
+#: Most Celery messages in one step; with STEP_BYTES, most that one step may send to Redis.
 STEP_MESSAGES: Final = 1_000
 #: Most bytes of keys, values and headers in one step; a single larger message goes alone.
 STEP_BYTES: Final = 12_000_000
@@ -143,10 +143,10 @@ STEP_BYTES: Final = 12_000_000
 
 @dataclass(frozen=True, slots=True)
 class PackedMessage:
-    """A message that is ready to go out.
+    """A message that is ready to be sent.
 
     Attributes:
-        group: what it carries.
+        group: the deliveries that it carries.
         size: bytes of keys, values and headers.
     """
 
@@ -157,20 +157,20 @@ class PackedMessage:
 
     @property
     def account(self) -> Account:
-        """Whose fates its deliveries have, at the coordinates at which they were read."""
+        """Return the account with the fates of its deliveries, at the coordinates at which they were read."""
         parked = isinstance(self.partition, RetryPartition)
         return self.partition.accounts[RETRY_RECORD if parked else self.group.handler]
 
     @property
     def parked(self) -> bool:
-        """Whether it came by a retry or replay topic."""
+        """Return whether its deliveries came by a retry or replay topic."""
         return isinstance(self.partition, RetryPartition)
 
 
 def pack_group(
     partition: Partition, group: DeliveryGroup, records: Sequence[Any], cluster: str, bridge_group: str
 ) -> tuple[PackedMessage, list[int]]:
-    """A group as a message, and the offsets of what would make it too large."""
+    """Return a group as a message, and the offsets that would make it too large."""
     if isinstance(partition, RetryPartition):
         return _pack_parked(partition, group, records, cluster, bridge_group), []
     rows = [make_row(record) for record in records]
@@ -190,17 +190,17 @@ def pack_group(
 def _pack_parked(
     partition: RetryPartition, group: DeliveryGroup, held: Sequence[HeldRecord], cluster: str, bridge_group: str
 ) -> PackedMessage:
-    """What comes again: under the coordinates of its origin, in the order in which it lay there."""
-    whose, some = held[0].owner, sorted(held, key=lambda each: each.origin)
-    offsets = [each.origin for each in some]
-    rows = [DeliveryRow.of(each.delivery) for each in some]
+    """Return the message of retry records: under the coordinates and in the order of their source records."""
+    owner, records = held[0].owner, sorted(held, key=lambda record: record.origin)
+    offsets = [record.origin for record in records]
+    rows = [DeliveryRow.of(record.delivery) for record in records]
     via = Via(partition.topic, partition.number, -1, partition.topic_id)
-    header = header_of(whose.topic, whose.partition, cluster, bridge_group, whose.topic_id, partition.order, rows, via)
-    number = max(each.delivery.number for each in some)
+    header = header_of(owner.topic, owner.partition, cluster, bridge_group, owner.topic_id, partition.order, rows, via)
+    number = max(record.delivery.number for record in records)
     outgoing = OutgoingBatch(
-        whose.handler,
-        batch_id(whose.topic, whose.partition, offsets, whose.handler) + (f"#{number}" if number else ""),
-        label_records(whose.topic, whose.partition, offsets),
+        owner.handler,
+        batch_id(owner.topic, owner.partition, offsets, owner.handler) + (f"#{number}" if number else ""),
+        label_records(owner.topic, owner.partition, offsets),
         header,
         group.why,
     )
@@ -208,7 +208,7 @@ def _pack_parked(
 
 
 def cut_step(packed: Sequence[PackedMessage], start: int) -> Sequence[PackedMessage]:
-    """As many from `start` on as one step may carry."""
+    """Return the messages from `start` on that one step may carry."""
     count, size, end = 0, 0, start
     while end < len(packed) and end - start < STEP_MESSAGES:
         count += len(packed[end].group.offsets)
@@ -220,10 +220,10 @@ def cut_step(packed: Sequence[PackedMessage], start: int) -> Sequence[PackedMess
 
 
 def _count_fitting(rows: Sequence[DeliveryRow]) -> tuple[int, int]:
-    """How many of these rows, one at least, one message may carry, and their bytes."""
+    """Return how many of these rows (at least one) fit into a message, and their bytes."""
     total = 0
-    for number, each in enumerate(rows):
-        size = each.size
+    for number, row in enumerate(rows):
+        size = row.size
         if total + size > MESSAGE_BYTES and number:
             return number, total
         total += size

@@ -1,4 +1,4 @@
-"""Hand-off of ready deliveries to the Celery broker, through the ledger: each open one goes out once."""
+"""The hand-off of ready deliveries to the Celery broker, through the ledger: each open one goes out once."""
 
 import logging
 import time
@@ -24,32 +24,32 @@ from bridge.partitions.partition import Partition
 
 
 class PartitionRotation:
-    """Who was first is last the next time; who has nothing ready has no turn, and gives none to its neighbour."""
+    """The rotation of partitions with something ready: the first is last the next time."""
 
     def __init__(self) -> None:
         self._last: Place = ("", -1)
 
-    def of(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """These with something ready, in the order of their turns."""
-        some = sorted(
-            (each for each in partitions if any(each.ready.values()) or any(each.waiting.values())),
-            key=lambda each: each.place,
+    def order(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Return the partitions with something ready, in the order of their turns."""
+        ready = sorted(
+            (partition for partition in partitions if any(partition.ready.values()) or any(partition.waiting.values())),
+            key=lambda partition: partition.place,
         )
-        start = next((at for at, each in enumerate(some) if each.place > self._last), 0)
-        if some:
-            self._last = some[start].place
-        return [*some[start:], *some[:start]]
+        start = next((index for index, partition in enumerate(ready) if partition.place > self._last), 0)
+        if ready:
+            self._last = ready[start].place
+        return [*ready[start:], *ready[:start]]
 
 
 logger = logging.getLogger(__name__)
 
 
 class ReplayCounter:
-    """What has been handed off of replay topics and not been told yet.
+    """The count of deliveries handed off from replay topics, until the ledger has it.
 
     Parameters:
-        ledger: `None`: nothing is told.
-        handlers: that are counted: a record of a replay topic may name any.
+        ledger: `None` without Redis: nothing is counted.
+        handlers: the handlers that are counted: a replay record may name any.
         clock: Unix time.
     """
 
@@ -66,13 +66,13 @@ class ReplayCounter:
         self._pending: dict[CountKey, int] = {}
 
     def handed(self, topic: str, handler: str, number: int) -> None:
-        """Take in that so many of a topic went out; those of others than replay topics are not counted."""
+        """Count deliveries of a topic that went out, if it is a replay topic."""
         if (source := self._sources.get(topic)) is not None and handler in self._handlers:
-            which = CountKey(source, handler, "replayed", int(self._clock() // 60))
-            self._pending[which] = self._pending.get(which, 0) + number
+            key = CountKey(source, handler, "replayed", int(self._clock() // 60))
+            self._pending[key] = self._pending.get(key, 0) + number
 
     def tell(self) -> None:
-        """Write what there is; what a ledger that is away does not hear is not counted."""
+        """Write the counts; without an answer of Redis they are dropped."""
         pending, self._pending = self._pending, {}
         if self._ledger is None or not pending:
             return
@@ -83,12 +83,11 @@ class ReplayCounter:
 
 
 class Dispatcher:
-    """Hands out what the partitions have ready.
+    """The dispatcher, which hands out what partitions have ready.
 
     Parameters:
-        exists: whether a source record does (SourceEnds).
-        ledger: `None` where there is no Redis for it; then a restarted bridge may hand out again what it had
-            not committed.
+        exists: whether a source record exists (SourceRecordCheck).
+        ledger: `None` without Redis: then a restarted bridge may hand out again what it had not committed.
         one_step: whether ledger and broker are the same Redis, so that pushing and marking are one step.
     """
 
@@ -110,15 +109,13 @@ class Dispatcher:
         self._sizes, self._shares = sizes, shares
         self._cluster, self._group = cluster, group
         self._metrics, self._replays, self._exists = metrics, replays, exists
-        #: Of what was parked, and of all else: each has room of its own.
-        self._turns = {True: PartitionRotation(), False: PartitionRotation()}
+        #: Of parked deliveries (True), and of all others: each kind has room of its own.
+        self._rotations = {True: PartitionRotation(), False: PartitionRotation()}
         self._holds = {True: False, False: False}
 
     @property
     def holds(self) -> bool:
-        """Whether some of what is ready waits until it is known how many deliveries a message may carry, or for its
-        share.
-        """
+        """Return whether ready deliveries wait for a batch size or for their share."""
         return any(self._holds.values())
 
     def hand_out(
@@ -128,14 +125,14 @@ class Dispatcher:
         *,
         parked: bool = False,
     ) -> int:
-        """Hand off what is ready; return how many deliveries went out.
+        """Hand off ready deliveries; return how many went out.
 
         Parameters:
-            partitions: of sources; or of retry and replay topics (`parked`), which have room of their own.
+            partitions: of source topics; or of retry and replay topics (`parked`), which have room of their own.
             kept: handlers of which nothing goes out now, and where.
 
         Raises:
-            HandoffFailed, LedgerUnavailable: what had not gone out is given back, to be handed off later.
+            HandoffFailed, LedgerUnavailable: deliveries that did not go out are given back, to be handed off later.
         """
         self._marks.tell()
         taken = self._take(partitions, suspended, parked)
@@ -144,25 +141,25 @@ class Dispatcher:
         try:
             taken, ended = leave_out_ended(self._ledger, taken, self._exists)
             if ended:
-                # At once: a look at the ledger would find them open, and take that for a loss.
+                # At once: a poll of the ledger would find them open, and take that for a loss.
                 self._marks.add(ended)
                 self._marks.tell()
             for partition, group, records in taken:
-                one, left = pack_group(partition, group, records, self._cluster, self._group)
+                message, left = pack_group(partition, group, records, self._cluster, self._group)
                 if left:
                     partition.give_back(group.handler, left)
-                packed.append(one)
+                packed.append(message)
             while sent < len(packed):
                 step = cut_step(packed, sent)
                 self._send(step)
-                # What is out is out, whatever the ledger says to the marks: they wait, with the commit.
+                # Sent is sent, whether the ledger takes the marks or not: they wait, with the commit.
                 sent += len(step)
                 self._marks.tell()
             if packed:
-                # After it: a record on a quiet topic does not wait for the look.
+                # After the hand-off: a record on a quiet topic does not wait for the poll.
                 self._sizes.look()
         except BaseException:
-            # What was taken last goes back first, so that all stand as they stood.
+            # The last taken goes back first, so that all keep their position.
             for partition, group, _ in reversed(taken[len(packed) :]):
                 partition.give_back(group.handler, group.offsets)
             for unsent in reversed(packed[sent:]):
@@ -171,8 +168,8 @@ class Dispatcher:
         return sum(len(each.group.offsets) for each in packed)
 
     def _take(self, partitions: Sequence[Partition], suspended: SuspendedHandlers, parked: bool) -> list[TakenGroup]:
-        """What is ready, as far as there is room for it: from another partition on each time."""
-        in_turn = self._turns[parked].of(partitions)
+        """Take ready deliveries as far as there is room, from another partition on each time."""
+        in_turn = self._rotations[parked].order(partitions)
         ready = _count_ready(in_turn)
         if self.holds or sum(ready.values()) > 1:
             self._sizes.look()
@@ -194,62 +191,64 @@ class Dispatcher:
     def _portions(self, ready: Mapping[str, int], parked: bool) -> dict[str, Portion]:
         if not parked:
             return self._sizes.portions(ready)
-        # The queues are looked at for what is due alone.
+        # The queues are polled only if something is due.
         return self._shares.portions(ready) if ready else {}
 
     def _send(self, packed: Sequence[PackedMessage]) -> None:
         if self._ledger is not None and self._one_step:
             self._note(self._push_and_mark(self._ledger, packed))
             return
-        # Publish, wait for the acknowledgement, then mark: a crash between the two hands out again.
+        # Publish, wait for the acknowledgement, then mark: after a crash in between they are handed out again.
         self._broker.publish(each.outgoing for each in packed)
         self._marks.add([Mark(each.account, each.group.offsets, Fate.HANDED) for each in packed])
         self._note(packed)
 
     def _push_and_mark(self, ledger: Ledger, packed: Sequence[PackedMessage]) -> list[PackedMessage]:
-        """What went out of these; the ledger pushes each only while all that it carries is open."""
+        """Return the messages that went out; the ledger pushes one only if all its deliveries are open."""
         pushes = self._pushes(ledger, packed)
-        out: list[PackedMessage] = []
-        for (push, carriers), found in zip(pushes, ledger.write([push for push, _ in pushes]), strict=True):
-            changed = set(found.changed)
-            for number, each in enumerate(carriers):
-                if each.group.offsets[0] in changed:
-                    out.append(each)
+        sent: list[PackedMessage] = []
+        for (push, carriers), result in zip(pushes, ledger.write([push for push, _ in pushes]), strict=True):
+            changed = set(result.changed)
+            for number, message in enumerate(carriers):
+                if message.group.offsets[0] in changed:
+                    sent.append(message)
                 else:
-                    before = found.before if push.whole else found.before[number : number + 1]
-                    self._take_back(each, before, found.free if push.whole else ())
-        return out
+                    before = result.before if push.whole else result.before[number : number + 1]
+                    self._take_back(message, before, result.free if push.whole else ())
+        return sent
 
     def _pushes(self, ledger: Ledger, packed: Sequence[PackedMessage]) -> list[tuple[Push, list[PackedMessage]]]:
-        """What the ledger is asked for: a push a batch, and one for all single deliveries of an account together."""
+        """Return the pushes for the ledger: one for each batch, and one for all single deliveries of an account."""
         pushes: list[tuple[Push, list[PackedMessage]]] = []
         singles: dict[tuple[Account, str], list[tuple[PackedMessage, bytes]]] = {}
-        for each in packed:
-            alone = each.group.offsets[0] if len(each.group.offsets) == 1 else None
-            # What comes again is looked up by the worker: its origin's fate counts beside its own.
-            look = "" if alone is None or each.parked else format_fate_place(ledger, each.account, alone)
-            key, entry = self._broker.entry(each.outgoing, look)
+        for message in packed:
+            alone = message.group.offsets[0] if len(message.group.offsets) == 1 else None
+            # The worker looks up a retry record itself: the fate of its source record counts too.
+            fate_place = "" if alone is None or message.parked else format_fate_place(ledger, message.account, alone)
+            key, entry = self._broker.entry(message.outgoing, fate_place)
             if alone is not None:
-                singles.setdefault((each.account, key), []).append((each, entry))
+                singles.setdefault((message.account, key), []).append((message, entry))
             else:
-                pushes.append((Push(each.account, each.group.offsets, key, [entry]), [each]))
-        for (account, key), some in singles.items():
-            some.sort(key=lambda one: one[0].group.offsets)
-            offsets = [one.group.offsets[0] for one, _ in some]
-            pushes.append((Push(account, offsets, key, [entry for _, entry in some]), [one for one, _ in some]))
+                pushes.append((Push(message.account, message.group.offsets, key, [entry]), [message]))
+        for (account, key), carriers in singles.items():
+            carriers.sort(key=lambda message: message[0].group.offsets)
+            offsets = [message.group.offsets[0] for message, _ in carriers]
+            pushes.append(
+                (Push(account, offsets, key, [entry for _, entry in carriers]), [message for message, _ in carriers])
+            )
         return pushes
 
     def _take_back(self, packed: PackedMessage, before: bytes, free: Sequence[int]) -> None:
-        """Another bridge was there first, for some of it: the rest goes out as a batch of its own.
+        """Take back a message of which another bridge handed off a part: the rest goes out as a batch of its own.
 
         Parameters:
-            before: the fates that its deliveries had.
-            free: those that are still open.
+            before: the fates of its deliveries.
+            free: the offsets that are still open.
         """
         partition, handler = packed.partition, packed.group.handler
         by_fate: dict[Fate, list[int]] = {}
         for offset, fate in zip(packed.group.offsets, before, strict=True):
-            # What is no fate stays as it is, and the next look at the ledger says so.
+            # An invalid fate stays as it is: the next poll of the ledger reports it.
             if offset not in free and fate in OVERWRITES:
                 by_fate.setdefault(Fate(fate), []).append(offset)
         for fate, offsets in by_fate.items():
@@ -259,32 +258,33 @@ class Dispatcher:
 
     def _note(self, packed: Sequence[PackedMessage]) -> None:
         counts: dict[tuple[str, str], int] = {}
-        for each in packed:
-            each.partition.handed(each.group.handler, each.group.offsets)
-            key = (each.partition.topic, each.group.handler)
-            counts[key] = counts.get(key, 0) + len(each.group.offsets)
+        for message in packed:
+            message.partition.handed(message.group.handler, message.group.offsets)
+            key = (message.partition.topic, message.group.handler)
+            counts[key] = counts.get(key, 0) + len(message.group.offsets)
         for (topic, handler), count in counts.items():
             self._metrics.handed_off.labels(topic, handler).inc(count)
             self._replays.handed(topic, handler, count)
-        for handler in {each.group.handler for each in packed}:
-            own = [each for each in packed if each.group.handler == handler]
-            deliveries = sum(len(each.group.offsets) for each in own)
-            self._sizes.handed(handler, len(own), deliveries, sum(each.size for each in own))
-        for each in packed:
-            if not each.parked:
-                self._sizes.went_out(each.group.handler, each.account, each.group.offsets)
-            self._shares.handed(each.group.handler, each.account, each.group.offsets, parked=each.parked)
+        for handler in {message.group.handler for message in packed}:
+            sent = [message for message in packed if message.group.handler == handler]
+            deliveries = sum(len(message.group.offsets) for message in sent)
+            self._sizes.handed(handler, len(sent), deliveries, sum(message.size for message in sent))
+        for message in packed:
+            if not message.parked:
+                self._sizes.went_out(message.group.handler, message.account, message.group.offsets)
+            self._shares.handed(message.group.handler, message.account, message.group.offsets, parked=message.parked)
 
 
 def _find_suspended(partition: Partition, suspended: SuspendedHandlers, parked: bool) -> Iterable[str]:
-    """The handlers of which nothing of a partition goes out. In a retry topic each record is of one handler alone: what
-    is due while its handler may not run would fill the broker, however many there are.
+    """Return the handlers of which nothing of a partition goes out.
+
+    In a retry topic each record is of one handler: due records of one that may not run would fill the broker.
     """
     return suspended.parked if parked else suspended.of(partition.handlers)
 
 
 def _count_ready(partitions: Iterable[Partition]) -> dict[str, int]:
-    """By handler, what is ready."""
+    """Return, by handler, how many deliveries are ready."""
     ready: dict[str, int] = {}
     for partition in partitions:
         for handler, count in partition.ready.items():

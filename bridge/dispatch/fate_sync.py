@@ -1,4 +1,4 @@
-"""Fates between partitions and ledger: read for new and for handed deliveries, and marked until it has them."""
+"""The exchange of fates between partitions and ledger: read for new and handed deliveries, marked until it has them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -11,42 +11,42 @@ from bridge.partitions.partition import Partition
 
 
 class PendingMarks:
-    """What has happened already, whatever the ledger says to it.
+    """The marks of what has happened, kept until the ledger has them.
 
     Parameters:
-        ledger: `None` where there is no Redis for it: nothing is told.
+        ledger: `None` without Redis: no marks are kept.
     """
 
     def __init__(self, ledger: Ledger | None) -> None:
         self._ledger = ledger
-        self._untold: list[Mark] = []
+        self._pending: list[Mark] = []
 
     def add(self, marks: Iterable[Mark]) -> None:
-        """Note marks, to be told with the next `tell`."""
+        """Add marks for the next `tell`."""
         if self._ledger is not None:
-            self._untold += marks
+            self._pending += marks
 
     def tell(self) -> None:
-        """Tell the ledger all that it has not been told.
+        """Write all marks that the ledger does not have.
 
         Raises:
-            LedgerUnavailable: it is told again with the next.
+            LedgerUnavailable: they are written with the next call.
         """
-        if self._ledger is None or not self._untold:
+        if self._ledger is None or not self._pending:
             return
-        long = [mark for mark in self._untold if mark.fate is Fate.GAP and len(mark.offsets) > PAGE]
-        self._ledger.write([mark for mark in self._untold if mark not in long] if long else self._untold)
+        long = [mark for mark in self._pending if mark.fate is Fate.GAP and len(mark.offsets) > PAGE]
+        self._ledger.write([mark for mark in self._pending if mark not in long] if long else self._pending)
         for mark in long:
             self._ledger.mark_gap(mark.account, mark.offsets[0], mark.offsets[-1])
-        self._untold = []
+        self._pending = []
 
 
 class LostFates(NamedTuple):
-    """A partition that must be read again: the ledger has lost fates of it, or what was stuck is open again.
+    """A partition to read again, because the ledger lost fates or a stuck delivery is open again.
 
     Attributes:
-        offset: where to begin.
-        done: how many of its deliveries were done and are not any more.
+        offset: where to start.
+        done: how many deliveries are no longer done.
     """
 
     partition: Partition
@@ -55,7 +55,7 @@ class LostFates(NamedTuple):
 
 
 class LedgerView(NamedTuple):
-    """What a look at the ledger asks for."""
+    """The consequences of a poll of the ledger: marks to write, and partitions to read again."""
 
     marks: list[Mark]
     undone: list[LostFates]
@@ -64,7 +64,7 @@ class LedgerView(NamedTuple):
 def take_in_records(
     ledger: Ledger | None, held: Mapping[Place, Sequence[Record]], partitions: Mapping[Place, Partition]
 ) -> list[Mark]:
-    """Let the partitions take in records, with what the ledger says of each; return what it must be told.
+    """Let partitions take in records with the ledger's fates; return marks for the ledger.
 
     Raises:
         LedgerUnavailable: nothing was taken in.
@@ -84,10 +84,10 @@ def take_in_records(
 
 
 def read_handed_fates(ledger: Ledger, watched: Sequence[Partition]) -> LedgerView:
-    """See how what the partitions have handed out has ended.
+    """Poll the fates of handed deliveries.
 
     Raises:
-        LedgerUnavailable: nothing is known.
+        LedgerUnavailable: Redis does not answer.
     """
     asked = [(p, account, window) for p in watched for account in p.accounts.values() for window in p.offsets.windows]
     answers = ledger.fates_many([(account, window.start, window.stop - 1) for _, account, window in asked])

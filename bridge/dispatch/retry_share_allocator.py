@@ -1,4 +1,4 @@
-"""The share of retries in each queue: what is measured for it, and when."""
+"""The share of retries in each queue, and the measurements behind it."""
 
 import logging
 import time
@@ -26,24 +26,24 @@ from bridge.partitions.ordering import Portion
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at the queues, and at what other bridges have there.
-LOOK_EVERY: Final = 0.01
+#: Seconds between two polls of the queues, and of what other bridges have there.
+POLL_EVERY: Final = 0.01
 OTHERS_EVERY: Final = 0.1
-#: Seconds for which a message that has not ended counts as what a worker has, or will have next: it may have failed
-#: again by then, and wait for its time.
+#: Seconds for which a message that has not ended counts as taken or next: after that it may have failed, and wait for
+#: its next retry.
 COUNTS_FOR: Final = 1.0
-#: Seconds between two looks while they fail.
+#: Seconds between two polls while they fail.
 FAILED_EVERY: Final = 1.0
 
 
 class RetryShareAllocator:
-    """What may be taken of retry and replay topics; nothing is looked at while nothing of them is due.
+    """The allocator of room for retry and replay records; it polls nothing while none of them is due.
 
     Parameters:
         share: `kafka_retry_share`.
-        ledger: `None` where there is no Redis for it: then each bridge keeps the share for itself.
-        high: `kafka_pause_above`: where so many messages of a queue wait for their time in the broker, nothing more
-            goes there: what fails again and again must not fill it.
+        ledger: `None` without Redis: then each bridge keeps the share by itself.
+        high: `kafka_pause_above`: a queue with so many messages that wait in the broker until they are due gets no
+            more, so that repeated failures do not fill it.
     """
 
     def __init__(
@@ -57,25 +57,25 @@ class RetryShareAllocator:
     ) -> None:
         self._share, self._sizes, self._broker, self._high, self._clock = share, sizes, broker, high, clock
         self._full: set[str] = set()
-        self._each: dict[str, int] = {}
+        self._messages_ahead: dict[str, int] = {}
         self._ahead = PeerBacklog(ledger, make_member_name()) if ledger is not None else None
         self._ledger = ledger
         self._mixes: dict[str, QueueMix] = {}
-        self._out: dict[str, list[tuple[Account, Sequence[int], float]]] = {}
+        self._unended: dict[str, list[tuple[Account, Sequence[int], float]]] = {}
         self._theirs: Mapping[str, QueuedWork] = {}
-        self._look_at = self._others_at = 0.0
+        self._poll_at = self._others_at = 0.0
         self._failed = False
 
     def portions(self, ready: Mapping[str, int]) -> dict[str, Portion]:
-        """What may be taken now.
+        """Return what may be taken now.
 
         Parameters:
-            ready: for each handler, the deliveries that are due.
+            ready: by handler, the deliveries that are due.
         """
         queues: dict[str, list[str]] = {}
         for handler in ready:
             queues.setdefault(self._broker.queue_of(handler), []).append(handler)
-        self._look(list(queues))
+        self._poll(list(queues))
         return {
             handler: self._portion(queue, handler, ready[handler], len(handlers))
             for queue, handlers in queues.items()
@@ -83,72 +83,78 @@ class RetryShareAllocator:
         }
 
     def handed(self, handler: str, account: Account, offsets: Sequence[int], *, parked: bool) -> None:
-        """A message of a handler went into its queue, with deliveries whose fates are in an account."""
+        """Note a message that went into its handler's queue, and the account with the fates of its deliveries."""
         if parked or self._mixes:
             queue, now = self._broker.queue_of(handler), self._clock()
             self._mix(queue).add(len(offsets), now, parked=parked)
             if parked:
-                self._out.setdefault(queue, []).append((account, offsets, now))
+                self._unended.setdefault(queue, []).append((account, offsets, now))
 
     def _portion(self, queue: str, handler: str, ready: int, handlers: int) -> Portion:
         mix, processes = self._mix(queue), self._sizes.processes(queue)
         most = self._sizes.most(handler)
-        each = (
-            find_retry_batch_size(most, mix.busy(self._clock()), self._sizes.run(handler))
-            if self._sizes.finds(handler)
+        size = (
+            find_retry_batch_size(most, mix.busy(self._clock()), self._sizes.run_seconds(handler))
+            if self._sizes.is_automatic(handler)
             else most
         )
-        # As many as there is room for are shared by the processes.
-        each = max(1, min(each, ready // max(1, processes)))
+        # The processes share the deliveries that have room.
+        size = max(1, min(size, ready // max(1, processes)))
         theirs = self._theirs.get(queue, QueuedWork())
         others = mix.others
         others = QueuedWork(max(0, others.messages - theirs.messages), max(0, others.deliveries - theirs.messages))
-        out = len(self._out.get(queue, ())) + theirs.messages
+        unended = len(self._unended.get(queue, ())) + theirs.messages
         left = find_retry_room(
-            self._share, mix.parked.plus(*theirs), others, each, processes, out, self._each.get(queue, EACH)
+            self._share,
+            mix.parked.plus(*theirs),
+            others,
+            size,
+            processes,
+            unended,
+            self._messages_ahead.get(queue, EACH),
         )
         left = 0 if queue in self._full else left
-        return Portion(each, each, split_room(left, handlers), f"{each}: what was parked, beside all else")
+        return Portion(size, size, split_room(left, handlers), f"{size}: what was parked, beside all else")
 
     def _see_others(self, queues: list[str]) -> None:
         waiting = self._broker.waiting(queues)
         self._full = {queue for queue, count in waiting.items() if count > self._high}
         if self._ahead is not None:
-            said = self._ahead.exchange({queue: self._mix(queue).parked for queue in queues})
-            self._theirs = {queue: QueuedWork(*found) for queue, found in said.items()}
+            theirs = self._ahead.exchange({queue: self._mix(queue).parked for queue in queues})
+            self._theirs = {queue: QueuedWork(*counts) for queue, counts in theirs.items()}
 
     def _see_out(self, queue: str, now: float) -> None:
-        """Forget what has ended."""
-        out = [each for each in self._out.get(queue, ()) if now - each[2] < COUNTS_FOR]
-        if self._ledger is not None and out:
-            found = self._ledger.fates_of([(account, offsets) for account, offsets, _ in out])
-            out = [each for each, fates in zip(out, found, strict=True) if Fate.HANDED in fates]
-        self._out[queue] = out
+        """Forget the messages that have ended."""
+        unended = [each for each in self._unended.get(queue, ()) if now - each[2] < COUNTS_FOR]
+        if self._ledger is not None and unended:
+            fates_of = self._ledger.fates_of([(account, offsets) for account, offsets, _ in unended])
+            unended = [each for each, fates in zip(unended, fates_of, strict=True) if Fate.HANDED in fates]
+        self._unended[queue] = unended
 
     def _mix(self, queue: str) -> QueueMix:
         return self._mixes.setdefault(queue, QueueMix())
 
-    def _look(self, queues: list[str]) -> None:
-        """See what waits in the queues; whatever goes wrong, all stays as it was."""
+    def _poll(self, queues: list[str]) -> None:
+        """Poll the queues; if that fails, all stays as it was."""
         now = self._clock()
-        if now < self._look_at:
+        if now < self._poll_at:
             return
-        self._look_at = now + LOOK_EVERY
+        self._poll_at = now + POLL_EVERY
         try:
             for queue, length in self._broker.lengths(queues).items():
                 self._mix(queue).see(length, now)
-                had = bool(self._out.get(queue))
+                had = bool(self._unended.get(queue))
                 self._see_out(queue, now)
-                ended = had and not self._out[queue]
-                each, busy = self._each.get(queue, EACH), self._mix(queue).busy(now, JUST_NOW)
-                self._each[queue] = adapt_messages_ahead(each, ended=ended, waits=length > 0, busy=busy)
+                ended = had and not self._unended[queue]
+                ahead, busy = self._messages_ahead.get(queue, EACH), self._mix(queue).busy(now, JUST_NOW)
+                self._messages_ahead[queue] = adapt_messages_ahead(ahead, ended=ended, waits=length > 0, busy=busy)
             if now >= self._others_at:
                 self._others_at = now + OTHERS_EVERY
                 self._see_others(queues)
         except BridgeError as error:
-            self._look_at = now + FAILED_EVERY
+            self._poll_at = now + FAILED_EVERY
             if not self._failed:
-                logger.warning("what was parked goes out as far as there was room for it: %s", error)
+                logger.warning("retry records go out by the last known room of their queues: %s", error)
             self._failed = True
         else:
             self._failed = False

@@ -1,9 +1,8 @@
-"""How much of what was parked, or sent back, may be in a queue beside all else: the rule (pure).
+"""The rule for the share of retry and replay records in a queue (pure).
 
-A queue is first in, first out, so who has which part of it has that part of the workers. What was parked is put there
-a little at a time, a moment's work for each process: a million that come due at once stay in Kafka, and a live record
-waits for what little is before it. Where so much else waits that workers do not keep up, what was parked is put there
-in proportion, and has its share of them too.
+A queue is first in, first out, so a share of the queue is that share of the workers. Retry records enter a few at a
+time, a moment's work for each process: a million that come due at once stay in Kafka, and a live record waits only for
+those few. If so much else waits that workers do not keep up, retry records enter in proportion to it.
 """
 
 from collections import deque
@@ -11,60 +10,60 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final, NamedTuple
 
-#: Messages for each process that are handed off and have not ended at most, where workers keep up with all else: one
-#: that it runs and one that is next. A worker takes four for each process ahead: what it has taken counts too.
+#: Most retry messages in flight for each process, while workers keep up with all else: one that runs and one that is
+#: next. A worker prefetches four for each process: those count too.
 EACH: Final = 2
-#: The most of them where all have ended whenever it is looked: a bridge that turns slowly must not idle workers. Beside
-#: all else they are what a live record waits for.
+#: The same at most, if all had ended at each poll: a slow loop must not idle workers. Live records wait for them, so
+#: they are fewer beside other work.
 EACH_AT_MOST: Final = 16
 EACH_BESIDE: Final = 3
-#: Seconds that one of them takes: where nothing else was handed off to the queue lately, and where something was.
+#: Seconds of such a message: if nothing else was handed off to the queue lately, and if something was.
 ALONE: Final = 0.05
 BESIDE: Final = 0.005
-#: Seconds for which something was handed off lately; and a moment ago: more of it comes.
+#: Seconds that count as lately; and as a moment ago, when more is expected.
 LATELY: Final = 60.0
 JUST_NOW: Final = 5.0
-#: Seconds after which a message counts as taken, where others put theirs into the queue and its place is not known.
+#: Seconds after which a message counts as taken if other bridges fill the queue too: its position is unknown then.
 PLACE_KNOWN_FOR: Final = 10.0
-#: Seconds within which what was handed off of a kind counts as one.
+#: Seconds within which messages of one kind are counted together.
 TOGETHER: Final = 0.02
 
 
 class QueuedWork(NamedTuple):
-    """What waits in a queue: messages, and the deliveries in them."""
+    """The work that waits in a queue: messages, and the deliveries in them."""
 
     messages: int = 0
     deliveries: int = 0
 
     def plus(self, messages: int, deliveries: int) -> "QueuedWork":
-        """So much more."""
+        """Return the sum with more work."""
         return QueuedWork(self.messages + messages, self.deliveries + deliveries)
 
 
 def find_retry_room(
     share: float, parked: QueuedWork, others: QueuedWork, size: int, processes: int, out: int = 0, each: int = EACH
 ) -> int:
-    """How many more messages of what was parked may go into a queue now.
+    """Return how many more retry messages may go into a queue now.
 
     Parameters:
-        share: of the workers' time, which it has at least, and at most while there is enough of all else.
-        parked: what waits of it there already, of all bridges.
+        share: retries' part of the workers' time, while there is enough of all else.
+        parked: retry messages that already wait there, of all bridges.
         others: all else that waits there.
         size: deliveries of such a message.
-        processes: that consume the queue.
-        out: how many of its messages have not ended, as far as that is known: also those that workers have taken.
+        processes: processes that consume the queue.
+        out: retry messages that have not ended, as far as known, taken ones included.
         each: how many of them there may be for each process.
     """
     few = each * max(1, processes) - max(out, parked.messages)
     if not processes:
-        # Nobody runs it: what is there is enough for whoever comes.
+        # No process runs: what is there is enough for the first one.
         return max(0, few)
     due = others.deliveries * share / (1 - share) - parked.deliveries
     return max(0, few, int(due / size))
 
 
 def adapt_messages_ahead(each: int, *, ended: bool, waits: bool, busy: bool) -> int:
-    """How many messages each process may have ahead after a look.
+    """Return how many messages each process may have ahead after a poll.
 
     Parameters:
         ended: whether all that was handed off had ended: workers had nothing.
@@ -77,13 +76,13 @@ def adapt_messages_ahead(each: int, *, ended: bool, waits: bool, busy: bool) -> 
 
 
 def find_retry_batch_size(most: int, busy: bool, run: float | None = None) -> int:
-    """How many deliveries such a message has.
+    """Return how many deliveries a retry message has.
 
     Parameters:
-        most: that take `ALONE`.
+        most: deliveries that take `ALONE`.
         busy: whether anything else goes through the queue.
-        run: seconds that one runs, without what a message costs besides: where Redis is far, that is most of it, and
-            messages of one delivery would be all that workers do.
+        run: seconds that one runs, without the overhead of its message: with a distant Redis the overhead is most of
+            the time, and messages of one delivery would waste it.
     """
     if not busy:
         return most
@@ -99,17 +98,17 @@ class _HandedMessages:
 
 
 class QueueMix:
-    """What one bridge put into a queue, the oldest first: what is taken from a queue is its oldest."""
+    """The messages that one bridge put into a queue, the oldest first: workers take the oldest."""
 
     def __init__(self) -> None:
         self._some: deque[_HandedMessages] = deque()
         self._sums = {True: QueuedWork(), False: QueuedWork()}
         self._length = 0
-        #: When something else than what was parked was handed off last.
+        #: When something else than a retry was last handed off.
         self.live_at: float | None = None
 
     def add(self, deliveries: int, now: float, *, parked: bool) -> None:
-        """A message more."""
+        """Add a message."""
         self._length += 1
         self._sums[parked] = self._sums[parked].plus(1, deliveries)
         last = self._some[-1] if self._some else None
@@ -121,7 +120,7 @@ class QueueMix:
             self.live_at = now
 
     def see(self, length: int, now: float) -> None:
-        """So many messages are there now, also of others."""
+        """Take in the length of the queue, messages of other bridges included."""
         self._length = length
         over = sum(each.messages for each in self._sums.values()) - length
         while self._some and (over > 0 or (over < 0 and now - self._some[0].since > PLACE_KNOWN_FOR)):
@@ -131,18 +130,18 @@ class QueueMix:
             over -= gone
 
     def busy(self, now: float, within: float = LATELY) -> bool:
-        """Whether something else goes through the queue, or went in so many seconds."""
+        """Return whether other work goes through the queue, or did in so many seconds."""
         lately = self.live_at is not None and now - self.live_at < within
         return lately or self.others.messages > 0
 
     @property
     def parked(self) -> QueuedWork:
-        """What this bridge put there of what was parked."""
+        """Return the retries that this bridge put there."""
         return self._sums[True]
 
     @property
     def others(self) -> QueuedWork:
-        """All else; a message that another put there is a delivery."""
+        """Return all other work; a message of another bridge counts as one delivery."""
         known = self._sums[False]
         strange = max(0, self._length - known.messages - self.parked.messages)
         return known.plus(strange, strange)
@@ -155,6 +154,6 @@ class QueueMix:
             self._some.popleft()
 
 
-def split_room(room_: int, handlers: int) -> int:
-    """The room of a queue for each of its handlers."""
-    return ceil(room_ / max(1, handlers))
+def split_room(room: int, handlers: int) -> int:
+    """Return the room of a queue for each of its handlers."""
+    return ceil(room / max(1, handlers))

@@ -1,4 +1,4 @@
-"""The check of a retry or replay record against its source record: does it exist, has it ended."""
+"""The check of a retry or replay record against its source record: whether that exists, and has ended."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,35 +16,35 @@ from bridge.partitions.retry_partition import RetryPartition
 
 logger = logging.getLogger(__name__)
 
-#: Of a place, a log's id and an offset, whether a record is or was there; `None`: it is not known yet.
+#: Returns whether a record is or was at a partition, log id and offset; `None` if that is not known yet.
 SourceRecordExists: TypeAlias = Callable[[Place, str, int], bool | None]
-#: What was taken from a partition: deliveries of one handler, and the records of each.
+#: A partition, deliveries of one handler taken from it, and their records.
 TakenGroup: TypeAlias = tuple[Partition, DeliveryGroup, list[Any]]
 
 
 def leave_out_ended(
     ledger: Ledger | None, taken: Sequence[TakenGroup], exists: SourceRecordExists = lambda *_: True
 ) -> tuple[list[TakenGroup], list[Mark]]:
-    """Leave out what has ended where it first lay, and what lies nowhere; return the rest, and what the ledger is told.
+    """Leave out records whose source record has ended or never existed; return the rest, and marks for the ledger.
 
     Parameters:
-        exists: whether a source record does (SourceEnds.exists), asked for what the ledger has nothing of; `None`: its
-            deliveries are given back, and taken again.
+        exists: whether a source record exists, asked if the ledger knows nothing of it; on `None` the deliveries are
+            given back, and taken again.
 
     Raises:
-        LedgerUnavailable: it is not known; nothing has changed.
+        LedgerUnavailable: Redis does not answer; nothing has changed.
     """
-    again = [each for each in taken if isinstance(each[0], RetryPartition)]
-    if ledger is None or not again:
+    retries = [each for each in taken if isinstance(each[0], RetryPartition)]
+    if ledger is None or not retries:
         return list(taken), []
-    found = iter(ledger.fates_of([(held[0].owner.account, _source_offsets(held)) for _, _, held in again]))
+    fates_of = iter(ledger.fates_of([(held[0].owner.account, _source_offsets(held)) for _, _, held in retries]))
     left: list[TakenGroup] = []
     marks: list[Mark] = []
     for partition, group, records in taken:
         if isinstance(partition, RetryPartition):
-            rest = _find_open_rest(partition, group, records, next(found), marks, exists)
-            if rest is not None:
-                left.append(rest)
+            remaining = _find_open_rest(partition, group, records, next(fates_of), marks, exists)
+            if remaining is not None:
+                left.append(remaining)
         else:
             left.append((partition, group, records))
     return left, marks
@@ -85,7 +85,7 @@ def _find_open_rest(
 
 
 def _has_source_record(held: HeldRecord, origin: Fate, exists: SourceRecordExists) -> bool | None:
-    """Whether its source record exists; the ledger knows something of most."""
+    """Return whether the source record of a retry record exists; the ledger knows most of them."""
     if origin is not Fate.OPEN:
         return True
     message = held.delivery.message
@@ -99,7 +99,7 @@ def _log_refused(partition: RetryPartition, refused: Sequence[HeldRecord]) -> No
     message = refused[0].delivery.message
     logger.error(
         "%s-%d-%d names source record %s-%d-%d, which Kafka does not have yet: it is left alone (%d such records since "
-        "this was last said). Who may write to %s decides what runs; restrict that.",
+        "the last such line). Who may write to %s decides what runs: restrict that.",
         *partition.place,
         refused[0].offset,
         message.topic,
@@ -115,7 +115,7 @@ def _has_ended(held: HeldRecord, origin: Fate, *, replays: bool) -> bool:
     return is_to_skip(Fate.OPEN, origin, retried=delivery.retried(replays=replays), again=bool(delivery.again))
 
 
-#: Answers of Kafka's that must agree before a source record is taken for one that never was.
+#: Answers of Kafka that must agree before a source record counts as one that never existed.
 PROOFS = 2
 
 
@@ -128,33 +128,33 @@ class _SourceRecord(NamedTuple):
 
 
 class _MissingProof(NamedTuple):
-    """How often Kafka has said that there is no such record, and after how many listings of topics that was asked."""
+    """The answers of Kafka that there is no such record, and the topic listings at the first question."""
 
     denied: int
     listings: int
 
 
 class SourceRecordCheck:
-    """Tells source records that exist from those that somebody made up.
+    """The check that a source record exists, and was not made up by somebody.
 
-    What runs under coordinates that lie above its partition's end would be done before its record exists, and that
-    record would never run. Questions are asked beside the loop: until an answer is there, a record waits.
+    A delivery with coordinates beyond its partition's end would be done before its record exists, and that record
+    would never run. Kafka is asked beside the loop: until it has answered, a record waits.
     """
 
     def __init__(self, catalog: TopicCatalog, known: Callable[[Collection[Place]], Mapping[Place, KnownLog]]) -> None:
         self._catalog, self._asking, self._known = catalog, catalog.asking(), known
-        #: The end of each partition, and the log that it is of: a truncated log ends lower.
+        #: The end of each partition, and the id of its log: a truncated log ends lower.
         self._ends: dict[Place, tuple[str, int]] = {}
         self._logs: dict[Place, KnownLog] = {}
         self._doubts: dict[_SourceRecord, _MissingProof] = {}
-        #: What the question that is asked now can decide: it was in doubt before.
+        #: The doubtful records that the pending question can decide.
         self._asked: frozenset[_SourceRecord] = frozenset()
 
     def exists(self, place: Place, log_id: str, offset: int) -> bool | None:
         """Return whether the source has, or had, a record at an offset; `None` while Kafka has not said so.
 
         Parameters:
-            log_id: the log that the offset is of; of one that is gone, or was truncated, nothing can be hidden.
+            log_id: the log of the offset; in a deleted or truncated one no record can be hidden.
         """
         topic, partition = place
         log, source = KnownLog.of(log_id), _SourceRecord(place, log_id, offset)
@@ -179,7 +179,7 @@ class SourceRecordCheck:
         return end if log_id == source.log_id else 0
 
     def _is_truncated(self, place: Place, log: KnownLog) -> bool:
-        """Return whether the log lost its end since: other records lie at its offsets, with accounts of their own."""
+        """Return whether the log was truncated since: other records have its offsets, with accounts of their own."""
         known = self._logs.get(place)
         return known is not None and known.topic_id == log.topic_id and log.turn < known.turn
 
@@ -197,7 +197,7 @@ class SourceRecordCheck:
             logger.debug("%s", error)
             return
         for source in asked:
-            # While nobody knows the log, as after a wipe of Redis, it may have been truncated: nothing is denied.
+            # An unknown log, as after a wipe of Redis, may have been truncated: nothing is denied.
             if source.place not in told or source not in self._doubts or not self._knows_log(source):
                 continue
             end = max(told[source.place], self._end(source))

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from celery import Celery
 
-from bridge.dispatch.broker_search import NONE_ASIDE, WAITING_LOOKED_AT, BrokerSearch, SetAside, count_set_aside
+from bridge.dispatch.broker_search import NONE_ASIDE, WAITING_READ, BrokerSearch, SetAside, count_set_aside
 from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable
 from bridge.formats.gate_names import gated_dependency, topic_gate
@@ -214,9 +214,7 @@ def _queues(asked: StatusSources, app: Celery, routes: Routes) -> None:
         )
         # Where nobody consumes, what waits is told by its deliveries: a message of a batch has many.
         idle = {queue: lengths[queue] + retries.get(queue, 0) for queue in find_unconsumed_queues(asked.facts)}
-        counted = BrokerSearch(broker).deliveries(
-            [queue for queue, count in idle.items() if 0 < count <= WAITING_LOOKED_AT]
-        )
+        counted = BrokerSearch(broker).deliveries([queue for queue, count in idle.items() if 0 < count <= WAITING_READ])
         asked.facts = replace(asked.facts, deliveries=counted)
     finally:
         broker.close()

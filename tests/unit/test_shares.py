@@ -30,13 +30,13 @@ class World:
     def processes(self, queue: str) -> int:
         return PROCESSES
 
-    def finds(self, handler: str) -> bool:
+    def is_automatic(self, handler: str) -> bool:
         return True
 
     def most(self, handler: str) -> int:
         return 100
 
-    def run(self, handler: str) -> float | None:
+    def run_seconds(self, handler: str) -> float | None:
         return None
 
     def lengths(self, queues: Any) -> dict[str, int]:
