@@ -1,3 +1,1 @@
-"""Status, problems, audit, find, check, topics: read from Kafka and Redis, with no bridge or worker; and the commands
-that decide.
-"""
+"""Inspection from Kafka and Redis without a running bridge (status, audit, find, check, topics), and decisions."""

@@ -1,7 +1,4 @@
-"""The problems of servers, bridges and partitions that make no progress:
-
-Redis, halts, circuit breakers, consumer lag, paused partitions (pure).
-"""
+"""The problems of Redis, halts, circuit breakers, bridges, consumer lag and paused partitions (pure)."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
@@ -21,12 +18,12 @@ from bridge.jobs.group_facts import (
 from bridge.jobs.problem import Problem
 from bridge.ledger.circuit_breakers import SET_A_LIMIT
 
-#: Seconds after which a partition that is paused needs a person, and a bridge one that has no partition.
+#: Seconds after which a paused partition is a problem, and a partition without a bridge.
 PAUSED_LONG: Final = 60.0
 UNASSIGNED_LONG: Final = 30.0
-#: Seconds for which most of a partition's deliveries must have waited for one key.
+#: Seconds for which most deliveries of a partition must have waited for one key.
 HOT_LONG: Final = 60.0
-#: Share of its memory from which on a Redis is nearly full.
+#: The share of its memory from which a Redis is nearly full.
 NEARLY_FULL: Final = 0.9
 #: Reasons that are a problem of their own, or none: a retry topic waits until its records are due.
 _TOLD_ELSEWHERE: Final = frozenset(
@@ -47,13 +44,13 @@ _ADVICE: Final = {
 
 
 def find_memory_problems(facts: GroupFacts) -> Iterator[Problem]:
-    """Each Redis that is full, evicts, or does not write its data to disk."""
+    """Yield a problem for each Redis that is full, evicts keys, or does not write its data to disk."""
     for redis in facts.memory:
         yield from find_redis_problems(redis, facts.now)
 
 
 def find_redis_problems(redis: RedisMemory, now: float) -> Iterator[Problem]:
-    """What is wrong with its memory and its disk."""
+    """Yield the problems of a Redis with its memory and its disk."""
     if redis.full:
         yield Problem(
             f"Redis at {redis.where} is full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
@@ -103,7 +100,7 @@ def find_redis_problems(redis: RedisMemory, now: float) -> Iterator[Problem]:
 
 
 def find_halted_topics(facts: GroupFacts) -> Iterator[Problem]:
-    """Topics whose consumption was stopped, by a person or by a handler."""
+    """Yield a problem for each topic that a person or a handler has halted."""
     for topic, halt in sorted(facts.halts.items()):
         cause = halt.data or {}
         record = f" The delivery of {cause['record']} then runs first." if "record" in cause else ""
@@ -128,7 +125,7 @@ def find_halted_topics(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_open_breakers(facts: GroupFacts) -> Iterator[Problem]:
-    """What handlers need and is held to be down."""
+    """Yield a problem for each open circuit breaker."""
     for each in facts.breakers:
         if each.state == "ramping":
             continue
@@ -165,7 +162,7 @@ def _describe_trials(each: DependencyDown, now: float) -> str:
 
 
 def find_unnamed_dependencies(facts: GroupFacts) -> Iterator[Problem]:
-    """What waits for a dependency whose breaker was renamed or taken away, and no bridge has let go on."""
+    """Yield a problem for each dependency that no handler names any more, and that messages still wait for."""
     for dependency, aside in sorted(facts.unnamed.items()):
         yield Problem(
             f"No handler here names the dependency {dependency!r}; waiting for it: {aside.words}. Bridges with these "
@@ -179,7 +176,7 @@ def find_unnamed_dependencies(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_missing_bridges(facts: GroupFacts) -> Iterator[Problem]:
-    """No bridge, or none that consumes a topic or has a partition."""
+    """Yield a problem if no bridge runs, or if none consumes a topic or a partition."""
     if facts.bridges is None:
         return
     if not facts.bridges:
@@ -204,11 +201,12 @@ def find_missing_bridges(facts: GroupFacts) -> Iterator[Problem]:
     topics = {topic for each in facts.bridges.values() for topic in each.get("topics", ())}
     for topic in sorted({topic for handler in facts.handlers for topic in handler.topics} - topics):
         count = (facts.lag or {}).get(topic, 0)
-        # A bridge that is gone by now may have consumed it until the youngest began.
+        # A bridge that has ended may have consumed it until the youngest started.
         since = _latest(facts.bridges, "started")
         yield Problem(
-            f"No bridge of group {facts.group!r} consumes topic {topic!r}{_at_least(since, facts.now)}, though it has "
-            f"a handler here: {format_record_count(count)} wait. Restart the bridges with the handlers that are here.",
+            f"No bridge of group {facts.group!r} consumes topic {topic!r}{_format_at_least(since, facts.now)}, "
+            f"though it has a handler here: {format_record_count(count)} wait. Restart the bridges with the handlers "
+            "that are here.",
             "not consumed",
             f"No bridge consumes topic {topic!r}",
             topic=topic,
@@ -217,11 +215,11 @@ def find_missing_bridges(facts: GroupFacts) -> Iterator[Problem]:
             of="records",
             do="restart the bridges with the handlers that are here",
         )
-    yield from _unassigned(facts, facts.bridges)
+    yield from _find_unassigned_partitions(facts, facts.bridges)
 
 
 def find_obstacles(facts: GroupFacts) -> Iterator[Problem]:
-    """What keeps bridges from consuming, as they say it, once for all of them."""
+    """Yield a problem for each obstacle that keeps bridges from consuming, once for all of them."""
     grouped: dict[str, tuple[str, float | None, list[str]]] = {}
     for name, state in (facts.bridges or {}).items():
         times = state.get("obstacles_since") or [None] * len(state["obstacles"])
@@ -247,7 +245,7 @@ def find_obstacles(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_consumer_lag(facts: GroupFacts) -> Iterator[Problem]:
-    """Topics of which bridges read less than is written, for minutes; what is paused or held back is said there."""
+    """Yield a problem for each topic with growing consumer lag; paused partitions have a problem of their own."""
     grouped: dict[str, list[tuple[str, int, float]]] = {}
     for state in (facts.bridges or {}).values():
         for each in state.get("behind", ()):
@@ -276,7 +274,7 @@ def find_consumer_lag(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_hot_keys(facts: GroupFacts) -> Iterator[Problem]:
-    """Keys of ordered topics for which most of a partition's deliveries wait, for a minute or longer."""
+    """Yield a problem for each key that most deliveries of a partition have waited for, for a minute or longer."""
     for state in (facts.bridges or {}).values():
         for each in state.get("hot_keys", ()):
             if each["seconds"] < HOT_LONG or each["topic"] in facts.halts:
@@ -299,7 +297,7 @@ def find_hot_keys(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_paused_partitions(facts: GroupFacts) -> Iterator[Problem]:
-    """Partitions that have been paused for long, by the reason."""
+    """Yield a problem for each reason for which partitions have been paused for long."""
     grouped: dict[str, tuple[float, list[str]]] = {}
     for state in (facts.bridges or {}).values():
         for place, why in state["paused"].items():
@@ -326,7 +324,7 @@ def find_paused_partitions(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_dying_topics(facts: GroupFacts) -> Iterator[Problem]:
-    """Topics that are paused because too many of their deliveries die: at once, for somebody must look."""
+    """Yield a problem for each topic that is paused because too many deliveries die, without a delay."""
     since: dict[str, float] = {}
     for state in (facts.bridges or {}).values():
         for place, why in state["paused"].items():
@@ -349,23 +347,23 @@ def find_dying_topics(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def _topic_of(places: Collection[str]) -> str | None:
-    """The topic of these partitions, where it is one."""
+    """Return the topic of these partitions; `None` if there are several."""
     topics = {place.rpartition("-")[0] for place in places}
     return topics.pop() if len(topics) == 1 else None
 
 
 def _latest(bridges: Mapping[str, Mapping[str, Any]], *names: str) -> float | None:
-    """The latest of these times that bridges announce; `None`: they are of a version that announces none."""
+    """Return the latest of these announced times; `None` if the bridges announce none."""
     return max((float(state[name]) for state in bridges.values() for name in names if name in state), default=None)
 
 
-def _at_least(since: float | None, now: float) -> str:
-    """`, since 2026-01-31 12:00:05 UTC (7 min) or longer`; nothing where no time is known."""
+def _format_at_least(since: float | None, now: float) -> str:
+    """Return `, since 2026-01-31 12:00:05 UTC (7 min) or longer`; empty if no time is known."""
     return "" if since is None else f"{format_known_since(since, now)} or longer"
 
 
-def _unassigned(facts: GroupFacts, bridges: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
-    """Partitions that no bridge has, where all have had the time to take them and nothing else hinders."""
+def _find_unassigned_partitions(facts: GroupFacts, bridges: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """Yield a problem for each topic with partitions that no bridge took in time, unless there is an obstacle."""
     young = any(
         facts.now - max(each.get("started", 0.0), each.get("assigned_since", 0.0)) < UNASSIGNED_LONG
         or each["obstacles"]
@@ -373,7 +371,7 @@ def _unassigned(facts: GroupFacts, bridges: Mapping[str, Mapping[str, Any]]) -> 
     )
     if young or facts.partitions is None:
         return
-    # Nothing was assigned since then, to any of them.
+    # Since then no bridge was assigned a partition.
     since = _latest(bridges, "started", "assigned_since")
     assigned = {place for each in bridges.values() for place in each["assigned"]}
     known = {topic for each in bridges.values() for topic in each.get("topics", ())}
@@ -382,7 +380,7 @@ def _unassigned(facts: GroupFacts, bridges: Mapping[str, Mapping[str, Any]]) -> 
         if missing and topic in known:
             count = (facts.lag or {}).get(topic, 0)
             yield Problem(
-                f"No bridge has partition {', '.join(missing)} of {topic!r}{_at_least(since, facts.now)}: "
+                f"No bridge has partition {', '.join(missing)} of {topic!r}{_format_at_least(since, facts.now)}: "
                 f"{format_record_count(count)} of the topic wait. If it does not pass in a minute, restart the "
                 f"bridges and see "
                 "their logs.",

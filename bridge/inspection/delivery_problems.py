@@ -10,13 +10,13 @@ from bridge.jobs.handler_health import FailingHandler, find_failing_handlers
 from bridge.jobs.problem import Problem
 from bridge.ledger import RETRY_RECORD, KafkaLogChange
 
-#: Seconds under way from which on a delivery of a handler that nobody has any more needs a person.
+#: Seconds in flight after which a delivery of a removed handler is a problem.
 GONE_LONG: Final = 60.0
-#: Seconds under way from which on a delivery is too old; with what its handler's own limits and delays allow.
+#: Seconds in flight after which a delivery is too old; longer if its handler's limits and delays allow it.
 TOO_OLD: Final = 900.0
-#: Seconds for which it is told what happened to a log.
+#: Seconds for which a change of a log is a problem.
 TOLD_FOR: Final = 86_400.0
-#: Deliveries of a handler that wait for a retry from which on a person is needed, and seconds since the first failure.
+#: The number of a handler's deliveries that wait for a retry, or the seconds of waiting, that are a problem.
 FAILING_MANY: Final = 100
 FAILING_LONG: Final = 300.0
 #: The words for a change of a log, by its stored name.
@@ -24,7 +24,7 @@ _LOG_CHANGES: Final = {"made anew": "was recreated", "went back": "was truncated
 
 
 def find_partly_known_handlers(facts: GroupFacts) -> Iterator[Problem]:
-    """Handlers that some workers of their queue know, and some do not."""
+    """Yield a problem for each handler that some, but not all workers of its queue know."""
     for handler in facts.handlers:
         consumers = facts.consumers(handler.queue)
         without = [name for name, state in consumers.items() if handler.name not in state["handlers"]]
@@ -45,7 +45,7 @@ def find_partly_known_handlers(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def _differ_since(consumers: Mapping[str, Mapping[str, Any]], without: Collection[str]) -> float | None:
-    """When the first worker of the later kind started, of those that run: until then they had the same handlers."""
+    """Return since when running workers have different handlers: the start of the first of the later kind."""
     began: tuple[list[float], list[float]] = ([], [])
     for name, state in consumers.items():
         if "started" in state:
@@ -54,7 +54,7 @@ def _differ_since(consumers: Mapping[str, Mapping[str, Any]], without: Collectio
 
 
 def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
-    """Deliveries that are unaccounted for."""
+    """Yield a problem for each partition with records that are unaccounted for."""
     by_source: dict[str, list[Mapping[str, Any]]] = {}
     for state in (facts.bridges or {}).values():
         for each in state.get("unaccounted", ()):
@@ -96,9 +96,9 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_log_changes(facts: GroupFacts) -> Iterator[Problem]:
-    """What happened to logs in the last day; `bridge audit` lists it for longer."""
+    """Yield a problem for each change of a log in the last day; `bridge audit` lists older ones."""
     recent = [each for each in facts.changes if facts.now - each.at <= TOLD_FOR]
-    yield from _deleted(facts, [each for each in recent if each.what == "deleted" and each.lost])
+    yield from _find_deleted_topics(facts, [each for each in recent if each.what == "deleted" and each.lost])
     for each in recent:
         place, since = f"{each.topic}-{each.partition}", format_since(each.at, facts.now)
         if each.what == "deleted":
@@ -131,8 +131,8 @@ def find_log_changes(facts: GroupFacts) -> Iterator[Problem]:
             )
 
 
-def _deleted(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> Iterator[Problem]:
-    """Retry and replay topics that are gone, with what waited in them."""
+def _find_deleted_topics(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> Iterator[Problem]:
+    """Yield a problem for each deleted retry or replay topic that had waiting records."""
     by_topic: dict[str, list[KafkaLogChange]] = {}
     for gone in facts.gone:
         if gone.missing:
@@ -186,7 +186,7 @@ def _source(facts: GroupFacts, topic: str) -> str:
 
 
 def find_old_deliveries(facts: GroupFacts) -> Iterator[Problem]:
-    """Deliveries that have been under way for too long."""
+    """Yield a problem for each topic and handler with a delivery that has been in flight for too long."""
     limits = {handler.name: max(TOO_OLD, 2 * handler.longest_wait) for handler in facts.handlers}
     queues = {handler.name: handler.queue for handler in facts.handlers}
     for (topic, name), seconds in sorted(facts.oldest.items()):
@@ -194,21 +194,21 @@ def find_old_deliveries(facts: GroupFacts) -> Iterator[Problem]:
             continue
         if name == RETRY_RECORD:
             if seconds >= max(limits.values(), default=TOO_OLD):
-                yield _old(facts, f"from {topic!r}", seconds, "has not finished", _source(facts, topic))
+                yield _describe_old(facts, f"from {topic!r}", seconds, "has not finished", _source(facts, topic))
             continue
         if name not in queues and facts.workers is not None and not _known_anywhere(facts, name):
             if seconds >= GONE_LONG:
-                yield _gone(facts, topic, name, seconds)
+                yield _describe_removed_handler(facts, topic, name, seconds)
             continue
-        # Without a worker that runs it the sentence about that says it.
+        # If no worker runs the handler, that is the problem.
         knowing = facts.workers is None or name not in queues or _knowing(facts, name, queues[name])
         if seconds >= limits.get(name, TOO_OLD) and knowing:
             stands = "is neither settled nor waiting for its retry"
-            yield _old(facts, f"of {topic!r} to {name}", seconds, stands, topic, name)
+            yield _describe_old(facts, f"of {topic!r} to {name}", seconds, stands, topic, name)
 
 
 def _waits_by_decision(facts: GroupFacts, topic: str, handler: str) -> bool:
-    """Whether a halt or a breaker keeps it: of what came by a retry topic it is not told whose it is."""
+    """Return whether a halt or a breaker keeps a delivery waiting; from a retry topic it may be of any handler."""
     source = _source(facts, topic)
     if source in facts.halts:
         return True
@@ -216,7 +216,9 @@ def _waits_by_decision(facts: GroupFacts, topic: str, handler: str) -> bool:
     return any(name in facts.waiting_for_needs for name in names)
 
 
-def _old(facts: GroupFacts, which: str, seconds: float, stands: str, topic: str, handler: str | None = None) -> Problem:
+def _describe_old(
+    facts: GroupFacts, which: str, seconds: float, stands: str, topic: str, handler: str | None = None
+) -> Problem:
     since, see = facts.now - seconds, f"celery -A {facts.app} inspect active"
     return Problem(
         f"The oldest delivery {which} has been in flight {format_since(since, facts.now)}, and {stands}. "
@@ -231,25 +233,25 @@ def _old(facts: GroupFacts, which: str, seconds: float, stands: str, topic: str,
 
 
 def find_failing_deliveries(facts: GroupFacts) -> Iterator[Problem]:
-    """Handlers whose attempts fail, by the counts of all attempts; and deliveries that wait for long."""
-    waiting = {(each.handler, each.kind): each for each in _in_all(facts)}
+    """Yield a problem for each handler whose attempts fail, or whose deliveries wait long for a retry."""
+    waiting = {(each.handler, each.kind): each for each in _sum_waiting_failures(facts)}
     names = dict.fromkeys([*facts.unpublished, *(each.handler for each in waiting.values() if each.kind != "failed")])
     for name in names:
-        yield _unpublished(facts, name, waiting.get((name, "unpublished")))
+        yield _describe_unpublished(facts, name, waiting.get((name, "unpublished")))
     rates = find_failing_handlers(facts)
     for name, rate in rates.items():
-        yield _failing(facts, name, rate, waiting.get((name, "failed")))
+        yield _describe_failing(facts, name, rate, waiting.get((name, "failed")))
     known = {handler.name: handler.queue for handler in facts.handlers}
     for (name, kind), each in waiting.items():
-        # Of what no worker runs the failures are past, and what waits is said with that.
+        # A handler that no worker runs does not fail now, and has a problem of its own.
         runs = facts.workers is None or name not in known or _knowing(facts, name, known[name])
         long = each.since is not None and facts.now - each.since >= FAILING_LONG
         if kind == "failed" and name not in rates and runs and (each.count >= FAILING_MANY or long):
-            yield _waits(facts, each)
+            yield _describe_waiting(facts, each)
 
 
-def _unpublished(facts: GroupFacts, name: str, sample: WaitingFailures | None) -> Problem:
-    """Dead letters that Kafka refuses: the ledger counts all of them; of a sample there are at least so many."""
+def _describe_unpublished(facts: GroupFacts, name: str, sample: WaitingFailures | None) -> Problem:
+    """Return the problem of dead letters that Kafka refuses, by the ledger's count or a sample."""
     counted = facts.unpublished.get(name)
     count = max(counted.many if counted else 0, sample.count if sample else 0)
     known = [each.since for each in (counted, sample) if each is not None and each.since]
@@ -271,8 +273,8 @@ def _unpublished(facts: GroupFacts, name: str, sample: WaitingFailures | None) -
     )
 
 
-def _failing(facts: GroupFacts, name: str, rate: FailingHandler, sample: WaitingFailures | None) -> Problem:
-    """Attempts that fail: all, or so many of them."""
+def _describe_failing(facts: GroupFacts, name: str, rate: FailingHandler, sample: WaitingFailures | None) -> Problem:
+    """Return the problem of a handler whose attempts fail, all or a share of them."""
     if rate.all:
         what = f"Every attempt of {name} fails"
         count = f"{rate.failed:,} attempts failed, and none has succeeded since then"
@@ -283,7 +285,7 @@ def _failing(facts: GroupFacts, name: str, rate: FailingHandler, sample: Waiting
     error = rate.error or (sample.error if sample else "")
     return Problem(
         f"{what}, {format_since(rate.since, facts.now)}: {count}{waits}; the last error: {error}. "
-        f"{_goes_on(facts, name)}",
+        f"{_advise(facts, name)}",
         "failing",
         what,
         handler=name,
@@ -294,13 +296,13 @@ def _failing(facts: GroupFacts, name: str, rate: FailingHandler, sample: Waiting
     )
 
 
-def _waits(facts: GroupFacts, each: WaitingFailures) -> Problem:
-    """Deliveries that wait for a retry, many or for long."""
+def _describe_waiting(facts: GroupFacts, each: WaitingFailures) -> Problem:
+    """Return the problem of many deliveries that wait for a retry, or of few for long."""
     count = f"{'At least ' if each.more else ''}{each.count:,} deliver{'y' if each.count == 1 else 'ies'}"
     since = format_since(each.since, facts.now) if each.since else "since when is not known"
     return Problem(
         f"{count} of {each.handler} failed and wait for a retry, the first {since}; the last error: "
-        f"{each.error}. {_goes_on(facts, each.handler)}",
+        f"{each.error}. {_advise(facts, each.handler)}",
         "failing",
         f"Deliveries of {each.handler} fail and wait for a retry",
         handler=each.handler,
@@ -311,8 +313,8 @@ def _waits(facts: GroupFacts, each: WaitingFailures) -> Problem:
     )
 
 
-def _goes_on(facts: GroupFacts, handler: str) -> str:
-    """What becomes of what waits: nothing of a topic that is halted runs."""
+def _advise(facts: GroupFacts, handler: str) -> str:
+    """Return what to do about failed deliveries, and whether they run: those of a halted topic do not."""
     topics = next((each.topics for each in facts.handlers if each.name == handler), ())
     halted = [topic for topic in topics if topic in facts.halts]
     named = ", ".join(map(repr, halted))
@@ -322,10 +324,10 @@ def _goes_on(facts: GroupFacts, handler: str) -> str:
     return f"Fix the cause: they are retried, and become dead letters when their retries are spent.{waits}"
 
 
-def _in_all(facts: GroupFacts) -> list[WaitingFailures]:
-    """What waits after a failure by handler and kind, in the broker and in Kafka together.
+def _sum_waiting_failures(facts: GroupFacts) -> list[WaitingFailures]:
+    """Return by handler and kind the deliveries that wait after a failure, in the broker and in Kafka together.
 
-    What waits for what its handler needs is said as that.
+    Deliveries that wait for a dependency are not among them.
     """
     found: dict[tuple[str, str], WaitingFailures] = {}
     for each in (*facts.failing, *(each for tier in facts.tiers if tier.waits for each in tier.failed)):
@@ -337,7 +339,7 @@ def _in_all(facts: GroupFacts) -> list[WaitingFailures]:
 
 
 def find_dead_deliveries(facts: GroupFacts) -> Iterator[Problem]:
-    """Dead letters whose deliveries are dead still. Of more than were looked at the first is not known."""
+    """Yield a problem for each handler with dead deliveries; beyond the sample their first is not known."""
     for each in facts.letters:
         count = f"{each.count:,} deliveries" if each.count > 1 else "1 delivery"
         since = (
@@ -359,7 +361,7 @@ def find_dead_deliveries(facts: GroupFacts) -> Iterator[Problem]:
         )
 
 
-def _gone(facts: GroupFacts, topic: str, name: str, seconds: float) -> Problem:
+def _describe_removed_handler(facts: GroupFacts, topic: str, name: str, seconds: float) -> Problem:
     return Problem(
         f"Deliveries of {topic!r} to {name} wait, the oldest {format_since(facts.now - seconds, facts.now)}: the "
         "handler was renamed or removed, and no worker knows it. Deploy it to a worker again, or let them become dead "

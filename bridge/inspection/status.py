@@ -37,17 +37,17 @@ from bridge.ledger.handoff_times import find_oldest_delivery
 from bridge.ledger.retry_records import ParkedSearch, count_handed_records
 from bridge.settings import Settings
 
-#: Records of all tiers together that are looked at for what they say of their failures; one of each partition anyway.
+#: The number of records of all tiers together that are sampled for their failures; at least one of each partition.
 SAMPLE_SIZE: Final = 1_000
 
 
 def read_tier_facts(
     settings: Settings, routes: Routes, ledger: Ledger, catalog: TopicCatalog, changed: Collection[Handler] = ()
 ) -> list[TopicFacts]:
-    """The topics of ours that there are, or should be, as status needs to know them.
+    """Return the facts of the group's topics, of those that exist and those that should.
 
     Parameters:
-        changed: handlers as they wait by policies that were changed.
+        changed: handlers with the waits of their changed policies.
 
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
@@ -78,8 +78,8 @@ def _tier_facts(
 ) -> TopicFacts:
     ours = seen.ours
     missing = seen.partitions is None
-    # What is missing is made at the next start, where it may be; that a source is missing is said elsewhere.
-    said = not (missing and (ours.kind is TopicKind.SOURCE or settings.file.kafka_create_topics))
+    # The next start creates a missing topic, if it may; a missing source is reported elsewhere.
+    reported = not (missing and (ours.kind is TopicKind.SOURCE or settings.file.kafka_create_topics))
     found = {each.partition: looked[each.place] for each in there if each.place in looked}
     return TopicFacts(
         ours.name,
@@ -90,7 +90,7 @@ def _tier_facts(
         sum(each.lag for each in there) + handed,
         {partition: each.first_due for partition, each in found.items() if each.first_due is not None},
         {each.partition: each.lag for each in there if each.lag},
-        tuple(seen.problems) if said else (),
+        tuple(seen.problems) if reported else (),
         seen.refused,
         find_failed_waits(
             [held for each in found.values() for held in each.held], any(each.more for each in found.values())
@@ -101,14 +101,14 @@ def _tier_facts(
 
 @dataclass
 class PartitionSample:
-    """What was seen of a partition.
+    """A sample of the first records of a partition that are not handed off.
 
     Attributes:
-        count: how many records were looked at.
-        open: the offsets of those that are not handed off.
-        first_due: when (Unix time) the first that is not handed off is due: what comes behind it is due later.
-        held: what its first records hold that are not handed off.
-        more: whether there are more than were looked at.
+        count: the number of records in the sample.
+        more: whether the partition has more.
+        open: the offsets that are not handed off.
+        first_due: when (Unix time) the first of these is due; later records are due later.
+        held: the contents of these records.
     """
 
     count: int
@@ -118,18 +118,18 @@ class PartitionSample:
     held: list[RetryRecord] = field(default_factory=list)
 
     def see(self, record: Record, group: str) -> None:
-        """Take in one of its records."""
+        """Add a record to the sample."""
         held = read_retry_record(record, "", "") if (record.offset() or 0) in self.open else None
         if held is None or held.group != group:
             return
         self.held.append(held)
         if self.first_due is None:
-            # A replay is due as soon as it is there.
+            # A replay is due at once.
             self.first_due = (held.due or record.timestamp()[1]) / 1000
 
 
 def find_failed_waits(held: Iterable[RetryRecord], more: bool) -> list[WaitingFailures]:
-    """By handler, what waits in a tier after a failure; what only waits for its time has none (pure)."""
+    """Return by handler the deliveries that wait in a tier after a failure (pure)."""
     found: dict[str, WaitingFailures] = {}
     for each in held:
         delivery = each.delivery
@@ -143,7 +143,7 @@ def find_failed_waits(held: Iterable[RetryRecord], more: bool) -> list[WaitingFa
 def _sample_partitions(
     settings: Settings, ledger: Ledger, catalog: TopicCatalog, routes: Routes, lagging: Collection[Extent]
 ) -> dict[Place, PartitionSample]:
-    """The first records of each partition that are not handed off, fewer of each where there are many."""
+    """Return a sample of each partition, smaller if there are many partitions."""
     searches = [ParkedSearch(settings, ledger, catalog, topic) for topic in routes.topics]
     share = max(1, SAMPLE_SIZE // max(1, len(lagging)))
     starts: dict[Place, int] = {}
@@ -159,7 +159,7 @@ def _sample_partitions(
 
 
 def _begin_sample(ledger: Ledger, account: Account, extent: Extent, most: int) -> tuple[int, PartitionSample] | None:
-    """Where the first lies that is not handed off, and what is to be looked at from there on."""
+    """Return the first offset that is not handed off, with the empty sample from there on; `None` if there is none."""
     start = ledger.find(account, {Fate.OPEN}, max(extent.first, extent.committed or 0), extent.end - 1)
     if start is None:
         return None
@@ -172,106 +172,94 @@ def _begin_sample(ledger: Ledger, account: Account, extent: Extent, most: int) -
 def read_status(
     app: Celery, settings: Settings, routes: Routes, *, quotes: bool = True, recent: RecentDeadLetters | None = None
 ) -> dict[str, Any]:
-    """What the group consumes and how far, what bridges and workers say of themselves, and what needs a person.
+    """Return the status of the group as JSON-able data; docs/reference/status.md describes its fields.
 
     Parameters:
-        quotes: whether it says what errors say.
-        recent: the latest dead letters as far as they were read; `None`: they are read anew.
-
-    Returns:
-        `group`; `problems`: what needs a person, a sentence each, and `problem_values`: each as values; `topics`: per
-        topic and partition `committed`, `end`, `lag`, or `None` if Kafka does not answer; `bridges` and `workers`:
-        what each announces, or `None` without a Redis for it; `unconfirmed`: of both kinds the members that a Redis
-        which refuses writes still lists, with `last_seen`; `queues`: per queue `messages` and `workers`; `oldest`:
-        per topic and handler the seconds that the oldest delivery has been under way; `halted`: per topic `why` and
-        `since`, empty when nothing is; `breakers`: what handlers need and is held to be down, empty when nothing is;
-        `parked`: what waits in retry and replay topics, or `None` if Kafka or Redis does not answer; `policies`: of
-        handlers whose policy is not their code's, by whom and when it was changed, and to what; `counts`: by topic and
-        handler, how many deliveries were handled, attempts failed, dead letters written and deliveries replayed in each
-        of the last 60 minutes and 24 hours;
-        `unanswered`: what could not be asked, a sentence each;
-        `unknown`: what is not known although Kafka and Redis answer, a sentence each.
+        quotes: whether the texts of errors are included.
+        recent: the latest dead letters as far as they were read; `None`: they are read again.
 
     Raises:
-        NothingAnswers: nothing could be told.
+        NothingAnswers: neither Kafka nor Redis nor the broker answers.
     """
-    asked = gather_facts(app, settings, routes)
-    asked.extents = asked.ask(lambda: read_extents(settings, routes.topics))
-    if asked.extents is None and asked.facts.bridges is None and asked.facts.queues is None:
-        raise NothingAnswers("\n".join(asked.silent))
-    if asked.extents is not None:
-        _take_in(asked, app, settings, routes, recent or RecentDeadLetters(settings))
-    asked.facts = replace(asked.facts, silent=tuple(asked.silent))
+    sources = gather_facts(app, settings, routes)
+    sources.extents = sources.ask(lambda: read_extents(settings, routes.topics))
+    if sources.extents is None and sources.facts.bridges is None and sources.facts.queues is None:
+        raise NothingAnswers("\n".join(sources.silent))
+    if sources.extents is not None:
+        _add_kafka_facts(sources, app, settings, routes, recent or RecentDeadLetters(settings))
+    sources.facts = replace(sources.facts, silent=tuple(sources.silent))
     if not quotes:
-        asked.facts = redact_facts(asked.facts)
-    return make_status_data(asked, routes.topics)
+        sources.facts = redact_facts(sources.facts)
+    return make_status_data(sources, routes.topics)
 
 
-def _take_in(asked: StatusSources, app: Celery, settings: Settings, routes: Routes, recent: RecentDeadLetters) -> None:
-    """What Kafka knows, and what only both of them do."""
+def _add_kafka_facts(
+    sources: StatusSources, app: Celery, settings: Settings, routes: Routes, recent: RecentDeadLetters
+) -> None:
+    """Add the facts from Kafka, and those that need Kafka and Redis."""
     lag: dict[str, int] = dict.fromkeys(routes.topics, 0)
     partitions: dict[str, int] = {}
-    for extent in asked.extents or ():
+    for extent in sources.extents or ():
         lag[extent.topic] += extent.lag
         partitions[extent.topic] = partitions.get(extent.topic, 0) + 1
-    asked.facts = replace(asked.facts, lag=lag, partitions=partitions)
-    # Redis may have been wiped, and no bridge run to put back what was decided.
-    if (decided := asked.ask(lambda: read_published_decisions(settings))) is not None:
-        take_decisions(asked, app, routes, merge_decisions(decided.standing, asked.mirrored).in_force())
-    # Who lives may be unknown where Redis refuses announcements: all else it knows.
-    if not asked.has_ledger:
+    sources.facts = replace(sources.facts, lag=lag, partitions=partitions)
+    # Redis may have been wiped, with no running bridge to restore the decisions.
+    if (decided := sources.ask(lambda: read_published_decisions(settings))) is not None:
+        take_decisions(sources, app, routes, merge_decisions(decided.standing, sources.mirrored).in_force())
+    # A Redis that refuses writes may not know the members, but all else.
+    if not sources.has_ledger:
         return
-    changed = changed_handlers(app, routes, asked.policies)
-    asked.ask(lambda: _take_in_ledger(asked, settings, routes, changed, recent))
-    _take_in_other_members(asked, settings, routes)
+    changed = changed_handlers(app, routes, sources.policies)
+    sources.ask(lambda: _add_ledger_facts(sources, settings, routes, changed, recent))
+    _add_other_application(sources, settings, routes)
 
 
-def _take_in_ledger(
-    asked: StatusSources, settings: Settings, routes: Routes, changed: Collection[Handler], recent: RecentDeadLetters
+def _add_ledger_facts(
+    sources: StatusSources, settings: Settings, routes: Routes, changed: Collection[Handler], recent: RecentDeadLetters
 ) -> None:
     with open_ledger(settings, routes.topics) as (ledger, catalog):
-        # Of retry and replay topics too, those among them that are gone.
+        # Also of retry and replay topics, even deleted ones.
         changes = tuple(each for each in LogHistory(ledger).told() if catalog.source_of(each.topic) in routes.topics)
         belongings = DerivedTopics(TopicNames.of(settings), routes.topics).of(each.topic for each in changes)
         there = find_dead_letter_partitions(settings, catalog.topic_ids)
         dead = (letters for each in there.items() for letters in _dead(settings, ledger, catalog, recent, *each))
-        asked.facts = replace(
-            asked.facts,
+        sources.facts = replace(
+            sources.facts,
             letters=tuple(dead),
-            oldest=_oldest(asked.facts, ledger, routes, catalog.topic_ids),
+            oldest=_oldest(sources.facts, ledger, routes, catalog.topic_ids),
             changes=changes,
             tiers=read_tier_facts(settings, routes, ledger, catalog, changed),
             gone=tuple(find_deleted_topics(settings, ledger, catalog)),
             sources={name: each.source for name, each in belongings.items()},
         )
-        asked.knows_parked = True
+        sources.knows_parked = True
 
 
-def _take_in_other_members(asked: StatusSources, settings: Settings, routes: Routes) -> None:
-    """Another application in the group; that nobody can tell is no sign of none."""
+def _add_other_application(sources: StatusSources, settings: Settings, routes: Routes) -> None:
+    """Add another application in the group, or that it is unknown whether there is one."""
     if (ledger := Ledger.once(settings, ANSWER_WITHIN)) is None:
         return
     try:
         with closing(ledger):
             foreign = find_foreign_topics(admin_client(settings.kafka), settings, ledger, routes.topics)
     except (KafkaUnavailable, LedgerUnavailable) as error:
-        asked.unknown.append(unknown_members(settings.group, str(error)))
+        sources.unknown.append(unknown_members(settings.group, str(error)))
         return
     if foreign is None:
-        asked.unknown.append(unknown_members(settings.group))
+        sources.unknown.append(unknown_members(settings.group))
     else:
-        asked.facts = replace(asked.facts, foreign=foreign)
+        sources.facts = replace(sources.facts, foreign=foreign)
 
 
 def _oldest(
     facts: GroupFacts, ledger: Ledger, routes: Routes, topic_ids: Mapping[str, str]
 ) -> dict[tuple[str, str], float]:
-    """By topic and handler, for how long the oldest has been under way: as bridges tell, and where none does."""
+    """Return by topic and handler how long the oldest delivery is in flight, by bridges or the ledger."""
     ages = dict(facts.oldest)
     for account in Accounts(ledger).everyone():
-        # Bridges tell of the handlers that they have; of those that were renamed or removed none does.
-        told = facts.bridges and any(handler.name == account.handler for handler in routes.of(account.topic))
-        if told or topic_ids.get(account.topic) != KnownLog.of(account.topic_id).topic_id:
+        # Bridges announce it for their handlers, not for renamed or removed ones.
+        announced = facts.bridges and any(handler.name == account.handler for handler in routes.of(account.topic))
+        if announced or topic_ids.get(account.topic) != KnownLog.of(account.topic_id).topic_id:
             continue
         if (found := find_oldest_delivery(ledger, account)) is not None:
             where = (account.topic, account.handler)
@@ -287,7 +275,7 @@ def _dead(
     topic: str,
     there: Sequence[Extent],
 ) -> Iterator[DeadLetterFacts]:
-    """The dead letters of a topic whose deliveries are dead still, by handler."""
+    """Yield by handler the dead letters of a topic whose deliveries are still dead."""
     found = recent.of(topic, there)
     name = TopicNames.of(settings).dead_letters(topic)
     by_handler: dict[str, list[DeadLetterSummary]] = {}
@@ -304,7 +292,7 @@ def _dead(
 def _dead_still(
     ledger: Ledger, topic: str, topic_id: str, letters: Iterable[DeadLetterSummary]
 ) -> Iterator[DeadLetterSummary]:
-    """Of those of the log that the topic has now, the last of each delivery that the ledger has as dead."""
+    """Yield the last letter of each delivery that is dead by the ledger, of the log that the topic has now."""
     by_account: dict[Account, dict[int, DeadLetterSummary]] = {}
     log_of = cache(LogHistory(ledger).log_id)
     for letter in letters:

@@ -1,6 +1,4 @@
-"""The report of the status: every problem that needs a person, the worst first, and all that was found as JSON
-(pure).
-"""
+"""The report of the status: every problem, the worst first, and all facts as JSON-able data (pure)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,13 +26,13 @@ from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, TopicH
 
 
 def make_silent_problem(sentence: str) -> Problem:
-    """What does not answer: what it alone knows is not known."""
+    """Return the problem of a server that does not answer."""
     what = sentence.partition(":")[0].partition(". ")[0]
-    return Problem(sentence, "silent", what, lost=None, do="start it, or mend the network")
+    return Problem(sentence, "silent", what, lost=None, do="start it, or fix the network")
 
 
 def list_problems(facts: GroupFacts) -> list[Problem]:
-    """Everything that needs a person; what stops most comes first."""
+    """Return every problem; those that stop most come first."""
     return [
         *map(make_silent_problem, facts.silent),
         *consumption_problems.find_memory_problems(facts),
@@ -74,17 +72,17 @@ def list_problems(facts: GroupFacts) -> list[Problem]:
     ]
 
 
-def make_status_data(asked: StatusSources, topics: Iterable[str]) -> dict[str, Any]:
-    """As JSON-able data (`status` says what it has).
+def make_status_data(sources: StatusSources, topics: Iterable[str]) -> dict[str, Any]:
+    """Return the status as JSON-able data.
 
     Parameters:
-        topics: that the group consumes.
+        topics: the topics that the group consumes.
     """
-    facts = asked.facts
+    facts = sources.facts
     return {
         "group": facts.group,
         **make_problem_data(list_problems(facts)),
-        "topics": None if asked.extents is None else _topics(topics, asked.extents),
+        "topics": None if sources.extents is None else _topics(topics, sources.extents),
         "bridges": _with_times(facts.bridges),
         "workers": _with_times(facts.workers),
         "unconfirmed": {
@@ -99,29 +97,29 @@ def make_status_data(asked: StatusSources, topics: Iterable[str]) -> dict[str, A
             {"topic": topic, "handler": handler, "seconds": round(seconds, 1)}
             for (topic, handler), seconds in sorted(facts.oldest.items())
         ],
-        "parked": _parked(facts) if asked.knows_parked else None,
+        "parked": _parked(facts) if sources.knows_parked else None,
         "halted": {topic: make_halt_view(halt) for topic, halt in facts.halts.items()},
         "policies": {
             name: f"{summarize_policy_changes(data)}: {format_options(read_option_values(data))}"
-            for name, data in asked.policies.items()
+            for name, data in sources.policies.items()
         },
         "breakers": {each.dependency: _breaker(each) for each in facts.breakers},
         "counts": None if facts.counts is None else [_counts(*each, facts.now) for each in facts.counts.items()],
-        "unanswered": asked.silent,
-        "unknown": asked.unknown,
+        "unanswered": sources.silent,
+        "unknown": sources.unknown,
     }
 
 
 def make_problem_data(found: Sequence[Problem]) -> dict[str, Any]:
-    """What needs a person: the sentences, and each with its values."""
+    """Return the problems as sentences, and as values."""
     return {"problems": [*map(str, found)], "problem_values": [each.data() for each in found]}
 
 
 def add_problems(status: Mapping[str, Any], found: Sequence[Problem]) -> dict[str, Any]:
-    """The status, with what needs a person besides; what both say is said once.
+    """Return the status with more problems, without those that they repeat.
 
-    Deliveries that are dead, and groups that grow of their letters, are one thing to mend: of a handler all of whose
-    dead deliveries can be letters of such groups, the groups are said.
+    Dead deliveries and the growing groups of their letters have one cause: if all dead deliveries of a handler can be
+    letters of growing groups, only the groups are listed.
     """
     dead = _count_by_handler(status["problem_values"], "dead")
     grow = _count_by_handler([each.data() for each in found], "grows")
@@ -132,7 +130,7 @@ def add_problems(status: Mapping[str, Any], found: Sequence[Problem]) -> dict[st
 
 
 def _count_by_handler(problems: Iterable[Mapping[str, Any]], kind: str) -> Counter[str]:
-    """How many deliveries, or letters, problems of a kind are about, by handler."""
+    """Return by handler the number of deliveries or letters in problems of a kind."""
     found: Counter[str] = Counter()
     for each in problems:
         if each["kind"] == kind and each["handler"]:
@@ -169,7 +167,7 @@ def _breaker(down: DependencyDown) -> dict[str, Any]:
 
 
 def _counts(whose: TopicHandler, series: CountSeries, now: float) -> dict[str, Any]:
-    """What a handler did of a topic: by the minute and by the hour, the first of which begins at `from`."""
+    """Return the counts of a handler and topic by minute and by hour, beginning at `from`."""
     topic, handler = whose
     minute, hour = now // 60 - MINUTES + 1, now // 3_600 - HOURS + 1
     return {
@@ -181,13 +179,13 @@ def _counts(whose: TopicHandler, series: CountSeries, now: float) -> dict[str, A
 
 
 def _backlog(facts: GroupFacts, queue: str) -> Any:
-    """What is to be done, as a bridge says it: each says it of the whole group. `None` where none runs."""
+    """Return the backlog of a queue as a bridge announces it for the whole group; `None` if no bridge runs."""
     said = (state.get("backlog", {}).get(queue) for state in (facts.bridges or {}).values())
     return next((each for each in said if each), None)
 
 
 def _parked(facts: GroupFacts) -> list[dict[str, Any]]:
-    """What waits in Kafka for its time, or to be replayed, and what of it is due next, or has been for how long."""
+    """Return the records that wait in retry and replay topics, and when the next is or was due."""
     found = []
     for tier in facts.tiers:
         if tier.kind in ("retry", "replay") and (tier.records or tier.use == "needed"):
@@ -217,13 +215,13 @@ def _topics(names: Iterable[str], found: Iterable[Extent]) -> dict[str, dict[str
     return topics
 
 
-#: Where what is announced holds times.
+#: The announced fields that hold times.
 _TIMES = ("since", "started", "paused_since", "obstacles_since", "unaccounted", "behind", "open_transactions")
 _NO_TIMES: Final = ("partition", "count", "offset")
 
 
 def _with_times(members: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any] | None:
-    """What members announce, its times as people and programs read them."""
+    """Return the announcements of members, with times as ISO 8601."""
     if members is None:
         return None
     return {name: {key: _timed(value, key in _TIMES) for key, value in s.items()} for name, s in members.items()}

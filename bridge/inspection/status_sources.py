@@ -1,6 +1,4 @@
-"""The sources of the status: what Redis and the Celery broker know of a group, each asked for itself; what one does
-not answer hides nothing of the others.
-"""
+"""The sources of the status: facts of a group from Redis and the Celery broker, each asked independently."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -29,7 +27,7 @@ from bridge.ledger.group_members import GroupMembers
 from bridge.ledger.redis_health import read_redis_health
 from bridge.settings import Settings
 
-#: Seconds for an answer of Redis, which is asked twice.
+#: Seconds to wait for an answer of Redis, which is asked twice.
 ANSWER_WITHIN: Final = 2.0
 
 Found = TypeVar("Found")
@@ -37,11 +35,11 @@ Found = TypeVar("Found")
 
 @dataclass
 class StatusSources:
-    """What was found so far, and why the rest could not be.
+    """The facts that were found so far, and why others are missing.
 
     Attributes:
-        silent: why something does not answer, a sentence each.
-        unknown: what is not known although everything answers, a sentence each.
+        silent: the servers that do not answer, a sentence each.
+        unknown: the facts that are unknown although every server answers, a sentence each.
         has_ledger: whether the ledger has answered.
     """
 
@@ -55,7 +53,7 @@ class StatusSources:
     has_ledger: bool = False
 
     def ask(self, question: Callable[[], Found]) -> Found | None:
-        """The answer, or None where there is none."""
+        """Return the answer of a server; `None` if it does not answer, which is noted."""
         try:
             return question()
         except KafkaUnavailable as error:
@@ -68,7 +66,7 @@ class StatusSources:
         return None
 
     def note_silent(self, why: str) -> None:
-        """Note once why something does not answer."""
+        """Note once why a server does not answer."""
         if why not in self.silent:
             self.silent.append(why)
 
@@ -80,30 +78,30 @@ def _advice(said: str) -> str:
 
 
 def gather_facts(app: Celery, settings: Settings, routes: Routes) -> StatusSources:
-    """What Redis and the broker know."""
+    """Return the facts of the group from Redis and the broker."""
     handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in routes)
-    asked = StatusSources(GroupFacts(time.time(), settings.group, handlers, app=settings.app))
+    sources = StatusSources(GroupFacts(time.time(), settings.group, handlers, app=settings.app))
     mute: str | None = None
     if (found := Ledger.once(settings, ANSWER_WITHIN)) is not None:
         with closing(found) as ledger:
-            mute = asked.ask(lambda: _members(asked, ledger))
+            mute = sources.ask(lambda: _members(sources, ledger))
             if mute is not None:
-                asked.ask(lambda: _breakers(asked, ledger, routes))
-                asked.ask(lambda: _counts(asked, ledger))
-        take_decisions(asked, app, routes, asked.mirrored.in_force())
-    # A Redis that is frozen costs seconds for each question: the same one is not asked again.
-    if not (settings.one_redis and asked.silent):
-        asked.ask(lambda: _queues(asked, app, routes))
+                sources.ask(lambda: _breakers(sources, ledger, routes))
+                sources.ask(lambda: _counts(sources, ledger))
+        take_decisions(sources, app, routes, sources.mirrored.in_force())
+    # A Redis that is frozen costs seconds for each request: the same one is not asked again.
+    if not (settings.one_redis and sources.silent):
+        sources.ask(lambda: _queues(sources, app, routes))
     if mute:
-        asked.note_silent(
+        sources.note_silent(
             f"Redis takes no announcements of bridges and workers ({mute}): those that are not listed may run"
-            f"{_unconfirmed(asked.facts)}. Let Redis write again: until then nothing is handed off or marked."
+            f"{_unconfirmed(sources.facts)}. Let Redis write again: until then nothing is handed off or marked."
         )
-    return asked
+    return sources
 
 
 def _unconfirmed(facts: GroupFacts) -> str:
-    """The members that nobody can confirm: `; not confirmed: bridge a, worker b (the last announced itself …)`."""
+    """Return the unconfirmed members: `; not confirmed: bridge a, worker b (the last announced itself …)`."""
     names = [f"{kind[:-1]} {name}" for kind, members in facts.unconfirmed.items() for name in members]
     if not names:
         return ""
@@ -112,12 +110,12 @@ def _unconfirmed(facts: GroupFacts) -> str:
     return f"; not confirmed: {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}{last}"
 
 
-def _members(asked: StatusSources, ledger: Ledger) -> str:
-    """Take in who lives; return why those that are not listed may live all the same, empty if they do not."""
+def _members(sources: StatusSources, ledger: Ledger) -> str:
+    """Add the running members; return why others may run unlisted, empty if none does."""
     bridges, workers = GroupMembers(ledger, "bridges"), GroupMembers(ledger, "workers")
     there, working = bridges.living(), workers.living()
     facts = replace(
-        asked.facts,
+        sources.facts,
         bridges=None if bridges.mute and not there else there,
         workers=None if workers.mute and not working else working,
     )
@@ -130,29 +128,29 @@ def _members(asked: StatusSources, ledger: Ledger) -> str:
     memory = (RedisMemory(ledger.where, *found),)
     here, at_work = bridges.last_seen(), workers.last_seen()
     seen = {**here, **at_work}
-    # Redis knows of no single member when it announced itself last, once its announcement is over.
+    # Redis does not know when a single member announced itself last, once its announcement has expired.
     unconfirmed = {
         "bridges": dict.fromkeys(bridges.unconfirmed, max(here.values(), default=None)),
         "workers": dict.fromkeys(workers.unconfirmed, max(at_work.values(), default=None)),
     }
-    asked.mirrored, asked.has_ledger = DecisionMirror(ledger).read(), True
-    asked.facts = replace(facts, oldest=ages, memory=memory, seen=seen, lost=bridges.lost(), unconfirmed=unconfirmed)
+    sources.mirrored, sources.has_ledger = DecisionMirror(ledger).read(), True
+    sources.facts = replace(facts, oldest=ages, memory=memory, seen=seen, lost=bridges.lost(), unconfirmed=unconfirmed)
     return bridges.mute or workers.mute
 
 
-def take_decisions(asked: StatusSources, app: Celery, routes: Routes, standing: Mapping[str, GroupDecision]) -> None:
-    """What people, or `StopConsuming`, have decided for the group."""
-    # What is not in force is said as a problem.
+def take_decisions(sources: StatusSources, app: Celery, routes: Routes, standing: Mapping[str, GroupDecision]) -> None:
+    """Add the decisions for the group."""
+    # A changed policy that is not in force is a problem.
     changed = find_changed_policies(standing)
-    asked.policies = {
+    sources.policies = {
         name: data for name, data in changed.items() if find_policy_fault(app, routes, name, data) is None
     }
-    asked.facts = replace(
-        asked.facts, halts=find_halts(standing), stale=tuple(find_stale_policies(app, routes, standing))
+    sources.facts = replace(
+        sources.facts, halts=find_halts(standing), stale=tuple(find_stale_policies(app, routes, standing))
     )
 
 
-def _breakers(asked: StatusSources, ledger: Ledger, routes: Routes) -> None:
+def _breakers(sources: StatusSources, ledger: Ledger, routes: Routes) -> None:
     if not routes.terms:
         return
     found = [
@@ -168,30 +166,30 @@ def _breakers(asked: StatusSources, ledger: Ledger, routes: Routes) -> None:
         )
         for name, known in sorted(CircuitBreakers(ledger).open_ones(sorted(routes.terms)).items())
     ]
-    asked.facts = replace(asked.facts, breakers=tuple(found))
+    sources.facts = replace(sources.facts, breakers=tuple(found))
 
 
-def _counts(asked: StatusSources, ledger: Ledger) -> None:
-    whose = [(topic, handler.name) for handler in asked.facts.handlers for topic in handler.topics]
-    now, names = asked.facts.now, [handler.name for handler in asked.facts.handlers]
-    asked.facts = replace(
-        asked.facts,
+def _counts(sources: StatusSources, ledger: Ledger) -> None:
+    whose = [(topic, handler.name) for handler in sources.facts.handlers for topic in handler.topics]
+    now, names = sources.facts.now, [handler.name for handler in sources.facts.handlers]
+    sources.facts = replace(
+        sources.facts,
         counts=read_counts(ledger, whose, now),
         outcomes=read_outcomes(ledger, whose, now),
         unpublished=read_unpublished(ledger, names, now),
-        costs=_costs(asked.facts),
+        costs=_costs(sources.facts),
     )
 
 
 def _costs(facts: GroupFacts) -> dict[str, float]:
-    """What a delivery of each handler takes, as bridges say it: it is known by the Kafka cluster, which they know."""
+    """Return the seconds that a delivery of each handler takes, as bridges announce it."""
     said = (state.get("costs") for state in (facts.bridges or {}).values())
     found = next((each for each in said if isinstance(each, Mapping)), {})
     return {name: float(cost) for name, cost in found.items() if isinstance(cost, int | float)}
 
 
 def _waiting(group: str, aside: Mapping[str, SetAside]) -> dict[str, SetAside]:
-    """What waits for each dependency of a group, by what each gate has set aside."""
+    """Return by dependency of a group what its gate has set aside."""
     found: dict[str, SetAside] = {}
     for gate, count in aside.items():
         if (dependency := gated_dependency(group, gate)) is not None:
@@ -199,22 +197,28 @@ def _waiting(group: str, aside: Mapping[str, SetAside]) -> dict[str, SetAside]:
     return found
 
 
-def _queues(asked: StatusSources, app: Celery, routes: Routes) -> None:
+def _queues(sources: StatusSources, app: Celery, routes: Routes) -> None:
     broker = CeleryBroker(app)
     try:
         lengths, failing = broker.lengths(routes.queues), tuple(BrokerSearch(broker).failing(routes.queues))
         retries = broker.waiting(routes.queues)
         aside = count_set_aside(broker)
-        halted = {topic: aside.get(topic_gate(asked.facts.group, topic), NONE_ASIDE) for topic in routes.topics}
-        waiting = _waiting(asked.facts.group, aside)
-        down = tuple(replace(each, aside=waiting.get(each.dependency, NONE_ASIDE)) for each in asked.facts.breakers)
+        halted = {topic: aside.get(topic_gate(sources.facts.group, topic), NONE_ASIDE) for topic in routes.topics}
+        waiting = _waiting(sources.facts.group, aside)
+        down = tuple(replace(each, aside=waiting.get(each.dependency, NONE_ASIDE)) for each in sources.facts.breakers)
         unnamed = {name: count for name, count in waiting.items() if count.messages and name not in routes.terms}
-        asked.facts = replace(
-            asked.facts, queues=lengths, failing=failing, retries=retries, breakers=down, aside=halted, unnamed=unnamed
+        sources.facts = replace(
+            sources.facts,
+            queues=lengths,
+            failing=failing,
+            retries=retries,
+            breakers=down,
+            aside=halted,
+            unnamed=unnamed,
         )
-        # Where nobody consumes, what waits is told by its deliveries: a message of a batch has many.
-        idle = {queue: lengths[queue] + retries.get(queue, 0) for queue in find_unconsumed_queues(asked.facts)}
+        # The backlog of a queue without workers is counted in deliveries: a message of a batch has many.
+        idle = {queue: lengths[queue] + retries.get(queue, 0) for queue in find_unconsumed_queues(sources.facts)}
         counted = BrokerSearch(broker).deliveries([queue for queue, count in idle.items() if 0 < count <= WAITING_READ])
-        asked.facts = replace(asked.facts, deliveries=counted)
+        sources.facts = replace(sources.facts, deliveries=counted)
     finally:
         broker.close()

@@ -1,6 +1,4 @@
-"""The problems of the group's topics: not made, misconfigured, replicas out of sync, retry records that are overdue or
-that no handler needs (pure).
-"""
+"""The problems of the group's topics: missing, misconfigured, replicas out of sync, overdue or unused (pure)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -11,14 +9,14 @@ from bridge.jobs.group_facts import GroupFacts, TopicFacts, format_record_count,
 from bridge.jobs.problem import Problem
 from bridge.kafka.managed_topic import ReplicaState
 
-#: Seconds after which what is due and not handed off needs a person.
+#: Seconds after its due time in which a record must be handed off.
 OVERDUE: Final = 60.0
-#: Seconds after the start of a bridge in which it need not have its partitions yet.
+#: Seconds that a bridge has after its start to take its partitions.
 YOUNG: Final = 30.0
 
 
 def find_unmade_topics(facts: GroupFacts) -> Iterator[Problem]:
-    """The topics of ours that Kafka has refused to make, as the bridges say it."""
+    """Yield a problem if Kafka has refused to create topics of the group."""
     refused = sorted({text for state in (facts.bridges or {}).values() for text in state.get("unmade", ())})
     if refused:
         shown = "; ".join(refused[:5]) + (f"; and {len(refused) - 5} more" if len(refused) > 5 else "")
@@ -35,7 +33,7 @@ def find_unmade_topics(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_unfit_topics(facts: GroupFacts) -> Iterator[Problem]:
-    """Topics of ours that are not as they must be."""
+    """Yield a problem for each topic of the group that is missing or misconfigured."""
     for tier in facts.tiers:
         refused = " Until then no bridge starts again, and nothing is parked there." if tier.refused else ""
         for words in tier.problems:
@@ -55,7 +53,7 @@ def find_unfit_topics(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_unsynced_replicas(topics: Mapping[str, ReplicaState]) -> Iterator[Problem]:
-    """Topics of the group and of its sources whose copies are not all in sync, once for all: a broker has many."""
+    """Yield one problem for all topics of the group and its sources with replicas out of sync."""
     behind = {name: replicas for name, replicas in sorted(topics.items()) if replicas.behind}
     if not behind:
         return
@@ -81,7 +79,7 @@ def find_unsynced_replicas(topics: Mapping[str, ReplicaState]) -> Iterator[Probl
 
 
 def find_drained_tiers(facts: GroupFacts) -> Iterator[Problem]:
-    """Tiers that no handler needs any more, as long as they hold something; those of a living member it may need."""
+    """Yield a problem for each retry topic with records that no handler of a running member uses any more."""
     known = {handler.name for handler in facts.handlers}
     states = (facts.bridges or {}).values()
     elsewhere = {topic for each in states for topic, names in each.get("routes", {}).items() if {*names} - known}
@@ -116,9 +114,9 @@ def find_drained_tiers(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_overdue_tiers(facts: GroupFacts) -> Iterator[Problem]:
-    """What is due and is not handed off, by its topic and the reason."""
+    """Yield a problem for each retry topic and reason with overdue records."""
     if not facts.bridges:
-        # That no bridge runs is said already, with what is due.
+        # The problem that no bridge runs includes the due records.
         return
     paused = {place: why for state in facts.bridges.values() for place, why in state["paused"].items()}
     assigned = {place for state in facts.bridges.values() for place in state["assigned"]}
@@ -132,10 +130,10 @@ def find_overdue_tiers(facts: GroupFacts) -> Iterator[Problem]:
                 continue
             grouped.setdefault(why, []).append((due, (tier.topic, number)))
         for why, found in sorted(grouped.items()):
-            yield _overdue(facts, tier, why, found)
+            yield _describe_overdue(facts, tier, why, found)
 
 
-def _overdue(facts: GroupFacts, tier: TopicFacts, why: str, found: list[tuple[float, Place]]) -> Problem:
+def _describe_overdue(facts: GroupFacts, tier: TopicFacts, why: str, found: list[tuple[float, Place]]) -> Problem:
     since = min(due for due, _ in found)
     places = ", ".join(f"{topic}-{number}" for _, (topic, number) in sorted(found, key=lambda each: each[1])[:5])
     count = sum(tier.lag[number] for _, (_, number) in found)

@@ -43,7 +43,7 @@ def test_status_and_check_say_that_it_is_unknown(found: Any, monkeypatch: pytest
         both = SimpleNamespace(of=lambda *_: ledger, once=lambda *_: ledger)
         monkeypatch.setattr(module, "Ledger", both)
     asked, routes = StatusSources(GroupFacts(10.0, "shop")), SimpleNamespace(topics=["orders"])
-    status._take_in_other_members(asked, settings, routes)  # type: ignore[arg-type]
+    status._add_other_application(asked, settings, routes)  # type: ignore[arg-type]
     (warning,) = setup_check._other_redis(None, settings, routes)  # type: ignore[arg-type]
     sentence = unknown_members("shop", str(found) if found else "")
     assert (asked.unknown, asked.facts.foreign) == ([sentence], ())
