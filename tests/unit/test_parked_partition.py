@@ -378,7 +378,7 @@ def test_thousands_of_records_that_somebody_made_up_are_one_line_with_their_numb
     assert world.partition.strange == 60
     assert [line.getMessage() for line in caplog.records if "names source record" in line.getMessage()] == [
         "orders.retry.1m-0-0 names source record orders-3-100, which Kafka does not have yet: it is left alone (10 "
-        "such records since the last such line). Who may write to orders.retry.1m decides what runs; restrict that."
+        "such records since the last such line). Who may write to orders.retry.1m decides what runs: restrict that."
     ]
     now = [0.0]
     refusals = RefusalLog(lambda: now[0])
