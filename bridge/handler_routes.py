@@ -1,4 +1,4 @@
-"""The routes from topics to handlers, and how long each handler waits, read off the tasks of the Celery app."""
+"""The routes from topics to handlers with their waits, read from the tasks of the Celery app."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,18 +14,18 @@ from bridge.formats.group_decision import PolicyData, read_option_values
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A handler as the bridge needs to know it.
+    """A handler as the bridge knows it.
 
     Attributes:
         name: the Celery task's name.
         topics: the topics whose messages it handles.
         queue: the Celery queue its deliveries go to.
-        batch: how many deliveries one Celery task may carry; "auto": that is found out.
-        breaker: what it needs (`tasks.Breaker`), if it says so.
-        one_by_one: why that is one whatever is found out, where it is.
-        longest_wait: seconds; the longest delay or hard time limit that one of its messages may see.
+        batch: how many deliveries one Celery task may carry; "auto": the bridge finds out.
+        breaker: the circuit breaker of its dependency (`tasks.Breaker`), if it has one.
+        one_by_one: why a task may carry only one delivery; empty if it may carry more.
+        longest_wait: seconds; the longest delay or hard time limit of one of its messages.
         retry_delays: its own list of delays, if it has one.
-        longest_delay: seconds; no retry of its own policy waits longer.
+        longest_delay: seconds; the longest retry delay of its own policy.
     """
 
     name: str
@@ -40,45 +40,45 @@ class Handler:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The names of what it needs."""
+        """Return the names of its dependencies."""
         return () if self.breaker is None else (str(self.breaker.dependency),)
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Topic → handlers, in the order in which they were declared."""
+    """The handlers by name, in the order of their declaration."""
 
     handlers: Mapping[str, Handler]
 
     @property
     def topics(self) -> list[str]:
-        """Every topic that some handler names, sorted."""
+        """Return every topic that some handler names, sorted."""
         return sorted({topic for handler in self for topic in handler.topics})
 
     @property
     def queues(self) -> list[str]:
-        """Every queue that some handler's deliveries go to, sorted."""
+        """Return every queue that some handler's deliveries go to, sorted."""
         return sorted({handler.queue for handler in self})
 
     @property
     def terms(self) -> dict[str, Any]:
-        """What handlers need, and when each is held to be down."""
+        """Return the dependencies of handlers with the terms of their circuit breakers."""
         return {h.breaker.dependency: h.breaker.terms for h in self if h.breaker is not None}
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self.handlers.values())
 
     def of(self, topic: str) -> tuple[Handler, ...]:
-        """The handlers of a topic."""
+        """Return the handlers of a topic."""
         return tuple(handler for handler in self if topic in handler.topics)
 
     def topics_into(self, queue: str) -> frozenset[str]:
-        """The topics of which some handler's deliveries go to that queue."""
+        """Return the topics with a handler whose deliveries go to that queue."""
         return frozenset(topic for handler in self if handler.queue == queue for topic in handler.topics)
 
 
 def find_routes(app: Celery) -> tuple[Routes, list[str]]:
-    """The handlers that can be routed, and what is wrong with the others, a sentence each."""
+    """Return the routes of all handlers that can be routed, and the faults of the others, a sentence each."""
     tasks: Mapping[str, Any] = app.tasks
     found, faults = {}, []
     for name, task in tasks.items():
@@ -103,7 +103,7 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
 
 
 def changed_handlers(app: Celery, routes: Routes, policies: Mapping[str, PolicyData]) -> list[Handler]:
-    """The handlers whose policy people have changed, as they wait by it; what is not in force is left out."""
+    """Return the handlers with a changed policy, with its waits; an invalid change is left out."""
     found = []
     for name, data in policies.items():
         if name in routes.handlers:
@@ -114,13 +114,13 @@ def changed_handlers(app: Celery, routes: Routes, policies: Mapping[str, PolicyD
 
 
 def apply_waits(handler: Handler, policy: Any) -> Handler:
-    """A handler as it waits by another policy than its code's."""
+    """Return a handler with the waits of another policy than its code's."""
     delays = None if policy.delays is None else tuple(policy.delays)
     return replace(handler, retry_delays=delays, longest_delay=policy.longest_delay)
 
 
 def queue_of(app: Celery, task: Any) -> str:
-    """The queue to which Celery's own router would send a task."""
+    """Return the queue to which Celery's own router would send a task."""
     options = app.amqp.router.route(dict(task._get_exec_options()), task.name, (), {}, task)
     queue = options.get("queue")
     if queue is None:

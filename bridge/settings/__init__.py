@@ -1,4 +1,4 @@
-"""Settings: read from celeryconfig and the environment, checked, every fault reported at once."""
+"""The settings, read from celeryconfig and the environment, and validated with every fault at once."""
 
 from bridge.settings.address_values import hide_password, is_redis
 from bridge.settings.setting_defaults import (

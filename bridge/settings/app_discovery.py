@@ -1,6 +1,4 @@
-"""The discovery of the Celery app that `-A` names and of the modules of handlers: imported, and what is wrong with
-them said, with file and line.
-"""
+"""The discovery of the Celery app that `-A` names and of the handlers' modules, with errors that name file and line."""
 
 import os
 import re
@@ -33,7 +31,7 @@ _LIBRARIES: Final = tuple(
 
 
 def find_celery_app(name: str) -> Celery:
-    """The app that `-A` names, as Celery's own commands find it; its handlers are not imported yet.
+    """Return the app that `-A` names, as Celery's own commands find it; its handlers are not imported yet.
 
     Raises:
         AppNotFound: it cannot be imported.
@@ -50,10 +48,10 @@ def find_celery_app(name: str) -> Celery:
 
 
 def import_handlers(app: Celery) -> list[str]:
-    """Import the modules of handlers, as Celery's own commands do; return what is wrong with them, a sentence each."""
+    """Import the handlers' modules, as Celery's own commands do; return their faults, a sentence each."""
     faults = import_handler_modules(app)
     if not faults:
-        # Once more as a whole, for what Celery does besides (autodiscover_tasks).
+        # Again with Celery's own function, which also does more (autodiscover_tasks).
         try:
             app.loader.import_default_modules()
         except (Exception, SystemExit) as error:
@@ -63,18 +61,18 @@ def import_handlers(app: Celery) -> list[str]:
 
 
 def import_handler_modules(app: Celery) -> list[str]:
-    """Import the modules that the settings name; return what is wrong with them, a sentence each."""
+    """Import the modules that the settings name; return their faults, a sentence each."""
     faults = []
     for module in app.loader.default_modules:
         try:
             app.loader.import_task_module(module)
-        except (Exception, SystemExit) as error:  # whatever a user's module raises
+        except (Exception, SystemExit) as error:  # a user's module may raise anything
             faults.append(f"the module {module!r} cannot be imported: {_describe_import_error(error)}.")
     return faults
 
 
 def _describe_import_error(error: BaseException) -> str:
-    """An error at import, with the file and the line that it came from: the user's own, where one is on the way."""
+    """Return an import error with file and line: the user's own, if the traceback has one."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
@@ -86,7 +84,7 @@ def _describe_import_error(error: BaseException) -> str:
 
 
 def find_config_file(app: Celery, environ: Mapping[str, str]) -> str:
-    """Return the path of the celeryconfig that this project's own app reads; empty if it reads none, or is another."""
+    """Return the path of the celeryconfig that this project's own app reads; empty with another app or without one."""
     name = environ.get("CELERY_CONFIG_MODULE") or "celeryconfig"
     if app.main != OWN_APP:
         return ""
@@ -109,7 +107,7 @@ def warn_of_foreign_config(path: str, environ: Mapping[str, str]) -> str:
 
 
 def explain_no_handler(app: Celery, environ: Mapping[str, str]) -> str:
-    """What to do where not one handler was found, naming the modules that were imported."""
+    """Return why no handler was found and what to do, with the imported modules."""
     source = "HANDLERS" if environ.get("HANDLERS") else "`imports`"
     modules = list(app.conf.imports or ())
     if modules:
@@ -120,15 +118,15 @@ def explain_no_handler(app: Celery, environ: Mapping[str, str]) -> str:
 
 
 def _no_config(app: Celery, environ: Mapping[str, str]) -> str:
-    """That there is no celeryconfig, with where it was looked for: the folder may be the wrong one."""
+    """Return a hint that celeryconfig is missing, with the folder that was searched: it may be the wrong one."""
     if app.main != OWN_APP or environ.get("CELERY_CONFIG_MODULE") or find_spec("celeryconfig"):
         return ""
     return f"; no celeryconfig.py is in {os.getcwd()}: start in the folder that has yours"
 
 
 def _declared_elsewhere(app: Celery) -> str:
-    """Handlers were declared, and on another app: `tasks.use(app)` was forgotten, or comes too late."""
-    # Looked up, not imported: nothing here knows the package `tasks`.
+    """Return a hint if handlers were declared on another app: `tasks.use(app)` is missing, or called too late."""
+    # Looked up, not imported: this module must not depend on the package `tasks`.
     other = getattr(sys.modules.get("tasks"), "app", None)
     tasks: Mapping[str, Any] = {} if other is None or other is app else other.tasks
     names = ", ".join(name for name, task in tasks.items() if getattr(task, "source_topics", ()))
@@ -141,7 +139,7 @@ def _declared_elsewhere(app: Celery) -> str:
 
 
 def _shown(name: str) -> str:
-    """A module with its file, and of a package the modules in it: they are not imported with it."""
+    """Return a module's name with its file, or a package's with its modules: those are not imported with it."""
     module = sys.modules.get(name)
     place = getattr(module, "__file__", None) or ", ".join(getattr(module, "__path__", ())) or "not imported"
     inside = [f"{name}.{found.name}" for found in iter_modules(getattr(module, "__path__", ()))]
@@ -150,10 +148,10 @@ def _shown(name: str) -> str:
 
 
 def _refuse_shadow(name: str) -> None:
-    """A file of the user's named as our package is imported instead of it, and nothing else says so."""
+    """Raise if a file of the user's hides our package `tasks`: nothing else reports it."""
     if name.partition(".")[0] != "tasks":
         return
-    # What was imported is looked at; what could not be is nowhere here, and its own error says why.
+    # Only an imported module is checked; the import error explains one that failed.
     module = sys.modules.get("tasks")
     if module is not None and not hasattr(module, "HandlerTask"):
         place = getattr(module, "__file__", None) or "a folder without __init__.py"
@@ -164,14 +162,14 @@ def _refuse_shadow(name: str) -> None:
 
 
 def _refuse_hidden_packages() -> None:
-    """The script `bridge` has imported this project's packages already; `python -m bridge` takes the folder's first."""
+    """Raise if a folder hides our packages from `python -m bridge`; the command `bridge` has them imported already."""
     for package in ("bridge", "lossless", "tasks"):
         spec = PathFinder.find_spec(package, [os.getcwd()])
         places = [spec.origin] if spec and spec.origin else [*(spec.submodule_search_locations or ())] if spec else []
         loaded = getattr(sys.modules.get(package), "__file__", None)
         if loaded is None or not places:
             continue
-        # A folder without __init__.py hides nothing: Python goes on to a package that has one.
+        # A folder without __init__.py hides nothing: Python prefers a package that has one.
         if spec is not None and spec.origin and not Path(spec.origin).samefile(loaded):
             raise AppNotFound(
                 f"{spec.origin} hides this project's package `{package}` from `python -m bridge` and "
@@ -192,18 +190,18 @@ def _not_found(name: str, error: Exception) -> str:
             f"elsewhere on the import path{f'; did you mean {near[0]!r}?' if near else '.'} Name the app's module with "
             "-A, and start where it can be imported."
         )
-    hint = _shadow_hint(error) or "mend that, and start again."
+    hint = _shadow_hint(error) or "fix that, and start again."
     return f"The Celery app {name!r} could not be loaded: {_describe_import_error(error)}: {hint}"
 
 
 def _modules_here() -> set[str]:
-    """The modules and packages of the working directory."""
+    """Return the names of the modules and packages in the working directory."""
     here = Path.cwd()
     return {path.stem for path in here.glob("*.py")} | {path.parent.name for path in here.glob("*/__init__.py")}
 
 
 def _shadow_hint(error: Exception) -> str | None:
-    """Where the user's `tasks.py` itself imports from `tasks`, Python calls it a circular import."""
+    """Return a hint if the user's `tasks.py` imports from `tasks`, which Python reports as a circular import."""
     path = getattr(error, "path", None)
     if isinstance(error, ImportError) and error.name == "tasks" and path:
         return f"{path} hides this project's package `tasks`: rename that file."

@@ -1,4 +1,4 @@
-"""Which versions run here: of the project, Celery and Python, and of the handlers' code."""
+"""The installed versions of the project, Celery, Python and the handlers' code."""
 
 import json
 import platform
@@ -16,7 +16,9 @@ DISTRIBUTION: Final = "celery-kafka-bridge"
 
 @cache
 def read_versions() -> dict[str, str]:
-    """The project's version, Celery's and Python's; empty where a package is not installed but on the path."""
+    """Return the versions of the project, Celery and Python; empty for a package that is on the path but not
+    installed.
+    """
     return {
         DISTRIBUTION: _package_version(DISTRIBUTION),
         "celery": _package_version("celery"),
@@ -31,14 +33,14 @@ def _package_version(package: str) -> str:
         return ""
 
 
-#: The variable that says it, for what is no distribution or has no version worth telling.
+#: The variable for code without a distribution, or without a useful version.
 VERSION_VARIABLE: Final = "KAFKA_HANDLERS_VERSION"
 
 
 def find_handlers_version(module: str, environ: Mapping[str, str]) -> str:
-    """The version of a handler's code: `KAFKA_HANDLERS_VERSION`, else that of the distribution of its module.
+    """Return the version of a handler's code: `KAFKA_HANDLERS_VERSION`, else that of its module's distribution.
 
-    Empty where neither is known. A distribution is looked up once for each module.
+    Empty if neither is known. A distribution is searched for once per module.
     """
     return environ.get(VERSION_VARIABLE, "").strip() or _version_of(module)
 
@@ -49,22 +51,22 @@ def _version_of(module: str) -> str:
     path = Path(file).resolve() if file else None
     try:
         owners = _owners().get(module.partition(".")[0], ())
-        found = [each for each in distributions() if each.name in owners] or _editable(path)
-        owner = found[0] if len(found) == 1 else next((each for each in found if _has(each, path)), None)
+        candidates = [each for each in distributions() if each.name in owners] or _editable(path)
+        owner = candidates[0] if len(candidates) == 1 else next((each for each in candidates if _has(each, path)), None)
         return "" if owner is None else str(owner.version or "")
     except Exception:
-        # Metadata of others, which may be broken in any way: without it nothing is known.
+        # Foreign metadata may be broken in any way: the version is unknown then.
         return ""
 
 
 @cache
 def _owners() -> Mapping[str, list[str]]:
-    """By package the distributions that have it; read once, as it takes a while."""
+    """Return the distributions of each package; cached, as reading them is slow."""
     return packages_distributions()
 
 
 def _editable(path: Path | None) -> list[Distribution]:
-    """The distribution that is installed from the folder in which a file lies (`pip install -e`), the innermost."""
+    """Return the innermost distribution whose folder contains a file (`pip install -e`)."""
     if path is None:
         return []
     folders = [
@@ -74,13 +76,13 @@ def _editable(path: Path | None) -> list[Distribution]:
 
 
 def _folder_of(distribution: Distribution) -> Path | None:
-    """From where one is installed that is editable (PEP 610)."""
-    said = json.loads(distribution.read_text("direct_url.json") or "{}")
-    if not said.get("dir_info", {}).get("editable"):
+    """Return the folder that an editable distribution is installed from (PEP 610)."""
+    source = json.loads(distribution.read_text("direct_url.json") or "{}")
+    if not source.get("dir_info", {}).get("editable"):
         return None
-    return Path(unquote(urlsplit(said["url"]).path)).resolve()
+    return Path(unquote(urlsplit(source["url"]).path)).resolve()
 
 
 def _has(distribution: Distribution, path: Path | None) -> bool:
-    """Of a package that several distributions share: whether a file is of this one."""
+    """Return whether a file belongs to this distribution of a package that several distributions share."""
     return path is not None and any(Path(str(each.locate())).resolve() == path for each in distribution.files or ())

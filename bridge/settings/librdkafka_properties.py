@@ -1,9 +1,9 @@
-"""Names of librdkafka's properties: what a KAFKA_ variable that it does not know may have meant."""
+"""The names of librdkafka's properties, and the likely meaning of an unknown KAFKA_ variable."""
 
 from difflib import get_close_matches
 from typing import Final
 
-#: Those that a variable can name (its CONFIGURATION.md, but for names with an underscore). Only guesses rest on it.
+#: Properties that a variable can name (CONFIGURATION.md, without names with an underscore). Only hints depend on it.
 _TEXT: Final = """
 acks allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
 auto.commit.enable auto.commit.interval.ms auto.offset.reset batch.num.messages batch.size bootstrap.servers
@@ -45,19 +45,19 @@ topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt topic.metadata
 topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse transaction.timeout.ms transactional.id
 """
 PROPERTY_NAMES: Final = frozenset(_TEXT.split())
-#: How alike two names must be, of 1: a letter more or less is, and what Kubernetes sets for a service is not.
+#: How similar two names must be, of 1: one letter may differ; what Kubernetes sets for a service is not similar.
 ALIKE: Final = 0.87
 
 
 def variable_name(name: str) -> str:
-    """`sasl.username` as the environment has it."""
+    """Return the environment variable of a property."""
     return "KAFKA_" + name.upper().replace(".", "_")
 
 
 def guess_variable(given: str) -> str | None:
-    """The variable that one which librdkafka does not know was probably meant to be.
+    """Return the variable that an unknown one was probably meant to be.
 
-    >>> meant("KAFKA_SASL_USERNAM"), meant("KAFKA_PORT")
+    >>> guess_variable("KAFKA_SASL_USERNAM"), guess_variable("KAFKA_PORT")
     ('KAFKA_SASL_USERNAME', None)
     """
     name = given.removeprefix("KAFKA_").lower().replace("_", ".")

@@ -1,4 +1,4 @@
-"""The rules of DEADLETTERS_MASK: which fields of values, keys and headers are masked, by topic (pure)."""
+"""The rules of DEADLETTERS_MASK: the masked fields of values, keys and headers, by topic (pure)."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ _TOPIC: Final = re.compile(r"[\w.*?-]{1,249}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class MaskedFields:
-    """What of a topic's records is masked.
+    """The masked parts of a topic's records.
 
     Attributes:
-        paths: of values: names from the outside in, each a pattern; a field is meant whose path ends so.
-        headers: patterns of their names.
-        key, value: all of it.
+        paths: of values: name patterns from the outside in; a field whose path ends with them is masked.
+        headers: patterns of header names.
+        key, value: whether all of it is masked.
     """
 
     paths: tuple[tuple[str, ...], ...] = ()
@@ -32,18 +32,18 @@ class MaskedFields:
 
     @property
     def of_value(self) -> bool:
-        """Whether something of values is masked."""
+        """Return whether any part of values is masked."""
         return self.value or bool(self.paths)
 
     def __bool__(self) -> bool:
-        """Whether there is anything."""
+        """Return whether anything is masked."""
         return self.of_value or self.key or bool(self.headers)
 
     def has(self, path: Sequence[str]) -> bool:
-        """Whether a field of a value is masked.
+        """Return whether a field of a value is masked.
 
         Parameters:
-            path: the names from the outside in; an item of a list has none.
+            path: the names from the outside in; items of lists have none.
         """
         names = _names(path)
         return any(
@@ -52,35 +52,35 @@ class MaskedFields:
         )
 
     def has_header(self, name: str) -> bool:
-        """Whether a header is masked."""
+        """Return whether a header is masked."""
         return any(fnmatchcase(name.lower(), asked) for asked in self.headers)
 
 
 @dataclass(frozen=True, slots=True)
 class MaskRules:
-    """All that is masked: by pattern of a topic, its fields."""
+    """The rules: topic patterns with their masked fields."""
 
     rules: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything is masked anywhere."""
+        """Return whether any rule exists."""
         return bool(self.rules)
 
     def of(self, topic: str) -> MaskedFields:
-        """What is masked of a topic."""
+        """Return the masked parts of a topic's records."""
         return _fields(tuple(field for asked, fields in self.rules if fnmatchcase(topic, asked) for field in fields))
 
     def of_rule(self, number: int) -> MaskedFields:
-        """What one rule masks, of whatever topics."""
+        """Return the masked parts of one rule."""
         return _fields(self.rules[number][1])
 
 
 @cache
 def read_mask_rules(text: str) -> MaskRules:
-    """What a setting says: `orders: customer.email, card_number, @key; *: password, @header.authorization`.
+    """Return the rules of a setting: `orders: customer.email, card_number, @key; *: password, @header.authorization`.
 
     Raises:
-        ValueError: it says what can mean nothing; names the part.
+        ValueError: a part is invalid; the message names it.
     """
     return MaskRules(tuple(_rule(part) for part in text.split(";") if part.strip()))
 
@@ -121,5 +121,5 @@ def _names(path: Sequence[str]) -> list[str]:
 
 
 def _parts(name: str) -> Iterator[str]:
-    """A name with dots in it is a way in, too: rather too much is masked than too little."""
+    """Yield the parts of a name; one with dots counts as a path, too: better to mask too much than too little."""
     yield from name.casefold().split(".")

@@ -1,7 +1,4 @@
-"""Every setting with its default:
-
-`kafka_…` settings of celeryconfig, environment variables, and both as the processes use them.
-"""
+"""All settings with their defaults: `kafka_…` settings of celeryconfig, environment variables, and both combined."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from bridge.settings.address_values import holds_ledger
 from bridge.settings.librdkafka_properties import guess_variable
 
-#: The Kafka consumer group, and the default Celery queue, where BRIDGE_GROUP names no other.
+#: The default of BRIDGE_GROUP: the Kafka consumer group and default Celery queue.
 DEFAULT_GROUP: Final = "bridge"
-#: The name of this project's own app. On another a handler says for itself what its delivery needs
+#: The name of this project's own app. On another app a handler sets the task options that its delivery needs
 #: (tasks.declaration.celery_defaults).
 OWN_APP: Final = "tasks"
 
@@ -35,30 +32,29 @@ class FileSettings(BaseModel):
     """The `kafka_…` settings of celeryconfig.
 
     Attributes:
-        kafka_topics: per topic, how it is committed and ordered.
-        kafka_park_after: seconds; waits from this length on go through a retry topic.
-        kafka_retry_tiers: seconds, ascending: how long retry topics hold what is parked; a wait goes to the next one
-            that is long enough.
+        kafka_topics: how each topic is committed and ordered.
+        kafka_park_after: seconds; longer waits go through a retry topic.
+        kafka_retry_tiers: seconds, ascending: the delays of retry topics; a wait goes to the next one that is long
+            enough.
         kafka_create_topics: whether missing retry, replay and dead-letter topics are created.
         kafka_retry_topic, kafka_replay_topic, kafka_dead_letter_topic: patterns of their names.
-        kafka_control_topic: pattern of the name of the topic that has what was decided for the group: halts, policies.
-        kafka_retry_share: the part of the workers' time that what was parked or sent back has while all else waits too.
-        kafka_pause_above: messages in a Celery queue from which on its topics are paused.
-        kafka_resume_below: messages in that queue below which they go on.
-        kafka_pause_above_bytes: bytes of Redis that a Celery queue takes from which on its topics are paused.
-        kafka_pause_above_seconds: seconds that all processes which consume a queue need for what waits there.
-        kafka_pause_dead_letters_a_minute: dead letters of a topic within a minute from which on it is paused.
-        kafka_pause_above_parked: records in a topic's retry topics from which on it is paused.
-        kafka_window: offsets from the first that is not settled to the last that was read, above which a partition with
+        kafka_control_topic: pattern of the control topic's name, which holds the group's decisions (halts, policies).
+        kafka_retry_share: the share of the workers' time for parked and replayed deliveries while new records wait too.
+        kafka_pause_above: messages in a Celery queue above which its topics are paused.
+        kafka_resume_below: messages in that queue below which they are resumed.
+        kafka_pause_above_bytes: bytes of Redis that a Celery queue takes above which its topics are paused.
+        kafka_pause_above_seconds: the same for the seconds that all processes of a queue need for its backlog.
+        kafka_pause_dead_letters_a_minute: dead letters of a topic within a minute above which it is paused.
+        kafka_pause_above_parked: records in a topic's retry topics above which it is paused.
+        kafka_window: offsets from the first unsettled one to the last one read above which a partition with
             commit="completion" is paused.
-        kafka_stuck_after: seconds after which a delivery that is handed off and not settled is looked for, and
-            handed off again if its task is nowhere.
+        kafka_stuck_after: seconds after which an unsettled hand-off is checked, and repeated if its task is lost.
         kafka_unknown_for: seconds that a delivery waits for a worker that knows its handler.
         kafka_ledger_days: days that fates are kept after the last write to their page.
-        kafka_deadletters_days: days after which a recorded dead letter that is resolved, discarded or archived leaves
-            the desk's database; open ones never do.
-        kafka_deadletters_archive: folder into which it goes then, as compressed JSON lines; none: to nothing.
-        kafka_deadletters_largest_value: bytes; of a larger value the database has the coordinates alone.
+        kafka_deadletters_days: days after which a resolved, discarded or archived dead letter leaves the dead-letter
+            store; open ones never do.
+        kafka_deadletters_archive: folder for such dead letters, as compressed JSON lines; without it they are deleted.
+        kafka_deadletters_largest_value: bytes; of larger values the store has the coordinates alone.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -88,7 +84,7 @@ class FileSettings(BaseModel):
 
 
 class EnvironmentSettings(BaseModel):
-    """What the environment says, apart from librdkafka's properties."""
+    """The environment variables, without librdkafka's properties."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -126,15 +122,15 @@ class EnvironmentSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of both processes; its repr shows no secret.
+    """All settings of both processes; the repr shows no secret.
 
     Attributes:
         kafka: librdkafka properties, with `bootstrap.servers`.
-        ignored: names of KAFKA_ variables that librdkafka does not know and that are left out.
-        unread: of variables that nothing reads, those that look like one of ours, a sentence each.
-        unread_by_desk: those that begin like one of the desk's, a sentence each: faults where the desk is opened.
-        config_file: the path of the celeryconfig that was read; empty with an app of the user's own.
-        app: the Celery app as `-A` names it, for advice.
+        ignored: names of KAFKA_ variables that librdkafka does not know; they are left out.
+        unread: a sentence for each unknown variable that resembles a known one.
+        unread_by_desk: a sentence for each unknown DEADLETTERS_ variable; faults for the dead-letter store.
+        config_file: the path of the celeryconfig that was read; empty with the user's own app.
+        app: the name of the Celery app as given by `-A`, for advice.
     """
 
     file: FileSettings
@@ -149,7 +145,7 @@ class Settings:
 
     @property
     def misspelt(self) -> list[str]:
-        """Variables that are not read and were probably meant to be, a sentence each."""
+        """Return a sentence for each misspelt variable."""
         left_out = [
             f"{name} is left out: librdkafka has no such property. Did you mean {right}?"
             for name in self.ignored
@@ -159,32 +155,32 @@ class Settings:
 
     @property
     def group(self) -> str:
-        """The Kafka consumer group."""
+        """Return the Kafka consumer group."""
         return self.environment.BRIDGE_GROUP
 
     def of_group(self, group: str) -> "Settings":
-        """The same settings for what another group has handed off; for none, these."""
+        """Return the settings for another group's deliveries; these for ""."""
         if group in ("", self.group):
             return self
         return replace(self, environment=self.environment.model_copy(update={"BRIDGE_GROUP": group}))
 
     @cached_property
     def ledger_url(self) -> str | None:
-        """The Redis that holds the ledger: LEDGER_URL, or the broker where that is Redis."""
+        """Return the URL of the ledger's Redis: LEDGER_URL, or the broker if that is Redis."""
         if self.environment.LEDGER_URL:
             return self.environment.LEDGER_URL
         return self.broker_url if holds_ledger(self.broker_url) else None
 
     @property
     def ledger_named(self) -> str:
-        """The variable by which the ledger's Redis is set, for errors."""
+        """Return the variable that sets the ledger's Redis, for errors."""
         return "LEDGER_URL" if self.environment.LEDGER_URL else "CELERY_BROKER_URL"
 
     @property
     def one_redis(self) -> bool:
-        """Whether ledger and broker are the same Redis, so that both can be written in one step."""
+        """Return whether ledger and broker are the same Redis, so that one step can write both."""
         return holds_ledger(self.broker_url) and self.ledger_url == self.broker_url
 
     def topic(self, name: str) -> TopicSettings:
-        """The settings of one topic."""
+        """Return the settings of one topic."""
         return self.file.kafka_topics.get(name, TopicSettings())

@@ -1,6 +1,4 @@
-"""The loader of settings from celeryconfig and the environment, alone or together with the handlers that were found;
-every fault is reported at once.
-"""
+"""The loader of settings from celeryconfig and the environment, alone or with the handlers, with all faults at once."""
 
 from collections.abc import Iterable, Mapping
 from inspect import ismodule
@@ -17,10 +15,10 @@ from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings, 
 
 
 def load(app: Celery, environ: Mapping[str, str]) -> Settings:
-    """Read and check all settings that can be checked without a connection.
+    """Return all settings, with every check that needs no connection.
 
     Raises:
-        SettingsError: with every fault, a sentence each.
+        SettingsError: with all faults, a sentence each.
     """
     settings, wrong = read(app, environ)
     if wrong:
@@ -29,7 +27,7 @@ def load(app: Celery, environ: Mapping[str, str]) -> Settings:
 
 
 def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
-    """Read all settings, with the defaults in place of those that are wrong; and say what is wrong, a sentence each."""
+    """Return all settings, with defaults for invalid ones, and the faults, a sentence each."""
     file, in_file = _file_settings(app)
     environment, in_environment = _environment(environ)
     kafka, ignored, in_kafka = _kafka_properties(environ)
@@ -74,14 +72,14 @@ def _file_settings(app: Celery) -> tuple[FileSettings, list[str]]:
 
 
 def _own_names(app: Celery) -> list[str]:
-    """Ours among the names of an app's settings; in a Django project they are written CELERY_KAFKA_TOPICS."""
+    """Return the names of our settings in an app's configuration; a Django project writes CELERY_KAFKA_TOPICS."""
     prefix = _prefix(app)
     bare = (str(name).removeprefix(prefix) for name in app.conf if str(name).startswith((prefix, "kafka_")))
     return sorted({name.lower() for name in bare if name.lower().startswith("kafka_")})
 
 
 def _theirs(app: Celery) -> set[str]:
-    """The names in an app's configuration that may be settings of Celery: values, and no functions or modules."""
+    """Return the names in an app's configuration that may be settings of Celery: no functions or modules."""
     prefix = _prefix(app)
     names = {str(name).removeprefix(prefix): app.conf.get(name) for name in app.conf if str(name).startswith(prefix)}
     return {name for name, value in names.items() if not (name.startswith("_") or callable(value) or ismodule(value))}
@@ -94,7 +92,7 @@ def _prefix(app: Celery) -> str:
 
 def _environment(environ: Mapping[str, str]) -> tuple[EnvironmentSettings, list[str]]:
     given = {name: environ[name] for name in EnvironmentSettings.model_fields if environ.get(name)}
-    # White space around a value is a fault of its own (slips.padded): what is in between is looked at without it.
+    # White space around a value is a fault of its own (`find_padded_values`): the value is checked without it.
     given = {
         name: value.strip() if any(unknown_variables.find_padded_values({name: value})) else value
         for name, value in given.items()
@@ -107,7 +105,7 @@ def _environment(environ: Mapping[str, str]) -> tuple[EnvironmentSettings, list[
 
 
 def _kafka_properties(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str], list[str]]:
-    """librdkafka's properties, the variables that it does not know, and what is wrong with the others."""
+    """Return librdkafka's properties, the unknown variables, and the faults of the others."""
     properties, ignored, wrong = {"bootstrap.servers": "localhost:9092"}, [], []
     for variable in sorted(environ):
         if not variable.startswith("KAFKA_") or not environ[variable] or variable in EnvironmentSettings.model_fields:
@@ -129,12 +127,12 @@ def _kafka_properties(environ: Mapping[str, str]) -> tuple[dict[str, str], list[
 
 
 class SettingsAndRoutes(NamedTuple):
-    """What can be known without a connection.
+    """The settings and handlers that are known without a connection.
 
     Attributes:
-        settings: with defaults where they are wrong.
-        routes: the handlers that were found.
-        faults: everything that is wrong, a sentence each.
+        settings: with defaults for invalid ones.
+        routes: the handlers.
+        faults: all faults, a sentence each.
     """
 
     settings: Settings
@@ -143,10 +141,10 @@ class SettingsAndRoutes(NamedTuple):
 
 
 def read_with_handlers(app: Celery, environ: Mapping[str, str], broken: Iterable[str] = ()) -> SettingsAndRoutes:
-    """Read the settings, and the handlers of the modules that were imported.
+    """Return the settings, and the handlers of the imported modules.
 
     Parameters:
-        broken: what was wrong with importing them.
+        broken: the faults of importing them.
     """
     chosen, wrong = read(app, environ)
     routes, lost = find_routes(app)

@@ -1,4 +1,4 @@
-"""The validation of settings: every fault, a sentence each that says what to do, and never only the first (pure)."""
+"""The validation of settings: all faults at once, each a sentence that says what to do (pure)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,31 +28,31 @@ from bridge.settings.setting_defaults import (
     TopicSettings,
 )
 
-#: librdkafka does not know the property: no fault of its own, and left out.
+#: The result for a property that librdkafka does not know: it is left out, without a fault.
 UNKNOWN_PROPERTY: Final = "unknown"
-#: Kafka's own rule for a group or topic name that every tool can show and type.
+#: Kafka's rule for names of groups and topics that every tool can show and type.
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
 _HOST: Final = re.compile(r"[^\s:/?#@*,]{1,253}")
-#: Where a console is found.
+#: The address of a console.
 _URL: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 _LINKED: Final = (
     "Kubernetes sets that in every pod for a service of this name: call the service otherwise, or say "
     "`enableServiceLinks: false` in the pod's spec."
 )
 _SECRET: Final = re.compile(r"password|secret|key\.pem|jaas|oauthbearer\.config|token", re.IGNORECASE)
-#: A topic's pattern → what it must contain.
+#: The fields that each pattern of a topic's name must contain.
 _PATTERNS: Final = {
     "kafka_retry_topic": ("topic", "delay"),
     "kafka_replay_topic": ("topic",),
     "kafka_dead_letter_topic": (),
     "kafka_control_topic": ("group",),
 }
-#: What each may use; that of decisions is one for all topics of the group.
+#: The fields that each pattern may contain; there is one control topic for the whole group.
 _MAY: Final = {**dict.fromkeys(_PATTERNS, "{topic}, {delay} and {group}"), "kafka_control_topic": "{group}"}
 
 
-#: What pydantic asks for, in words of a person who sets a variable.
+#: pydantic's error types in the words of a person who sets a variable.
 _WANTED: Final = {
     "int_parsing": "a whole number",
     "int_type": "a whole number",
@@ -71,7 +71,7 @@ _WANTED: Final = {
 
 
 def find_value_faults(source: str, error: ValidationError) -> list[str]:
-    """Values that are of another kind than theirs, or settings that there are not."""
+    """Return a sentence for each value of a wrong type and each unknown setting."""
     return [_sentence(source, problem) for problem in error.errors()]
 
 
@@ -86,7 +86,7 @@ def _sentence(source: str, problem: Mapping[str, Any]) -> str:
 
 
 def find_pressure_faults(file: FileSettings) -> list[str]:
-    """Marks of a queue's length that contradict each other."""
+    """Return a fault if the marks of a queue's length contradict each other."""
     if file.kafka_resume_below < file.kafka_pause_above:
         return []
     return [
@@ -96,7 +96,7 @@ def find_pressure_faults(file: FileSettings) -> list[str]:
 
 
 def find_tier_faults(file: FileSettings) -> list[str]:
-    """Tiers that are no waits, or in no order."""
+    """Return a fault if the tiers are not positive and ascending."""
     tiers = file.kafka_retry_tiers
     if tiers and tiers[0] > 0 and all(one < other for one, other in pairwise(tiers)):
         return []
@@ -107,7 +107,7 @@ def find_tier_faults(file: FileSettings) -> list[str]:
 
 
 def find_environment_faults(found: EnvironmentSettings) -> list[str]:
-    """Variables whose values nothing could work with."""
+    """Return the faults of the environment's values."""
     wrong = []
     if not _NAME.fullmatch(found.BRIDGE_GROUP):
         wrong.append("BRIDGE_GROUP may hold letters, digits, '.', '_' and '-' only, 200 at most.")
@@ -124,7 +124,7 @@ def find_environment_faults(found: EnvironmentSettings) -> list[str]:
 
 
 def _host_faults(found: EnvironmentSettings) -> Iterator[str]:
-    """Names of the console that no browser would call it by."""
+    """Yield a fault for each invalid host name of the console."""
     for name in split_list(found.DEADLETTERS_CONSOLE_HOSTS):
         if not _HOST.fullmatch(name):
             yield (
@@ -134,7 +134,7 @@ def _host_faults(found: EnvironmentSettings) -> Iterator[str]:
 
 
 def _mask_faults(found: EnvironmentSettings) -> Iterator[str]:
-    """Masks that would hide nothing, or that nobody has set."""
+    """Yield a fault for masks that hide nothing, or are missing."""
     try:
         masked = read_mask_rules(found.DEADLETTERS_MASK)
     except ValueError as error:
@@ -147,7 +147,7 @@ def _mask_faults(found: EnvironmentSettings) -> Iterator[str]:
 
 
 def _address_faults(found: EnvironmentSettings) -> Iterator[str]:
-    """What pages and webhooks would link to, or where they may be sent to, that is none."""
+    """Yield a fault for each invalid address that pages and webhooks use."""
     if found.DEADLETTERS_CONSOLE_URL and not _URL.fullmatch(found.DEADLETTERS_CONSOLE_URL):
         yield "DEADLETTERS_CONSOLE_URL must be where browsers find the console: https://console.example.com."
     if found.DEADLETTERS_FLOWER_URL and not _URL.fullmatch(found.DEADLETTERS_FLOWER_URL):
@@ -159,7 +159,7 @@ def _address_faults(found: EnvironmentSettings) -> Iterator[str]:
 
 
 def _proxy_faults(found: EnvironmentSettings) -> Iterator[str]:
-    """A proxy that is to say who somebody is, and could not, or anybody could."""
+    """Yield a fault for a sign-in proxy that could name nobody, or that anybody could imitate."""
     try:
         read_networks(found.DEADLETTERS_TRUSTED_PROXY)
     except ValueError as error:
@@ -180,7 +180,7 @@ def _proxy_faults(found: EnvironmentSettings) -> Iterator[str]:
 
 
 def _issuer_faults(found: EnvironmentSettings) -> Iterator[str]:
-    """An issuer of OpenID Connect by which nobody could sign in, or not safely."""
+    """Yield a fault for an OpenID Connect issuer by which nobody could sign in, or not safely."""
     if not found.DEADLETTERS_OIDC_ISSUER:
         others = ("CLIENT_ID", "CLIENT_SECRET", "ROLE_CLAIM", "ROLES", "ROLE")
         if any(getattr(found, f"DEADLETTERS_OIDC_{name}") for name in others):
@@ -200,7 +200,7 @@ def _issuer_faults(found: EnvironmentSettings) -> Iterator[str]:
 
 
 def _claim_faults(found: EnvironmentSettings) -> Iterator[str]:
-    """Claims that give nobody a role."""
+    """Yield a fault for claims that give nobody a role."""
     try:
         read_claimed_roles(found.DEADLETTERS_OIDC_ROLES)
     except ValueError as error:
@@ -218,7 +218,7 @@ def _claim_faults(found: EnvironmentSettings) -> Iterator[str]:
 
 
 def find_property_fault(variable: str, name: str, value: str) -> str | None:
-    """Why a property may not be set so; UNKNOWN where librdkafka has none of that name."""
+    """Return why a property may not have this value; UNKNOWN_PROPERTY if librdkafka does not know it."""
     fault = property_fault(name, value)
     if fault == UNKNOWN_PROPERTY:
         return UNKNOWN_PROPERTY
@@ -231,7 +231,7 @@ def find_property_fault(variable: str, name: str, value: str) -> str | None:
 
 
 def find_celery_faults(app: Celery) -> list[str]:
-    """Celery's own settings with which a delivery would be lost, loop or not be read."""
+    """Return the faults of Celery's own settings with which deliveries are lost, loop or cannot be read."""
     conf = app.conf
     wanted: tuple[tuple[str, bool, str], ...] = (
         ("'json' in accept_content", "json" in conf.accept_content, "deliveries are JSON"),
@@ -251,7 +251,7 @@ def find_celery_faults(app: Celery) -> list[str]:
 
 
 def find_broker_faults(url: str) -> list[str]:
-    """A kind of broker on which nothing is promised, though kombu has it."""
+    """Return a fault if the broker is of a kind that is not supported, though kombu knows it."""
     if (scheme := find_unsupported_broker(url)) is None:
         return []
     supported = ", ".join(f"{name} ({', '.join(schemes)})" for name, schemes in BROKERS.items())
@@ -262,7 +262,7 @@ def find_broker_faults(url: str) -> list[str]:
 
 
 def find_pattern_faults(file: FileSettings, group: str) -> list[str]:
-    """Patterns of topics that cannot be filled in, or that give no topic."""
+    """Return the faults of the patterns of topic names."""
     return [
         fault
         for name, needed in _PATTERNS.items()
@@ -280,13 +280,13 @@ def _pattern_faults(name: str, pattern: str, needed: tuple[str, ...], group: str
     missing = [part for part in needed if f"{{{part}}}" not in pattern]
     if missing:
         yield f"celeryconfig: {name} must contain {{{missing[0]}}}; it is {pattern!r}."
-    # A group that is wrong is a fault of its own.
+    # An invalid group is a fault of its own.
     if _NAME.fullmatch(group) and not _NAME.fullmatch(filled):
         yield f"celeryconfig: {name} gives {filled!r}, which Kafka does not take for a topic."
 
 
 def find_ledger_faults(settings: Settings) -> list[str]:
-    """Topics that ask for what this ledger, or the lack of one, does not give."""
+    """Return the faults of topics that need what this ledger, or a missing one, cannot give."""
     topics = settings.file.kafka_topics.items()
     found = [fault for topic, chosen in topics for fault in _topic_faults(settings, f"kafka_topics[{topic!r}]", chosen)]
     if settings.file.kafka_pause_above_seconds is not None and settings.ledger_url is None:
@@ -315,7 +315,7 @@ def _topic_faults(settings: Settings, where: str, chosen: TopicSettings) -> Iter
 
 
 def find_sequence_faults(settings: Settings, routes: Routes) -> list[str]:
-    """Handlers that a `sequence` names and the topic does not have."""
+    """Return a fault for each handler of a `sequence` that the topic does not have."""
     return [
         f"kafka_topics[{topic!r}]: sequence names {name!r}, which is no handler of that topic."
         for topic, chosen in settings.file.kafka_topics.items()

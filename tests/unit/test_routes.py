@@ -90,7 +90,7 @@ def test_handlers_that_were_declared_on_another_app_are_named_with_what_to_do():
 
 def test_an_app_that_cannot_be_loaded_is_told_with_the_line_that_is_wrong(app: Celery, tmp_path: Path):
     (tmp_path / "brokenapp.py").write_text("imports = (shop.handlers,)\n")
-    with pytest.raises(AppNotFound, match=rf"NameError: .*{tmp_path}/brokenapp\.py, line 1\): mend that"):
+    with pytest.raises(AppNotFound, match=rf"NameError: .*{tmp_path}/brokenapp\.py, line 1\): fix that"):
         find_celery_app("brokenapp")
     with pytest.raises(AppNotFound, match=r"no module 'nowhere_at_all' in .*path\. Name the app's module"):
         find_celery_app("nowhere_at_all")
