@@ -1,4 +1,4 @@
-"""`python -m bridge`."""
+"""The entry point of `python -m bridge`."""
 
 from bridge.cli import main
 

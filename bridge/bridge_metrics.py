@@ -9,16 +9,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, valu
 
 from bridge.formats.delivery_identity import Place
 
-#: The labels of what is told of each partition.
+#: The labels of metrics of each partition.
 PARTITION_LABELS: Final = ("topic", "partition")
 
 
 class BridgeMetrics:
-    """The bridge's metrics in a registry of their own, so that tests can run several in a process."""
+    """The bridge's metrics in their own registry, so that tests can run several in a process."""
 
     def __init__(self) -> None:
-        # In memory, also where the environment has PROMETHEUS_MULTIPROC_DIR for workers: a bridge is one process, and
-        # a folder that is gone must not end it.
+        # In memory, even if the environment has PROMETHEUS_MULTIPROC_DIR for workers: a bridge is one process, and a
+        # missing folder must not end it.
         values.ValueClass = values.MutexValue
         self.registry = CollectorRegistry()
         self._paused: dict[tuple[str, int, str], float] = {}
@@ -34,7 +34,7 @@ class BridgeMetrics:
         self._of_the_group()
 
     def _of_partitions(self) -> None:
-        """What was read and committed, and what holds it up."""
+        """Create the metrics of reading and committing partitions."""
         self.consumed = self._counter("bridge_records_consumed", "Records read.", PARTITION_LABELS)
         self.handed_off = self._counter(
             "bridge_deliveries_handed_off", "Deliveries that the Celery broker has confirmed.", ["topic", "handler"]
@@ -61,10 +61,10 @@ class BridgeMetrics:
         )
 
     def _of_queues(self) -> None:
-        """What is to be run, and by whom."""
+        """Create the metrics of queues and workers."""
         self.queue_messages = self._gauge("bridge_queue_messages", "Messages that wait in a Celery queue.", ["queue"])
         self.retries = self._gauge(
-            "bridge_queue_retries", "Messages of a Celery queue that wait in the broker for their time.", ["queue"]
+            "bridge_queue_retries", "Messages of a Celery queue that wait in the broker for their due time.", ["queue"]
         )
         self.backlog = self._gauge(
             "bridge_backlog_deliveries",
@@ -73,13 +73,13 @@ class BridgeMetrics:
         )
         self.backlog_seconds = self._gauge(
             "bridge_backlog_seconds",
-            "Seconds that one process of a worker needs for them; none while that was never measured.",
+            "Seconds that one process of a worker needs for them; absent while that was never measured.",
             ["queue", "state"],
         )
         self.workers = self._gauge("bridge_workers", "Living workers that consume a Celery queue.", ["queue"])
         self.oldest = self._gauge(
             "bridge_oldest_delivery_seconds",
-            "How long the oldest delivery that is handed off, not settled and not waiting for its retry is under way.",
+            "How long the oldest delivery has been in flight: handed off, not settled and not waiting for its retry.",
             ["topic", "handler"],
         )
         self.batch_size = self._gauge(
@@ -89,7 +89,7 @@ class BridgeMetrics:
         )
 
     def _of_handoff(self) -> None:
-        """How records become messages, and which never do."""
+        """Create the metrics of hand-offs and of records that are not handed off."""
         self.handoff_seconds = self._histogram(
             "bridge_handoff_seconds",
             "From a record read to its deliveries confirmed by the Celery broker.",
@@ -97,7 +97,9 @@ class BridgeMetrics:
         )
         self.handoff_failures = self._counter("bridge_handoff_failures", "Hand-offs that the broker did not confirm.")
         self.expired = self._counter(
-            "bridge_expired_records", "Records that Kafka's retention took before they were handled.", PARTITION_LABELS
+            "bridge_expired_records",
+            "Records that Kafka's retention dropped before they were handled.",
+            PARTITION_LABELS,
         )
         self.strange = self._counter(
             "bridge_strange_records",
@@ -106,17 +108,17 @@ class BridgeMetrics:
         )
         self.log_changes = self._counter(
             "bridge_log_changes",
-            "Logs that were another than the one that had been read, and retry topics that were deleted.",
+            "Recreated topics, truncated logs, and deleted retry and replay topics.",
             (*PARTITION_LABELS, "what"),
         )
 
     def _of_fates(self) -> None:
-        """What the ledger has of them."""
+        """Create the metrics of the ledger."""
         self.undone = self._counter(
-            "bridge_undone_deliveries", "Deliveries that were done when the ledger lost it, and that run again."
+            "bridge_undone_deliveries", "Deliveries that were done and run again, because the ledger lost their fate."
         )
         self.stuck = self._counter(
-            "bridge_stuck_deliveries", "Deliveries handed off long ago whose task was nowhere, handed off again."
+            "bridge_stuck_deliveries", "Deliveries handed off long ago whose task was lost, handed off again."
         )
         self.fates = self._gauge(
             "bridge_fates",
@@ -130,9 +132,9 @@ class BridgeMetrics:
         )
 
     def _of_the_group(self) -> None:
-        """What was decided, and whether it goes on."""
+        """Create the metrics of decisions and of the bridge's state."""
         self.breaker_open = self._gauge(
-            "bridge_breaker_open", "1 while what handlers need is held to be down, or is tried again.", ["dependency"]
+            "bridge_breaker_open", "1 while the circuit breaker of a dependency is open or half-open.", ["dependency"]
         )
         self.halted = self._gauge(
             "bridge_halted", "1 while a topic's consumption is halted, by a person or by StopConsuming.", ["topic"]
@@ -142,37 +144,37 @@ class BridgeMetrics:
         )
         self.policy_changed = self._gauge(
             "bridge_policy_changed",
-            "1 while a person's changes are laid over a handler's policy, which is not its code's then.",
+            "1 while a handler's policy differs from its code's by a person's changes.",
             ["handler"],
         )
         self.ready = self._gauge("bridge_ready", "1 while records are consumed and handed off.")
         self.problems = self._gauge(
             "bridge_problems",
-            "Sentences that the status has of a problem, of those that a running bridge sees by itself.",
+            "Sentences of a problem in the status, for problems that a running bridge detects itself.",
             ["problem"],
         )
 
     def expect(self, places: Iterable[Place]) -> None:
-        """Show at 0 what may happen to these partitions: `increase()` sees no series that begins with 1."""
+        """Show the counters of these partitions at 0: `increase()` misses a series that begins with 1."""
         for topic, partition in places:
             self.expired.labels(topic, partition)
             for what in ("made anew", "went back", "deleted"):
                 self.log_changes.labels(topic, partition, what)
 
     def show_parked(self, counts: Mapping[tuple[str, str], int]) -> None:
-        """Show how many records of each source's retry and replay topics are not settled."""
+        """Show the number of unsettled records in each source's retry and replay topics."""
         self.parked.clear()
         for labels, count in counts.items():
             self.parked.labels(*labels).set(count)
 
     def show_parked_late(self, late: Mapping[tuple[str, str], float]) -> None:
-        """Show how late each retry and replay topic's first record is that is not handed off."""
+        """Show how long the first record of each retry and replay topic has been due without being handed off."""
         self.parked_late.clear()
         for labels, seconds in late.items():
             self.parked_late.labels(*labels).set(seconds)
 
     def show_paused(self, paused: Mapping[Place, str]) -> None:
-        """Show which partitions are paused now, why and since when."""
+        """Show the paused partitions, with reason and time."""
         now, known, self._paused = time.time(), self._paused, {}
         self.paused.clear()
         self.paused_since.clear()
@@ -183,7 +185,7 @@ class BridgeMetrics:
             self.paused_since.labels(*labels).set(self._paused[labels])
 
     def show_halted(self, since: Mapping[str, float], all_topics: Iterable[str] = ()) -> None:
-        """Show which topics are halted now and since when (Unix time), and of all others that they are not."""
+        """Show the halted topics with their time (Unix time), and 0 for all others."""
         for topic in {*since, *all_topics, *self._halted}:
             self.halted.labels(topic).set(1 if topic in since else 0)
         self.halted_since.clear()
@@ -192,7 +194,7 @@ class BridgeMetrics:
         self._halted |= since.keys()
 
     def show_policies(self, handlers: Iterable[str], all_handlers: Iterable[str] = ()) -> None:
-        """Show of which handlers the policy is not the code's now, and of all others that it is."""
+        """Show the handlers whose policy differs from the code's, and 0 for all others."""
         changed = set(handlers)
         for handler in {*changed, *all_handlers, *self._policies}:
             self.policy_changed.labels(handler).set(1 if handler in changed else 0)
@@ -204,12 +206,12 @@ class BridgeMetrics:
             self.queue_messages.labels(queue).set(length)
 
     def show_retries(self, waiting: Mapping[str, int]) -> None:
-        """Show how many messages of each queue wait for their time."""
+        """Show how many messages of each queue wait for their due time."""
         for queue, count in waiting.items():
             self.retries.labels(queue).set(count)
 
     def show_backlog(self, found: Mapping[tuple[str, str], tuple[float, float | None]]) -> None:
-        """Show how much is to be done, by queue and state: deliveries, and seconds where they are known."""
+        """Show the backlog by queue and state: deliveries, and seconds if they are known."""
         for labels, (deliveries, seconds) in found.items():
             self.backlog.labels(*labels).set(round(deliveries))
             if seconds is not None:
@@ -228,23 +230,23 @@ class BridgeMetrics:
             self.batch_size.labels(handler).set(size)
 
     def show_oldest(self, ages: Mapping[tuple[str, str], float]) -> None:
-        """Show how long deliveries have been under way, by topic and handler."""
+        """Show how long deliveries have been in flight, by topic and handler."""
         for labels, seconds in ages.items():
             self.oldest.labels(*labels).set(seconds)
 
     def show_problems(self, counts: Mapping[str, int]) -> None:
-        """Show how often the status says each of these problems, by identifier."""
+        """Show how often the status reports each problem, by identifier."""
         for identifier, count in counts.items():
             self.problems.labels(identifier).set(count)
 
     def show_fates(self, place: Place, handler: str, fates: Mapping[str, int], unaccounted: int) -> None:
-        """Show how the deliveries of one handler and partition stand."""
+        """Show the number of deliveries of each fate for one handler and partition."""
         for fate, count in fates.items():
             self.fates.labels(*place, handler, fate).set(count)
         self.unaccounted.labels(*place, handler).set(unaccounted)
 
     def forget(self, places: Iterable[Place]) -> None:
-        """Show nothing more of partitions that another bridge has now."""
+        """Remove the metrics of partitions that another bridge has now."""
         for topic, partition in places:
             for gauge in (self.committed, self.lag, self.fates, self.unaccounted):
                 gauge.remove_by_labels({"topic": topic, "partition": str(partition)})

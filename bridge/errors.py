@@ -1,17 +1,17 @@
-"""Every error of the bridge: what happened, and what to do about it."""
+"""The errors of the bridge: what happened, and what to do about it."""
 
 from collections.abc import Mapping, Sequence
 
 
 class BridgeError(Exception):
-    """The base of all errors that the bridge raises on purpose."""
+    """The base class of the bridge's own errors."""
 
 
 class SettingsError(BridgeError):
-    """Settings are wrong; every fault is listed, so that one start finds them all.
+    """Settings are invalid; all faults are listed, so that one start finds them all.
 
     Parameters:
-        faults: one sentence each, saying what is wrong and what to do.
+        faults: one sentence each, with what is wrong and what to do.
     """
 
     def __init__(self, faults: Sequence[str]) -> None:
@@ -24,15 +24,15 @@ class AppNotFound(BridgeError):
 
 
 class MalformedDelivery(BridgeError):
-    """A Celery message names a handler of ours, but its `kafka` header is not one that the bridge wrote."""
+    """A Celery message for one of our handlers has a `kafka` header that the bridge did not write."""
 
 
 class PublishFailed(BridgeError):
-    """Kafka did not acknowledge a record in time; nothing may be settled on the strength of it."""
+    """Kafka did not acknowledge a record in time; nothing may be settled because of it."""
 
 
 class NeverPublished(PublishFailed):
-    """Kafka will never take the record, however often it is asked."""
+    """Kafka will never take the record, however often it is sent."""
 
 
 class RecordTooLarge(NeverPublished):
@@ -40,11 +40,11 @@ class RecordTooLarge(NeverPublished):
 
 
 class RefusedWithOthers(PublishFailed):
-    """Kafka refuses the record, or another one that was written with it."""
+    """Kafka refuses the record, or another one of the same batch."""
 
 
 class HandoffFailed(BridgeError):
-    """The Celery broker did not confirm a hand-off; what it carried must be handed off again."""
+    """The Celery broker did not confirm a hand-off; its deliveries must be handed off again."""
 
 
 class KafkaUnavailable(BridgeError):
@@ -52,19 +52,19 @@ class KafkaUnavailable(BridgeError):
 
 
 class ConsumerFailed(BridgeError):
-    """Kafka's client cannot go on; one that is made anew can, so the bridge ends, to be started again."""
+    """Kafka's client cannot go on, but a new one can: the bridge ends, to be restarted."""
 
 
 class LedgerUnavailable(BridgeError):
-    """The ledger's Redis did not do what it was asked; nothing may be settled or committed on the strength of it."""
+    """The ledger's Redis is unavailable or refused; nothing may be settled or committed because of it."""
 
 
 class LedgerNotSynced(LedgerUnavailable):
-    """The append-only file of the ledger's Redis did not reach the disk in time; all else works."""
+    """The append-only file of the ledger's Redis did not reach the disk in time; everything else works."""
 
 
 class LedgerCannotFsync(BridgeError):
-    """The ledger's Redis can never say that its append-only file is on disk."""
+    """The ledger's Redis cannot confirm that its append-only file is on disk."""
 
 
 class UnfitRedis(BridgeError):
@@ -72,15 +72,15 @@ class UnfitRedis(BridgeError):
 
 
 class ClusteredRedis(UnfitRedis):
-    """The ledger's Redis is a node of Redis Cluster, which does no step over keys of several slots."""
+    """The ledger's Redis is a node of Redis Cluster, which cannot write keys of several slots in one step."""
 
 
 class EvictingRedis(UnfitRedis):
-    """The ledger's Redis drops keys when it is full, fates among them."""
+    """The ledger's Redis evicts keys when it is full, fates among them."""
 
 
 class CannotSettle(BridgeError):
-    """A delivery's mark cannot be written with the handler's work in one transaction; nothing was written."""
+    """A delivery's mark cannot be written in one transaction with the handler's work; nothing was written."""
 
 
 class UnreadableRecord(BridgeError):
@@ -88,7 +88,7 @@ class UnreadableRecord(BridgeError):
 
 
 class AlreadySettled(BridgeError):
-    """The work of this delivery was committed by an earlier run; the transaction of this one must be rolled back."""
+    """An earlier run committed the work of this delivery; the transaction of this run must be rolled back."""
 
 
 class EmbeddedServerFailed(BridgeError):
@@ -96,15 +96,15 @@ class EmbeddedServerFailed(BridgeError):
 
 
 class CannotReset(BridgeError):
-    """The offsets of a group cannot be moved as asked."""
+    """The offsets of a group cannot be moved as requested."""
 
 
 class NoMoment(BridgeError):
-    """What was given as a time or an offset of a topic is none."""
+    """A value is neither a time nor an offset of a topic."""
 
 
 class NothingAnswers(BridgeError):
-    """Neither Kafka nor Redis could be asked."""
+    """Neither Kafka nor Redis responds."""
 
 
 class UnknownHandler(BridgeError):
@@ -112,46 +112,46 @@ class UnknownHandler(BridgeError):
 
 
 class PolicyRefused(BridgeError):
-    """A policy cannot be changed as asked; nothing was decided."""
+    """A policy cannot be changed as requested; nothing was decided."""
 
 
 class UnknownTopic(BridgeError):
-    """No handler names this topic, and none ever did."""
+    """No handler names this topic, or ever named it."""
 
 
 class NotDecided(BridgeError):
-    """A halt, or a policy, was acknowledged neither by Kafka nor by Redis; what Kafka did not answer may arrive yet."""
+    """Neither Kafka nor Redis acknowledged a halt or a policy; Kafka may still get it."""
 
 
 class UnfitTopic(BridgeError):
-    """A topic of ours would drop what is written to it before anybody has read it."""
+    """A managed topic would drop records before anybody has read them."""
 
 
 class DeskUnavailable(BridgeError):
-    """The dead letters' database could not be opened, or did not do what it was asked."""
+    """The dead letters' database could not be opened, or failed."""
 
 
 class NoDatabase(DeskUnavailable):
-    """There is no dead letters' database where one is looked for, and who only looks makes none."""
+    """The dead letters' database does not exist, and a reader does not create it."""
 
 
 class DeskRefused(DeskUnavailable):
-    """The dead letters' database answers, and does not take what it was given: trying again does not help."""
+    """The dead letters' database refuses what it was given: trying again does not help."""
 
 
 class DeskOfAnotherKafka(DeskUnavailable):
-    """The dead letters' database holds those of another Kafka cluster."""
+    """The dead letters' database belongs to another Kafka cluster."""
 
 
 class RecordedElsewhere(DeskUnavailable):
-    """A living recorder of the same group records into another database: the two would share the letters out."""
+    """A living recorder of the same group records into another database: each would get a part of the dead letters."""
 
 
 class RecordedByAnother(BridgeError):
-    """Another recorder has recorded these partitions further meanwhile; nothing was written.
+    """Another recorder has recorded these partitions further in the meantime; nothing was written.
 
     Parameters:
-        logs: which, each as its `str` names it.
+        logs: the partitions' logs, each named by its `str`.
     """
 
     def __init__(self, logs: Sequence[object]) -> None:
@@ -160,149 +160,149 @@ class RecordedByAnother(BridgeError):
 
 
 class DeskDatabaseNewer(DeskUnavailable):
-    """The dead letters' database was brought to a step that this version does not know."""
+    """The dead letters' database has a migration that this version does not know."""
 
 
 class NoSuchStep(BridgeError):
-    """A step of the dead letters' database is asked for that this version does not have."""
+    """This version does not have the requested migration of the dead letters' database."""
 
 
 class RecordingNotEnded(BridgeError):
-    """That no recorder is to run any more cannot be said: why, and what to do."""
+    """The end of recording cannot be noted: why, and what to do."""
 
 
 class NoJson(BridgeError):
-    """A value is no JSON, or one that could not be written again without a loss."""
+    """A value is no JSON, or cannot be written again without a loss."""
 
 
 class PatchRefused(BridgeError):
-    """What was given as a JSON Patch is none."""
+    """A value is no JSON Patch."""
 
 
 class PatchDoesNotApply(BridgeError):
-    """A value has nothing there where a JSON Patch is to change it, or not what it is to have."""
+    """A JSON Patch does not apply to a value: its target is missing, or differs."""
 
 
 class FilterFault(BridgeError):
-    """What was asked of the dead letters can mean none of them, or is written wrongly."""
+    """A filter of dead letters is invalid, or can match none."""
 
 
 class CopyRefused(BridgeError):
-    """Letters cannot be copied to where it was asked."""
+    """Dead letters cannot be copied to the requested target."""
 
 
 class EditRefused(BridgeError):
-    """A letter cannot be sent back with the value that it was given; nothing was sent."""
+    """A dead letter cannot be sent back with the edited value; nothing was sent."""
 
 
 class RedriveRefused(BridgeError):
-    """A range of a topic cannot be sent again as asked; nothing was sent."""
+    """A range of a topic cannot be sent again as requested; nothing was sent."""
 
 
 class NoExport(BridgeError):
-    """A file is no export of dead letters, or a line of it cannot be read; or it is of another Kafka."""
+    """A file is no export of dead letters, has an unreadable line, or is of another Kafka cluster."""
 
 
 class NotArchived(BridgeError):
-    """What was to leave the dead letters' database could not be written to its archive, and has not left it."""
+    """Dead letters could not be written to the archive, and stay in the database."""
 
 
 class NoSuchPlan(BridgeError):
-    """The desk has no plan of that number."""
+    """No plan has that number."""
 
 
 class PlanRefused(BridgeError):
-    """A plan of the desk cannot be made so, or not be done now: why, and what to do."""
+    """A plan cannot be made like this, or not be applied now: why, and what to do."""
 
 
 class PlanChanged(PlanRefused):
-    """Somebody was quicker: a plan, or what it is about, is not as it was when it was decided on; nothing was done."""
+    """A plan, or its dead letters, changed after the user confirmed it; nothing was done."""
 
 
 class PlanHeld(PlanRefused):
-    """Another process applies a plan of the desk now: it may be asked for again later."""
+    """Another process applies a plan now: try again later."""
 
 
 class GroupChanged(BridgeError):
-    """Somebody was quicker: a group is not as it was when it was decided on; nothing was done."""
+    """A failure group changed after the user confirmed the action; nothing was done."""
 
 
 class PlanOver(BridgeError):
-    """A plan of the desk that is being applied is done, or somebody has stopped it."""
+    """A plan that is being applied is done, or somebody has stopped it."""
 
 
 class PlanTakenOver(BridgeError):
-    """Another process applies a plan of the desk: this one was away for longer than its lease."""
+    """Another process has taken over a plan: this one's lease expired."""
 
 
 class NoSuchLetter(BridgeError):
-    """The desk has no dead letter of this number."""
+    """No dead letter has this number."""
 
 
 class ConsoleRefused(BridgeError):
-    """The console cannot be served so: why, and what to do."""
+    """The console cannot be served like this: why, and what to do."""
 
 
 class AnswerTimeout(BridgeError):
-    """The console gave up waiting for an answer of its own; what was asked may still be done."""
+    """The console gave up waiting for an answer of its own; the request may still be carried out."""
 
 
 class ProxyRefused(BridgeError):
-    """What a request to the console says of who sends it is not believed: why, and what to do."""
+    """A request's claim about its sender is not trusted: why, and what to do."""
 
 
 class IssuerUnavailable(BridgeError):
-    """The issuer of OpenID Connect does not answer, or not as one: nobody signs in by it until it does."""
+    """The OpenID Connect issuer does not respond, or not as one: nobody can sign in by it until it does."""
 
 
 class SignInRefused(BridgeError):
-    """What an issuer of OpenID Connect says of somebody is not believed, or gives them no role: why, and what to do."""
+    """An OpenID Connect issuer's claims are not trusted, or give no role: why, and what to do."""
 
 
 class TooManySignIn(BridgeError):
-    """Too many people sign in to the console at once; others go on with what they do."""
+    """Too many users sign in to the console at once; existing sessions go on."""
 
 
 class UserRefused(BridgeError):
-    """A user of the console cannot be added or changed so: why, and what to do."""
+    """A console user cannot be added or changed like this: why, and what to do."""
 
 
 class UserChanged(UserRefused):
-    """Somebody was quicker: a user is not as they were when it was decided on; nothing was done."""
+    """A console user changed after the action was confirmed; nothing was done."""
 
 
 class WebhookRefused(BridgeError):
-    """A webhook cannot be so, be changed so, or be sent to where it leads: why, and what to do."""
+    """A webhook cannot be created, changed or called like this: why, and what to do."""
 
 
 class NoSuchGroup(BridgeError):
-    """The desk has no group of this number."""
+    """No failure group has this number."""
 
 
 class TokenRefused(BridgeError):
-    """A token cannot be made or revoked so: why, and what to do."""
+    """A token cannot be created or revoked like this: why, and what to do."""
 
 
 class KeyReused(BridgeError):
-    """Something else was asked under the same idempotency key; nothing was done."""
+    """The same idempotency key was used for another request; nothing was done."""
 
 
 class RequestUnderWay(BridgeError):
-    """The same request is done just now."""
+    """The same request is in flight."""
 
 
 class RequestTakenOver(BridgeError):
-    """Another process does a request, since this one was away for too long; nothing was done by this one."""
+    """Another process has taken over a request, since this one was inactive for too long; this one did nothing."""
 
 
 class RequestRefused(BridgeError):
-    """A request to the console's API is not done: why, and what to do.
+    """A request to the console's API is refused: why, and what to do.
 
     Parameters:
-        name: of the kind of problem that it is (bridge.console.api.problem_details).
+        name: the kind of problem (bridge.console.api.problem_details).
         detail: what happened, and what to do.
-        headers: of the answer.
-        more: members of the answer besides, for programs.
+        headers: of the response.
+        more: further members of the response, for programs.
     """
 
     def __init__(self, name: str, detail: str, headers: Mapping[str, str] | None = None, **more: object) -> None:
@@ -311,11 +311,11 @@ class RequestRefused(BridgeError):
 
 
 class UnreadableJson(ValueError):
-    """A text that is no JSON, or that exceeds the limits. Its words never quote the text, which may hold a secret."""
+    """A text is no JSON, or exceeds the limits. The message never quotes the text, which may hold a secret."""
 
 
 def how_to_install(*extras: str) -> str:
-    """Return the command that installs extras: from a clone, as no package index has the project.
+    """Return the command that installs extras from a clone, as no package index has the project.
 
     >>> how_to_install("console")
     "in a clone of the project's repository: pip install '.[console]'"

@@ -14,27 +14,26 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 logger = logging.getLogger(__name__)
 
-#: Connections at a time, each with a thread.
+#: The maximum number of connections, each with a thread.
 MOST: Final = 16
-#: Seconds for which one may be silent, and that it may last in all; a page of metrics takes a second at most.
+#: Seconds that a connection may be idle, and may last in all; a page of metrics takes at most one.
 SILENT: Final = 5.0
 LASTS: Final = 30.0
-#: Seconds that a new one waits for the place of the oldest.
+#: Seconds that a new connection waits for the place of the oldest.
 WAITS: Final = 0.5
 
 
 class Readiness(NamedTuple):
-    """Whether a process does its work; why not, or what of it not, a sentence each."""
+    """The readiness of a process, with its obstacles, a sentence each."""
 
     ready: bool
     words: list[str]
 
 
 class BoundedServer(ThreadingMixIn, WSGIServer):
-    """An HTTP server that bounds its connections: their number, silence and age.
+    """An HTTP server that bounds the number, idleness and age of its connections.
 
-    Where there are too many, the oldest makes room for the newest: who sends half a request and waits keeps nobody else
-    from an answer.
+    If there are too many, the newest replaces the oldest: a client that sends half a request blocks nobody else.
     """
 
     daemon_threads = True
@@ -49,13 +48,13 @@ class BoundedServer(ThreadingMixIn, WSGIServer):
 
     @classmethod
     def listening(cls, host: str, port: int, app: Callable[..., Any]) -> "BoundedServer":
-        """A server that listens; it answers once it is started.
+        """Return a server that listens; it answers once it is started.
 
         Parameters:
-            host: an address of this machine; one with a colon is IPv6; "": every address of IPv4.
+            host: an address of this machine, IPv6 if it has a colon; "": every IPv4 address.
 
         Raises:
-            OSError: the port, or the address, cannot be had.
+            OSError: the port or the address is not available.
         """
         kind = _OverIPv6 if ":" in host else cls
         made = make_server(host, port, app, server_class=kind, handler_class=_Handler)
@@ -63,17 +62,17 @@ class BoundedServer(ThreadingMixIn, WSGIServer):
         return made
 
     def start(self, name: str) -> None:
-        """Answer, from a thread of this name."""
+        """Answer requests, in a thread of this name."""
         threading.Thread(target=self.serve_forever, name=name, daemon=True).start()
 
     def server_bind(self) -> None:
-        """Take the port, without asking name servers for the name of this machine."""
+        """Bind the port, without asking name servers for the name of this machine."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Have a connection answered in a thread of its own, if there is a place for it or one comes free at once."""
+        """Answer a connection in its own thread, if a place is free or becomes free soon."""
         if not self._places.acquire(blocking=False):
             with self._lock:
                 oldest = next(iter(self._open), None)
@@ -87,7 +86,7 @@ class BoundedServer(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer it, and give its place back."""
+        """Answer a connection, and free its place."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -96,7 +95,7 @@ class BoundedServer(ThreadingMixIn, WSGIServer):
             self._places.release()
 
     def service_actions(self) -> None:
-        """End connections that have lasted too long, twice a second."""
+        """Close connections that have lasted too long, twice a second."""
         now = time.monotonic()
         with self._lock:
             for request, until in self._open.items():
@@ -104,7 +103,7 @@ class BoundedServer(ThreadingMixIn, WSGIServer):
                     _hang_up(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke off is no news."""
+        """Log a broken connection for debugging only."""
         logger.debug("a connection to the metrics or health pages broke off", exc_info=True)
 
 
@@ -116,21 +115,21 @@ class _Handler(WSGIRequestHandler):
     timeout = SILENT
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Probes come every few seconds: no line for each."""
+        """Log nothing: probes come every few seconds."""
 
 
 def _hang_up(request: socket.socket) -> None:
-    # Not closed: its thread has it still, and sees its end by this.
+    # Not closed: its thread still uses it, and notices its end by this.
     with suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)
 
 
 class Sidecar:
-    """Serves the pages from a thread of its own, so that a blocked loop can still be asked.
+    """The server of the health pages in its own thread, so that it answers while the loop is blocked.
 
     Parameters:
-        alive: whether the loop has turned lately.
-        readiness: whether the bridge is consuming.
+        alive: returns whether the loop has run recently.
+        readiness: returns the bridge's readiness.
     """
 
     def __init__(
@@ -141,11 +140,11 @@ class Sidecar:
         self._server: BoundedServer | None = None
 
     def start(self, port: int, variable: str = "BRIDGE_HTTP_PORT", host: str = "") -> int | None:
-        """Listen; a port that is taken costs the pages, not the process.
+        """Start listening; a port that is taken costs the pages, not the process.
 
         Parameters:
-            variable: by which another port is set.
-            host: the address to listen on; "": every address of IPv4.
+            variable: the setting of the port.
+            host: the address to listen on; "": every IPv4 address.
 
         Returns:
             the port, or `None` if it could not be opened.

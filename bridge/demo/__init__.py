@@ -1,1 +1,1 @@
-"""`bridge demo`: records, retries and dead letters to look at, on servers that it brings along."""
+"""The command `bridge demo`: records, retries and dead letters to watch, on embedded servers."""

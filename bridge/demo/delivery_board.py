@@ -1,4 +1,4 @@
-"""The state of each delivery, as far as the demo has seen."""
+"""The board of the demo's deliveries with their states."""
 
 import threading
 from collections import Counter, deque
@@ -12,12 +12,12 @@ STATES: Final = (DONE, RETRYING, PARKED, DEAD, WAITING)
 
 @dataclass(slots=True)
 class WatchedDelivery:
-    """One delivery; `kind` is empty until Kafka has said where its record lies.
+    """A delivery; `kind` is empty until Kafka has acknowledged its record.
 
     Attributes:
-        retries: how often it was sent again, as its messages tell.
+        retries: how often it was sent again, by its messages.
         parks: how often it was written to a retry topic.
-        told: the same, as the events of its failures tell; either may come first, and be missed.
+        told: the same as `retries`, by the events of its failures; either may come first, or be missed.
     """
 
     kind: str = ""
@@ -29,13 +29,13 @@ class WatchedDelivery:
 
     @property
     def ended(self) -> bool:
-        """Whether it is done or dead."""
+        """Return whether it is done or dead."""
         return self.state in (DONE, DEAD)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFailure:
-    """A failure, for people to look at; `outcome` is `retrying` or the reason of a dead letter."""
+    """A failure for the screen; `outcome` is `retrying`, `parked` or the reason of a dead letter."""
 
     identity: str
     error: str
@@ -44,21 +44,21 @@ class DeliveryFailure:
 
 @dataclass(slots=True)
 class BoardRow:
-    """What became of the deliveries of one kind of order."""
+    """The outcomes of one kind of order."""
 
     records: int = 0
     retries: int = 0
-    #: Per handler: how many deliveries have which outcome ("done", a dead letter's reason, …).
+    #: The number of deliveries by handler and outcome ("done", a dead letter's reason, …).
     outcomes: dict[str, Counter[str]] = field(default_factory=dict)
 
 
 class DeliveryBoard:
-    """What became of each delivery; fed by several threads.
+    """The states of all deliveries, updated by several threads.
 
     A delivery that has ended is only counted, so that the demo can run for days.
 
     Parameters:
-        handlers: names of the topic's handlers, as in the identity of a delivery.
+        handlers: names of the topic's handlers, as in a delivery's identity.
     """
 
     def __init__(self, handlers: Sequence[str]) -> None:
@@ -69,12 +69,12 @@ class DeliveryBoard:
         self._rows: dict[str, BoardRow] = {}
         self._dead: Counter[str] = Counter()
         self._done: Counter[str] = Counter()
-        #: Why the topic is halted, and by whom; empty while it is not.
+        #: Why the topic is halted, and by whom; empty if it is not.
         self.halted = ""
         self.mishaps: deque[DeliveryFailure] = deque(maxlen=100)
 
     def produced(self, kind: str, topic: str, partition: int, offset: int) -> None:
-        """Kafka has a record. Its deliveries may have been seen before: a bridge is quick."""
+        """Note that Kafka has a record. Its deliveries may have been seen before: a bridge is quick."""
         with self._lock:
             self._produced[f"{topic}-{partition}"] = offset
             self._row(kind).records += 1
@@ -85,7 +85,7 @@ class DeliveryBoard:
                 self._settle(identity, watched)
 
     def sent_again(self, task_id: str, retries: int) -> None:
-        """A worker has a message again that was sent again so often."""
+        """Note that a worker received a message that was sent again `retries` times."""
         with self._lock:
             _, watched = self._find(task_id)
             if watched is not None and not watched.ended:
@@ -93,7 +93,7 @@ class DeliveryBoard:
                 watched.retries = max(watched.retries, retries)
 
     def parked(self, identity: str, number: int, runs: int, error: str) -> None:
-        """There is a record of it in a retry topic; `number` is how often it was parked, `runs` how often it ran."""
+        """Note a record in a retry topic; `number` is how often it was parked, `runs` how often it ran."""
         with self._lock:
             identity, watched = self._find(identity)
             if watched is not None and not watched.ended and number > watched.parks:
@@ -102,7 +102,7 @@ class DeliveryBoard:
                 self.mishaps.append(DeliveryFailure(identity, error, PARKED))
 
     def came_back(self, task_id: str) -> None:
-        """A worker has it that waited in a retry topic."""
+        """Note that a worker received a delivery that waited in a retry topic."""
         with self._lock:
             _, watched = self._find(task_id)
             number = task_id.rpartition("#")[2]
@@ -110,11 +110,11 @@ class DeliveryBoard:
                 watched.state = RETRYING
 
     def failed(self, task_id: str, error: str) -> None:
-        """A run failed, and the message was sent again."""
+        """Note a failed run whose message was sent again."""
         with self._lock:
             identity, watched = self._find(task_id)
             if watched is not None and not watched.ended:
-                # Its record in a retry topic may be seen before the event of its failure.
+                # The record in a retry topic may be seen before the event of the failure.
                 if watched.state != PARKED:
                     watched.state = RETRYING
                 watched.told += 1
@@ -122,7 +122,7 @@ class DeliveryBoard:
                 self.mishaps.append(DeliveryFailure(identity, error, RETRYING))
 
     def done(self, task_id: str) -> None:
-        """A handler returned."""
+        """Note that a handler returned."""
         with self._lock:
             identity, watched = self._find(task_id)
             if watched is not None and not watched.ended:
@@ -130,19 +130,19 @@ class DeliveryBoard:
                 self._settle(identity, watched)
 
     def dead(self, identity: str, reason: str, attempts: int, error: str) -> None:
-        """There is a dead letter; `attempts` is how often the handler ran."""
+        """Note a dead letter; `attempts` is how often the handler ran."""
         with self._lock:
             identity, watched = self._find(identity)
             if watched is None or watched.state == DEAD:
                 return
             watched.state, watched.reason = DEAD, reason
-            # It knows, whatever events have told: some come twice, or not at all.
+            # It has the true number; some events come twice, or not at all.
             watched.retries = max(0, attempts - 1)
             self.mishaps.append(DeliveryFailure(identity, error, reason))
             self._settle(identity, watched)
 
     def all_done(self, handler: str, count: int) -> None:
-        """A worker has counted `count` ends of a handler: if with the dead that is all, the open ones are done."""
+        """Note a worker's count of a handler's ends: if with the dead it equals all records, the open ones are done."""
         with self._lock:
             records = sum(row.records for row in self._rows.values())
             if count + self._dead[handler] < records:
@@ -153,7 +153,7 @@ class DeliveryBoard:
                     self._settle(identity, watched)
 
     def counts(self) -> Counter[str]:
-        """How many deliveries are in each state."""
+        """Return the number of deliveries in each state."""
         with self._lock:
             found = Counter(watched.state for watched in self._open.values() if watched.kind)
             found[DONE] += self._done.total()
@@ -161,7 +161,7 @@ class DeliveryBoard:
             return found
 
     def rows(self, kinds: Iterable[str]) -> dict[str, BoardRow]:
-        """Per kind of order, in that order, what became of it by now."""
+        """Return the row of each kind of order, in that order."""
         with self._lock:
             rows = {kind: self._copy(self._rows[kind]) for kind in kinds if kind in self._rows}
             for identity, watched in self._open.items():
@@ -171,7 +171,7 @@ class DeliveryBoard:
             return rows
 
     def _find(self, task_id: str) -> tuple[str, WatchedDelivery | None]:
-        """Nothing for a delivery that has ended: events may come late, and again."""
+        """Return a delivery by its task id; `None` if it has ended, as events may come late, and twice."""
         identity = task_id.partition("#")[0]
         if identity in self._open:
             return identity, self._open[identity]

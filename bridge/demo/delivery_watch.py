@@ -1,7 +1,7 @@
-"""Looks at what becomes of deliveries: Celery's events, the dead-letter topic, the worker's counts.
+"""The watch over the demo's deliveries: Celery's events, the dead-letter topic, and the worker's counts.
 
-Events tell soonest, and may be missed: Redis keeps none for whoever is not there. What is dead is in Kafka for
-certain, and what is done the worker has counted: when the two make up all there is, nothing is open.
+Events come first but may be missed, as Redis keeps none. Dead letters are in Kafka, and the worker counts what is
+done: if both equal all records, nothing is open.
 """
 
 import ast
@@ -30,19 +30,19 @@ from bridge.ledger.decision_store import DecisionMirror
 
 logger = logging.getLogger(__name__)
 
-#: The group of the demo's bridge, which is the default one.
+#: The group of the demo's bridge: the default one.
 GROUP: Final = "bridge"
-#: Seconds between two looks at the worker's counts.
+#: Seconds between two reads of the worker's counts.
 COUNTS_EVERY: Final = 1.0
 #: Seconds that an event may take.
 EVENTS_WITHIN: Final = 3.0
 
 
 class DeliveryWatch:
-    """Tells `board` what it sees, from `__enter__` on.
+    """A watcher that updates `board`, from `__enter__` on.
 
     Parameters:
-        metrics_port: where the worker has its /metrics.
+        metrics_port: of the worker's /metrics.
     """
 
     def __init__(self, board: DeliveryBoard, bootstrap_servers: str, redis_url: str, metrics_port: int) -> None:
@@ -53,7 +53,7 @@ class DeliveryWatch:
         self._ledger = Ledger(redis_url, "", GROUP, timeout=1)
         self._mirror = DecisionMirror(self._ledger)
         self._next_counts = 0.0
-        #: What a worker has counted of each handler, and since when it is so many.
+        #: The worker's count of each handler, and since when it has not changed.
         self._counted: dict[str, tuple[int, float]] = {}
         self._stopping = threading.Event()
         self._receiver: Any = None
@@ -78,7 +78,7 @@ class DeliveryWatch:
             self._ours.close()
 
     def look(self) -> None:
-        """Read what was parked and what died, and now and then what the worker has counted."""
+        """Read parked records and dead letters, and from time to time the worker's counts."""
         assert self._ours is not None
         for record in self._ours.consume(500, 0):
             if record.error() is None and record.topic() == self._dead_letters:
@@ -90,7 +90,7 @@ class DeliveryWatch:
         if now >= self._next_counts:
             self._next_counts = now + COUNTS_EVERY
             for handler, count in self._worker_counts():
-                # Once no more came for a while: events tell of each end what a count cannot, and may be on their way.
+                # Only after the count was stable for a while: events, which tell more, may be in flight.
                 before, since = self._counted.get(handler, (-1, now))
                 self._counted[handler] = (count, since if count == before else now)
                 if now - self._counted[handler][1] >= EVENTS_WITHIN:
@@ -105,7 +105,7 @@ class DeliveryWatch:
         return "" if halt is None or halt.data is None else f"by {halt.by}: {halt.why}"
 
     def _consumer(self, topics: Iterable[str]) -> Consumer:
-        # The embedded Kafka makes a topic when it is asked for it.
+        # The embedded Kafka creates a topic when it is asked for it.
         admin = admin_client(self._kafka)
         found = [admin.list_topics(topic, timeout=10).topics[topic] for topic in topics]
         consumer = consumer_client(self._kafka, "bridge-demo")
@@ -122,7 +122,7 @@ class DeliveryWatch:
         self._board.dead(identity, header["reason"], int(header["attempts"]), error)
 
     def _worker_counts(self) -> Iterator[tuple[str, int]]:
-        """Per handler, how often it has returned; nothing while the worker does not answer."""
+        """Yield the count of each handler's successes; nothing if the worker does not respond."""
         with suppress(OSError, ValueError):
             with urlopen(self._metrics_url, timeout=1) as page:
                 text = page.read().decode()
@@ -143,7 +143,7 @@ class DeliveryWatch:
                     self._receiver = self._app.events.Receiver(connection, handlers=handlers)
                     self._receiver.capture(limit=None, timeout=None, wakeup=False)
             except Exception as error:
-                # Whatever is missed, dead letters and counts tell in the end.
+                # Dead letters and counts make up for missed events in the end.
                 logger.debug("events: %r", error)
                 self._stopping.wait(0.5)
 
@@ -164,7 +164,7 @@ def _decode_header(value: bytes | None) -> str:
 
 
 def _read_exception(exception: str) -> str:
-    """What an exception says, of its `repr()` in an event: `Failed('ConnectionError: …')`."""
+    """Return the text of an exception from its `repr()` in an event, `Failed('ConnectionError: …')`."""
     inside = re.fullmatch(r"\w+\((['\"].*['\"])\)", exception, re.DOTALL)
     if inside:
         with suppress(ValueError, SyntaxError):

@@ -1,4 +1,4 @@
-"""The demo's records: a stream of orders, of which some fail in every way."""
+"""The orders of the demo: a stream of records, some of which fail in every way."""
 
 import json
 import random
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
-#: Where the folder `examples` is once it is installed (pyproject.toml, package-dir).
+#: The installed place of the folder `examples` (pyproject.toml, package-dir).
 _INSTALLED: Final = "bridge.demo.examples"
-#: The topic, and its handlers, which are a user's package and known here by their names alone.
+#: The topic and its handlers, which are in a user's package and known here by name only.
 TOPIC: Final = "orders"
 HANDLERS_MODULE: Final = f"{_INSTALLED if find_spec(_INSTALLED) else 'examples'}.orders.handlers"
 HANDLERS: Final = ("charge", "notify")
 
-#: Seconds of the topics in which their longer waits go (stack.py, SETTINGS): of 2 s and more.
+#: The delays of the demo's retry topics in seconds, for waits of 2 s and more (demo_servers.py, SETTINGS).
 TIERS: Final = (2, 3)
 
 CUSTOMERS: Final = ("ada", "alan", "barbara", "dennis", "edsger", "frances", "grace", "ken", "niklaus", "tony")
-#: Every how many orders there is one that makes trouble, on average.
+#: One of so many orders fails, on average.
 TROUBLE_EVERY: Final = 3
 
 
@@ -27,9 +27,9 @@ class OrderKind:
     """A kind of order.
 
     Attributes:
-        name: what makes it special.
-        changes: what it has that an ordinary order has not; `None` takes a field away.
-        raw: the whole value, where it is no order at all.
+        name: its speciality.
+        changes: the fields that differ from an ordinary order; `None` removes a field.
+        raw: the whole value, if it is no order at all.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Order:
 
 
 def generate_orders(seed: int) -> Iterator[Order]:
-    """Orders without end, the same for the same seed; no kind of trouble comes twice before all have come."""
+    """Yield endless orders, the same for the same seed; each kind of failure occurs once before any occurs again."""
     chance = random.Random(seed)
     trouble: list[OrderKind] = []
     number = 1000

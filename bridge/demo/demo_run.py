@@ -1,4 +1,4 @@
-"""A run of the demo: it produces orders, watches their deliveries and tells what became of them."""
+"""A run of the demo: produces orders, watches their deliveries and prints the outcomes."""
 
 import logging
 import secrets
@@ -20,13 +20,13 @@ from bridge.demo.demo_servers import DESK, STOP_SIGNALS, DemoServers
 from bridge.errors import EmbeddedServerFailed
 from bridge.kafka.clients import KafkaError, Producer, Record, producer_client
 
-#: Exit codes.
+#: The exit codes.
 OK, FAILED = 0, 1
-#: How many orders `--once` produces, unless told otherwise; enough for every kind of trouble.
+#: The default number of orders with `--once`; enough for every kind of failure.
 ORDERS_ONCE: Final = 100
-#: Orders a second.
+#: The number of orders a second.
 ORDERS_A_SECOND: Final = 10
-#: Seconds without an end of any delivery after which those that are open are given up.
+#: Seconds without the end of any delivery after which the open ones are given up.
 STALLED_AFTER: Final = 60.0
 TURN: Final = 0.1
 
@@ -35,9 +35,9 @@ def run_demo(*, once: bool, records: int | None, seed: int | None) -> int:
     """Run the demo.
 
     Parameters:
-        once: return when every record has ended; otherwise at Ctrl-C.
-        records: how many orders to produce; `None` is 100 with `once`, and no end without.
-        seed: makes the same orders again; `None` draws one.
+        once: return when every record has ended; else run until Ctrl-C.
+        records: how many orders to produce; `None` is 100 with `once`, else endless.
+        seed: repeats the orders of an earlier run; `None` draws one.
 
     Returns:
         the exit code: 0, or 1 if a process failed or, with `once`, not every record has ended.
@@ -49,12 +49,12 @@ def run_demo(*, once: bool, records: int | None, seed: int | None) -> int:
             logging.basicConfig(filename=stack.logs / "demo.log", level=logging.INFO)
             return Demo(stack, signals, seed, once, ORDERS_ONCE if once and records is None else records).run()
     except EmbeddedServerFailed as error:
-        print(f"The demo does not start: {error}", file=sys.stderr)
+        print(f"The demo cannot start: {error}", file=sys.stderr)
         return FAILED
 
 
 class _Signals:
-    """Counts what asks the demo to stop, so that it stops in order, wherever it is."""
+    """A counter of the signals that ask the demo to stop: it stops in order, whatever it is doing."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -66,7 +66,7 @@ class _Signals:
 
 
 class Demo:
-    """One run.
+    """One run of the demo.
 
     Parameters:
         records: how many orders to produce, `None` for no end.
@@ -86,9 +86,9 @@ class Demo:
         self._rejected: KafkaError | None = None
 
     def run(self) -> int:
-        """Run to the end, tell what became of every record, and return the exit code."""
+        """Run to the end, print the outcomes, and return the exit code."""
         with ExitStack() as entered:
-            # Asking for a topic makes it, so that the bridge finds it at once; the embedded Kafka makes none otherwise.
+            # Asking for a topic creates it, so that the bridge finds it at once; the embedded Kafka has no other way.
             for topic in (TOPIC, f"{TOPIC}.replay"):
                 self._producer.list_topics(topic, timeout=10)
             stack = self._stack
@@ -109,7 +109,7 @@ class Demo:
         return FAILED
 
     def _loop(self, watch: DeliveryWatch, screen: DemoScreen) -> str | None:
-        """Turn until it is over; returns what went wrong."""
+        """Run until the demo ends; return the fault, if there is one."""
         started = time.monotonic()
         produced = 0
         open_before, moved = -1, started
@@ -131,7 +131,7 @@ class Demo:
                 return None
 
     def _tell_of_console(self) -> None:
-        """Print the link that opens it, as soon as there is one; above the picture, where that is drawn."""
+        """Print the console's link as soon as there is one, above the live picture."""
         if not self._told and (link := self._stack.console_link()) is not None:
             self._told = True
             words = "Dead letters in a browser, with what to do with them (the link works once): "
@@ -171,7 +171,7 @@ class Demo:
 
 
 def _format_hint(stack: DemoServers) -> str:
-    """What who looks on can do: what matters first, for a narrow terminal cuts the end."""
+    """Return what the user can do, the most important first, as a narrow terminal cuts the end."""
     if not DESK:
         return f"Logs: {stack.logs}   Ctrl-C ends it"
     return f"Ctrl-C ends it   Dead letters: {stack.desk} groups   Logs beside it"

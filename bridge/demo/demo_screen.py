@@ -26,22 +26,22 @@ from bridge.demo.delivery_board import (
 )
 
 COLOURS: Final = {DONE: "green", RETRYING: "yellow", PARKED: "cyan", DEAD: "red", WAITING: "bright_black"}
-#: The words of the live picture: what is done or not is "handled" for who looks on.
+#: The titles in the live picture: "done" is called "handled" there.
 TITLES: Final = {DONE: "handled", RETRYING: "retrying", PARKED: "parked", DEAD: "dead", WAITING: "waiting"}
-#: How many failures are shown.
+#: The number of failures shown.
 MISHAPS: Final = 8
 BAR: Final = 74
-#: Seconds between two pictures, and between two lines where there is no terminal.
+#: Seconds between two pictures, and between two lines without a terminal.
 REDRAW_EVERY: Final = 0.25
 LINE_EVERY: Final = 1.0
 
 
 class DemoScreen:
-    """Shows the progress of a demo while it is entered.
+    """The progress of a demo, shown while it is entered.
 
     Parameters:
-        title: what runs.
-        hint: what the one who looks on can do.
+        title: of the demo.
+        hint: what the user can do.
     """
 
     def __init__(self, board: DeliveryBoard, console: Console, title: str, hint: str) -> None:
@@ -65,7 +65,7 @@ class DemoScreen:
             self._live.__exit__(kind, error, traceback)
 
     def show(self) -> None:
-        """Show the picture of now, if it is time to."""
+        """Show the current picture, if it is due."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -94,7 +94,7 @@ class DemoScreen:
 
 
 def make_outcome_table(rows: dict[str, BoardRow], handlers: Sequence[str]) -> Table:
-    """What became of every record, per kind of order; a column for each handler."""
+    """Return the table of outcomes by kind of order, with a column for each handler."""
     shown = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -126,7 +126,7 @@ def _cells(kind: str, row: BoardRow, handlers: Sequence[str]) -> list[str | Text
 
 
 def _format_outcomes(counts: Counter[str]) -> Text:
-    """`12 done, 3 dead: exhausted`."""
+    """Return the outcomes as text, `12 done, 3 dead: exhausted`."""
     parts = [Text(f"{counts[state]} {state}", style=COLOURS[state]) for state in STATES if counts[state]]
     for reason in sorted(counts.keys() - set(STATES)):
         parts.append(Text(f"{counts[reason]} dead: {reason}", style=COLOURS[DEAD]))
@@ -165,7 +165,7 @@ def _format_failure(mishap: DeliveryFailure) -> Text:
 
 
 def _short(name: str) -> str:
-    """A handler or an exception without its module."""
+    """Return the name of a handler or an exception without its module."""
     return name.rpartition(".")[2]
 
 

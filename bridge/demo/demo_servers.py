@@ -1,4 +1,4 @@
-"""The demo's servers and processes: an embedded Kafka and Redis, a Celery worker, a bridge."""
+"""The demo's servers and processes: an embedded Kafka and Redis, a Celery worker, and a bridge."""
 
 import os
 import re
@@ -21,24 +21,24 @@ import bridge
 from bridge.demo.demo_orders import HANDLERS_MODULE
 from bridge.embedded import EmbeddedKafka, EmbeddedRedis
 
-#: Processes of the worker that run handlers: most of them only wait for a bank.
+#: The worker's processes that run handlers: most of them only wait for a bank.
 CONCURRENCY: Final = 4
 #: Seconds that a process may take to stop before it is killed; the longest handler takes three.
 STOP_WITHIN: Final = 8.0
-#: The settings of the demo's processes: waits that are long elsewhere go through retry topics here, to be seen.
+#: The settings of the demo's processes: short waits go through retry topics, so that they can be watched.
 SETTINGS: Final = "kafka_park_after = 2\nkafka_retry_tiers = (2,)\n"
 SETTINGS_MODULE: Final = "bridge_demo_settings"
-#: Whether the dead-letter desk is installed: the extra `deadletters`.
+#: Whether the dead-letter store is installed: the extra `deadletters`.
 DESK: Final = all(find_spec(library) is not None for library in ("sqlalchemy", "alembic", "jsonpatch"))
-#: Whether the console is: the extra `console`.
+#: Whether the console is installed: the extra `console`.
 CONSOLE: Final = DESK and all(
     find_spec(library) is not None for library in ("starlette", "jinja2", "uvicorn", "argon2")
 )
-#: The link that opens it, in its log.
+#: The sign-in link in the console's log.
 _LINK: Final = re.compile(r"http://\S+/sign-in/[\w-]+")
-#: What asks the demo to stop.
+#: The signals that stop the demo.
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: Settings of the shell that are meant for a real bridge, and would turn the demo's against a real Kafka.
+#: Prefixes of variables for a real bridge, which would turn the demo against a real Kafka.
 _NOT_INHERITED: Final = (
     "KAFKA_",
     "CELERY_",
@@ -52,10 +52,10 @@ _NOT_INHERITED: Final = (
 
 
 class DemoServers:
-    """Everything that runs beside the demo itself; it goes when the demo goes.
+    """The servers and processes beside the demo; they end with it.
 
     Parameters:
-        hurry: whether to kill rather than wait (a second Ctrl-C).
+        hurry: returns whether to kill instead of waiting (a second Ctrl-C).
 
     Attributes:
         logs: the folder with the logs of worker and bridge.
@@ -72,22 +72,24 @@ class DemoServers:
 
     @property
     def bridge(self) -> Path:
-        """A command that runs `bridge` with the demo's addresses."""
+        """Return the command that runs `bridge` with the demo's addresses."""
         return self.logs / "bridge"
 
     @property
     def desk(self) -> Path:
-        """A command that runs `bridge deadletters` on what the demo records, where the desk is installed (`DESK`)."""
+        """Return the command that runs `bridge deadletters` on the demo's dead letters, if that is installed
+        (`DESK`).
+        """
         return self.logs / "desk"
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where the embedded Kafka listens."""
+        """Return the address of the embedded Kafka."""
         return self._kafka.bootstrap_servers
 
     @property
     def redis_url(self) -> str:
-        """Where the embedded Redis listens."""
+        """Return the URL of the embedded Redis."""
         return self._redis.url
 
     def __enter__(self) -> Self:
@@ -96,11 +98,10 @@ class DemoServers:
             self._open.callback(self._remove_logs_unless_wanted)
             (self.logs / f"{SETTINGS_MODULE}.py").write_text(SETTINGS)
             with _blocked(*STOP_SIGNALS):
-                # The mock cluster's thread ends at an interrupted system call; it inherits what is blocked.
+                # The mock cluster's thread ends at an interrupted system call; it inherits the blocked signals.
                 self._open.enter_context(self._kafka)
             with _blocked(signal.SIGINT):
-                # A Ctrl-C goes to every process of the terminal. Redis must outlive the worker, which stops
-                # in order.
+                # A Ctrl-C goes to every process of the terminal. Redis must outlive the worker, which stops in order.
                 self._open.enter_context(self._redis)
             self._open.callback(self._stop_processes)
             self._open = self._open.pop_all()
@@ -112,10 +113,10 @@ class DemoServers:
         self._open.close()
 
     def start_processes(self, *, console: bool) -> None:
-        """Start a worker and a bridge, as a user does, but for the addresses.
+        """Start a worker and a bridge like a user, but with the demo's addresses.
 
         Parameters:
-            console: whether somebody stays to look at what is recorded.
+            console: whether to start the console, for a user who stays.
         """
         worker = f"celery -A tasks worker --concurrency {CONCURRENCY} --task-events --loglevel INFO"
         self._start("worker", worker)
@@ -126,23 +127,23 @@ class DemoServers:
             self._start("console", f"bridge deadletters serve --port {_free_port()}")
 
     def console_link(self) -> str | None:
-        """The link that opens the console, once; `None`: it does not listen yet, or there is none."""
+        """Return the link that signs in to the console, once; `None` if there is no console, or not yet."""
         if "console" not in self._processes:
             return None
         found = _LINK.search((self.logs / "console.log").read_text(errors="replace"))
         return found[0] if found else None
 
     def ended(self) -> str | None:
-        """The name of a process that has ended by itself, which none should."""
+        """Return the name of a process that has ended by itself, which none should."""
         return next((name for name, process in self._processes.items() if process.poll() is not None), None)
 
     def log_end(self, name: str, lines: int = 12) -> str:
-        """The last lines of a process's log."""
+        """Return the last lines of a process's log."""
         text = (self.logs / f"{name}.log").read_text(errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
     def keep_logs(self) -> None:
-        """Leave the logs where they are: something went wrong."""
+        """Keep the logs, because something went wrong."""
         self._logs_wanted = True
 
     def _remove_logs_unless_wanted(self) -> None:
@@ -151,7 +152,7 @@ class DemoServers:
 
     def _start(self, name: str, command: str) -> None:
         with (self.logs / f"{name}.log").open("wb") as log:
-            # A session of its own: Ctrl-C is for the demo, which then stops this one, children and all.
+            # A separate session: Ctrl-C is for the demo, which then stops this process with its children.
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", *command.split()],
                 cwd=self.logs,
@@ -163,7 +164,7 @@ class DemoServers:
             )
 
     def _write_desk(self) -> None:
-        """The commands of this demo."""
+        """Write the commands of this demo."""
         said = [f"{name}={shlex.quote(value)}" for name, value in self._settings().items()]
         command = shlex.join([sys.executable, "-m", "bridge"])
         self._write(self.bridge, f"cd {shlex.quote(str(self.logs))}\nexec env {' '.join(said)} {command}")
@@ -190,12 +191,12 @@ class DemoServers:
             "DEADLETTERS_CONSOLE_COMMAND": str(self.bridge),
             "WORKER_METRICS_PORT": str(self.worker_port),
             "PYTHONUNBUFFERED": "1",
-            # What a killed worker leaves goes with the logs.
+            # The leftovers of a killed worker are deleted with the logs.
             "TMPDIR": str(self.logs),
         }
 
     def _stop_processes(self) -> None:
-        """The bridge first, so that nothing new comes while the worker ends what it runs."""
+        """Stop the bridge first, so that the worker gets nothing new while it finishes."""
         deadline = time.monotonic() + STOP_WITHIN
         for name in ("bridge", "worker", "console"):
             process = self._processes.get(name)
@@ -209,7 +210,7 @@ class DemoServers:
 
 @contextmanager
 def _blocked(*signals: signal.Signals) -> Iterator[None]:
-    """Signals that come meanwhile come afterwards; threads and processes that begin meanwhile never get them."""
+    """Block signals meanwhile; threads and processes that start then never get them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
@@ -218,15 +219,15 @@ def _blocked(*signals: signal.Signals) -> Iterator[None]:
 
 
 def _kill_session(process: "subprocess.Popen[bytes]") -> None:
-    """The children of a worker that ended badly, too."""
-    # Mostly nobody is left; macOS says so with a PermissionError.
+    """Kill a process with its children, if any are left."""
+    # Usually nobody is left, which macOS reports with a PermissionError.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _import_path() -> dict[str, str]:
-    """Where this runs from a checkout, the processes, which start elsewhere, find it too."""
+    """Return the import path for processes in another folder, if this runs from a checkout."""
     root = Path(bridge.__file__).parents[1]
     if not (root / "pyproject.toml").is_file():
         return {}
