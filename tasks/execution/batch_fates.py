@@ -1,4 +1,4 @@
-"""The fates of a batch in the ledger, as a worker reads and marks them; marks wait a few milliseconds for others."""
+"""The fates of a batch in the ledger, as a worker reads and marks them; marks are gathered for a few milliseconds."""
 
 import os
 import threading
@@ -23,17 +23,17 @@ from tasks.worker.ledger_telemetry import carrier_notes
 
 logger = logs.harmless_logger(__name__)
 
-#: Seconds that a mark may wait for others; what a killed process had done since its last marks runs again.
+#: Seconds that a mark may wait for others; deliveries done since the last marks of a killed process run again.
 MARK_WITHIN: Final = 0.005
-#: Seconds for which a look that the transport took along holds; what begins later is looked at again.
+#: Seconds for which a fate that the script hook read is valid; a later start reads it again.
 LOOK_HOLDS: Final = 1.0
-#: Seconds in which a mark that goes along with an acknowledgement is made, but for an outage.
+#: Seconds within which a mark bundled with an acknowledgement is made, unless there is an outage.
 BUNDLED_WITHIN: Final = 2.0
-#: Seconds for which marks are tried again before they travel with the message.
+#: Seconds for which marks are repeated before they travel with the message.
 MARK_FOR: Final = 5.0
-#: Seconds between two tries.
+#: Seconds between two attempts to write marks.
 MARK_EVERY: Final = 0.5
-#: Fates of a delivery that those behind it in its order need not wait for any more.
+#: Fates after which the next delivery in an order may run.
 FINAL_FATES: Final = frozenset({Fate.DONE, Fate.DEAD, Fate.DISCARDED, Fate.GAP})
 
 
@@ -41,16 +41,16 @@ class BatchFates:
     """The fates of one batch.
 
     Parameters:
-        ledger: `None` where there is no Redis for it: nothing is known, nothing is marked.
-        other_names: that the handler has besides: what was settled under one of them is settled.
-        replay_topic: by which comes what a person sent back, though it is dead.
+        ledger: `None` without a Redis for it: nothing is read or marked.
+        other_names: further names of the handler: a delivery settled under one of them is settled.
+        replay_topic: the topic of replayed deliveries, which run although they are dead.
 
-    What came by a record of a retry or replay topic is settled where that record is, and where its origin has ended;
-    both are marked in one step.
+    A delivery from a retry or replay topic has two fates: that of its record there and that of its source record. It is
+    settled if either is; both are marked in one step.
     """
 
     _ledgers: ClassVar[dict[tuple[int, str, str], tuple[Ledger | None, TopicNames]]] = {}
-    #: What this process has had marked along, the oldest in front, and when: the mark may be on its way.
+    #: Deliveries whose mark was bundled here, the oldest in front, and when: the mark may be in flight.
     _bundled: ClassVar[dict[tuple[Account, int], float]] = {}
 
     def __init__(
@@ -58,26 +58,28 @@ class BatchFates:
     ) -> None:
         self._ledger = ledger
         replays = batch.via is not None and batch.via.topic == replay_topic
-        self._retried = {each.message.offset for each in batch.deliveries if each.retried(replays=replays)}
-        self._again = {each.message.offset for each in batch.deliveries if each.again}
+        self._retried = {delivery.message.offset for delivery in batch.deliveries if delivery.retried(replays=replays)}
+        self._again = {delivery.message.offset for delivery in batch.deliveries if delivery.again}
         self._account = Account(batch.handler, batch.topic, batch.topic_id, batch.partition)
         self._others = [Account(name, batch.topic, batch.topic_id, batch.partition) for name in other_names]
-        #: Where the records by which they came have fates of their own, and at which offset each.
+        #: The account and the offsets of the retry or replay records, which have fates of their own.
         self._own = (
             None
             if batch.via is None
             else Account(RETRY_RECORD, batch.via.topic, batch.via.topic_id, batch.via.partition)
         )
-        self._own_offsets = {each.message.offset: each.via.offset for each in batch.deliveries if each.via is not None}
+        self._own_offsets = {
+            delivery.message.offset: delivery.via.offset for delivery in batch.deliveries if delivery.via is not None
+        }
         self._unwritten: dict[int, Fate] = {}
-        #: Offsets of what `settled` found to be discarded: a person gave it up, so it never ran to its end.
+        #: Offsets that `settled` found discarded: a person gave them up, and they never ran to their end.
         self.discarded: set[int] = set()
         self._writing = threading.Lock()
         self._marked_at = time.monotonic()
 
     @classmethod
     def of(cls, app: Celery, batch: Batch) -> "BatchFates":
-        """The book of a batch, on the ledger of the group that handed it off."""
+        """Return the fates of a batch, in the ledger of the group that handed it off."""
         # A connection must not be shared with the process that this one was forked from.
         key = (os.getpid(), batch.cluster, batch.group)
         if key not in cls._ledgers:
@@ -90,19 +92,19 @@ class BatchFates:
 
     @property
     def ledger(self) -> Ledger | None:
-        """Where the fates are; `None` where there is no Redis for it."""
+        """The ledger; `None` without a Redis for it."""
         return self._ledger
 
     @property
     def unwritten(self) -> dict[int, Fate]:
-        """What the ledger has not been told yet."""
+        """The marks that are not in the ledger yet."""
         return self._unwritten
 
     def settled(self, offsets: Sequence[int]) -> set[int]:
-        """Those of these offsets (ascending) that are settled: they are not run again.
+        """Return those of these offsets (ascending) that are settled: they are not run again.
 
         Raises:
-            LedgerUnavailable: it is not known.
+            LedgerUnavailable: the ledger does not answer.
         """
         if self._ledger is None:
             return set()
@@ -110,7 +112,7 @@ class BatchFates:
         settled, elsewhere = self._looked_up(self._ledger, offsets)
         for offset, fate in elsewhere.items():
             if offset not in settled:
-                # The bridge asks for what it handed off, where it has handed it off.
+                # The bridge reads the fate of the record that it handed off.
                 self._unwritten[offset] = fate
                 settled.add(offset)
                 if fate is Fate.DISCARDED:
@@ -123,7 +125,7 @@ class BatchFates:
         return settled
 
     def _looked_up(self, ledger: Ledger, offsets: Sequence[int]) -> tuple[set[int], dict[int, Fate]]:
-        """Those of these that are settled where they were handed off; and what is settled elsewhere, with how."""
+        """Return the offsets settled where they were handed off, and the fates of those settled elsewhere."""
         names = (self._account, *self._others)
         if self._own is None:
             here, *others = ledger.fates_of([(account, offsets) for account in names])
@@ -145,11 +147,11 @@ class BatchFates:
             if is_to_skip(Fate.OPEN, Fate(fate), retried=offset in self._retried, again=offset in self._again)
         }
 
-    def over(self, offsets: Sequence[int]) -> set[int]:
-        """Those of these offsets (ascending) for which nothing waits that comes after them in their order.
+    def find_finished(self, offsets: Sequence[int]) -> set[int]:
+        """Return those of these offsets (ascending) after which the next delivery in their order may run.
 
         Raises:
-            LedgerUnavailable: it is not known.
+            LedgerUnavailable: the ledger does not answer.
         """
         if self._ledger is None:
             return set(offsets)
@@ -159,7 +161,7 @@ class BatchFates:
         }
 
     def _is_in_flight(self, offset: int) -> bool:
-        """Whether a delivery was done here a moment ago: the main process may not have had Redis mark it yet."""
+        """Return whether a delivery was done here a moment ago, and its bundled mark may not be in Redis yet."""
         at = None if offset in self._again else self._bundled.get((self._account, offset))
         return at is not None and time.monotonic() - at < BUNDLED_WITHIN
 
@@ -170,9 +172,9 @@ class BatchFates:
         while now - self._bundled[oldest := next(iter(self._bundled))] > BUNDLED_WITHIN:
             del self._bundled[oldest]
 
-    def forgot_at(self, message: Message) -> float | None:
-        """When the ledger may have forgotten how this message ended (Unix time): its Redis was wiped or started again
-        after the record was produced. `None` if it was not.
+    def find_wipe(self, message: Message) -> float | None:
+        """Return when the ledger may have lost this message's fate (Unix time): its Redis was wiped or restarted after
+        the record was produced. `None` if it was not.
         """
         if self._ledger is None:
             return None
@@ -182,18 +184,18 @@ class BatchFates:
             return time.time()
         return since if message.timestamp is None or message.timestamp < since * 1000 else None
 
-    def carried(self, task_id: str, offsets: Sequence[int]) -> None:
-        """Note that these (ascending) have ended in this task; nothing rests on it, and nothing waits for it."""
+    def note_task(self, task_id: str, offsets: Sequence[int]) -> None:
+        """Note, for `bridge find` only, that these offsets (ascending) have ended in this task."""
         if self._ledger is not None and offsets:
             carrier_notes.add(self._ledger, TaskNote(task_id, self._account, offsets))
 
-    def carried_alone(self, offset: int) -> None:
-        """Note that a delivery has ended in a task that carried no other; as `carried`."""
+    def note_single_task(self, offset: int) -> None:
+        """Note, for `bridge find` only, that a delivery has ended in a task of its own."""
         if self._ledger is not None:
             carrier_notes.add_alone(self._ledger, self._account, offset)
 
-    def waits(self, offsets: Sequence[int], due: float) -> None:
-        """Note that deliveries wait for their retry until `due` (Unix time); nothing rests on it."""
+    def note_waiting(self, offsets: Sequence[int], due: float) -> None:
+        """Note, for `bridge status` and `bridge find` only, that deliveries wait for their retry until `due`."""
         if self._ledger is None:
             return
         try:
@@ -202,10 +204,10 @@ class BatchFates:
             logger.debug("%s", error)
 
     def open_when_taken(self, offset: int, properties: Mapping[str, Any]) -> bool:
-        """Whether a delivery was not settled a moment ago, when its message was taken: what `settled` would say.
+        """Return whether a delivery was unsettled when its message was taken a moment ago.
 
         Parameters:
-            properties: of the message. False where they do not say it, or say it of too long ago.
+            properties: of the message. False if they do not hold the fate, or were read too long ago.
         """
         at, found = properties.get(LOOKED) or (0.0, "")
         if self._others or time.monotonic() - at > LOOK_HOLDS:
@@ -214,21 +216,21 @@ class BatchFates:
         return fate is not None and not is_to_skip(fate)
 
     def bundle_done(self, offset: int) -> bool:
-        """Have a delivery marked done in one step with the acknowledgement of its message, which is to follow.
+        """Bundle the mark "done" of a delivery with the acknowledgement of its message, which follows.
 
         Returns:
-            whether it will be; if not, it is to be marked as ever.
+            whether the mark is bundled; if not, the caller marks.
         """
         if self._ledger is None:
             return False
         call = self._ledger.call([Mark(self._account, [offset], Fate.DONE)])
-        heard = bundle_step(BundledStep(call.keys, call.args), lambda: self.mark(offset, Fate.DONE))
-        if heard:
+        bundled = bundle_step(BundledStep(call.keys, call.args), lambda: self.mark(offset, Fate.DONE))
+        if bundled:
             self._note_bundled(offset)
-        return heard
+        return bundled
 
     def done(self, offset: int, *, now: bool = False) -> None:
-        """Mark a delivery done, within milliseconds, or `now`.
+        """Mark a delivery done, within milliseconds or, with `now`, at once.
 
         Raises:
             LedgerUnavailable: as `flush`.
@@ -255,13 +257,13 @@ class BatchFates:
         self.flush()
 
     def flush(self, patience: float = MARK_FOR) -> None:
-        """Write the marks that wait.
+        """Write the pending marks.
 
         Parameters:
-            patience: seconds for which it is tried again.
+            patience: seconds for which an unavailable ledger is tried again.
 
         Raises:
-            LedgerUnavailable: the ledger did not take them for so long; they are kept in `unwritten`.
+            LedgerUnavailable: the ledger was unavailable for so long; the marks are kept in `unwritten`.
         """
         give_up = time.monotonic() + patience
         while self._unwritten:
@@ -271,7 +273,7 @@ class BatchFates:
             except LedgerUnavailable as error:
                 if time.monotonic() > give_up:
                     raise
-                logger.warning("tried again in %g s: %s", MARK_EVERY, error)
+                logger.warning("fates could not be marked, again in %g s: %s", MARK_EVERY, error)
                 time.sleep(MARK_EVERY)
         self._marked_at = time.monotonic()
 
@@ -283,9 +285,9 @@ class BatchFates:
                 by_fate.setdefault(fates[offset], []).append(offset)
             marks = [Mark(self._account, offsets, fate) for fate, offsets in by_fate.items()]
             if self._own is not None:
-                # In one step. How each ended is said there too: of what runs again though it was done, only there.
+                # In one step. A replayed delivery that was done before has its new fate only here.
                 own, places = self._own, self._own_offsets
-                marks += [Mark(own, sorted(places[at] for at in some), fate) for fate, some in by_fate.items()]
+                marks += [Mark(own, sorted(places[at] for at in offsets), fate) for fate, offsets in by_fate.items()]
             self._ledger.write(marks)
         for offset in fates:
             self._unwritten.pop(offset, None)

@@ -1,5 +1,5 @@
-"""How far a batch has come: the state of its deliveries in this run, how each ended, and notes in shared memory that
-the worker's main process reads after a process was lost.
+"""The progress of a batch: the state of its deliveries in this run, their ends, and notes in shared memory that the
+worker's main process reads after a process was lost.
 """
 
 import os
@@ -23,12 +23,12 @@ logger = logs.harmless_logger(__name__)
 
 #: The folder of a worker's notes, one file a process; in the environment, so that children that are spawned have it.
 FOLDER: Final = "WORKER_PROGRESS_DIR"
-#: Bytes of a file: some 8,000 offsets. What is done beyond that is the ledger's to tell.
+#: Bytes of a file: some 8,000 offsets. For deliveries beyond that the ledger alone has the fates.
 SIZE: Final = 65_536
-#: How many offsets follow, and how long the task's id is; the offsets begin at `_OFFSETS`, behind the id.
+#: The number of offsets and the length of the task's id; the offsets begin at `_OFFSETS`, behind the id.
 _HEAD: Final = struct.Struct("<IH")
 _OFFSET: Final = struct.Struct("<Q")
-#: Where the offset of the delivery that runs stands, and one more than it: zero where none does.
+#: The position of the running delivery's offset, which is stored plus one: zero if none runs.
 _RUNNING: Final = 1_016
 _OFFSETS: Final = 1_024
 
@@ -37,7 +37,7 @@ class ProgressNotes:
     """The notes of this process on one task.
 
     Parameters:
-        notes: `None` where there is nowhere to write them.
+        notes: `None` if there is no shared memory for them.
     """
 
     def __init__(self, notes: mmap | None, task_id: str) -> None:
@@ -53,12 +53,12 @@ class ProgressNotes:
             self._length = len(name)
 
     def running(self, offset: int) -> None:
-        """Note that a delivery is about to run: if the process is lost from now on, that is with this one."""
+        """Note that a delivery is about to run: a loss of the process from now on is charged to it."""
         if self._notes is not None:
             _OFFSET.pack_into(self._notes, _RUNNING, offset + 1)
 
     def done(self, offset: int) -> None:
-        """Note that a delivery's handler has ended well."""
+        """Note that a delivery's handler has succeeded."""
         at = _OFFSETS + self._count * _OFFSET.size
         if self._notes is None or at + _OFFSET.size > SIZE:
             return
@@ -76,7 +76,7 @@ def make_notes_folder() -> None:
         _own_folder = (os.getpid(), os.environ[FOLDER])
     except OSError as error:
         os.environ.pop(FOLDER, None)
-        logger.warning("no notes are kept of what is done of a batch: %s", error)
+        logger.warning("no progress notes of batches: their folder cannot be made: %s", error)
 
 
 def begin_notes(task_id: str) -> ProgressNotes:
@@ -85,7 +85,7 @@ def begin_notes(task_id: str) -> ProgressNotes:
 
 
 def read_notes(pid: int, task_id: str) -> TaskNotes:
-    """What a process which is no more had noted on a task."""
+    """Return the notes of an ended process on a task."""
     with suppress(OSError, KeyError, struct.error):
         data = (Path(os.environ[FOLDER]) / str(pid)).read_bytes()
         count, length = _HEAD.unpack_from(data)
@@ -97,7 +97,7 @@ def read_notes(pid: int, task_id: str) -> TaskNotes:
 
 
 def remove_process_notes(pid: int) -> None:
-    """Remove the notes of a process that is no more, or ends."""
+    """Remove the notes of a process that has ended, or ends."""
     with suppress(OSError, KeyError):
         (Path(os.environ[FOLDER]) / str(pid)).unlink()
 
@@ -109,7 +109,7 @@ def remove_notes_folder() -> None:
 
 
 def _own_notes() -> mmap | None:
-    # What a child has inherited by a fork is its parent's.
+    # Notes inherited by a fork are the parent's.
     global _of_process
     if _of_process is None or _of_process[0] != os.getpid():
         _of_process = (os.getpid(), _open_notes())
@@ -131,7 +131,7 @@ _own_folder: tuple[int, str] | None = None
 _of_process: tuple[int, mmap | None] | None = None
 
 
-#: What most end as, and nobody looks for by name.
+#: The ends of most deliveries, which nobody searches by name.
 _UNNAMED = ("done", "skipped")
 
 
@@ -139,29 +139,29 @@ class BatchEnds:
     """The ends of one task's deliveries (pure).
 
     Parameters:
-        topic, partition: where their records lie.
+        topic, partition: of their records.
     """
 
     def __init__(self, topic: str, partition: int) -> None:
         self._topic, self._partition = topic, partition
-        self._found: dict[str, list[int]] = {}
+        self._offsets: dict[str, list[int]] = {}
 
-    def add(self, what: str, offset: int) -> None:
-        """A delivery's end: `done`, `again`, `dead`, `skipped`, `discarded`, `put back`."""
-        self._found.setdefault(what, []).append(offset)
+    def add(self, end: str, offset: int) -> None:
+        """Add a delivery's end: `done`, `again`, `dead`, `skipped`, `discarded`, `put back`."""
+        self._offsets.setdefault(end, []).append(offset)
 
     @property
     def counts(self) -> str:
-        """`197 done, 2 again, 1 dead`."""
-        return ", ".join(f"{len(offsets)} {what}" for what, offsets in self._found.items())
+        """The number of each end: `197 done, 2 again, 1 dead`."""
+        return ", ".join(f"{len(offsets)} {end}" for end, offsets in self._offsets.items())
 
     @property
     def names(self) -> str:
-        """`again: orders-3-1201 orders-3-1207; dead: orders-3-1234`, those of each kind as far as there is room."""
+        """The records of each end, cut to a length: `again: orders-3-1201 orders-3-1207; dead: orders-3-1234`."""
         return "; ".join(
-            f"{what}: {list_records(self._topic, self._partition, offsets)}"
-            for what, offsets in self._found.items()
-            if what not in _UNNAMED
+            f"{end}: {list_records(self._topic, self._partition, offsets)}"
+            for end, offsets in self._offsets.items()
+            if end not in _UNNAMED
         )
 
     def __str__(self) -> str:
@@ -169,53 +169,53 @@ class BatchEnds:
 
 
 class BatchState:
-    """That of one batch.
+    """The state of the deliveries of one batch in this run.
 
     Parameters:
-        progress: notes for the main process; `None` where there is one delivery alone.
+        progress: notes for the main process; `None` for a single delivery.
     """
 
     def __init__(self, batch: Batch, progress: ProgressNotes | None) -> None:
-        #: What has not ended, as it is now: what comes again if this run cannot be brought to its end.
+        #: The deliveries that have not ended, in their current form: they are redelivered if this run breaks off.
         self._left = {delivery.message.offset: delivery for delivery in batch.deliveries}
         self._progress = progress
-        #: Of those that others come after in their order: what has ended.
-        self.over: set[int] = set()
+        #: Offsets of ended deliveries, after which the next in their order may run.
+        self.finished: set[int] = set()
         self.ends = BatchEnds(batch.topic, batch.partition)
 
     def left(self) -> list[Delivery]:
-        """What has not been sent on, parked or found settled, in the order of its offsets."""
+        """Return the deliveries not sent on, parked or found settled, ordered by offset."""
         return [delivery for _, delivery in sorted(self._left.items())]
 
-    def now(self, delivery: Delivery) -> Delivery:
-        """A delivery as it is now."""
+    def current(self, delivery: Delivery) -> Delivery:
+        """Return the current form of a delivery."""
         return self._left[delivery.message.offset]
 
-    def set(self, delivery: Delivery) -> None:
-        """So it comes again from now on."""
+    def update(self, delivery: Delivery) -> None:
+        """Set the current form of a delivery, in which it is redelivered if this run breaks off."""
         self._left[delivery.message.offset] = delivery
 
-    def runs(self, delivery: Delivery) -> None:
-        """It is about to run: if the process is lost, that is with this one."""
+    def note_start(self, delivery: Delivery) -> None:
+        """Note that a delivery is about to run: a loss of the process from now on is charged to it."""
         if self._progress is not None:
             self._progress.running(delivery.message.offset)
 
-    def succeeded(self, delivery: Delivery) -> None:
-        """All that it was to do is done; it is not marked yet."""
+    def note_success(self, delivery: Delivery) -> None:
+        """Note that a delivery is done, before it is marked."""
         if self._progress is not None:
             self._progress.done(delivery.message.offset)
         self.ends.add("done", delivery.message.offset)
 
-    def ended(self, delivery: Delivery) -> None:
-        """Those behind it in its order need not wait for it any more."""
-        self.over.add(delivery.message.offset)
+    def finish(self, delivery: Delivery) -> None:
+        """Let the next delivery in its order run."""
+        self.finished.add(delivery.message.offset)
 
-    def gone(self, delivery: Delivery, how: str) -> None:
-        """Settled elsewhere, or parked: it does not come again with this batch."""
+    def remove(self, delivery: Delivery, how: str) -> None:
+        """Remove a delivery that was settled elsewhere, or parked: it is not redelivered with this batch."""
         self._left.pop(delivery.message.offset)
         self.ends.add(how, delivery.message.offset)
 
-    def sent_on(self, deliveries: Iterable[Delivery]) -> None:
-        """They go on in a message of their own."""
+    def remove_sent(self, deliveries: Iterable[Delivery]) -> None:
+        """Remove deliveries that were sent on in a message of their own."""
         for delivery in deliveries:
             self._left.pop(delivery.message.offset, None)

@@ -1,5 +1,5 @@
 """The run of a batch of deliveries (often of one) in the worker's child process: which deliveries run, in which order,
-and what follows each.
+and what each outcome leads to.
 """
 
 import time
@@ -40,7 +40,7 @@ logger = logs.harmless_logger(__name__)
 
 
 def run_batch(task: MessageTask[..., Any], header: object) -> Any:
-    """Run the batch in a `kafka` header to its end, or to its next run.
+    """Run the batch in a `kafka` header, and settle its deliveries or send them on.
 
     Returns:
         what the handler returned; for several deliveries, how many ended how.
@@ -48,14 +48,14 @@ def run_batch(task: MessageTask[..., Any], header: object) -> Any:
     Raises:
         Retry: the only delivery was sent again, or parked, to run later.
         DeadLettered: Kafka has the dead letters of all that died, and all else is settled or sent on.
-        ComeBack: they could not all be settled; the message comes again with those that are not.
-        Reject: the header is none that this version can read; the message comes again as it is.
+        ComeBack: not all could be settled; the message is redelivered with the rest.
+        Reject: this version cannot read the header; the message is redelivered unchanged.
     """
     begun = time.monotonic()
     try:
         batch = from_header(task.name, header)
     except MalformedDelivery as error:
-        # Not ours, or of a newer version of this project: it waits for a worker that can read it.
+        # Of another application, or of a newer version of this project: it waits for a worker that can read it.
         logger.error("%s", str(error))
         raise Reject(str(error), requeue=True) from None
     execution, watchdog = BatchRun(task, batch, begun), find_watchdog()
@@ -82,7 +82,7 @@ class BatchRun:
     def __init__(self, task: MessageTask[..., Any], batch: Batch, begun: float) -> None:
         self._task, self._batch = task, batch
         self._headers = task.request.headers or {}
-        self._alone = len(batch.deliveries) == 1
+        self._is_single = len(batch.deliveries) == 1
         self._fates = BatchFates.of(task.app, batch)
         self._settlement = Settlement.of(task, batch, self._fates)
         self._laps = DeliveryLaps(begun)
@@ -90,12 +90,12 @@ class BatchRun:
         self._attempts = HandlerAttempts(task, batch, self._last_will)
         self._halt_guard = HaltGuard.of(task.app, batch)
         # The mark of a single delivery is not put off for others.
-        self._state = BatchState(batch, None if self._alone else batch_progress.begin_notes(str(task.request.id)))
+        self._state = BatchState(batch, None if self._is_single else batch_progress.begin_notes(str(task.request.id)))
         self._batch_return = BatchReturn(task, batch, self._fates, self._settlement, self._state)
         self._schedule = RetrySchedule(task, batch, self._state, self._settlement, self._laps)
         self._dead_letters = DeadLetterWriter(batch, self._settlement, self._state, self._schedule)
         self._publication = OutgoingPublication(task.app)
-        #: One moment for all: what is due together waits together again.
+        #: One start time for all deliveries, so that those due together stay together.
         self._begun = time.time()
         self._lease = MessageLease.of(task)
         self._breaker_guard = BreakerGuard.of(task, batch.group)
@@ -103,101 +103,101 @@ class BatchRun:
         self._result: Any = None
 
     def settle(self) -> Any:
-        """Run it. Whatever goes wrong on the way, what has not ended stays in the broker, and what was done is done."""
+        """Run the batch. On any error the unsettled deliveries stay in the broker, and done ones stay done."""
         try:
             return self.run()
         except (Retry, DeadLettered, WorkerShutdown, WorkerTerminate):
             raise
         except GivenAway as gone:
-            return self._batch_return.given_up(gone)
+            return self._batch_return.give_up(gone)
         except TopicHalted as halted:
-            # What was running is finished: it sends what it has to send.
+            # Finished handlers still publish their messages.
             self._publish()
-            raise self._batch_return.waits(halted, self._halt_guard.gate) from None
+            raise self._batch_return.wait_at_gate(halted, self._halt_guard.gate) from None
         except BaseException as error:
             exit_if_told_to(error)
-            if (comes_back := self._batch_return.broken(error)) is None:
+            if (comeback := self._batch_return.redeliver(error)) is None:
                 return self._end()
-            raise comes_back from None
+            raise comeback from None
         finally:
-            self._runs.tell()
+            self._runs.flush()
 
     def _count(self, outcome: str, number: int) -> None:
-        what: CountKind = "handled" if outcome == "done" else "failed"
-        delivery_counts.add(self._fates.ledger, self._batch.topic, self._batch.handler, what, number)
-        if what == "handled":
+        kind: CountKind = "handled" if outcome == "done" else "failed"
+        delivery_counts.add(self._fates.ledger, self._batch.topic, self._batch.handler, kind, number)
+        if kind == "handled":
             attempt_outcomes.succeeded(self._fates.ledger, self._batch.topic, self._batch.handler)
 
     def _last_will(self) -> None:
-        """What was done before a handler that ends the process is done, and counted."""
+        """Mark and count the finished deliveries before a handler ends the process."""
         self._fates.flush(0)
-        self._runs.tell()
+        self._runs.flush()
 
     def note_pace(self) -> None:
-        """Note what its deliveries took, for the size of the batches to come and for how many are handed off ahead."""
+        """Note the cost of the deliveries, for the batch size and the number handed off ahead."""
         delivery_cost.note_cost(self._fates.ledger, self._batch.handler, self._laps.cost())
 
     def note_carrier(self) -> None:
-        """Note which task carried what has ended."""
+        """Note which task carried the ended deliveries."""
         self._settlement.note_carrier(self._task.request.id)
 
     def run(self) -> Any:
-        """Run what is not settled; then send on what must run later; then mark, and return."""
+        """Run the unsettled deliveries; then send on those that run later; then mark, and return."""
         self._lease.check()
-        found = find_unsettled(self._task, self._batch, self._fates, self._settlement, self._state)
-        todo = process_loss.count_worker_losses(found, self._headers)
+        unsettled = find_unsettled(self._task, self._batch, self._fates, self._settlement, self._state)
+        todo = process_loss.count_worker_losses(unsettled, self._headers)
         note_no_run(str(self._task.request.id), "" if todo else self._why_none_runs())
         for delivery in todo:
-            self._state.set(delivery)
+            self._state.update(delivery)
         if delivery_cost.follows_new_loss(self._headers):
             worker_metrics.count_lost_process(self._batch.handler, self._batch.group)
             attempt_outcomes.process_lost(self._fates.ledger, self._batch.topic, self._batch.handler)
             if self._task.batch == "auto":
                 delivery_cost.note_lost_process(self._fates.ledger, self._batch.handler)
-        # Where a process or a whole worker died with it, it runs apart from others.
+        # After the loss of a process or a whole worker the deliveries run apart from each other.
         if follows_loss(self._headers) and len(todo) > 1 and self._batch.order is None:
             return self._schedule.break_up(todo)
-        self._walk(todo)
+        self._run_all(todo)
         self._publish()
         self._fates.flush()
         return self._end()
 
     def _why_none_runs(self) -> str:
-        if not self._alone:
+        if not self._is_single:
             return str(self._state.ends)
         return "its delivery was discarded" if self._fates.discarded else "its delivery was settled already"
 
-    def _walk(self, todo: list[Delivery]) -> None:
+    def _run_all(self, todo: list[Delivery]) -> None:
         now = time.monotonic()
         until = now + self._task.batch_seconds
         for number, delivery in enumerate(todo):
             if number and now > until:
-                self._schedule.rest(todo[number:])
+                self._schedule.put_back(todo[number:])
                 return
             self._lease.check()
             self._halt_guard.check()
             try:
                 self._process(delivery)
             finally:
-                now = self._laps.lap(now, self._dead_letters.took())
+                now = self._laps.lap(now, self._dead_letters.take_seconds())
             if self._publication.is_due:
                 self._publish()
                 now = time.monotonic()
 
     def _process(self, delivery: Delivery) -> None:
         set_logged_delivery(delivery)
-        self._state.runs(delivery)
+        self._state.note_start(delivery)
         if delivery.ended:
             self._end_again(delivery)
         elif self._schedule.is_held_back(delivery):
             return
-        elif delivery.due is not None and (left := self._left(delivery.due)) > 0:
-            # What has ended but for its dead letter, or for what it sends, does not run again: it is not parked.
+        elif delivery.due is not None and (left := self._seconds_until(delivery.due)) > 0:
+            # A delivery that only needs its dead letter or its messages published does not run again: it is not parked.
             has_run = delivery.dead is not None or delivery.outgoing
-            wait = self._schedule.again if has_run else self._schedule.put_off
-            wait(delivery, left, "its time has not come")
-        elif delivery.after is not None and delivery.after not in self._state.over:
-            self._schedule.stay_behind(delivery)
+            wait = self._schedule.retry_in_celery if has_run else self._schedule.put_off
+            wait(delivery, left, "it is not due yet")
+        elif delivery.after is not None and delivery.after not in self._state.finished:
+            self._schedule.wait_for_predecessor(delivery)
         elif delivery.dead is not None:
             self._dead_letters.write(delivery, delivery.dead)
         elif delivery.outgoing:
@@ -206,74 +206,75 @@ class BatchRun:
             self._run_or_wait(delivery)
 
     def _run_or_wait(self, delivery: Delivery) -> None:
-        delivery = self._breaker_guard.overran(delivery, self._headers)
+        delivery = self._breaker_guard.report_overrun(delivery, self._headers)
         if not self._breaker_guard.admits():
             worker_metrics.count_retry(self._task.name, self._batch.group, "postponed")
             has_failed = delivery.attempts.failed or delivery.attempts.postponed
-            self._schedule.again(delivery, BREAKER_PAUSE if has_failed else REFUSED_PAUSE, "what it needs is down")
+            pause = BREAKER_PAUSE if has_failed else REFUSED_PAUSE
+            self._schedule.retry_in_celery(delivery, pause, "its circuit breaker is open")
         else:
-            self._handle(self._breaker_guard.forgiven(delivery))
+            self._handle(self._breaker_guard.forgive(delivery))
 
     def _end_again(self, delivery: Delivery) -> None:
-        """It ended in an earlier run, which could not tell the ledger."""
+        """Mark a delivery that ended in an earlier run, which could not reach the ledger."""
         self._state.ends.add(delivery.ended, delivery.message.offset)
-        self._settlement.ended_before(delivery)
+        self._settlement.mark_earlier_end(delivery)
         if delivery.ended != "parked":
-            self._state.ended(delivery)
+            self._state.finish(delivery)
 
     def _handle(self, delivery: Delivery) -> None:
         if delivery.after is not None or delivery.publish_tries:
-            # That it was tried at all is remembered: Kafka may have it, and did not say so.
+            # An earlier try is remembered: Kafka may have the record without an acknowledgement.
             delivery = replace(delivery, after=None, publish_tries=min(1, delivery.publish_tries))
-        ended = self._attempts.at(delivery)
+        ended = self._attempts.run(delivery)
         self._runs.ended("done" if ended.error is None else "failed", ended.seconds)
         if self._task.batch == "auto":
             delivery_cost.note_slow_run(self._fates.ledger, self._batch.handler, ended.seconds)
         if ended.error is None:
             self._result = ended.returned
-            self._breaker_guard.good()
+            self._breaker_guard.note_success()
             self._done(delivery)
         else:
             self._lease.check()
             self._failed(delivery, ended.error)
 
     def _done(self, delivery: Delivery) -> None:
-        """Its handler has succeeded: it is done when what that sends is published."""
+        """Settle a delivery whose handler has succeeded, once the messages that it sends are published."""
         unsent = self._publication.take(delivery, make_sequence_step(self._task.app, self._batch, delivery))
         if unsent is None:
             self._settle(delivery)
             return
-        # However this run ends, its handler does not run again for what is still to be sent.
-        self._state.set(unsent.again)
+        # Whatever happens from now on, only the messages are sent again; the handler does not run again.
+        self._state.update(unsent.again)
         if self._batch.order is not None:
-            # What comes after it in its order may not be sent before it.
+            # The messages of the next delivery in its order must not be sent before these.
             self._publish()
 
     def _publish(self) -> None:
-        """Publish what the handlers have sent so far, all together; what Kafka does not take comes again."""
-        for each, failed in self._publication.publish():
+        """Publish the messages of all handlers so far; those that Kafka refuses are retried."""
+        for unsent, failed in self._publication.publish():
             if failed is None:
-                self._settle(each.delivery)
+                self._settle(unsent.delivery)
             elif isinstance(failed, NeverPublished):
                 failure = Failure.of(failed, traceback=False)
                 dead = Dead(PERMANENT, failure, self._task.version)
-                self._dead_letters.write(each.delivery.failed(failure, spent=True), dead, failed)
+                self._dead_letters.write(unsent.delivery.failed(failure, spent=True), dead, failed)
             else:
-                self._schedule.unsent(each, failed)
+                self._schedule.retry_publication(unsent, failed)
 
     def _settle(self, delivery: Delivery) -> None:
-        self._state.succeeded(delivery)
+        self._state.note_success(delivery)
         self._settlement.done(delivery)
-        self._state.ended(delivery)
+        self._state.finish(delivery)
 
-    def _left(self, due: float) -> float:
-        """Seconds until a time by Redis's clock."""
+    def _seconds_until(self, due: float) -> float:
+        """Return the seconds until a time of Redis's clock."""
         return due - (self._begun - redis_clock.measure_clock_lead(self._task.app, self._batch))
 
     def _failed(self, delivery: Delivery, error: BaseException) -> None:
-        """Do what is decided of it."""
+        """Decide on a failed delivery, and act."""
         now, cause = time.time(), find_cause(error)
-        decision = self._judge.decision(delivery, error, now)
+        decision = self._judge.decide(delivery, error, now)
         failure = Failure.of(cause, now, traceback=isinstance(decision, Bury))
         match decision:
             case Drop():
@@ -285,9 +286,9 @@ class BatchRun:
                 self._schedule.put_off(delivery.failed(failure, spent=spent), delay, str(failure), failure)
             case Halt():
                 worker_metrics.count_retry(self._task.name, self._batch.group, "halted")
-                self._state.set(delivery.failed(failure, spent=False))
+                self._state.update(delivery.failed(failure, spent=False))
                 self._halt_guard.stop(delivery, failure, cause)
-                raise TopicHalted(f"topic {self._batch.topic!r} was halted by it: {failure}", first=True)
+                raise TopicHalted(f"topic {self._batch.topic!r} was halted by this delivery: {failure}", first=True)
             case Bury(reason, why):
                 self._note_failure(failure)
                 dead = Dead(reason, failure.with_why(why), self._task.version)
@@ -297,17 +298,17 @@ class BatchRun:
         attempt_outcomes.failed(self._fates.ledger, self._batch.topic, self._batch.handler, error=str(failure))
 
     def _end(self) -> Any:
-        """Send on what runs later, and say how it went."""
+        """Send on the deliveries that run later, and return the result."""
         self._lease.check()
         parked = self._schedule.send()
-        if (epitaph := self._dead_letters.epitaph(self._state.ends)) is not None:
-            # A task with a dead letter is a failed one for Flower, however many of its batch were done.
-            raise DeadLettered(epitaph)
-        if self._alone and parked:
-            # For Flower, too, it is a task that runs again; only that it is not Celery that sends it.
+        if (summary := self._dead_letters.summarize(self._state.ends)) is not None:
+            # For Flower a task with a dead letter has failed, however many of its batch were done.
+            raise DeadLettered(summary)
+        if self._is_single and parked:
+            # For Flower it is a retried task too, although Kafka and not Celery sends it again.
             due = datetime.fromtimestamp(parked[0].due / 1000, UTC)
             raise Retry(parked[0].delivery.error, Failed(parked[0].delivery.error), due)
-        return self._result if self._alone else str(self._state.ends)
+        return self._result if self._is_single else str(self._state.ends)
 
 
 #: Seconds before a delivery is tried again while the ledger does not say whether it is settled.
@@ -317,25 +318,25 @@ LEDGER_DELAY: Final = 5.0
 def find_unsettled(
     task: MessageTask[..., Any], batch: Batch, fates: BatchFates, settlement: Settlement, state: BatchState
 ) -> list[Delivery]:
-    """The deliveries that are to run, in the order of their offsets.
+    """Return the unsettled deliveries, ordered by offset.
 
     Raises:
-        Retry: the ledger does not say; the message was sent again.
+        Retry: the ledger does not answer; the message was sent again.
     """
     deliveries = sorted(batch.deliveries, key=lambda delivery: delivery.message.offset)
-    behind = sorted({delivery.after for delivery in deliveries if delivery.after is not None})
-    if not behind and settlement.is_new(deliveries[0], task.request.properties):
+    predecessors = sorted({delivery.after for delivery in deliveries if delivery.after is not None})
+    if not predecessors and settlement.is_new(deliveries[0], task.request.properties):
         return deliveries
     try:
-        if behind:
-            state.over.update(fates.over(behind))
+        if predecessors:
+            state.finished.update(fates.find_finished(predecessors))
         settled = fates.settled([delivery.message.offset for delivery in deliveries])
     except LedgerUnavailable as error:
         retry_batch(task, batch, LEDGER_DELAY, str(error), ran=False)
     for delivery in deliveries:
         if delivery.message.offset in settled:
             discarded = delivery.message.offset in fates.discarded
-            state.gone(delivery, "discarded" if discarded else "skipped")
+            state.remove(delivery, "discarded" if discarded else "skipped")
             worker_metrics.count_skipped(task.name, batch.group)
             delivery_log.log_skipped(delivery, discarded=discarded)
     return [delivery for delivery in deliveries if delivery.message.offset not in settled]

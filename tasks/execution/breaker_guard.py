@@ -1,4 +1,4 @@
-"""The circuit breaker in one run of a batch: whether a delivery may run, and what a run reports of the dependency.
+"""The circuit breaker in one run of a batch: it admits deliveries, and reports their outcomes.
 
 While Redis does not answer, deliveries run as without a breaker.
 """
@@ -30,16 +30,16 @@ from tasks.policy.retry_policy import EXHAUSTED, EXPIRED, Again, Bury, RetryDeci
 
 logger = logs.harmless_logger(__name__)
 
-#: Seconds for which what was heard holds, and after which successes are told.
+#: Seconds for which a status that was read holds, and seconds between reports of successes.
 HOLDS: Final = 1.0
-TELL_EVERY: Final = 0.5
-#: Seconds after which a delivery that may not run comes again: its gate keeps it longer.
+REPORT_EVERY: Final = 0.5
+#: Seconds after which a refused delivery is retried; its gate keeps it longer.
 BREAKER_PAUSE: Final = 1.0
-#: The same for one that may not run and has never failed: apart from what has, which waits at another gate.
+#: The same for a delivery that has never failed, which waits at another gate than failed ones.
 REFUSED_PAUSE: Final = 0.5
 #: Seconds from a run's hard limit until it has ended.
 ENDED_WITHIN: Final = 1.0
-#: Characters of an error that are quoted where a breaker opens.
+#: Characters of an error that are quoted when a breaker opens.
 ERROR_SHOWN: Final = 200
 #: Seconds for Redis's answer.
 ANSWER_WITHIN: Final = 1.0
@@ -47,22 +47,22 @@ ANSWER_WITHIN: Final = 1.0
 
 @dataclass
 class SeenDependency:
-    """What this process knows of a dependency, and has not told yet."""
+    """The state of a dependency's breaker as this process knows it, and the successes not reported yet."""
 
     known: BreakerStatus = field(default_factory=BreakerStatus)
     asked_at: float = float("-inf")
-    told_at: float = float("-inf")
+    reported_at: float = float("-inf")
     refused_at: float = float("-inf")
-    good: int = 0
+    successes: int = 0
 
 
 class BreakerGuard:
-    """The breaker of one run.
+    """The circuit breaker of one run.
 
     Parameters:
-        breakers: `None` where there is no Redis for it: then all may run, and nothing is told.
-        gates: does something with the broker's gates, where it has any.
-        limit: seconds after which a run is ended; no other probe joins one before.
+        breakers: `None` without a Redis for them: then all may run, and nothing is reported.
+        gates: calls a function with the broker's gates, if it has any.
+        limit: seconds after which a run is ended; until then no second trial request is made.
     """
 
     _of_group: ClassVar[dict[tuple[int, str], CircuitBreakers | None]] = {}
@@ -78,14 +78,14 @@ class BreakerGuard:
     ) -> None:
         self._breaker, self._group, self._breakers, self._gates = breaker, group, breakers, gates
         self._limit = limit or 0.0
-        self._probe, self._admitted_at = "", 0.0
+        self._trial, self._admitted_at = "", 0.0
         self._first_failed_at: int | None = None
         name = breaker.dependency if breaker else ""
-        self._seen_here = self._seen.setdefault((os.getpid(), group, name), SeenDependency())
+        self._dependency = self._seen.setdefault((os.getpid(), group, name), SeenDependency())
 
     @classmethod
     def of(cls, task: MessageTask[..., Any], group: str) -> "BreakerGuard":
-        """That of a task's deliveries that a group has handed off."""
+        """Return the guard of a task's deliveries that a group has handed off."""
         if task.breaker is None or not group:
             return cls(None, group, None, lambda _: None)
         # A connection must not be shared with the process that this one was forked from.
@@ -96,9 +96,9 @@ class BreakerGuard:
         return cls(task.breaker, group, cls._of_group[key], partial(with_gates, task.app), limit)
 
     def admits(self) -> bool:
-        """Whether the next delivery may run."""
-        breaker, breakers, seen = self._breaker, self._breakers, self._seen_here
-        self._probe = ""
+        """Return whether the next delivery may run."""
+        breaker, breakers, seen = self._breaker, self._breakers, self._dependency
+        self._trial = ""
         if breaker is None or breakers is None:
             return True
         now = time.monotonic()
@@ -108,77 +108,76 @@ class BreakerGuard:
             return True
         if now - seen.refused_at < BREAKER_PAUSE / 2:
             return False
-        probe = uuid.uuid4().hex
+        trial = uuid.uuid4().hex
         within = max(breaker.terms.probe_within, self._limit + ENDED_WITHIN if self._limit else 0.0)
         terms = replace(breaker.terms, probe_within=within, probe_ends=bool(self._limit))
-        known = self._ask(lambda: breakers.admit(breaker.dependency, terms, probe))
+        known = self._ask(lambda: breakers.admit(breaker.dependency, terms, trial))
         if known.granted:
-            self._probe, self._admitted_at = probe, now
+            self._trial, self._admitted_at = trial, now
         else:
             seen.refused_at = now
         return known.granted
 
-    def forgiven(self, delivery: Delivery) -> Delivery:
-        """The delivery with what failed in the last outage counted as postponed: it was not its fault."""
+    def forgive(self, delivery: Delivery) -> Delivery:
+        """Return the delivery with its failures in the last outage counted as postponed."""
         failed, first = delivery.attempts.failed, delivery.first_failed_at
         self._first_failed_at = first
-        if self._breaker is None or first is None or not self._seen_here.known.covers(first / 1000):
+        if self._breaker is None or first is None or not self._dependency.known.covers(first / 1000):
             return delivery
         attempts = delivery.attempts.plus(failed=-failed, postponed=failed)
         message = replace(delivery.message, attempts=attempts)
         return replace(delivery, message=message, attempts=attempts, first_failed_at=None)
 
-    def good(self) -> None:
-        """A run has succeeded."""
+    def note_success(self) -> None:
+        """Note a successful run."""
         if self._breaker is None:
             return
-        self._seen_here.good += 1
-        if self._probe or time.monotonic() - self._seen_here.told_at >= TELL_EVERY:
-            self._tell()
+        self._dependency.successes += 1
+        if self._trial or time.monotonic() - self._dependency.reported_at >= REPORT_EVERY:
+            self._report()
 
-    def judged(
+    def decide(
         self, delivery: Delivery, error: BaseException, decision: RetryDecision, its_own: bool = False
     ) -> RetryDecision:
-        """What becomes of a delivery that failed: while what it needs is down that spends nothing.
+        """Report a failure, and return the decision: while the breaker is open a failure spends no retry.
 
         Parameters:
-            its_own: whether a person has said, since it was declared, that the error is the message's own.
+            its_own: whether a person has declared at run time that the error is the message's own.
         """
         if self._breaker is None:
             return decision
         says = "nothing" if its_own else self._breaker.says(error, decision)
         identity = delivery.identity
         if says == "nothing":
-            if self._probe:
-                self._tell(unclear=True)
+            if self._trial:
+                self._report(unclear=True)
             return decision
-        # As it is tried again, what failed in the outage too is no witness: it may be broken itself.
-        ramps = self._seen_here.known.state == "ramping"
+        # A delivery that failed in the outage too is no evidence while the breaker ramps up: it may be broken itself.
+        ramps = self._dependency.known.state == "ramping"
         first = self._first_failed_at if ramps else delivery.first_failed_at
         age = _age(first)
         last = isinstance(decision, Bury) and decision.reason in (EXHAUSTED, EXPIRED)
         quoted = _quoted(str(Failure.of(error, traceback=False)))
-        known = self._tell(**{says: (identity,), "age": age, "last": last, "error": quoted})
+        known = self._report(**{says: (identity,), "age": age, "last": last, "error": quoted})
         return decision if known.is_closed else Again(BREAKER_PAUSE, spent=False)
 
-    def overran(self, delivery: Delivery, headers: dict[str, Any]) -> Delivery:
-        """The delivery, where its last run went on until the hard limit ended it; what it needs may hang.
+    def report_overrun(self, delivery: Delivery, headers: dict[str, Any]) -> Delivery:
+        """Report that a delivery's last run overran its hard limit, and return the delivery.
 
-        That is a failure as any other, told now: who was to tell it is dead. While that is down it counts as postponed.
+        The process of that run is dead and could not report it. While the breaker is open it counts as postponed.
 
         Parameters:
-            headers: of its message, by which its next loss is counted.
+            headers: of its message, which count its losses.
         """
         if self._breaker is None or not delivery.attempts.lost or not overran_limit(delivery.error):
             return delivery
         if self._hung(delivery, last=False).is_closed:
             return delivery
-        found = clear_losses(delivery)
         headers[LOST_HEADER] = 0
-        return found
+        return clear_losses(delivery)
 
-    def spares(self, delivery: Delivery) -> bool:
-        """Whether one does not die of its time limit, as what it needs hangs, for all that is known."""
+    def reports_hang(self, delivery: Delivery) -> bool:
+        """Report a last overrun, and return whether the breaker is open, so that the delivery is spared."""
         return self._breaker is not None and not self._hung(delivery, last=True).is_closed
 
     def _hung(self, delivery: Delivery, last: bool) -> BreakerStatus:
@@ -186,22 +185,22 @@ class BreakerGuard:
         if not self._breaker.hears_of_limits:
             return BreakerStatus()
         age, quoted = _age(delivery.first_failed_at), _quoted(delivery.error)
-        return self._tell(failed=(delivery.identity,), age=age, last=last, error=quoted)
+        return self._report(failed=(delivery.identity,), age=age, last=last, error=quoted)
 
-    def _tell(self, **ended: Any) -> BreakerStatus:
-        breaker, breakers, seen = self._breaker, self._breakers, self._seen_here
+    def _report(self, **ended: Any) -> BreakerStatus:
+        breaker, breakers, seen = self._breaker, self._breakers, self._dependency
         assert breaker is not None
         if breakers is None:
             return seen.known
-        good, seen.good, seen.told_at = seen.good, 0, time.monotonic()
-        probe, self._probe = self._probe, ""
-        ran = time.monotonic() - self._admitted_at if probe else 0.0
-        told = RunResults(good, ran=ran, **ended)
-        return self._ask(lambda: breakers.report(breaker.dependency, breaker.terms, told, probe))
+        successes, seen.successes, seen.reported_at = seen.successes, 0, time.monotonic()
+        trial, self._trial = self._trial, ""
+        ran = time.monotonic() - self._admitted_at if trial else 0.0
+        results = RunResults(successes, ran=ran, **ended)
+        return self._ask(lambda: breakers.report(breaker.dependency, breaker.terms, results, trial))
 
     def _ask(self, ask: Callable[[], BreakerStatus]) -> BreakerStatus:
-        """What is known now; without an answer all may run."""
-        seen = self._seen_here
+        """Ask Redis for the breaker's status; without an answer all may run."""
+        seen = self._dependency
         seen.asked_at = time.monotonic()
         try:
             seen.known = ask()
@@ -220,7 +219,7 @@ class BreakerGuard:
 
 
 def _quoted(error: str) -> str:
-    """An error in one line, for whoever asks why a breaker is open."""
+    """Return an error in one line, as the reason why a breaker is open."""
     return cut(" ".join(error.split()), ERROR_SHOWN)
 
 
@@ -229,7 +228,7 @@ def _age(first_failed_at: int | None) -> float:
 
 
 def log_breaker_change(dependency: str, known: BreakerStatus) -> None:
-    """One line, by whoever has seen it change."""
+    """Log the change of a breaker, in the process that has seen it first."""
     if line := known.words(dependency):
         logger.log(*line)
 

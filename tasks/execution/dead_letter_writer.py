@@ -1,5 +1,5 @@
-"""The writer of dead letters: for a batch that runs, and as the task `tasks.bury` for a delivery that the worker's
-main process had to give up. As long as Kafka does not take a dead letter, it is tried again later.
+"""The writer of dead letters: for a running batch, and as the task `tasks.bury` for a delivery that the worker's main
+process had to give up. While Kafka does not take a dead letter, it is retried.
 """
 
 import os
@@ -38,7 +38,7 @@ BURIAL_TASK: Final = "tasks.bury"
 
 
 def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
-    """Publish the dead letter of what the main process gave up; as long as Kafka cannot take it, try again.
+    """Publish the dead letter of a message that the main process gave up; retry while Kafka does not take it.
 
     Parameters:
         letter: a `lossless.worker.message_burial.Burial`.
@@ -54,7 +54,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         settlement = Settlement.of(self, batch, fates)
         for delivery in batch.deliveries:
             if delivery.ended:
-                settlement.ended_before(delivery)
+                settlement.mark_earlier_end(delivery)
         settled = fates.settled(sorted(batch.offsets))
         left = [delivery for delivery in batch.deliveries if not delivery.ended]
         todo = [delivery for delivery in left if delivery.message.offset not in settled]
@@ -68,17 +68,17 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
             todo = guilty = []
         for delivery in guilty:
             run = delivery.lost(count_unsaid_losses(letter))
-            # What was dead before, and waited for Kafka to take it, died of that.
+            # A delivery that was dead before, and waited for Kafka, keeps that reason.
             write_dead_letter(settlement, run, delivery.dead or dead, batch.group, again=self.request.retries > 0)
         if rest := [delivery for delivery in todo if delivery not in guilty]:
             send_on(self.app, batch.holding(rest), 0, {"routing_key": letter.get("queue")})
         settlement.note_carrier(letter.get("id"))
     except (LedgerUnavailable, PublishFailed) as error:
-        # The dead letter may be written, without its mark: the next run looks.
+        # The dead letter may be written without its mark: the next run checks.
         headers = {**(self.request.headers or {}), "redelivered": True}
         delay = publish_delay(self.request.retries)
         logger.error(
-            "%s is dead (%s), but that could not be written; again in %d s: %s",
+            "%s is dead (%s), but its dead letter could not be written; again in %d s: %s",
             str(batch),
             dead.reason,
             delay,
@@ -88,7 +88,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
 
 
 def write_dead_letter(settlement: Settlement, delivery: Delivery, dead: Dead, group: str, *, again: bool) -> None:
-    """Write a dead letter; note for `bridge status` that Kafka refuses it, and that it takes it after all.
+    """Write a dead letter, and note for `bridge status` whether Kafka refuses it.
 
     Parameters:
         again: Kafka may have refused it before.
@@ -108,15 +108,15 @@ def write_dead_letter(settlement: Settlement, delivery: Delivery, dead: Dead, gr
 
 
 def _is_spared(app: Celery, batch: Batch, delivery: Delivery, dead: Dead) -> bool:
-    """Whether it ran into its time limit because what its handler needs hangs."""
+    """Return whether a delivery overran its time limit because its circuit breaker's dependency hangs."""
     if dead.reason != POISON or not overran_limit(dead.failure.error_message):
         return False
     task: Any = app.tasks.get(batch.handler)
-    return isinstance(task, MessageTask) and BreakerGuard.of(task, batch.group).spares(delivery)
+    return isinstance(task, MessageTask) and BreakerGuard.of(task, batch.group).reports_hang(delivery)
 
 
 def _split_spared(batch: Batch, todo: list[Delivery], delivery: Delivery) -> list[list[Delivery]]:
-    """The messages in which they go on: it runs alone, but what is ordered stays together."""
+    """Return the messages in which spared deliveries go on: the overdue one alone, unless they are ordered."""
     spared = clear_losses(delivery)
     if batch.order is not None:
         return [[spared if each is delivery else each for each in todo]]
@@ -124,12 +124,12 @@ def _split_spared(batch: Batch, todo: list[Delivery], delivery: Delivery) -> lis
 
 
 def register_burial(app: Celery) -> None:
-    """Make it a task of an app whose worker buries through it."""
+    """Register the burial task at an app."""
     app.task(name=BURIAL_TASK, base=DeliveryTask, bind=True, lazy=False, shared=False, max_retries=None)(bury)
 
 
 def carries_record(headers: object) -> bool:
-    """Whether a Celery message with these headers is a delivery, which can be dead-lettered."""
+    """Return whether a Celery message with these headers is a delivery, which can be dead-lettered."""
     if not isinstance(headers, Mapping):
         return False
     try:
@@ -139,7 +139,7 @@ def carries_record(headers: object) -> bool:
     return True
 
 
-#: What the worker's main process calls the ends that it finds, in the words of our headers.
+#: The main process's reasons for a burial, and the values of the `reason` header.
 _REASONS: Final = {"unknown_task": UNKNOWN_HANDLER, "poison": POISON, "expired": EXPIRED}
 
 
@@ -157,7 +157,7 @@ def _failure(letter: dict[str, Any]) -> Failure:
 
 
 def _version(app: Celery, handler: str) -> str:
-    """Of the handler's code in this worker; of one that it does not know, what the environment says."""
+    """Return the version of the handler's code; for an unknown handler, the version in the environment."""
     task: Any = app.tasks.get(handler)
     return task.version if isinstance(task, MessageTask) else find_handlers_version("", os.environ)
 
@@ -167,20 +167,20 @@ def _show_letter(letter: dict[str, Any]) -> str:
 
 
 class DeadLetterWriter:
-    """Those of one batch.
+    """The writer of one batch's dead letters.
 
     Parameters:
-        waiting: where a delivery waits whose letter Kafka did not take.
+        schedule: lets deliveries wait whose dead letter Kafka did not take.
     """
 
-    def __init__(self, batch: Batch, settlement: Settlement, state: BatchState, waiting: RetrySchedule) -> None:
-        self._group, self._settlement, self._state, self._schedule = batch.group, settlement, state, waiting
-        self._alone = len(batch.deliveries) == 1
+    def __init__(self, batch: Batch, settlement: Settlement, state: BatchState, schedule: RetrySchedule) -> None:
+        self._group, self._settlement, self._state, self._schedule = batch.group, settlement, state, schedule
+        self._is_single = len(batch.deliveries) == 1
         self._first: Dead | None = None
         self._seconds = 0.0
 
     def write(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
-        """Write a delivery's; as long as Kafka cannot take it, later again.
+        """Write a delivery's dead letter; retry later while Kafka does not take it.
 
         Raises:
             LedgerUnavailable: it is written, and the ledger did not take the mark.
@@ -189,35 +189,35 @@ class DeadLetterWriter:
         try:
             self._settlement.dead(delivery, dead, cause)
         except PublishFailed as error:
-            self._later(delivery, dead, error, cause)
+            self._retry_later(delivery, dead, error, cause)
             return
         finally:
             self._seconds += time.monotonic() - since
         if delivery.publish_tries:
             attempt_outcomes.written(self._settlement.ledger, delivery.handler, delivery.identity)
         self._state.ends.add("dead", delivery.message.offset)
-        self._state.ended(delivery)
+        self._state.finish(delivery)
         self._first = self._first or dead
 
-    def took(self) -> float:
-        """Seconds for which Kafka took those that were written since this was last asked."""
+    def take_seconds(self) -> float:
+        """Return the seconds that dead letters took to publish since the last call."""
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
-    def epitaph(self, ends: BatchEnds) -> str | None:
-        """What a task says of them that has any."""
+    def summarize(self, ends: BatchEnds) -> str | None:
+        """Return the text of a failed task with the batch's dead letters; None if there are none."""
         first = self._first
         if first is None:
             return None
-        if self._alone:
+        if self._is_single:
             return f"{first.reason}: {first.failure}"
         words = cut(str(first.failure), ERROR_LENGTH)
         return f"{ends.counts}; the first of the dead: {first.reason}: {words}; {ends.names}"
 
-    def _later(self, delivery: Delivery, dead: Dead, error: PublishFailed, cause: BaseException | None) -> None:
+    def _retry_later(self, delivery: Delivery, dead: Dead, error: PublishFailed, cause: BaseException | None) -> None:
         delay = publish_delay(delivery.publish_tries)
         worker_metrics.count_retry(delivery.handler, self._group, "dead_letter_unpublished")
         attempt_outcomes.refused(self._settlement.ledger, delivery.handler, delivery.identity, str(error)[:300])
         delivery_log.log_unpublished(delivery, dead, delay, error, cause)
         waiting = replace(delivery, dead=dead, publish_tries=delivery.publish_tries + 1)
-        self._schedule.again(waiting, delay, str(dead.failure))
+        self._schedule.retry_in_celery(waiting, delay, str(dead.failure))

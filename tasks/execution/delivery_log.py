@@ -1,4 +1,4 @@
-"""The lines that a worker logs of deliveries: strings alone, so that no record's value leaves with a line.
+"""The log lines of deliveries in a worker: strings alone, so that no record's value gets into the log.
 
 A handler's error is logged with its traceback once, when its delivery is dead.
 """
@@ -19,13 +19,13 @@ _OURS: Final = str(Path(__file__).parents[1])
 
 
 def flush_summaries() -> None:
-    """Say what was counted and not written: this process ends."""
+    """Log the summaries that are pending: this process ends."""
     _sums.flush()
 
 
 @harmless
 def log_dead(delivery: Delivery, letter: Dead, error: BaseException | None = None) -> None:
-    """Kafka has the dead letter of a delivery."""
+    """Log that Kafka has a delivery's dead letter."""
     failure, handler, reason = letter.failure, delivery.handler, letter.reason
 
     def more(count: int) -> None:
@@ -45,7 +45,7 @@ def log_dead(delivery: Delivery, letter: Dead, error: BaseException | None = Non
 
 @harmless
 def log_retry(delivery: Delivery, delay: float, failure: Failure) -> None:
-    """A handler has failed, and runs again."""
+    """Log that a handler has failed, and runs again."""
     handler = delivery.handler
 
     def more(count: int) -> None:
@@ -64,7 +64,7 @@ def log_retry(delivery: Delivery, delay: float, failure: Failure) -> None:
 
 @harmless
 def log_refused_answer(delivery: Delivery, fault: str) -> None:
-    """What a handler's `retry_when` answered, or raised, cannot be taken: its options decide."""
+    """Log that an answer or error of a handler's `retry_when` was not taken, and its options decide."""
     handler = delivery.handler
 
     def more(count: int) -> None:
@@ -72,7 +72,7 @@ def log_refused_answer(delivery: Delivery, fault: str) -> None:
 
     if _sums.admits(("not taken", handler), more):
         logger.error(
-            "%s: retry_when has given no answer, so that the handler's other options decide: %s. Mend the function.",
+            "%s: retry_when gave no valid answer, so the handler's other options decide: %s. Fix the function.",
             delivery.identity,
             fault,
         )
@@ -80,7 +80,7 @@ def log_refused_answer(delivery: Delivery, fault: str) -> None:
 
 @harmless
 def log_parked(delivery: Delivery, topic: str, due: int, failure: Failure | None) -> None:
-    """Kafka has a delivery in a retry topic, until `due` (ms since the epoch)."""
+    """Log that a delivery is parked in a retry topic until `due` (ms since the epoch)."""
     handler = delivery.handler
 
     def more(count: int) -> None:
@@ -88,7 +88,7 @@ def log_parked(delivery: Delivery, topic: str, due: int, failure: Failure | None
 
     if _sums.admits(("parked", handler, topic), more):
         logger.warning(
-            "%s: run %d, and parked in %s until %s (attempts: %s): %s",
+            "%s: run %d, parked in %s until %s (attempts: %s): %s",
             delivery.identity,
             delivery.runs,
             topic,
@@ -100,7 +100,7 @@ def log_parked(delivery: Delivery, topic: str, due: int, failure: Failure | None
 
 @harmless
 def log_unparked(delivery: Delivery, delay: float, why: Exception) -> None:
-    """Kafka did not take what was to be parked."""
+    """Log that Kafka did not take a delivery to be parked."""
     handler = delivery.handler
 
     def more(count: int) -> None:
@@ -108,7 +108,7 @@ def log_unparked(delivery: Delivery, delay: float, why: Exception) -> None:
 
     if _sums.admits(("unparked", handler), more):
         logger.error(
-            "%s is to wait in a retry topic, but Kafka did not take it; it waits in Celery, for %.3g s: %s",
+            "%s could not be parked in a retry topic; it waits in Celery for %.3g s: %s",
             delivery.identity,
             delay,
             str(why),
@@ -117,15 +117,15 @@ def log_unparked(delivery: Delivery, delay: float, why: Exception) -> None:
 
 @harmless
 def log_unsent(delivery: Delivery, delay: float, why: Exception) -> None:
-    """Kafka did not take what a handler sends."""
+    """Log that Kafka did not take the messages that a handler sends."""
     handler = delivery.handler
 
     def more(count: int) -> None:
-        logger.error("%d more deliveries of %s wait until Kafka takes what they send.", count, handler)
+        logger.error("%d more deliveries of %s wait until Kafka takes their messages.", count, handler)
 
     if _sums.admits(("unsent", handler), more):
         logger.error(
-            "%s: its handler has succeeded, but Kafka did not take what it sends; that is sent again in %d s: %s",
+            "%s: its handler has succeeded, but Kafka did not take its messages; they are sent again in %d s: %s",
             delivery.identity,
             delay,
             str(why),
@@ -134,7 +134,7 @@ def log_unsent(delivery: Delivery, delay: float, why: Exception) -> None:
 
 @harmless
 def log_halt(delivery: Delivery, why: str, unpublished: str) -> None:
-    """A handler has asked to stop the topic, and it is halted."""
+    """Log that a topic is halted at a handler's request."""
     topic = delivery.message.topic
     logger.critical(
         "topic %r is halted by %s: %s. Nothing of it is read or run until `bridge resume %s`; its delivery runs first.",
@@ -151,7 +151,7 @@ def log_halt(delivery: Delivery, why: str, unpublished: str) -> None:
 def log_unpublished(
     delivery: Delivery, letter: Dead, delay: float, why: Exception, error: BaseException | None = None
 ) -> None:
-    """Kafka did not take a dead letter."""
+    """Log that Kafka did not take a dead letter."""
     handler = delivery.handler
 
     def more(count: int) -> None:
@@ -170,7 +170,7 @@ def log_unpublished(
 
 @harmless
 def log_skipped(delivery: Delivery, *, discarded: bool = False) -> None:
-    """A delivery was settled already; or it was discarded, and its handler did not run for it."""
+    """Log that a delivery is skipped: it is settled already, or was discarded."""
     handler = delivery.handler
 
     def more(count: int) -> None:
@@ -185,7 +185,7 @@ def log_skipped(delivery: Delivery, *, discarded: bool = False) -> None:
 
 
 def _exc_info(error: BaseException | None) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
-    """The error with its traceback from the handler's own frame on: ours hold the message."""
+    """Return the error with its traceback from the handler's own frame on; frames above hold the message."""
     if error is None:
         return None
     frame = error.__traceback__

@@ -1,6 +1,6 @@
 """The halt of a topic in a worker's process, and the broker's gates that keep its messages.
 
-In this order: Kafka has the decision, Redis mirrors it, the gate is shut, and last the message goes back.
+The order is: Kafka stores the decision, Redis mirrors it, the gate is shut, and the message goes back last.
 """
 
 import os
@@ -27,9 +27,9 @@ logger = logs.harmless_logger(__name__)
 
 
 def with_gates(app: Celery, act: Callable[[MessageGates], None]) -> None:
-    """Do something with the broker's gates, where it has any.
+    """Call a function with the broker's gates, if it has any.
 
-    What goes wrong is no fault of the delivery under way: bridges bring the gates in order within a second.
+    An error does not concern the delivery in flight: bridges correct the gates within a second.
     """
     try:
         with app.producer_or_acquire() as producer:
@@ -40,9 +40,7 @@ def with_gates(app: Celery, act: Callable[[MessageGates], None]) -> None:
         logger.debug("the broker's gates: %r", error)
 
 
-logger = logs.harmless_logger(__name__)
-
-#: Seconds after which what was given back is looked at again, where the broker has no gates.
+#: Seconds after which a delivery of a halted topic is tried again if the broker has no gates.
 LOOK_AGAIN_AFTER: Final = 10.0
 
 
@@ -50,7 +48,7 @@ class HaltGuard:
     """The halt of the topic of one batch.
 
     Parameters:
-        control: what was decided for the batch's group.
+        control: the decisions for the batch's group.
     """
 
     def __init__(self, app: Celery, batch: Batch, control: DecisionCache) -> None:
@@ -59,25 +57,25 @@ class HaltGuard:
 
     @classmethod
     def of(cls, app: Celery, batch: Batch) -> "HaltGuard":
-        """With what this process knows."""
+        """Return the guard of a batch, with the decisions that this process knows."""
         return cls(app, batch, DecisionCache.of(app, batch.group))
 
     @property
     def gate(self) -> str:
-        """What keeps the topic's messages."""
+        """The name of the gate that keeps the topic's messages."""
         return topic_gate(self._group, self._topic)
 
     def check(self) -> None:
-        """Let the next delivery run.
+        """Return if the next delivery may run.
 
         Raises:
             TopicHalted: it must not.
         """
-        if self._control.halt(self._topic) is None or (found := self._control.halt(self._topic, anew=True)) is None:
+        if self._control.halt(self._topic) is None or (halt := self._control.halt(self._topic, anew=True)) is None:
             return
-        # It was taken before the gate was shut; or Redis was wiped, and all gates are open.
-        with_gates(self._app, lambda gates: self._shut_while_halted(gates, found))
-        raise TopicHalted(f"topic {self._topic!r} is halted by {found.by}: {found.why}")
+        # The message was taken before the gate was shut; or Redis was wiped, and all gates are open.
+        with_gates(self._app, lambda gates: self._shut_while_halted(gates, halt))
+        raise TopicHalted(f"topic {self._topic!r} is halted by {halt.by}: {halt.why}")
 
     def stop(self, delivery: Delivery, failure: Failure, error: BaseException) -> None:
         """Halt the topic.
@@ -87,29 +85,29 @@ class HaltGuard:
         """
         chosen = settings.load(self._app, os.environ).of_group(self._group)
         key, by = halt_key(self._topic), f"{delivery.handler} on {socket.gethostname()}"
-        before = read_standing_decisions(chosen, self._control.mirror).get(key)
+        known = read_standing_decisions(chosen, self._control.mirror).get(key)
         why = _why(failure, error)
-        stands = before
-        if stands is None or stands.data is None:
+        decision = known
+        if decision is None or decision.data is None:
             cause = {"handler": delivery.handler, "record": delivery.message.coordinates, "error": str(failure)}
-            data = make_halt_data(before, time.time(), **cause)
-            outcome = make_decision(chosen, self._control.mirror, key, data, by, why, before)
+            data = make_halt_data(known, time.time(), **cause)
+            outcome = make_decision(chosen, self._control.mirror, key, data, by, why, known)
             delivery_log.log_halt(delivery, why, outcome.unpublished)
-            stands = outcome.decision
-        self._control.learn(stands)
+            decision = outcome.decision
+        self._control.learn(decision)
         self._control.forget()
         with_gates(self._app, lambda gates: gates.shut(self.gate, why))
 
-    def _shut_while_halted(self, gates: MessageGates, found: GroupDecision) -> None:
+    def _shut_while_halted(self, gates: MessageGates, halt: GroupDecision) -> None:
         if gates.allowed(self.gate) is not None:
             return
-        gates.shut(self.gate, found.why)
-        # Whoever resumes it says so first, and opens the gate then: that may have been in between.
+        gates.shut(self.gate, halt.why)
+        # A resume is stored before the gate is opened: it may have happened in between.
         if self._control.halt(self._topic, anew=True) is None:
             gates.open(self.gate)
 
 
 def _why(failure: Failure, error: BaseException) -> str:
-    """In the handler's own words, where it gave any."""
-    said = failure.error_message if isinstance(error, StopConsuming) else ""
-    return said or str(failure)
+    """Return the reason of a halt: the handler's own words, if it gave any."""
+    words = failure.error_message if isinstance(error, StopConsuming) else ""
+    return words or str(failure)

@@ -1,6 +1,4 @@
-"""One attempt at a delivery: its handler runs within its time limits, and the policy and the circuit breaker decide
-what becomes of a failure.
-"""
+"""One attempt at a delivery: the handler runs within its time limits; policy and breaker decide on a failure."""
 
 import os
 import time
@@ -28,10 +26,10 @@ T = TypeVar("T")
 
 
 class AttemptEnd(NamedTuple):
-    """How an attempt ended: what the handler returned, or why it is to be asked again.
+    """The end of an attempt: the handler's result, or its error.
 
     Attributes:
-        error: what it raised or asked for; `None`: its work is committed.
+        error: the exception that it raised or the retry that it asked for; `None`: its work is committed.
     """
 
     seconds: float
@@ -43,21 +41,21 @@ class HandlerAttempts:
     """The attempts of one run of a task, one after another.
 
     Parameters:
-        batch: whose deliveries they are.
-        last_will: done before the process ends, on the way out of a handler that is ended or by another thread.
+        batch: the batch of the deliveries.
+        last_will: called before the process ends, in the handler's thread or in another.
     """
 
     def __init__(self, task: MessageTask[..., Any], batch: Batch, last_will: Callable[[], None]) -> None:
-        self._task, self._what, self._last_will = task, str(batch), last_will
+        self._task, self._batch, self._last_will = task, str(batch), last_will
         self._run = HandlerRun(task, group=batch.group)
         self._limits = TimeLimits.of(task)
         self._watchdog = find_watchdog() if any(self._limits) else None
 
-    def at(self, delivery: Delivery) -> AttemptEnd:
-        """Run the handler on a delivery's message to its end.
+    def run(self, delivery: Delivery) -> AttemptEnd:
+        """Run the handler on a delivery's message to its end, and return that end.
 
         Raises:
-            WorkerShutdown, WorkerTerminate, SystemExit: the worker ends, or this process is told to.
+            WorkerShutdown, WorkerTerminate, SystemExit: the worker ends, or this process must.
         """
         run, started = self._run, time.monotonic()
         run.failures, run.asked = delivery.attempts.failed, None
@@ -68,7 +66,7 @@ class HandlerAttempts:
         except (WorkerShutdown, WorkerTerminate):
             raise
         except AlreadySettled:
-            logger.info("%s: its work is committed already: not done again.", delivery.identity)
+            logger.info("%s: its work is committed already, and is not repeated.", delivery.identity)
             return AttemptEnd(time.monotonic() - started)
         except BaseException as error:
             # Also SystemExit, GeneratorExit and MemoryError: Celery would acknowledge, or stop the worker.
@@ -77,11 +75,11 @@ class HandlerAttempts:
             exit_if_told_to(error)
             return AttemptEnd(time.monotonic() - started, error=error)
 
-    def judged(self, judge: Callable[[], T]) -> T:
-        """What a policy says that asks a function of the user's: it has the time that the handler has, once more.
+    def run_judge(self, judge: Callable[[], T]) -> T:
+        """Run a policy that calls a function of the user's, within the handler's time limits once more.
 
         Raises:
-            WorkerShutdown, WorkerTerminate, SystemExit: as `at`.
+            WorkerShutdown, WorkerTerminate, SystemExit: as `run`.
         """
         try:
             return self._within_limits(judge)
@@ -97,32 +95,32 @@ class HandlerAttempts:
             return call()
 
     def _overran(self) -> None:
-        """Done by another thread, which knows no request."""
-        logger.error("%s: its handler overran its hard time limit of %g s.", self._what, self._limits.hard)
+        """Log the overrun and call the last will, in the watchdog's thread, which has no request."""
+        logger.error("%s: its handler overran its hard time limit of %g s.", self._batch, self._limits.hard)
         self._last_will()
 
 
 def exit_if_told_to(error: BaseException) -> None:
-    """End the process if that is why the handler ended: a hard time limit, a revoke, a shutdown.
+    """End the process if the handler ended for that reason: a hard time limit, a revoke, a shutdown.
 
-    billiard ends a child by SIGTERM, which raises SystemExit in whatever it runs. What becomes of the delivery is
-    then the main process's to say (lossless/worker/request.py); settled here as well, it would run twice.
+    billiard ends a child by SIGTERM, which raises SystemExit in the running code. The main process then settles the
+    delivery (lossless/worker/request.py); settled here as well, it would run twice.
     """
     if terminate_handler_fired():
         raise error if isinstance(error, SystemExit) else SystemExit(os.EX_SOFTWARE)
 
 
 def find_cause(error: BaseException) -> BaseException:
-    """What made a handler ask for a retry; else what it raised."""
+    """Return the error that made a handler ask for a retry; else the error that it raised."""
     return error.error if isinstance(error, RetryAsked) and error.error else error
 
 
 class FailureJudge:
-    """For the deliveries of one batch.
+    """The judge of the failures of one batch's deliveries.
 
     Parameters:
-        attempts: within whose time limits a function of the user's is asked.
-        parking: which knows how long a wait really is.
+        attempts: runs a function of the user's within the time limits.
+        placement: knows how long a wait really is.
     """
 
     def __init__(
@@ -130,33 +128,33 @@ class FailureJudge:
         task: MessageTask[..., Any],
         batch: Batch,
         attempts: HandlerAttempts,
-        parking: RetryPlacement,
-        breaking: BreakerGuard,
+        placement: RetryPlacement,
+        breaker_guard: BreakerGuard,
     ) -> None:
         self._task, self._group = task, batch.group
-        self._attempts, self._parking, self._breaker_guard = attempts, parking, breaking
+        self._attempts, self._placement, self._breaker_guard = attempts, placement, breaker_guard
 
-    def decision(self, delivery: Delivery, error: BaseException, now: float) -> RetryDecision:
-        """What is to be done with it.
+    def decide(self, delivery: Delivery, error: BaseException, now: float) -> RetryDecision:
+        """Return the decision on a failed delivery.
 
         Parameters:
             now: seconds since the epoch.
         """
         policy, cause = find_effective_policy(self._task, self._group), find_cause(error)
         decision = self._by_policy(policy, delivery, error, now)
-        return self._breaker_guard.judged(delivery, cause, decision, self._is_its_own(policy, cause))
+        return self._breaker_guard.decide(delivery, cause, decision, self._is_its_own(policy, cause))
 
     def _is_its_own(self, policy: RetryPolicy, cause: BaseException) -> bool:
-        """Whether a person has named the error, while workers run, as one to die of: it tells nothing more."""
+        """Return whether a person has declared at run time that the error is the message's own (`dead_letter_for`)."""
         named = policy.dead_letter_for
         return named != self._task.policy.dead_letter_for and is_listed(cause, named)
 
     def _by_policy(self, policy: RetryPolicy, delivery: Delivery, error: BaseException, now: float) -> RetryDecision:
-        failed, real = delivery.attempts.failed, self._parking.real
+        failed, real = delivery.attempts.failed, self._placement.real
         age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
         if policy.retry_when is None:
             return policy.decide(error, failed, age, real=real, once=delivery.once)
-        return self._attempts.judged(
+        return self._attempts.run_judge(
             lambda: policy.decide(
                 error,
                 failed,

@@ -1,6 +1,4 @@
-"""The lease of the message in hand: whether it is still this worker's after a freeze (SIGSTOP, a closed lid), or
-another worker has it.
-"""
+"""The lease of the current message: after a freeze (SIGSTOP, a closed lid) another worker may have it."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -8,18 +6,18 @@ from typing import Any, Final
 from lossless.transport.message_ownership import TAKEN_AT, is_given_away, read_host_clock
 from tasks.errors import GivenAway
 
-#: How many times, in the time after which a silent worker is dead, a process asks whether it was taken for that.
+#: How often a process checks its lease in the time after which a silent worker counts as dead.
 CHECKS: Final = 3
-#: Seconds after which a silent worker is dead, where nothing is set (docs/concepts/lossless.md, `dead_after`).
+#: The default seconds after which a silent worker counts as dead (docs/concepts/lossless.md, `dead_after`).
 DEAD_AFTER: Final = 30.0
 
 
 class MessageLease:
-    """That of one message.
+    """The lease of one message.
 
     Parameters:
-        tag: of the message, as the transport delivered it.
-        taken_at: when that was, as `lossless.transport.message_ownership.read_host_clock` counts.
+        tag: the message's delivery tag; `None`: it has no lease to check.
+        taken_at: when it was taken, by `lossless.transport.message_ownership.read_host_clock`.
         every: seconds for which an answer holds.
         is_given_away: asks the broker.
     """
@@ -37,7 +35,7 @@ class MessageLease:
 
     @classmethod
     def of(cls, task: Any) -> "MessageLease":
-        """Of the message that a task has in hand."""
+        """Return the lease of a task's current message."""
         properties = task.request.properties or {}
         taken_at = properties.get(TAKEN_AT)
         tag = properties.get("delivery_tag") if isinstance(taken_at, float) else None
@@ -45,13 +43,13 @@ class MessageLease:
         return cls(tag, taken_at or read_host_clock(), every, lambda held: is_given_away(task.app, held))
 
     def check(self) -> None:
-        """Go on only with what is this worker's.
+        """Return if the message is still this worker's.
 
         Raises:
-            GivenAway: it is not.
+            GivenAway: another worker has it.
         """
         if self._tag is None or self._clock() - self._sure_at < self._every:
             return
         self._sure_at = self._clock()
         if self._is_given_away(self._tag):
-            raise GivenAway("this worker was silent for so long that others have it")
+            raise GivenAway("this worker was silent for so long that its messages went to other workers")

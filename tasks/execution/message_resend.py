@@ -1,6 +1,4 @@
-"""Celery messages that are sent again, without the ways in which Celery would lose them; and the return of a batch
-whose run could not be brought to its end.
-"""
+"""Celery messages that are sent again without Celery's ways to lose them, and the return of a batch that broke off."""
 
 import logging
 import math
@@ -35,28 +33,28 @@ from tasks.execution.process_loss import clear_loss_headers
 from tasks.execution.settlement import Settlement
 from tasks.worker.delivery_cost import NOTED_LOSSES
 
-#: Seconds between tries to publish a dead letter that Kafka does not take: first, and at most.
+#: Seconds between attempts to publish a dead letter that Kafka does not take: the first, and the most.
 PUBLISH_DELAY: Final = (2, 60)
-#: Headers in which lossless counts what a message has cost (lossless.worker.request, lossless.worker.consumer).
+#: Headers in which lossless counts lost processes and workers (lossless.worker.request, lossless.worker.consumer).
 LOSS_HEADERS: Final = ("lost", "restored", "prefetched", LOSS_HISTORY)
-#: Seconds of a wait from which on the ledger is told of it, for those who ask what takes so long.
+#: Seconds from which on a wait is noted in the ledger, for `bridge status` and `bridge find`.
 NOTED_FROM: Final = 10.0
-#: Seconds within which retries that are due travel together.
+#: Seconds of a slot: retries due in one slot travel together.
 TOGETHER: Final = 0.1
-#: More than any count of retries: how often a delivery runs is the policy's to say, not Celery's.
+#: More than any count of retries: the policy limits them, not Celery.
 _NO_LIMIT: Final = 2**31
 
 
-#: How many times as large as what joins it a message may be.
+#: How many times as large a message may be as the one that joins it.
 ENLARGES: Final = 16
 
 
 def retry_task(task: Task, **options: Any) -> NoReturn:  # type: ignore[type-arg]
-    """Celery's own retry, past the one that handlers call, without its limit and without its loss.
+    """Call Celery's own retry, not the handlers' one, without its limit and without its loss.
 
     Raises:
         Retry: the message was sent again.
-        Reject: it could not be; the broker keeps the one in hand.
+        Reject: it could not be sent; the broker keeps the current message.
     """
     try:
         Task.retry(task, max_retries=_NO_LIMIT, **options)
@@ -67,17 +65,17 @@ def retry_task(task: Task, **options: Any) -> NoReturn:  # type: ignore[type-arg
 
 
 def retry_batch(task: MessageTask[..., Any], batch: Batch, delay: float, words: str, *, ran: bool = True) -> NoReturn:
-    """Send the message in hand again with this batch, as a Celery retry.
+    """Send the current message again with this batch, as a Celery retry.
 
     A crash between sending and acknowledging repeats the delivery.
 
     Parameters:
-        ran: whether its handler has come to an end; so it is cleared of the workers that died with it.
+        ran: whether its handler has ended, which clears the message of the workers that died with it.
     """
     options = _send_options(task.app, batch)
     sent = task.request.headers or {}
     _note_waiting(task.app, batch, delay)
-    # How many processes it has cost goes on being counted, through failures too.
+    # The count of lost processes goes on, through failures too.
     options["headers"].update(
         clear_loss_headers(sent) if ran else {name: sent[name] for name in LOSS_HEADERS if name in sent}
     )
@@ -96,14 +94,14 @@ def send_on(
     most: int = 1,
     past: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Send a part of the batch in hand as a message of its own, or with others'; returns when the broker has it.
+    """Send a part of the current batch as a message of its own, or joined to others; return when the broker has it.
 
     Parameters:
         delay: seconds before it runs.
         most: how many deliveries one message may carry: with more than one, those of several batches that are due
             within `TOGETHER` seconds travel together, where our own transport carries them.
-        delivery_info: of the message in hand; the part goes to the same queue.
-        past: headers that say what it has cost.
+        delivery_info: of the current message; the part goes to the same queue.
+        past: the loss headers.
 
     Raises:
         kombu.exceptions.OperationalError: the broker did not take it.
@@ -115,12 +113,12 @@ def send_on(
     if priority := delivery_info.get("priority"):
         options["priority"] = priority
     _note_waiting(app, batch, delay)
-    # Redis reads and writes the whole of a message that is joined: few that join many cost it more than they save.
+    # Redis rewrites the whole message that others join: a few joining many cost more than they save.
     most = min(most, ENLARGES * len(batch.deliveries))
     if delay and most > 1 and batch.order is None:
         header, joins = to_joining(batch, most)
         if options[GATES] != _gates(app, batch, again=False):
-            # It waits at other gates than what has not failed.
+            # Failed deliveries wait at other gates than new ones.
             joins["name"] += " again"
         options["headers"] = {HEADER: header, JOINS: joins}
         options["eta"] = _slot(time.time() - redis_clock.measure_clock_lead(app, batch) + delay)
@@ -132,24 +130,25 @@ def send_on(
 
 
 def _slot(due: float) -> datetime:
-    """The first moment from then on at which others are due too."""
+    """Return the slot of a due time: the first moment from then on at which others are due too."""
     return datetime.fromtimestamp(math.ceil(due / TOGETHER) * TOGETHER, UTC)
 
 
 def publish_delay(tries: int) -> int:
-    """Seconds before the next try to publish a dead letter, after that many that failed before."""
+    """Return the seconds before the next attempt to publish a dead letter, after so many failed ones."""
     first, most = PUBLISH_DELAY
     return int(min(most, first * 2 ** min(tries, 10)))
 
 
 def _note_waiting(app: Celery, batch: Batch, delay: float) -> None:
     if delay >= NOTED_FROM:
-        BatchFates.of(app, batch).waits(batch.offsets, time.time() - redis_clock.measure_clock_lead(app, batch) + delay)
+        due = time.time() - redis_clock.measure_clock_lead(app, batch) + delay
+        BatchFates.of(app, batch).note_waiting(batch.offsets, due)
 
 
 def _send_options(app: Celery, batch: Batch) -> dict[str, Any]:
-    # In an order the first is tried first, whatever comes behind it.
-    failed = next((each.attempts for each in batch.deliveries), NO_ATTEMPTS)
+    # In an order the first delivery decides.
+    failed = next((delivery.attempts for delivery in batch.deliveries), NO_ATTEMPTS)
     return {
         GATES: _gates(app, batch, again=bool(failed.failed or failed.postponed)),
         "headers": {HEADER: to_header(batch)},
@@ -163,12 +162,12 @@ def _gates(app: Celery, batch: Batch, again: bool) -> str:
     return gates_for(batch.group, batch.topic, needs, again)
 
 
-# As where the batch runs: one who reads the logs of that reads these.
+# The logger of the batch's run, whose readers need these lines.
 logger = logs.harmless_logger("tasks.execution.batch_run")
 
 
 class BatchReturn:
-    """Where the message of one batch goes whose run was broken off."""
+    """The return of one batch's message after its run broke off."""
 
     def __init__(
         self, task: MessageTask[..., Any], batch: Batch, fates: BatchFates, settlement: Settlement, state: BatchState
@@ -176,34 +175,36 @@ class BatchReturn:
         self._task, self._batch, self._fates = task, batch, fates
         self._settlement, self._state = settlement, state
 
-    def given_up(self, gone: GivenAway) -> str:
-        """What is not done is others' to do; what is done is marked, so that they find it so."""
-        logger.warning("%s: %s: what is not done of it is left to others.", str(self._batch), str(gone))
+    def give_up(self, gone: GivenAway) -> str:
+        """Mark the done deliveries, and leave the rest to the workers that have the message by now."""
+        logger.warning("%s: %s; the deliveries that are not done are left to them.", str(self._batch), str(gone))
         with suppress(LedgerUnavailable):
             self._fates.flush()
         return f"given away: {self._state.ends}"
 
-    def waits(self, halted: TopicHalted, gate: str) -> ComeBack:
-        """What has not run waits in front of all else of its topic; it has spent nothing."""
+    def wait_at_gate(self, halted: TopicHalted, gate: str) -> ComeBack:
+        """Return the error that puts unsettled deliveries in front of their halted topic; they spend no attempt."""
         try:
             self._fates.flush()
         except LedgerUnavailable as error:
             logger.debug("%s", error)
         return ComeBack(f"it waits: {halted}", self._headers(self._left()), gate, LOOK_AGAIN_AFTER, halted.first)
 
-    def broken(self, error: BaseException) -> ComeBack | None:
-        """What has not ended comes again; `None`: all has. Call it where the error is handled."""
+    def redeliver(self, error: BaseException) -> ComeBack | None:
+        """Return the error that redelivers unsettled deliveries; `None`: there are none. Call it in the handler of
+        `error`.
+        """
         left = self._left()
         if not left.deliveries:
-            logger.exception("%s: all of it has ended, but then: %s", str(self._batch), type(error).__name__)
+            logger.exception("%s: all had ended before the run failed: %s", str(self._batch), type(error).__name__)
             return None
         foreseen = isinstance(error, BridgeError | Reject | KombuError | OSError)
         level = logging.WARNING if foreseen else logging.ERROR
-        logger.log(level, "%s comes again: %s", str(self._batch), str(error), exc_info=not foreseen)
+        logger.log(level, "%s is redelivered: %s", str(self._batch), str(error), exc_info=not foreseen)
         return ComeBack(f"{self._batch} could not be settled: {type(error).__name__}", self._headers(left))
 
     def _left(self) -> Batch:
-        """What has not ended; and what has, as far as the ledger has not been told."""
+        """Return the batch of deliveries that have not ended, or whose end the ledger does not know."""
         return self._batch.holding(self._settlement.find_unsettled(self._state.left()))
 
     def _headers(self, left: Batch) -> dict[str, Any]:

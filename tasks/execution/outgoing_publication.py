@@ -1,4 +1,4 @@
-"""The publication of what follows a success, before the delivery is settled: messages that the handler sends, and the
+"""The publication of records after a success, before the delivery is settled: messages that the handler sends, and the
 record by which a replayed delivery goes on to the next handler of its `sequence`.
 """
 
@@ -25,29 +25,29 @@ from tasks import logs
 
 logger = logs.harmless_logger(__name__)
 
-#: Seconds between two times that what a batch sends is published while it runs: should a neighbour kill the process,
-#: what was to be sent since is lost, and its handlers run again. Each time costs one wait for Kafka.
+#: Seconds between publications while a batch runs. If a neighbour kills the process, handlers since the last one run
+#: again. Each publication costs one wait for Kafka.
 PUBLISH_EVERY: Final = 0.1
-#: Seconds after which what lies in a database is left behind: longer than any pause before Kafka is tried again.
+#: Seconds after which messages in an outbox count as left behind: longer than any pause between publications.
 LEFT_AFTER: Final = 600.0
-#: Seconds between two looks for it, and how many deliveries one takes up.
-LOOK_EVERY: Final = 60.0
+#: Seconds between searches for them, and the most deliveries of one search.
+SEARCH_EVERY: Final = 60.0
 AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class UnsentMessages:
-    """A delivery whose handler has succeeded, and what that sends."""
+    """The unsent messages of a delivery whose handler has succeeded."""
 
     delivery: Delivery
     outgoing: tuple[OutgoingMessage, ...]
 
     @classmethod
     def of(cls, delivery: Delivery, onward: OutgoingMessage | None = None) -> "UnsentMessages | None":
-        """What is to be published for it; `None`: nothing.
+        """Return the unsent messages of a delivery; `None`: there are none.
 
         Parameters:
-            onward: by what it goes on to the next handler of its sequence.
+            onward: the record by which it goes on to the next handler of its sequence.
         """
         outbox = delivery.message.outbox
         found = delivery.outgoing if outbox is None else (*delivery.outgoing, *outbox.left())
@@ -57,7 +57,7 @@ class UnsentMessages:
 
     @property
     def again(self) -> Delivery:
-        """The delivery as it comes again when Kafka has not taken it: what lies in a database is found there."""
+        """The delivery for a retry of the publication; messages in a database outbox are found there."""
         outbox = self.delivery.message.outbox
         at_home = outbox is not None and outbox.home is not None
         kept = self.delivery.outgoing if at_home else self.outgoing
@@ -65,28 +65,28 @@ class UnsentMessages:
 
 
 class OutgoingPublication:
-    """What the handlers of one batch send."""
+    """The publication of the messages that one batch's handlers send."""
 
-    _looked: ClassVar[dict[str, float]] = {}
+    _searched_at: ClassVar[dict[str, float]] = {}
 
     def __init__(self, app: Celery) -> None:
         self._app = app
-        #: Of these the handlers have succeeded, and what they send is not published yet.
+        #: Deliveries whose handlers have succeeded, with messages not published yet.
         self._unsent: list[UnsentMessages] = []
         self._published_at = time.monotonic()
         self._refused = False
 
     @property
     def is_due(self) -> bool:
-        """Whether to publish before the next handler runs. Where Kafka has just not answered: not before the end."""
+        """Whether to publish before the next handler runs; after a failure only at the end of the batch."""
         waited = time.monotonic() - self._published_at
         return bool(self._unsent) and not self._refused and waited >= PUBLISH_EVERY
 
     def take(self, delivery: Delivery, onward: OutgoingMessage | None = None) -> UnsentMessages | None:
-        """What is to be published for a delivery before it is done, kept for `publish`; `None`: nothing.
+        """Keep a delivery's unsent messages for `publish`, and return them; `None`: there are none.
 
         Parameters:
-            onward: by what it goes on to the next handler of its sequence.
+            onward: the record by which it goes on to the next handler of its sequence.
         """
         unsent = UnsentMessages.of(delivery, onward)
         if unsent is not None:
@@ -94,41 +94,41 @@ class OutgoingPublication:
         return unsent
 
     def publish(self) -> list[tuple[UnsentMessages, PublishFailed | None]]:
-        """Publish it all, and wait until every in-sync replica has it: for each delivery why not, or `None`.
+        """Publish all, wait until every in-sync replica has it, and return for each delivery why not, or `None`.
 
-        What of it lies in the user's database is forgotten there. A crash before that publishes it again.
+        Published messages are removed from the user's database. A crash before that publishes them again.
         """
         if not self._unsent:
             return []
         unsent, self._unsent = self._unsent, []
-        letters = [(str(each.delivery), outgoing) for each in unsent for outgoing in each.outgoing]
-        answers = iter(Publisher.of(self._app).send(letters))
-        found = [_worst_failure([next(answers) for _ in each.outgoing]) for each in unsent]
-        for each, failed in zip(unsent, found, strict=True):
-            outbox = each.delivery.message.outbox
+        messages = [(str(entry.delivery), outgoing) for entry in unsent for outgoing in entry.outgoing]
+        answers = iter(Publisher.of(self._app).send(messages))
+        failures = [_worst_failure([next(answers) for _ in entry.outgoing]) for entry in unsent]
+        for entry, failed in zip(unsent, failures, strict=True):
+            outbox = entry.delivery.message.outbox
             if failed is None and outbox is not None and outbox.home is not None:
-                self._taken_out(outbox, outbox.home)
-        self._refused = any(failed is not None and not isinstance(failed, NeverPublished) for failed in found)
+                self._clear_outbox(outbox, outbox.home)
+        self._refused = any(failed is not None and not isinstance(failed, NeverPublished) for failed in failures)
         self._published_at = time.monotonic()
-        return list(zip(unsent, found, strict=True))
+        return list(zip(unsent, failures, strict=True))
 
-    def _taken_out(self, outbox: Outbox, home: UserDatabase) -> None:
-        """Kafka has it: what the user's database does now decides nothing. What stays there is sent once more later."""
+    def _clear_outbox(self, outbox: Outbox, home: UserDatabase) -> None:
+        """Remove published messages from an outbox; if its database fails, they are published once more later."""
         try:
             outbox.published()
-            self._look_for_left(home, outbox.whose)
+            self._publish_left(home, outbox.whose)
         except Exception as error:
             logger.warning("the outbox in the handlers' database does not answer; it is tried again later: %s", error)
 
-    def _look_for_left(self, home: UserDatabase, whose: str) -> None:
-        """Publish what lies in a database for long: its delivery was lost, with a Redis that was wiped."""
+    def _publish_left(self, home: UserDatabase, whose: str) -> None:
+        """Publish old messages of a database's outboxes, whose deliveries were lost with a wiped Redis."""
         now = time.monotonic()
-        if now - self._looked.get(home.name, -LOOK_EVERY) < LOOK_EVERY:
+        if now - self._searched_at.get(home.name, -SEARCH_EVERY) < SEARCH_EVERY:
             return
-        self._looked[home.name] = now
+        self._searched_at[home.name] = now
         for mark, bodies in home.old(whose, time.time() - LEFT_AFTER, AT_ONCE).items():
             left = [OutgoingMessage.from_data(json.loads(body)) for body in bodies]
-            failed = _worst_failure(Publisher.of(self._app).send([(each.id, each) for each in left]))
+            failed = _worst_failure(Publisher.of(self._app).send([(message.id, message) for message in left]))
             if failed is not None:
                 logger.error("%d messages that were left in an outbox could not be published: %s", len(left), failed)
                 home.put_behind(mark, time.time())
@@ -138,16 +138,16 @@ class OutgoingPublication:
 
 
 def _worst_failure(answers: Sequence[PublishFailed | None]) -> PublishFailed | None:
-    """Why not all was published: what no time mends, first."""
+    """Return why not all was published: a permanent failure first."""
     failed = [answer for answer in answers if answer is not None]
-    return next((each for each in failed if isinstance(each, NeverPublished)), failed[0] if failed else None)
+    return next((failure for failure in failed if isinstance(failure, NeverPublished)), failed[0] if failed else None)
 
 
 def make_sequence_step(app: Celery, batch: Batch, delivery: Delivery) -> OutgoingMessage | None:
-    """The record by which a delivery that has succeeded goes on; `None`: it was not sent back, or is at its end.
+    """Return the record by which a replayed delivery goes on in its sequence; `None`: it is not replayed, or the last.
 
-    Published before the delivery is marked done, as what its handler sends: a crash between the two sends it twice,
-    and of two the second finds the first's end.
+    It is published before the delivery is marked done: a crash between the two sends it twice, and the second finds the
+    first one settled.
     """
     if not delivery.attempts.replayed or not batch.group:
         return None
@@ -159,13 +159,13 @@ def make_sequence_step(app: Celery, batch: Batch, delivery: Delivery) -> Outgoin
 
 @lru_cache(maxsize=256)
 def _find_sequence(app: Celery, process: int, group: str, source: str) -> tuple[str, Sequence[str]]:
-    """The replay topic of a source, and its sequence."""
+    """Return the replay topic of a source topic, and its sequence."""
     chosen = settings.load(app, os.environ).of_group(group)
     return TopicNames.of(chosen).replay(source), chosen.topic(source).sequence
 
 
 def _step_record(delivery: Delivery, group: str, sequence: Sequence[str], topic: str) -> OutgoingMessage | None:
-    """What is written to the replay topic, without an id: it is no message of the handler's (pure)."""
+    """Return the record for the replay topic, without an id: it is no message of the handler's (pure)."""
     if delivery.handler not in sequence[:-1]:
         return None
     message = delivery.message
@@ -177,7 +177,7 @@ def _step_record(delivery: Delivery, group: str, sequence: Sequence[str], topic:
         sequence[sequence.index(delivery.handler) + 1],
         group,
     )
-    # It counts as sent back as often as this one was: both were asked for by the same person at the same time.
+    # It is replayed as often as this delivery: one replay covers both.
     attempts = Attempts(replayed=delivery.attempts.replayed - 1)
     headers = replay_headers(
         origin,

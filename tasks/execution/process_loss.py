@@ -1,5 +1,5 @@
-"""The loss of a worker's process: which delivery of its message is charged with it, which run alone from then on, and
-which go on as before (pure).
+"""The loss of a worker's process: which delivery of its message is charged with it, and which run alone from then on
+(pure).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,19 +12,19 @@ from bridge.formats.delivery import ERROR_LENGTH, Batch, Delivery
 from bridge.formats.failure import cut
 from lossless.worker.process_death import LOSS_HISTORY, TIME_LIMIT, read_loss_history
 
-#: Headers that count workers which died with a message; a run that comes to its end clears it of them.
+#: Headers that count workers which died with a message; a run that ends clears them.
 _WORKERS: Final = ("restored", "prefetched")
-#: The header that counts processes; and how it is said of a delivery that one was lost with it.
+#: The header that counts lost processes, and the beginning of the error of a delivery charged with one.
 LOST_HEADER: Final = "lost"
 _LOST_WITH: Final = "process lost: "
 
 
 class TaskNotes(NamedTuple):
-    """What a process noted on its task.
+    """The notes of a process on its task.
 
     Attributes:
-        done: the offsets of which the handler had ended well.
-        running: the offset that it was at; `None` where that is not known.
+        done: the offsets whose handler had succeeded.
+        running: the offset whose handler was running; `None`: unknown.
     """
 
     done: frozenset[int] = frozenset()
@@ -34,10 +34,10 @@ class TaskNotes(NamedTuple):
 def headers_after_loss(
     handler: str, headers: Mapping[str, Any], notes: TaskNotes, cause: str, at: float
 ) -> dict[str, Any]:
-    """The headers with which a message comes back whose process was lost.
+    """Return the headers with which a message is redelivered after its process was lost.
 
     Parameters:
-        cause: what took the process.
+        cause: why the process was lost.
         at: when, in seconds since the epoch.
     """
     lost = read_counter(headers, "lost") + 1
@@ -47,34 +47,34 @@ def headers_after_loss(
         return {"lost": lost}
     charged = _charged(batch, notes)
     deliveries = []
-    for each in batch.deliveries:
-        if each.message.offset in notes.done:
-            deliveries.append(replace(each, ended="done"))
-        elif each is charged:
-            deliveries.append(_lost_with(each, cause, at))
+    for delivery in batch.deliveries:
+        if delivery.message.offset in notes.done:
+            deliveries.append(replace(delivery, ended="done"))
+        elif delivery is charged:
+            deliveries.append(_lost_with(delivery, cause, at))
         else:
-            deliveries.append(each)
+            deliveries.append(delivery)
     if charged is not None and (len(batch.deliveries) > 1 or "lost" not in headers):
-        # Its own count: of those before one was another's, or they came by Kafka (a retry topic).
+        # The delivery's own count: the message may count losses of others, or none from before a retry topic.
         lost = charged.attempts.lost + 1
     return {"lost": lost, HEADER: to_header(batch.holding(deliveries))}
 
 
 def count_worker_losses(todo: Sequence[Delivery], headers: Mapping[str, Any]) -> list[Delivery]:
-    """The deliveries of a message, with the workers that died after its only one had begun."""
+    """Return the deliveries of a message; a single one is charged with the workers that died while it ran."""
     restored = read_counter(headers, "restored")
     if len(todo) != 1 or not restored:
         return list(todo)
-    found = todo[0].lost(restored)
-    message = replace(found.message, attempt=found.runs + 1, attempts=found.attempts)
-    return [replace(found, message=message)]
+    delivery = todo[0].lost(restored)
+    message = replace(delivery.message, attempt=delivery.runs + 1, attempts=delivery.attempts)
+    return [replace(delivery, message=message)]
 
 
 def clear_loss_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """What a message says of its past that is sent again after a run which came to its end.
+    """Return the loss headers of a message that is sent again after a run that ended.
 
-    Processes go on being counted. Of workers that died with it, it is acquitted: what kills does not get so far. It was
-    in a worker's hands before: its dead letter may be written.
+    The count of lost processes stays. The count of dead workers is cleared: a message that kills workers does not get
+    so far. The message counts as redelivered: its dead letter may be written.
     """
     if not any(headers.get(name) for name in ("lost", *_WORKERS)):
         return {}
@@ -82,63 +82,63 @@ def clear_loss_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reset_loss_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, to go over the headers of a message that comes back as it is."""
+    """Return the same headers as updates for a message that is redelivered with its old headers."""
     known = clear_loss_headers(headers)
     return {"lost": known["lost"], **dict.fromkeys(_WORKERS, 0)} if known else {}
 
 
 def headers_of_return(batch: Batch, headers: Mapping[str, Any]) -> dict[str, Any]:
-    """What goes over the headers of a message that comes back with this batch, after a run that came to its end."""
+    """Return the header updates of a message that is redelivered with this batch, after a run that ended."""
     return {HEADER: to_header(batch), **reset_loss_headers(headers)}
 
 
 def split_after_loss(
     todo: Iterable[Delivery], headers: Mapping[str, Any]
 ) -> list[tuple[list[Delivery], dict[str, Any]]]:
-    """The messages into which one is broken up with which a process was lost: deliveries, and headers."""
+    """Return the messages into which one is split after a lost process: deliveries and headers."""
     todo = list(todo)
-    guilty = [each for each in todo if each.attempts.lost]
+    guilty = [delivery for delivery in todo if delivery.attempts.lost]
     if not guilty:
-        return [([each], {"redelivered": True}) for each in todo]
-    others = [each for each in todo if not each.attempts.lost]
-    alone = [([each], {"lost": each.attempts.lost, **_loss_history(headers)}) for each in guilty]
+        return [([delivery], {"redelivered": True}) for delivery in todo]
+    others = [delivery for delivery in todo if not delivery.attempts.lost]
+    alone = [([delivery], {"lost": delivery.attempts.lost, **_loss_history(headers)}) for delivery in guilty]
     return [(others, {}), *alone] if others else alone
 
 
 def find_poison(todo: Sequence[Delivery]) -> list[Delivery]:
-    """The one of a message that killed its processes: it was running most often when one was lost.
+    """Return the delivery that killed its message's processes: the one that was running most often at a loss.
 
-    Where that was never known: the first. They run in their order then, and each is marked at once.
+    If that was never known, it is the first: they run in order then, and each is marked at once.
     """
-    return [max(todo, key=lambda each: each.attempts.lost)] if todo else []
+    return [max(todo, key=lambda delivery: delivery.attempts.lost)] if todo else []
 
 
 def count_unsaid_losses(letter: Mapping[str, Any]) -> int:
-    """Lost processes and workers of a letter (a `lossless.worker.message_burial.Burial`) that its deliveries do not
-    say.
-    """
+    """Return the lost processes and workers of a burial (`lossless.worker`) that its deliveries do not count."""
     headers = letter.get("headers") or {}
-    # Of a version that said no history, processes are counted in the message alone.
+    # An older version writes no history: processes are counted in the message alone.
     lost = 0 if read_loss_history(headers) else read_counter(letter, "lost")
     return lost + read_counter(letter, "restored")
 
 
 def overran_limit(error: str) -> bool:
-    """Whether a delivery's last failure, or what it is dead of, is that its run went on until its hard time limit."""
+    """Return whether an error is that a run overran its hard time limit."""
     return error.removeprefix(_LOST_WITH).startswith(TIME_LIMIT)
 
 
 def clear_losses(delivery: Delivery) -> Delivery:
-    """A delivery whose processes ran into their time limit for no fault of its own."""
+    """Return a delivery with its lost processes counted as postponed: they overran through no fault of its own."""
     attempts = delivery.attempts.plus(lost=-delivery.attempts.lost, postponed=delivery.attempts.lost)
     return replace(delivery, message=replace(delivery.message, attempts=attempts), attempts=attempts)
 
 
 def _charged(batch: Batch, notes: TaskNotes) -> Delivery | None:
-    left = [each for each in batch.deliveries if not each.ended and each.message.offset not in notes.done]
+    left = [
+        delivery for delivery in batch.deliveries if not delivery.ended and delivery.message.offset not in notes.done
+    ]
     if len(batch.deliveries) == 1:
         return left[0] if left else None
-    return next((each for each in left if each.message.offset == notes.running), None)
+    return next((delivery for delivery in left if delivery.message.offset == notes.running), None)
 
 
 def _lost_with(delivery: Delivery, cause: str, at: float) -> Delivery:
@@ -148,5 +148,5 @@ def _lost_with(delivery: Delivery, cause: str, at: float) -> Delivery:
 
 
 def _loss_history(headers: Mapping[str, Any]) -> dict[str, Any]:
-    found = read_loss_history(headers)
-    return {LOSS_HISTORY: found} if found else {}
+    history = read_loss_history(headers)
+    return {LOSS_HISTORY: history} if history else {}

@@ -1,4 +1,4 @@
-"""By how much this host's clock is ahead of that of Redis, by which all retries become due."""
+"""The lead of this host's clock over that of Redis, by which all retries become due."""
 
 import os
 from typing import Final
@@ -19,7 +19,7 @@ def measure_clock_lead(app: Celery, batch: Batch) -> float:
     ledger = BatchFates.of(app, batch).ledger
     if ledger is None:
         return 0.0
-    # Not the one of the process that this one was forked from.
+    # By process: after a fork the parent's connection must not be used.
     key = (os.getpid(), ledger)
     if key not in _skews:
         _skews[key] = ClockSkew(ledger)

@@ -24,28 +24,28 @@ from tasks.execution.batch_fates import BatchFates
 from tasks.worker import worker_metrics
 from tasks.worker.ledger_telemetry import delivery_counts
 
-#: How a delivery has ended, in the word that travels with it until the ledger has the mark.
+#: The word for a delivery's end that travels with it until the ledger has the mark.
 END_WORDS: Final = {Fate.DONE: "done", Fate.DEAD: "dead", Fate.PARKED: "parked"}
-#: Headers of a message that was in a worker's hands before (lossless.worker.request, lossless.worker.consumer).
+#: Headers of a message that a lost process or worker held (lossless.worker.request, lossless.worker.consumer).
 _AFTER_A_LOSS: Final = ("lost", "restored")
-#: Seconds after which, at the earliest, is tried again what Kafka did not acknowledge; many look together.
+#: The shortest seconds before a record that Kafka did not acknowledge is tried again; many are read together.
 TRIED_BEFORE: Final = 2.0
 
 
 def follows_loss(headers: Mapping[str, Any]) -> bool:
-    """Whether a process or a whole worker died with the Celery message that has these headers."""
+    """Return whether a process or a whole worker died with the Celery message that has these headers."""
     return any(headers.get(name) for name in _AFTER_A_LOSS)
 
 
 class Settlement:
-    """Settles the deliveries of one Celery message, each by itself.
+    """The settlement of one Celery message's deliveries, each by itself.
 
     Parameters:
-        fates: the fates of the batch.
-        is_redelivered: whether an earlier run of the message may have come as far as Kafka, and no further.
-        at_once: whether what is done is marked before the next is run, or within milliseconds, with others.
-        looked: whether it may have been looked at as it was taken.
-        along: whether a mark of what is done may go along with the acknowledgement of the message.
+        fates: those of the batch, in the ledger.
+        is_redelivered: whether an earlier run of the message may have published to Kafka and stopped there.
+        at_once: whether a done delivery is marked before the next runs, or within milliseconds, with others.
+        looked: whether the script hook may have read its fate when the message was taken.
+        bundled: whether the mark "done" may be bundled with the acknowledgement of the message.
     """
 
     def __init__(
@@ -62,8 +62,10 @@ class Settlement:
         self._app, self._batch, self._fates = app, batch, fates
         self._is_redelivered, self._at_once, self._looked, self._bundled = is_redelivered, at_once, looked, bundled
         self._ended: set[int] = set()
-        # An earlier run, perhaps in a message that is gone by now, may have come as far as Kafka.
-        self._tried = {each.message.offset for each in batch.deliveries if each.publish_tries or each.attempts.lost}
+        # An earlier run, perhaps in a message that is gone by now, may have published to Kafka.
+        self._tried = {
+            delivery.message.offset for delivery in batch.deliveries if delivery.publish_tries or delivery.attempts.lost
+        }
 
     @property
     def ledger(self) -> Ledger | None:
@@ -72,13 +74,13 @@ class Settlement:
 
     @classmethod
     def of(cls, task: Task, batch: Batch, fates: BatchFates) -> "Settlement":  # type: ignore[type-arg]
-        """Of the message that a task has in hand."""
+        """Return the settlement of a task's current message."""
         headers = task.request.headers or {}
         lost = follows_loss(headers)
-        # What came by a retry topic has two fates, of which the taking looks at none.
+        # A delivery from a retry topic has two fates, which the script hook does not read.
         alone = len(batch.deliveries) == 1
         again = lost or bool(headers.get("redelivered"))
-        # Under threads and solo what was taken at once may have ended before it runs, and nobody would know here.
+        # Under threads and solo a duplicate may have ended before this message runs, unnoticed here.
         looked = (
             alone and batch.via is None and not again and can_bundle() and LOOKED in (task.request.properties or {})
         )
@@ -86,7 +88,7 @@ class Settlement:
         return cls(task.app, batch, fates, is_redelivered=again, at_once=alone or lost, looked=looked, bundled=bundled)
 
     def done(self, delivery: Delivery) -> None:
-        """Mark a delivery whose handler's work is committed: the only one of its message as that is acknowledged.
+        """Mark a delivery whose handler's work is committed; a single one together with the acknowledgement.
 
         Raises:
             LedgerUnavailable: the ledger did not take the mark; it stays in `find_unsettled`.
@@ -97,7 +99,7 @@ class Settlement:
             self._mark(delivery, Fate.DONE)
 
     def is_new(self, delivery: Delivery, properties: Mapping[str, Any] | None) -> bool:
-        """Whether the only delivery of a message that comes for the first time was not settled when it was taken.
+        """Return whether a message's only delivery is known to be unsettled, without asking the ledger.
 
         Parameters:
             properties: of the message.
@@ -111,7 +113,7 @@ class Settlement:
             cause: what its handler raised, for the log.
 
         Raises:
-            PublishFailed: Kafka did not acknowledge it; it may or may not be there, and the next run looks.
+            PublishFailed: Kafka did not acknowledge it; it may or may not be there, and the next run checks.
             LedgerUnavailable: as `done`.
         """
         group = self._batch.group
@@ -127,10 +129,10 @@ class Settlement:
         """Write deliveries to their retry topics, wait until Kafka has acknowledged, and mark them parked.
 
         Parameters:
-            delays: of the retry topics in which they may lie from an earlier run.
+            delays: of the retry topics in which an earlier run may have parked them.
 
         Returns:
-            for each why Kafka did not take it, or `None`: it is parked.
+            for each delivery why Kafka did not take it, or `None`: it is parked.
 
         Raises:
             LedgerUnavailable: as `done`.
@@ -146,38 +148,38 @@ class Settlement:
         parked = [clone for clone, failed in zip(clones, failures, strict=True) if failed is None]
         if parked:
             offsets = [clone.delivery.message.offset for clone in parked]
-            # First of all: until the ledger has taken the marks, they travel with the message.
+            # First: until the ledger has the marks, they travel with the message.
             self._ended.update(offsets)
             self._fates.mark_all(offsets, Fate.PARKED)
         return failures
 
     def _were_parked(self, publisher: Publisher, deliveries: Sequence[Delivery], delays: Sequence[int]) -> list[bool]:
-        """Of each whether it lies in a retry topic from an earlier run, and is yet to come from there."""
+        """Return for each delivery whether an earlier run has parked it and it is still to come from there."""
         lying = self._parked_in(publisher, deliveries, delays)
         try:
             coming = find_records_to_run(self._fates.ledger, [record for records in lying for record in records])
         except LedgerUnavailable as error:
-            raise PublishFailed(f"whether it is parked already is not known: {error}") from None
-        # What a delivery that began anew was parked as before has had its run, and does not come again.
+            raise PublishFailed(f"unknown whether it is parked already: {error}") from None
+        # A record parked before the delivery was replayed has had its run, and does not come again.
         return [any(record in coming for record in records) for records in lying]
 
     def _parked_in(
         self, publisher: Publisher, deliveries: Sequence[Delivery], delays: Sequence[int]
     ) -> Sequence[Sequence[RetryRecordPosition]]:
-        """Where an earlier run may have parked each; as for dead letters, and read at once."""
+        """Return for each delivery the retry records that an earlier run may have written, read in one pass."""
         group = self._batch.group
         if self._is_redelivered:
             return publisher.parked_in(deliveries, delays, group)
         if any(delivery.message.offset in self._tried for delivery in deliveries):
             return publisher.parked_in(deliveries, delays, group, time.time() - TRIED_BEFORE)
-        forgot_at = [self._fates.forgot_at(delivery.message) for delivery in deliveries]
-        if (latest := max((at for at in forgot_at if at is not None), default=None)) is None:
+        wiped_at = [self._fates.find_wipe(delivery.message) for delivery in deliveries]
+        if (latest := max((at for at in wiped_at if at is not None), default=None)) is None:
             return [()] * len(deliveries)
         found = publisher.parked_in(deliveries, delays, group, latest)
-        return [() if at is None else records for records, at in zip(found, forgot_at, strict=True)]
+        return [() if at is None else records for records, at in zip(found, wiped_at, strict=True)]
 
-    def ended_before(self, delivery: Delivery) -> None:
-        """Mark a delivery as it ended in an earlier run, which could not tell the ledger (`delivery.ended`).
+    def mark_earlier_end(self, delivery: Delivery) -> None:
+        """Mark the end of a delivery in an earlier run, which could not reach the ledger (`delivery.ended`).
 
         Raises:
             LedgerUnavailable: as `done`.
@@ -185,19 +187,19 @@ class Settlement:
         self._mark(delivery, next(fate for fate, name in END_WORDS.items() if name == delivery.ended))
 
     def note_carrier(self, task_id: str | None) -> None:
-        """Note which task carried what has ended (`bridge find`)."""
+        """Note which task carried the ended deliveries (for `bridge find`)."""
         ended = self._ended - self._fates.unwritten.keys()
         deliveries = self._batch.deliveries
-        # What was parked has a task of another name than its delivery's.
+        # The task of a parked delivery has another id than the delivery.
         if len(deliveries) == 1 and task_id == deliveries[0].identity:
             for offset in ended:
-                self._fates.carried_alone(offset)
+                self._fates.note_single_task(offset)
         elif task_id:
-            # The last one left of a batch that came again goes on under the batch's id.
-            self._fates.carried(task_id, sorted(ended))
+            # The last delivery left of a redelivered batch keeps the batch's id.
+            self._fates.note_task(task_id, sorted(ended))
 
     def find_unsettled(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Those that have not ended, and those that have, with how, as far as the ledger has not been told."""
+        """Return the deliveries that have not ended, and with their end those whose end the ledger does not know."""
         unwritten = self._fates.unwritten
         return [
             replace(delivery, ended=END_WORDS[unwritten[offset]]) if offset in self._ended else delivery
@@ -206,18 +208,18 @@ class Settlement:
         ]
 
     def _is_written(self, publisher: Publisher, delivery: Delivery) -> bool:
-        """Whether its dead letter lies in Kafka from an earlier run."""
+        """Return whether an earlier run has written a delivery's dead letter to Kafka."""
         group = self._batch.group
-        # Who ran it may have been killed between the acknowledgement and the mark, or the mark is lost.
-        forgot_at = self._fates.forgot_at(delivery.message)
+        # Its process may have been killed between Kafka's acknowledgement and the mark, or the mark is lost.
+        wiped_at = self._fates.find_wipe(delivery.message)
         if self._is_redelivered and publisher.has_dead_letter(delivery, group):
             return True
         if delivery.message.offset in self._tried:
             return publisher.has_dead_letter(delivery, group, time.time() - TRIED_BEFORE)
-        return forgot_at is not None and publisher.has_dead_letter(delivery, group, forgot_at)
+        return wiped_at is not None and publisher.has_dead_letter(delivery, group, wiped_at)
 
     def _mark(self, delivery: Delivery, fate: Fate) -> None:
-        # First of all: until the ledger has taken the mark, it travels with the message.
+        # First: until the ledger has the mark, it travels with the message.
         self._ended.add(delivery.message.offset)
         if fate is Fate.DONE:
             self._fates.done(delivery.message.offset, now=self._at_once)
@@ -225,15 +227,15 @@ class Settlement:
             self._fates.mark(delivery.message.offset, fate)
 
 
-#: Whose receivers of signals take no time: Celery's own (Django's connections are closed), and this project's.
+#: Modules whose signal receivers are quick: Celery's own (they close Django's connections) and this project's.
 _QUICK: Final = ("celery.", "tasks.", "lossless.", "bridge.")
 
 
 def keeps_success(task: Any) -> bool:
-    """Whether a success of the task that runs now is known to others than its ledger.
+    """Return whether Celery stores the success of the running task somewhere besides the ledger.
 
-    Celery acknowledges what its result backend calls a success, also where the process that ran it died with its last
-    word (celery/worker/request.py `_success_was_stored`), and does not run it again where it deduplicates.
+    Celery acknowledges a task whose result backend has a success, even if its process died before it reported one
+    (celery/worker/request.py `_success_was_stored`), and does not run it again if it deduplicates.
     """
     if task.app.conf.worker_deduplicate_successful_tasks:
         return True
@@ -242,7 +244,7 @@ def keeps_success(task: Any) -> bool:
 
 
 def is_followed(task: Any) -> bool:
-    """Whether code of others runs after the task's body: its hooks, receivers of signals."""
+    """Return whether foreign code runs after the task's body: its hooks, receivers of signals."""
     if _has_hooks(task.__class__):
         return True
     sent: tuple[Any, ...] = (signals.task_success, signals.task_postrun)

@@ -1,10 +1,9 @@
-"""Time limits, of one message at a time: kept by the process that runs the handler.
+"""The time limits of one message at a time, enforced in the process that runs the handler.
 
-Celery's own limits are a task's, and a task may carry many messages; they also go on counting while what was done is
-marked. So here a thread watches the handler, and nothing but the handler. At the soft limit it sends the signal that
-Celery sends. At the hard limit it ends the process, which the worker takes for any process that was lost with its
-message. Celery's own hard limit stands behind that (tasks/worker/delivery_request.py), for a handler that no thread
-can watch.
+Celery's own limits are for a task, which may carry many messages, and they include the settlement. So a thread watches
+the handler alone. At the soft limit it sends Celery's signal. At the hard limit it ends the process, which the worker
+treats as lost. Celery's own hard limit remains as a backstop (tasks/worker/delivery_request.py), for a handler that no
+thread can watch.
 """
 
 import os
@@ -27,27 +26,27 @@ _SOFT: Final = signal.SIGUSR1
 
 
 class TimeLimits(NamedTuple):
-    """Seconds that a handler may take for one message, `None` for any."""
+    """The seconds that a handler may take for one message; `None`: no limit."""
 
     soft: float | None
     hard: float | None
 
     @classmethod
     def of(cls, task: MessageTask[..., Any]) -> "TimeLimits":
-        """Those of the message in hand."""
+        """Return the limits of a task's current message."""
         hard, soft = task.request.timelimit or (None, None)
         return cls.chosen(task, soft, hard)
 
     @classmethod
     def chosen(cls, task: Any, soft: float | None = None, hard: float | None = None) -> "TimeLimits":
-        """What a message says, else the task, else the settings (`task_soft_time_limit`, `task_time_limit`)."""
+        """Return the limits of the message, the task, or the settings (`task_soft_time_limit`, `task_time_limit`)."""
         conf = task.app.conf
         soft = soft or task.soft_time_limit or conf.task_soft_time_limit
         return cls(soft or None, hard or task.time_limit or conf.task_time_limit or None)
 
 
 class Watchdog:
-    """Watches one handler at a time.
+    """The watchdog of one handler at a time.
 
     Parameters:
         kill: ends the process.
@@ -61,17 +60,17 @@ class Watchdog:
         self._hard_at: float | None = None
         self._wakes_at = 0.0
         self._last_will: Callable[[], None] = lambda: None
-        #: Whether a delivery is executed now: then a soft limit is ours to say.
+        #: Whether a delivery is executed now: then the watchdog decides on soft limits.
         self.executing = False
         self._running = self._overdue = False
         threading.Thread(target=self._watch, name="time limits", daemon=True).start()
 
     @contextmanager
     def watching(self, limits: TimeLimits, last_will: Callable[[], None]) -> Iterator[None]:
-        """Keep the limits while the block runs.
+        """Enforce the limits while the block runs.
 
         Parameters:
-            last_will: done before the process ends.
+            last_will: called before the process ends.
 
         Raises:
             SoftTimeLimitExceeded: in the block, as Celery does.
@@ -86,13 +85,13 @@ class Watchdog:
         try:
             yield
         finally:
-            # First of all: what has returned is not undone by a signal that comes now.
+            # First: a handler that has returned must not be undone by a late signal.
             self._running = False
             with self._changed:
                 self._soft_at = self._hard_at = None
 
     def on_signal(self, *_: Any) -> None:
-        """Python runs this in the main thread, perhaps after the handler has returned: then it is too late."""
+        """Raise the soft limit in the main thread, unless the handler has already returned."""
         if not self.executing:
             raise SoftTimeLimitExceeded
         if self._overdue and self._running:
@@ -123,7 +122,7 @@ _of_process: tuple[int, Watchdog] | None = None
 
 
 def find_watchdog() -> Watchdog | None:
-    """This process's, made when it is first wanted; `None` where there are no time limits (threads, solo)."""
+    """Return this process's watchdog, made at the first call; `None` in pools without time limits (threads, solo)."""
     global _of_process
     if _of_process is None or _of_process[0] != os.getpid():
         if signal.getsignal(_SOFT) is not soft_timeout_sighandler:

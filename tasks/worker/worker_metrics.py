@@ -51,7 +51,7 @@ _folding = threading.Lock()
 #: The id of no process: whose file has what the ended ones have counted.
 _NOBODY = 0
 #: Seconds for which runs of one task are counted together.
-TOLD_WITHIN: Final = 0.1
+COUNT_EVERY: Final = 0.1
 #: Seconds between looks for files of ended processes, where nobody scrapes.
 _FOLD_EVERY = 60
 _failing = False
@@ -101,30 +101,34 @@ class RunCounter:
     """The runs of a handler in one task, counted together: one by one counting costs more than a fast handler.
 
     Parameters:
-        told: is called with an outcome and how many had it, whenever they are counted.
+        on_count: called with an outcome and its number of runs, whenever they are counted.
     """
 
     def __init__(
-        self, handler: str, group: str, told: Callable[[str, int], None], clock: Callable[[], float] = time.monotonic
+        self,
+        handler: str,
+        group: str,
+        on_count: Callable[[str, int], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._handler, self._group, self._told, self._clock = handler, group, told, clock
+        self._handler, self._group, self._on_count, self._clock = handler, group, on_count, clock
         self._seconds: dict[str, list[float]] = {"done": [], "failed": []}
-        self._told_at = clock()
+        self._counted_at = clock()
 
     def ended(self, outcome: str, seconds: float) -> None:
-        """A run has ended, and is counted with the next that ends `TOLD_WITHIN` seconds after the last count."""
+        """A run has ended, and is counted with the next that ends `COUNT_EVERY` seconds after the last count."""
         self._seconds[outcome].append(seconds)
-        if self._clock() - self._told_at >= TOLD_WITHIN:
-            self.tell()
+        if self._clock() - self._counted_at >= COUNT_EVERY:
+            self.flush()
 
-    def tell(self) -> None:
+    def flush(self) -> None:
         """Count what has ended."""
         for outcome, seconds in self._seconds.items():
             if seconds:
                 count_runs(self._handler, self._group, outcome, *seconds)
-                self._told(outcome, len(seconds))
+                self._on_count(outcome, len(seconds))
                 seconds.clear()
-        self._told_at = self._clock()
+        self._counted_at = self._clock()
 
 
 @_counting

@@ -47,7 +47,7 @@ def test_a_worker_that_wakes_runs_no_more_of_what_others_have(innocents: Stack):
         ended = {run.coordinates + run.handler for run in innocents.runs() if run.outcome == "done"}
         innocents.worker("-c", "3", **SOON)
         eventually(lambda: all(set(innocents.done(name)) >= set(produced) for name in ("auto", "many", "one")), 40)
-    sleeper.says("left to others", 10)
+    sleeper.says("are left to them", 10)
     time.sleep(0.7)  # what it would run now it runs now
     for name in ("auto", "many", "one"):
         for coordinates, count in begun(innocents, name).items():
@@ -80,7 +80,7 @@ def test_while_a_main_process_alone_is_stopped_its_child_ends_what_it_runs_and_l
     try:
         innocents.worker("-c", "3", **SOON)
         eventually(lambda: all(set(innocents.done(name)) == set(produced) for name in HANDLERS), 50, "all are done")
-        stopped.says("left to others", 10)
+        stopped.says("are left to them", 10)
         assert os.path.exists(f"/proc/{child}")
     finally:
         os.kill(stopped.pid, signal.SIGCONT)

@@ -74,7 +74,7 @@ def test_what_is_done_while_redis_is_full_is_marked_and_acknowledged(limited: St
         client.config_set("maxmemory", 0)
     all_settled(limited, "limited", done=2)
     assert len(limited.runs()) == 4
-    assert worker.count("tried again in") == 0
+    assert worker.count("fates could not be marked") == 0
     assert worker.exit_code is None
 
 

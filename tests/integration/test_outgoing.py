@@ -83,7 +83,7 @@ def test_while_kafka_is_away_the_delivery_waits_with_what_it_sends_and_its_handl
     eventually(lambda: stack.runs("send"), 30)
     mortal_kafka.freeze()
     go_on.touch()
-    worker.says("Kafka did not take what it sends")
+    worker.says("Kafka did not take its messages")
     mortal_kafka.thaw()
     all_settled(stack, "sends", done=1)
     assert len(set(ids(stack.records("invoices")))) == 1

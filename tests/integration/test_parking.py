@@ -84,7 +84,7 @@ def test_a_long_wait_goes_to_a_retry_topic_that_is_made_for_it(stack: Stack):
     admin = AdminClient({"bootstrap.servers": stack.kafka})
     metadata = admin.list_topics(timeout=10).topics[stack.topic("orders.retry.5m")]
     assert len(metadata.partitions) == 2
-    said = worker.says(f"{failed}:{NAME}: run 1, and parked in {stack.topic('orders.retry.5m')} until 20")
+    said = worker.says(f"{failed}:{NAME}: run 1, parked in {stack.topic('orders.retry.5m')} until 20")
     assert "(attempts: 1 failed): ConnectionError: no line" in said
     assert worker.metric("worker_parked_total", handler=NAME, tier="5m") == 1
     assert bridge.exit_code is None
@@ -131,7 +131,7 @@ def test_while_kafka_takes_nothing_it_waits_in_celery_and_is_parked_when_it_does
     change(stack, "orders.retry.5m", "max.message.bytes", "300")
     worker = stack.worker("-c", "1")
     (coordinates,) = stack.produce("orders", {"fail": 9, "padding": "x" * 500})
-    worker.says("is to wait in a retry topic, but Kafka did not take it; it waits in Celery, for 300 s")
+    worker.says("could not be parked in a retry topic; it waits in Celery for 300 s")
     assert stack.records("orders.retry.5m") == []
     eventually(lambda: stack.held_ids() == [f"{coordinates}:{NAME}"], 10)
     assert fate_of(stack) == Fate.HANDED

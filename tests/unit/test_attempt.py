@@ -36,7 +36,7 @@ def in_a_worker(monkeypatch: pytest.MonkeyPatch) -> Any:
 def attempt(what: Any, **changes: Any) -> Any:
     message = Message("orders", 0, 1, value=what)
     delivery = Delivery(message, "unit.attempt", **{"attempts": Attempted(failed=3), **changes})
-    return HandlerAttempts(act, BATCH, changes.pop("last_will", lambda: None)).at(delivery)
+    return HandlerAttempts(act, BATCH, changes.pop("last_will", lambda: None)).run(delivery)
 
 
 def raising(error: BaseException) -> Any:
@@ -71,7 +71,7 @@ def test_a_process_that_is_told_to_leave_writes_its_last_will_and_goes(monkeypat
     monkeypatch.setattr(attempts_module, "terminate_handler_fired", lambda: True)
     attempts = HandlerAttempts(act, BATCH, lambda: written.append("will"))
     with pytest.raises(SystemExit):
-        attempts.at(Delivery(Message("orders", 0, 1, value=raising(OSError())), "unit.attempt"))
+        attempts.run(Delivery(Message("orders", 0, 1, value=raising(OSError())), "unit.attempt"))
     assert written == ["will"]
 
 
@@ -86,7 +86,7 @@ def test_what_one_attempt_asked_for_is_not_the_next_ones() -> None:
     attempts = HandlerAttempts(act, BATCH, lambda: None)
     found = []
     for what in (lambda task: task.retry(throw=False) and None, lambda task: "charged"):
-        found.append(attempts.at(Delivery(Message("orders", 0, 1, value=what), "unit.attempt")))  # type: ignore[arg-type]
+        found.append(attempts.run(Delivery(Message("orders", 0, 1, value=what), "unit.attempt")))  # type: ignore[arg-type]
     assert [type(ended.error).__name__ for ended in found] == ["RetryAsked", "NoneType"]
 
 

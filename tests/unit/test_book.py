@@ -145,5 +145,5 @@ def test_what_comes_after_another_in_its_order_waits_until_that_has_ended() -> N
     ledger = MemoryLedger()
     named = [Fate.DONE, Fate.DEAD, Fate.DISCARDED, Fate.GAP, Fate.PARKED, Fate.HANDED]
     ledger.write([Mark(ORIGIN, [offset], fate) for offset, fate in enumerate(named)])
-    assert book(ledger, came((8, 9))).over(range(7)) == {0, 1, 2, 3}
-    assert book(ledger, came((8, 9)), ("old",)).over(range(7)) == {0, 1, 2, 3}
+    assert book(ledger, came((8, 9))).find_finished(range(7)) == {0, 1, 2, 3}
+    assert book(ledger, came((8, 9)), ("old",)).find_finished(range(7)) == {0, 1, 2, 3}

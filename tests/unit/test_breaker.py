@@ -135,24 +135,24 @@ def breaking(breakers: FakeBreakers, monkeypatch: pytest.MonkeyPatch) -> Breaker
 def test_while_all_is_well_nobody_is_asked_for_each_message(breaking: BreakerGuard, breakers: FakeBreakers):
     for _ in range(1000):
         assert breaking.admits()
-        breaking.good()
+        breaking.note_success()
     assert breakers.asked <= 4
 
 
 def test_while_it_is_down_a_failure_spends_nothing(breaking: BreakerGuard, breakers: FakeBreakers):
-    decision = breaking.judged(DELIVERY, ConnectionError(), Again(60))
+    decision = breaking.decide(DELIVERY, ConnectionError(), Again(60))
     assert decision == Again(60)
     breakers.known = DOWN
-    assert breaking.judged(DELIVERY, ConnectionError(), Again(60)) == Again(BREAKER_PAUSE, spent=False)
-    assert breaking.judged(DELIVERY, ConnectionError(), Bury(EXHAUSTED)) == Again(BREAKER_PAUSE, spent=False)
-    assert breaking.judged(DELIVERY, DeadLetter("broken"), Bury(PERMANENT)) == Bury(PERMANENT)
+    assert breaking.decide(DELIVERY, ConnectionError(), Again(60)) == Again(BREAKER_PAUSE, spent=False)
+    assert breaking.decide(DELIVERY, ConnectionError(), Bury(EXHAUSTED)) == Again(BREAKER_PAUSE, spent=False)
+    assert breaking.decide(DELIVERY, DeadLetter("broken"), Bury(PERMANENT)) == Bury(PERMANENT)
     assert [ended.failed for ended, _ in breakers.told] == [(DELIVERY.identity,)] * 3
 
 
 def test_a_probe_tells_how_it_ended_also_where_that_says_nothing(breaking: BreakerGuard, breakers: FakeBreakers):
     breakers.known = DOWN._replace(granted=True)
     assert breaking.admits()
-    breaking.judged(DELIVERY, DeadLetter("broken"), Bury(PERMANENT))
+    breaking.decide(DELIVERY, DeadLetter("broken"), Bury(PERMANENT))
     ((ended, probe),) = breakers.told
     assert ended.unclear
     assert probe
@@ -178,8 +178,8 @@ def test_what_may_not_run_is_not_asked_for_one_by_one(breaking: BreakerGuard, br
 def test_without_redis_all_runs_as_without_a_breaker(breaking: BreakerGuard, breakers: FakeBreakers):
     breakers.silent = True
     assert breaking.admits()
-    assert breaking.judged(DELIVERY, ConnectionError(), Again(60)) == Again(60)
-    breaking.good()
+    assert breaking.decide(DELIVERY, ConnectionError(), Again(60)) == Again(60)
+    breaking.note_success()
 
 
 @pytest.mark.parametrize(
@@ -189,11 +189,11 @@ def test_without_redis_all_runs_as_without_a_breaker(breaking: BreakerGuard, bre
 def test_what_failed_in_the_outage_before_it_was_known_is_given_back(
     breaking: BreakerGuard, first: float | None, attempts: Attempts
 ):
-    breaking._seen_here.known = DOWN
+    breaking._dependency.known = DOWN
     failing = replace(
         DELIVERY, attempts=Attempts(failed=3, lost=1), first_failed_at=None if first is None else int(first * 1000)
     )
-    forgiven = breaking.forgiven(failing)
+    forgiven = breaking.forgive(failing)
     assert forgiven.attempts == attempts
     assert forgiven is failing or forgiven.message.attempts == attempts
 
@@ -201,9 +201,9 @@ def test_what_failed_in_the_outage_before_it_was_known_is_given_back(
 def test_a_handler_without_a_breaker_asks_nobody():
     breaking = BreakerGuard(None, "bridge", None, lambda _: None)
     assert breaking.admits()
-    breaking.good()
-    assert breaking.judged(DELIVERY, ConnectionError(), Again(60)) == Again(60)
-    assert breaking.forgiven(DELIVERY) is DELIVERY
+    breaking.note_success()
+    assert breaking.decide(DELIVERY, ConnectionError(), Again(60)) == Again(60)
+    assert breaking.forgive(DELIVERY) is DELIVERY
 
 
 @pytest.mark.parametrize(

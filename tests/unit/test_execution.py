@@ -96,7 +96,7 @@ class FakeBook:
         self.unwritten.update(dict.fromkeys(offsets, fate))
         self.flush()
 
-    def over(self, offsets: list[int]) -> set[int]:
+    def find_finished(self, offsets: list[int]) -> set[int]:
         return {offset for offset in offsets if self.fates.get(offset) in FINAL_FATES}
 
     def flush(self, patience: float = 0) -> None:
@@ -105,13 +105,13 @@ class FakeBook:
         self.fates.update(self.unwritten)
         self.unwritten.clear()
 
-    def forgot_at(self, message: Message) -> float | None:
+    def find_wipe(self, message: Message) -> float | None:
         return None
 
-    def carried(self, task_id: str, offsets: list[int]) -> None:
+    def note_task(self, task_id: str, offsets: list[int]) -> None:
         self.tasks.append((task_id, offsets))
 
-    def carried_alone(self, offset: int) -> None:
+    def note_single_task(self, offset: int) -> None:
         """Told of apart: see test_notes.py."""
 
 
@@ -288,7 +288,7 @@ def test_what_retry_when_answers_is_done_with_its_own_words_in_the_dead_letter(
     assert sorted(world.sent) == [(4, [2, 3]), (7, [0])]
     assert world.letters == [(1, "permanent")]
     assert seen == [(offset, BankAway, 0) for offset in range(4)]
-    (line,) = [line for line in caplog.messages if "retry_when has given no answer" in line]
+    (line,) = [line for line in caplog.messages if "retry_when gave no valid answer" in line]
     assert line.startswith("orders-0-2:unit.charge: ")
     assert "its answer was a str" in line
 

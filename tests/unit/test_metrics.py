@@ -83,6 +83,6 @@ def test_fast_runs_of_a_task_are_counted_together_and_slow_ones_at_once(monkeypa
     now[0] += 1
     runs.ended("failed", 1.0)
     assert counted == [("work", "shop", "done", 0.03125, 0.03125, 0.03125), ("work", "shop", "failed", 1.0)]
-    runs.tell()
+    runs.flush()
     assert len(counted) == 2
     assert told == [("done", 3), ("failed", 1)]

@@ -77,13 +77,13 @@ class Acts:
     def settled(self, offsets: list[int]) -> set[int]:
         return set()
 
-    def forgot_at(self, message: Message) -> float | None:
+    def find_wipe(self, message: Message) -> float | None:
         return self.forgotten
 
-    def carried(self, task_id: str, offsets: list[int]) -> None:
+    def note_task(self, task_id: str, offsets: list[int]) -> None:
         self.done_so_far.append(f"{task_id} carried {offsets}")
 
-    def carried_alone(self, offset: int) -> None:
+    def note_single_task(self, offset: int) -> None:
         """Told of apart: see test_notes.py."""
 
     def done(self, offset: int, *, now: bool = False) -> None:
@@ -271,7 +271,7 @@ def test_what_the_ledger_did_not_take_is_left_with_how_it_ended_and_only_marked_
     left = ends.find_unsettled(two.deliveries)
     assert [delivery.ended for delivery in left] == ["dead", ""]
     acts.ledger_down = False
-    settling(acts, two.holding(left)).ended_before(left[0])
+    settling(acts, two.holding(left)).mark_earlier_end(left[0])
     assert acts.done_so_far == ["published 1", "marked 1 dead at once"]
 
 
