@@ -1,4 +1,4 @@
-"""A command that another group has is said to be there."""
+"""A wrong command is answered with the right one, also of another group."""
 
 import pytest
 from typer.testing import CliRunner

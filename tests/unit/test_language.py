@@ -1,5 +1,6 @@
 """Docs, CLI help, problems and templates use the field's words, and their sentences have a subject."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,6 +100,18 @@ def test_the_help_has_the_words_of_the_field():
     assert [
         (name, found) for name, text in helps(typer.main.get_command(cli), "bridge") for found in faults(text)
     ] == []
+
+
+@pytest.mark.parametrize(
+    "file", sorted((*ROOT.glob("bridge/inspection/*.py"), *ROOT.glob("bridge/cli/*.py"))), ids=lambda file: file.name
+)
+def test_what_commands_print_has_the_words_of_the_field(file: Path):
+    texts = [
+        node.value
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    assert [found for text in texts for found in faults(text)] == []
 
 
 @pytest.mark.parametrize("template", sorted(path.name for path in TEMPLATES.glob("*.html")))

@@ -1,4 +1,4 @@
-"""What needs a person is one problem, whoever says it: bridges and workers, or the desk."""
+"""One cause is one problem, whether bridges and workers or the dead-letter store report it."""
 
 from bridge.inspection.status_report import add_problems, make_problem_data
 from bridge.jobs.problem import Problem

@@ -1,4 +1,4 @@
-"""What audit and status print for people."""
+"""The tables and lines that audit and status print."""
 
 import io
 from typing import Any

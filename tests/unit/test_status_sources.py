@@ -1,4 +1,4 @@
-"""What does not answer is said with what to do about it, and a full broker is not said to be away."""
+"""A server that does not answer is told with what to do about it, and a full broker is told as full."""
 
 import pytest
 

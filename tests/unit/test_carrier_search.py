@@ -1,4 +1,4 @@
-"""What is parked and lies in no retry topic is lost only if no message carries it that will run it."""
+"""A parked delivery that no retry topic has is lost only if no message that will run it carries it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where a delivery stands, in words."""
+"""The location of a delivery, in words."""
 
 from typing import Any
 
