@@ -193,7 +193,7 @@ def test_check_lists_a_retry_topic_that_a_changed_policy_needs_and_that_nobody_m
 
 REFUSED: Final = (
     ("charge", ["max_retries=1"], UnknownHandler, f"no handler has the name 'charge': did you mean '{CHARGE}'?"),
-    ("nobody", ["max_retries=1"], UnknownHandler, f"there is {CHARGE}, {MAIL}."),
+    ("nobody", ["max_retries=1"], UnknownHandler, f"handlers: {CHARGE}, {MAIL}."),
     (CHARGE, ["max_retrys=1"], PolicyRefused, "is 'max_retries' meant?"),
     (CHARGE, ["max_retries=some"], PolicyRefused, "takes a whole number, or none; it was given 'some'"),
     (CHARGE, ["max_retries=-1"], PolicyRefused, f"{CHARGE}: max_retries takes numbers from 0 on; it was given -1."),
