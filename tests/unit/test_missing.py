@@ -30,7 +30,7 @@ def test_what_is_missing_skips_at_home_and_fails_in_ci(monkeypatch: pytest.Monke
 def test_the_last_line_of_a_run_says_what_was_not_run():
     # The plugins of the development tools take longer to import than the tests of the file to run.
     environ = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-m", "pytest", "-p", "pytest_timeout", "-q", "tests/unit/test_topics.py"]
+    command = [sys.executable, "-m", "pytest", "-p", "pytest_timeout", "-q", "tests/unit/test_topic_names.py"]
     printed = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
     assert "every selected test was run" in printed
 

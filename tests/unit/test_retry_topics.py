@@ -11,7 +11,7 @@ from bridge.errors import KafkaUnavailable
 from bridge.kafka import retry_topics
 from bridge.kafka.retry_topics import AGAIN_AFTER, KNOWN_FOR, SILENT_FOR, RetryTopics
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from tests.unit.test_making import answer, refusal
+from tests.unit.test_topic_admin import answer, refusal
 
 
 class Kafka:
