@@ -165,7 +165,7 @@ def _guard_page(page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
             if page.role > Role.NOBODY and not _has_session_token(request.state.form, who):
                 return _answer_other_session(request, page, who)
         elif id_ := request.query_params.get("kept"):
-            request.state.kept = console.get_console(request).keeping.found(id_, who.name, request.scope["path"])
+            request.state.kept = console.get_console(request).form_drafts.found(id_, who.name, request.scope["path"])
         return await thread_pools.run_in_pool(page.waits, page.answer, request)
 
     return answer
@@ -198,13 +198,13 @@ async def _keep_form_without_session(request: Request, page: PageRoute) -> str:
     except HTTPException:
         return "/"
     return _keep_form_draft(
-        request, page, console.get_console(request).keeping.whose(request.state.form.get("mark", ""))
+        request, page, console.get_console(request).form_drafts.whose(request.state.form.get("mark", ""))
     )
 
 
 def _answer_other_session(request: Request, page: PageRoute, who: Principal) -> Response:
     """Show the form again after a new sign-in of the same user; refuse a form of another user."""
-    if page.form and console.get_console(request).keeping.whose(request.state.form.get("mark", "")) == who.name:
+    if page.form and console.get_console(request).form_drafts.whose(request.state.form.get("mark", "")) == who.name:
         return RedirectResponse(_keep_form_draft(request, page, who.name), 303)
     raise HTTPException(403, "This form is of another session: load the page again. Nothing was changed.")
 
@@ -218,7 +218,7 @@ def _keep_form_draft(request: Request, page: PageRoute, whose: str | None) -> st
     )
     if whose is None or not page.form:
         return there
-    id_ = console.get_console(request).keeping.keep(FormDraft(whose, unquote(urlsplit(there).path), fields))
+    id_ = console.get_console(request).form_drafts.keep(FormDraft(whose, unquote(urlsplit(there).path), fields))
     if not id_:
         return there
     before, mark, fragment = there.partition("#")

@@ -27,8 +27,7 @@ from bridge.console.auth.role_permissions import ANONYMOUS, MaskAccess, Principa
 from bridge.console.auth.trusted_proxy import TrustedProxy
 from bridge.console.form_drafts import FormDrafts
 from bridge.console.live_snapshot import LiveSnapshots
-from bridge.console.status_cache import BackgroundAnswer, SharedAnswer, StatusCache
-from bridge.console.status_cache import read_group_status as asked_status
+from bridge.console.status_cache import BackgroundAnswer, SharedAnswer, StatusCache, read_group_status
 from bridge.console.template_filters import format_duration
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
@@ -118,7 +117,7 @@ class Console:
     Attributes:
         name: the group and its Kafka, for the top bar: `payments @ kafka-eu-1:9092`.
         clock: ms since the epoch.
-        shared: the status view of the group, for live parts (bridge.console.pages.status_view).
+        live_view: the status view of the group, for live parts (bridge.console.pages.status_view).
         hosts: the host names that it answers to, besides `localhost` and IP addresses.
     """
 
@@ -127,18 +126,18 @@ class Console:
     clock: Callable[[], int] = lambda: int(time.time() * 1000)
     templates: Environment = field(default_factory=_build_environment, repr=False)
     live: LiveSnapshots = field(default_factory=LiveSnapshots, repr=False)
-    shared: SharedAnswer[Any] = field(default_factory=SharedAnswer, repr=False)
-    hearing: BackgroundAnswer[RecorderPresence] = field(init=False, repr=False)
+    live_view: SharedAnswer[Any] = field(default_factory=SharedAnswer, repr=False)
+    recorder_presence: BackgroundAnswer[RecorderPresence] = field(init=False, repr=False)
     sessions: BrowserSessions = field(init=False, repr=False)
-    guesses: LoginThrottle = field(init=False, repr=False)
-    keeping: FormDrafts = field(init=False, repr=False)
+    login_throttle: LoginThrottle = field(init=False, repr=False)
+    form_drafts: FormDrafts = field(init=False, repr=False)
     bearers: BearerTokens = field(init=False, repr=False)
     proxy: TrustedProxy = field(init=False)
     issuer: "OidcSignIn | None" = field(init=False, repr=False)
     masking: MaskAccess = field(init=False, repr=False)
     hosts: tuple[str, ...] = field(init=False)
-    looking: StatusCache = field(init=False, repr=False)
-    proofs: AuditCache = field(init=False, repr=False)
+    status_cache: StatusCache = field(init=False, repr=False)
+    audit_cache: AuditCache = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Read from the settings how users sign in.
@@ -148,17 +147,19 @@ class Console:
         """
         said = self.desk.settings.environment
         self.sessions = BrowserSessions(self.desk, lambda: self.clock())
-        self.guesses = LoginThrottle()
-        self.keeping = FormDrafts()
+        self.login_throttle = LoginThrottle()
+        self.form_drafts = FormDrafts()
         self.bearers = BearerTokens(self.desk, LoginThrottle(), lambda: self.clock())
         self.proxy = TrustedProxy.of(said)
         self.issuer = _build_oidc_sign_in(said, lambda: self.clock()) if said.DEADLETTERS_OIDC_ISSUER else None
         self.masking = MaskAccess.of(said, lambda: self.clock())
         self.hosts = list_host_names(said.DEADLETTERS_CONSOLE_HOSTS, said.DEADLETTERS_CONSOLE_URL)
         recent = RecentDeadLetters(self.desk.settings)
-        self.looking = StatusCache(lambda: asked_status(self.desk, recent))
-        self.proofs = AuditCache(self.desk)
-        self.hearing = BackgroundAnswer(lambda: read_recorder_presence(self.desk.settings), RecorderPresence())
+        self.status_cache = StatusCache(lambda: read_group_status(self.desk, recent))
+        self.audit_cache = AuditCache(self.desk)
+        self.recorder_presence = BackgroundAnswer(
+            lambda: read_recorder_presence(self.desk.settings), RecorderPresence()
+        )
         self.templates.globals["in_flower"] = self.in_flower
 
     def in_flower(self, task: str | None) -> str | None:
@@ -168,7 +169,7 @@ class Console:
 
     def recorders(self) -> RecorderPresence:
         """Return the recorders whose heartbeat Redis has; no page waits for a Redis that does not respond."""
-        return self.hearing.latest()
+        return self.recorder_presence.latest()
 
     def macros(self, template: str) -> Any:
         """Return the macros of a template, to render parts of a page."""
@@ -186,14 +187,14 @@ class Console:
         body = made.render(console=self, now=self.clock(), **(around | values))
         return HTMLResponse(body, status)
 
-    def fault(self, request: Request, status: int, words: str, number: str = "", instead: str = "") -> HTMLResponse:
+    def fault(self, request: Request, status: int, message: str, number: str = "", instead: str = "") -> HTMLResponse:
         """Render the error page.
 
         Parameters:
             number: the id of the error in the log.
             instead: what to do without the page.
         """
-        return self.page(request, "fault.html", status, words=words, number=number, instead=instead)
+        return self.page(request, "fault.html", status, message=message, number=number, instead=instead)
 
 
 def _build_oidc_sign_in(said: EnvironmentSettings, clock: Callable[[], int]) -> "OidcSignIn":

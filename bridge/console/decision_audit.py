@@ -18,7 +18,7 @@ def note_decision(asked: Console, desk: DeadLetterService, by: str, what: str, s
     Parameters:
         desk: the store whose audit log gets the entry.
     """
-    asked.looking.forget()
+    asked.status_cache.forget()
     try:
         desk.trail.add(by, what, said)
     except DeskUnavailable as error:

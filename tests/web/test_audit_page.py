@@ -36,7 +36,7 @@ def counted(monkeypatch, desk, console):
             lambda app, settings, routes, topic: TopicAudit(topic, [*lines], log_changes=[*changes]),
         )
 
-    console.looking = StatusCache(status)
+    console.status_cache = StatusCache(status)
     # The broker of the tests' desk is none that a ledger could be in.
     monkeypatch.setattr(type(desk.settings), "ledger_url", "redis://ledger")
     return made

@@ -252,7 +252,7 @@ def masked(desk, record, monkeypatch):
         said = {"DEADLETTERS_MASK": MASK, "DEADLETTERS_DATABASE_URL": url}
         settings = replace(desk.settings, environment=EnvironmentSettings(**said | environment))
         console = Console(replace(desk, settings=settings), "shop @ localhost:1")
-        console.looking.ask = lambda: {"problems": [], "unanswered": [], "halted": {}}
+        console.status_cache.ask = lambda: {"problems": [], "unanswered": [], "halted": {}}
         console.live = live_snapshot.LiveSnapshots(lasts=0.01)
         browser = TestClient(build_application(console), base_url="https://localhost", follow_redirects=False)
         cookie = session(console, str(role), role)

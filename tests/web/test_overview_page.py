@@ -54,7 +54,7 @@ def page(console, browser):
     """Loads the overview over what `bridge status` is to answer."""
 
     def loaded(role=Role.OPERATOR, path="/", **other):
-        console.looking = StatusCache(lambda: status(**other))
+        console.status_cache = StatusCache(lambda: status(**other))
         answer = browser(role).get(path)
         assert answer.status_code == 200
         hostile.check(answer.text.replace("<text ", "<b "))
@@ -194,27 +194,27 @@ def test_a_silence_that_was_heard_of_long_ago_does_not_grow_by_itself(console, b
     old = GroupStatus(
         now - 240_000, status(unanswered=[SILENT]), {get_problem_subject(SILENT): now - 245_000}, time.monotonic() - 240
     )
-    monkeypatch.setattr(console.looking, "latest", lambda: old)
+    monkeypatch.setattr(console.status_cache, "latest", lambda: old)
     assert "No answer, for 5 s at least." in words(browser().get("/").text)
 
 
 def test_before_the_first_answer_the_page_comes_all_the_same(console, browser, monkeypatch):
     answered = threading.Event()
     monkeypatch.setattr("bridge.console.status_cache.STATUS_WITHIN", 0.05)
-    console.looking = StatusCache(lambda: status(group=answered.wait(20)))
-    monkeypatch.setattr(console.looking, "latest", lambda: StatusCache.latest(console.looking, 0.05))
+    console.status_cache = StatusCache(lambda: status(group=answered.wait(20)))
+    monkeypatch.setattr(console.status_cache, "latest", lambda: StatusCache.latest(console.status_cache, 0.05))
     assert "Still asking how the group stands" in browser().get("/").text
     answered.set()
 
 
 def test_what_was_found_out_long_ago_is_shown_as_that_and_not_as_what_is_now(console, browser, monkeypatch):
     answered = threading.Event()
-    console.looking = StatusCache(lambda: status(group=answered.wait(20)))
-    monkeypatch.setattr(console.looking, "latest", lambda: StatusCache.latest(console.looking, 0.05))
+    console.status_cache = StatusCache(lambda: status(group=answered.wait(20)))
+    monkeypatch.setattr(console.status_cache, "latest", lambda: StatusCache.latest(console.status_cache, 0.05))
     long_ago = GroupStatus(int(time.time() * 1000) - 240_000, status(), read=time.monotonic() - 240)
-    monkeypatch.setattr(console.looking, "_found", long_ago)
+    monkeypatch.setattr(console.status_cache, "_found", long_ago)
     assert "This is how it stood 4 min ago." in browser().get("/").text
-    monkeypatch.setattr(console.looking, "_found", replace(long_ago, read=time.monotonic()))
+    monkeypatch.setattr(console.status_cache, "_found", replace(long_ago, read=time.monotonic()))
     assert "This is how it stood" not in browser().get("/").text
     answered.set()
 
@@ -377,7 +377,7 @@ def snapshot(console):
     """What an open page is told of a status."""
 
     def of(**other):
-        console.looking = StatusCache(lambda: status(**other))
+        console.status_cache = StatusCache(lambda: status(**other))
         return overview_page.watch_overview(console, "")()
 
     return of

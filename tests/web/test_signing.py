@@ -117,8 +117,8 @@ def test_after_five_wrong_ones_not_even_the_right_one_is_tried(site):
     answer = sign_in(browser, "ann")
     assert answer.status_code == 429
     assert "this name waits at this address until" in answer.text
-    begun = site.console.guesses.clock()
-    site.console.guesses.clock = lambda: begun + 60_000
+    begun = site.console.login_throttle.clock()
+    site.console.login_throttle.clock = lambda: begun + 60_000
     assert sign_in(browser, "ann").status_code == 303
 
 
@@ -137,7 +137,7 @@ def test_a_browser_that_a_user_has_signed_in_with_lets_them_in_however_others_gu
     known, stranger = site.browser(), site.browser()
     assert sign_in(known, "ann").status_code == 303
     for number in range(20):
-        site.console.guesses.guess(f"user{number}", "127.0.0.1")
+        site.console.login_throttle.guess(f"user{number}", "127.0.0.1")
     assert sign_in(stranger, "ann").status_code == 429
     # It is known for the user who has signed in with it, and not for another one.
     assert sign_in(known, "bob").status_code == 429
@@ -154,8 +154,8 @@ def test_a_clock_that_jumps_neither_shortens_nor_lengthens_what_a_wrong_one_cost
     jumped = site.console.clock() + hours * 3_600_000
     site.console.clock = lambda: jumped
     assert sign_in(browser, "ann").status_code == 429
-    begun = site.console.guesses.clock()
-    site.console.guesses.clock = lambda: begun + 60_000
+    begun = site.console.login_throttle.clock()
+    site.console.login_throttle.clock = lambda: begun + 60_000
     assert sign_in(browser, "ann").status_code == 303
 
 

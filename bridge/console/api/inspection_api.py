@@ -16,7 +16,7 @@ _AUDIT_LOG_LIST = "trail"
 
 def show_status(asked: ApiRequest) -> ApiAnswer:
     """Return the status of the group: progress, state and problems."""
-    found = asked.console.looking.latest()
+    found = asked.console.status_cache.latest()
     if found is None:
         raise NothingAnswers("How the group stands is not known yet: ask again in a moment.")
     return ApiAnswer(shapes.Status.model_validate({**found.status, "asked_at": format_moment(found.at)}))
@@ -53,7 +53,7 @@ def find_record(asked: ApiRequest) -> ApiAnswer:
 
 def list_audits(asked: ApiRequest) -> ApiAnswer:
     """Return the last audit of each topic."""
-    return ApiAnswer(shapes.Audits(items=[_describe_audit(each) for each in asked.console.proofs.all()]))
+    return ApiAnswer(shapes.Audits(items=[_describe_audit(each) for each in asked.console.audit_cache.all()]))
 
 
 def count_topic(asked: ApiRequest) -> ApiAnswer:
@@ -61,7 +61,7 @@ def count_topic(asked: ApiRequest) -> ApiAnswer:
     if asked.desk.settings.ledger_url is None:
         # Not a temporary failure: after 503 clients would try again.
         raise RequestRefused("refused", "An audit reads the ledger, and the broker is no Redis: set LEDGER_URL.")
-    return ApiAnswer(_describe_audit(asked.console.proofs.count(asked.path["topic"])))
+    return ApiAnswer(_describe_audit(asked.console.audit_cache.count(asked.path["topic"])))
 
 
 def list_audit_log(asked: ApiRequest) -> ApiAnswer:

@@ -31,10 +31,10 @@ def authenticate(asked: Console, request: Request) -> Principal:
         raise HTTPException(403, str(error)) from None
     if proxied is None:
         found = asked.sessions.who(browser_session.read_session_cookie(request))
-        return ANONYMOUS if found is None else found._replace(mark=asked.keeping.mark(found.name))
+        return ANONYMOUS if found is None else found._replace(mark=asked.form_drafts.mark(found.name))
     name, role = proxied
     token = hmac.digest(_FORM_KEY, name.encode(), "sha256").hex()
-    return Principal(name, role, token, signs_out=False, mark=asked.keeping.mark(name))
+    return Principal(name, role, token, signs_out=False, mark=asked.form_drafts.mark(name))
 
 
 def redact_error(error: BridgeError, to: Principal) -> BridgeError:

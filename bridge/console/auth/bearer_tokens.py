@@ -31,7 +31,7 @@ class BearerTokens:
     """
 
     desk: DeadLetterService = field(repr=False)
-    guesses: LoginThrottle = field(repr=False)
+    login_throttle: LoginThrottle = field(repr=False)
     clock: Callable[[], int] = field(repr=False)
     _right: dict[bytes, int] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
@@ -56,7 +56,7 @@ class BearerTokens:
                 _CHALLENGE,
             )
         now = self.clock()
-        if (left := self.guesses.waits(address)) and not self._was_right(secret):
+        if (left := self.login_throttle.waits(address)) and not self._was_right(secret):
             seconds = max(1, left // 1000)
             raise RequestRefused(
                 "slow-down",
@@ -65,7 +65,7 @@ class BearerTokens:
             )
         token = self.desk.tokens.who(secret, now)
         if token is None:
-            self.guesses.wrong(address)
+            self.login_throttle.wrong(address)
             logger.warning("somebody at %s gave a wrong token to the console", address)
             raise RequestRefused(
                 "unauthorized",
@@ -79,13 +79,13 @@ class BearerTokens:
         )
 
     def _was_right(self, secret: str) -> bool:
-        now = self.guesses.clock()
+        now = self.login_throttle.clock()
         with self._lock:
             return now - self._right.get(digest_secret(secret), now - REMEMBERED_MS) < REMEMBERED_MS
 
     def _remember(self, secret: str) -> None:
         with self._lock:
             self._right.pop(digest_secret(secret), None)
-            self._right[digest_secret(secret)] = self.guesses.clock()
+            self._right[digest_secret(secret)] = self.login_throttle.clock()
             if len(self._right) > MAX_REMEMBERED:
                 del self._right[next(iter(self._right))]

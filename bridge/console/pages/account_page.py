@@ -22,7 +22,7 @@ def change_password(request: Request) -> Response:
     asked, who, form = console.get_console(request), _require_user(request), request.state.form
     address = asked.proxy.sender(authentication.get_peer_address(request), request.headers)
     # The throttle of the sign-in page holds here, too: an open browser gains no faster guesses.
-    guess = asked.guesses.guess(who.name, address)
+    guess = asked.login_throttle.guess(who.name, address)
     if guess.waits:
         return _render_account(
             request, 429, f"Too many wrong ones: this {guess.waits} waits, and no password was tried."
@@ -30,7 +30,7 @@ def change_password(request: Request) -> Response:
     secret = asked.desk.users.secret(who.name)
     if not passwords.verify_password(secret and secret.password, form.get("password", "")):
         return _render_account(request, 403, f"The password until now is wrong. {guess.warning} Nothing was changed.")
-    asked.guesses.right(who.name, address)
+    asked.login_throttle.right(who.name, address)
     if form.get("new", "") != form.get("again", ""):
         return _render_account(request, 400, "The new password is not the same twice. Nothing was changed.")
     try:
@@ -54,8 +54,8 @@ def _require_user(request: Request) -> Principal:
     return who
 
 
-def _render_account(request: Request, status: int = 200, words: str = "") -> Response:
-    return console.get_console(request).page(request, "account.html", status, words=words)
+def _render_account(request: Request, status: int = 200, message: str = "") -> Response:
+    return console.get_console(request).page(request, "account.html", status, message=message)
 
 
 def _answer_signed_out(request: Request) -> Response:
@@ -101,13 +101,13 @@ def _read_link(request: Request) -> tuple[int, str]:
     return request.path_params["id"], request.path_params["token"]
 
 
-def _render_invitation(request: Request, name: str, status: int = 200, words: str = "") -> Response:
+def _render_invitation(request: Request, name: str, status: int = 200, message: str = "") -> Response:
     return console.get_console(request).page(
         request,
         "welcome.html",
         status,
         name=name,
-        words=words,
+        message=message,
         action=request.url.path,
         shortest=passwords.MIN_PASSWORD_LENGTH,
     )

@@ -49,7 +49,7 @@ def count_topics(request: Request) -> Response:
     else:
         try:
             for topic in asked.desk.routes.topics if named is None else [named]:
-                asked.proofs.count(topic)
+                asked.audit_cache.count(topic)
         except (KafkaUnavailable, LedgerUnavailable, UnknownTopic) as error:
             silent.append(str(error))
     return _render_audit(request, 503, silent) if silent else RedirectResponse("/audit", 303)
@@ -57,8 +57,8 @@ def count_topics(request: Request) -> Response:
 
 def _render_audit(request: Request, status: int, silent: list[str]) -> Response:
     asked, query = console.get_console(request), request.query_params
-    proofs = asked.proofs.all()
-    counted = {proof.audit.topic for proof in proofs}
+    audits = asked.audit_cache.all()
+    counted = {count.audit.topic for count in audits}
     trail = AuditPage((), None)
     try:
         trail = asked.desk.trail.page(
@@ -70,7 +70,7 @@ def _render_audit(request: Request, status: int, silent: list[str]) -> Response:
         request,
         "audit.html",
         status,
-        proofs=sorted(proofs, key=lambda proof: (-proof.unaccounted, proof.audit.topic)),
+        audits=sorted(audits, key=lambda count: (-count.unaccounted, count.audit.topic)),
         uncounted=[topic for topic in asked.desk.routes.topics if topic not in counted],
         silent=silent,
         trail=trail.entries,

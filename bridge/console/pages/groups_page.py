@@ -57,7 +57,7 @@ def list_groups(request: Request) -> Response:
         show=show,
         shows=GROUP_FILTERS,
         query=query,
-        pictures=charts,
+        charts=charts,
         command=filter_address.build_command("groups", query),
     )
 
@@ -109,7 +109,7 @@ def show_group(request: Request) -> Response:
         act=build_group_version,
         causes=replace_newest_letters(causes, lists.lines(each.newest for each in causes)),
         trail=here.desk.notes.of_group(group.id),
-        pictures=charts,
+        charts=charts,
     )
 
 

@@ -41,7 +41,7 @@ def show_handler(request: Request) -> Response:
     return asked.page(
         request,
         "handler.html",
-        look=found,
+        view=found,
         handler=handler,
         rows=listed,
         heading=_build_heading(name, listed),

@@ -47,7 +47,7 @@ def list_letters(request: Request) -> Response:
     try:
         given = console.get_masks(request).check(filter_address.read_filter(filter_address.add_open_status(query)))
     except FilterFault as error:
-        return here.page(request, "letters-refused.html", 400, words=str(error), **_build_filter_form(here, query))
+        return here.page(request, "letters-refused.html", 400, message=str(error), **_build_filter_form(here, query))
     form = _build_filter_form(here, query)
     rows = form["rows"]
     before, after = (LetterCursor.read(query[name]) if query.get(name) else None for name in ("before", "after"))
@@ -205,7 +205,7 @@ def show_letter(request: Request) -> Response:
         "letter.html",
         letter=letter,
         it=it,
-        look=_view_value(view, query),
+        payload=_view_value(view, query),
         view=view,
         away=away,
         read=bool(query.get("kafka")) and letter.kept,

@@ -37,7 +37,7 @@ def show_overview(request: Request) -> Response:
     return asked.page(
         request,
         "overview.html",
-        look=found,
+        view=found,
         recorders=asked.recorders(),
         so_far=plan_view.describe_progress,
         checks=onboarding.list_onboarding_checks(asked.desk, found.status, found.stats)
@@ -48,7 +48,7 @@ def show_overview(request: Request) -> Response:
         waits=status_rows.list_wait_kinds(found.status),
         queues=status_rows.build_queue_rows(found.status),
         others=found.others,
-        proofs=asked.proofs.all(),
+        audits=asked.audit_cache.all(),
         hour=charts.build_hour_chart(found.status, asked.clock()),
         day=charts.build_day_chart(found.status, found.hours, asked.clock()),
         place=PLACE,

@@ -47,9 +47,7 @@ def list_plans(request: Request) -> Response:
         "plans.html",
         plans=sorted(found, key=_get_sort_key),
         heading=_build_heading(applying, waiting, len(found)),
-        words=plan_view,
-        figures=plan_view,
-        meant=plan_view,
+        plan_view=plan_view,
     )
 
 
@@ -132,7 +130,7 @@ def show_differences(request: Request) -> Response:
     page = here.desk.differing(console.get_masks(request)).page(plan.id, DIFFERENCE_ROWS, after)
     found = _list_changes(page)
     return here.page(
-        request, "plan-differences.html", plan=plan, words=plan_view, found=found, after=after, next=page.next
+        request, "plan-differences.html", plan=plan, plan_view=plan_view, found=found, after=after, next=page.next
     )
 
 
@@ -185,8 +183,8 @@ def _take_snapshot(here: Console, found: PlanProgress) -> LiveSnapshot:
         "p-state": made.state(found, plan_view),
         "p-since": made.since(found.plan, now),
         "p-waits": made.waits(found, plan_view),
-        "p-sums": made.sums(found, plan_view, plan_view),
-        "p-left": made.left(found, plan_view, plan_view),
+        "p-sums": made.sums(found, plan_view),
+        "p-left": made.left(found, plan_view),
         "p-waves": made.waves(found, plan_view, now) if found.waves else "",
         "p-again-list": made.again(found),
         "p-out": made.left_out(found),
@@ -253,10 +251,7 @@ def _render_plan(
         changed=status == 409,
         was_applied=was_applied(found),
         typed=typed or {},
-        words=plan_view,
-        figures=plan_view,
-        asking=plan_view,
-        meant=plan_view,
+        plan_view=plan_view,
         preview=preview_plan(plan, found.gone),
         differences=_list_first_changes(request, plan) if plan.counts.edits else (),
         canary=plan.what in SENDS and plan.counts.letters > CANARY_ABOVE,

@@ -37,12 +37,12 @@ def sign_in(request: Request) -> Response:
     name, then = given.get("name", "").strip().lower()[:200], given.get("then", "")
     if is_without_tls(request.headers):
         return render_sign_in(
-            request, then=then, words="Passwords travel over HTTPS alone: put a proxy with TLS before this."
+            request, then=then, message="Passwords travel over HTTPS alone: put a proxy with TLS before this."
         )
     address = asked.proxy.sender(authentication.get_peer_address(request), request.headers)
     kept = asked.desk.users.secret(name)
     device = browser_session.read_device_cookie(request, name, kept and kept.password)
-    guess = asked.guesses.guess(name, address, device)
+    guess = asked.login_throttle.guess(name, address, device)
     if guess.waits:
         return render_sign_in(request, 429, then=then, given=name, waiting=guess)
     secret = _check_password(asked, kept, given.get("password", ""))
@@ -50,8 +50,8 @@ def sign_in(request: Request) -> Response:
     if secret is None or cookie is None:
         # Not the name: people type passwords into that field.
         logger.warning("somebody at %s gave a wrong name or password to the console", address)
-        return render_sign_in(request, 403, then=then, given=name, words=f"{_WRONG_PASSWORD} {guess.warning}")
-    asked.guesses.right(name, address, device)
+        return render_sign_in(request, 403, then=then, given=name, message=f"{_WRONG_PASSWORD} {guess.warning}")
+    asked.login_throttle.right(name, address, device)
     asked.desk.trail.add(name, AUDIT_KIND, f"{name} signed in at {address}")
     answer = answer_signed_in(request, cookie, choose_redirect_path(then))
     browser_session.set_device_cookie(request, answer, name, secret.password)
@@ -76,11 +76,11 @@ def sign_in_by_link(request: Request) -> Response:
     asked = console.get_console(request)
     cookie = asked.sessions.begin_by_link(request.path_params["token"])
     if cookie is None:
-        words = (
+        message = (
             "This link was used already, or is none, or there are users now: start `bridge deadletters serve` anew for "
             "another, or sign in by name."
         )
-        return asked.fault(request, 403, words)
+        return asked.fault(request, 403, message)
     asked.desk.trail.add(BY_LINK, AUDIT_KIND, "somebody signed in by the one-time link")
     return answer_signed_in(request, cookie, "/")
 
@@ -104,13 +104,19 @@ def render_sign_in(
     *,
     then: str,
     given: str = "",
-    words: str = "",
+    message: str = "",
     waiting: ThrottleVerdict | None = None,
 ) -> Response:
     """Render the sign-in page with an error."""
     asked = console.get_console(request)
     way_in = "users" if asked.desk.users.any() else "proxy" if asked.proxy.user_header else "link"
-    around = {"then": choose_redirect_path(then), "given": given, "words": words, "waiting": waiting, "way_in": way_in}
+    around = {
+        "then": choose_redirect_path(then),
+        "given": given,
+        "message": message,
+        "waiting": waiting,
+        "way_in": way_in,
+    }
     return asked.page(request, "sign-in.html", status, issuer=asked.issuer, **around)
 
 
@@ -148,7 +154,7 @@ def finish_oidc(request: Request) -> Response:
         answer = _answer_unavailable(request, error, "/")
     except SignInRefused as error:
         logger.warning("a sign-in by the issuer was refused: %s", error)
-        answer = render_sign_in(request, 403, then="/", words=str(error))
+        answer = render_sign_in(request, 403, then="/", message=str(error))
     else:
         cookie = console.get_console(request).sessions.begin_issued(person)
         answer = answer_signed_in(request, cookie, choose_redirect_path(then))
@@ -158,7 +164,7 @@ def finish_oidc(request: Request) -> Response:
 
 def _answer_unavailable(request: Request, error: Exception, then: str) -> Response:
     logger.warning("nobody was signed in by the issuer: %s", error)
-    return render_sign_in(request, 503, then=then, words=str(error))
+    return render_sign_in(request, 503, then=then, message=str(error))
 
 
 def _require_issuer(request: Request) -> "OidcSignIn":

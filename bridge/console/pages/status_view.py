@@ -65,7 +65,7 @@ def build_status_view(asked: Console, *, counts: bool = False) -> StatusView:
     Parameters:
         counts: whether to count the progress of running plans.
     """
-    standing = asked.looking.latest()
+    standing = asked.status_cache.latest()
     status: Mapping[str, Any] = {} if standing is None else standing.status
     silent: dict[str, int] = {} if standing is None else standing.silent
     stats = _ask_store(asked.desk.totals.counted, silent, standing, asked.clock())
@@ -85,8 +85,10 @@ def build_status_view(asked: Console, *, counts: bool = False) -> StatusView:
 
 def get_live_view(asked: Console) -> StatusView:
     """Return the current state for live parts: all open pages share one reading."""
-    standing = asked.looking.latest()
-    found: StatusView = asked.shared.found(lambda: build_status_view(asked), lambda found: found.standing is standing)
+    standing = asked.status_cache.latest()
+    found: StatusView = asked.live_view.found(
+        lambda: build_status_view(asked), lambda found: found.standing is standing
+    )
     return found
 
 
@@ -114,12 +116,12 @@ def build_snapshot(
         status: the status for the charts.
         hours: dead letters by the hour, if the chart has them.
     """
-    made, pictures = here.macros("overview-live.html"), {}
+    made, chart_html = here.macros("overview-live.html"), {}
     if (hour := charts.build_hour_chart(status, here.clock())) is not None:
-        pictures[f"{page}-hour"] = made.picture(hour, "last minute", True)
+        chart_html[f"{page}-hour"] = made.picture(hour, "last minute", True)
     if (day := charts.build_day_chart(status, hours, here.clock())) is not None:
-        pictures[f"{page}-day"] = made.picture(day, "sum", False)
-    whole = {where: str(html).strip() for where, html in {**parts, **pictures}.items()}
+        chart_html[f"{page}-day"] = made.picture(day, "sum", False)
+    whole = {where: str(html).strip() for where, html in {**parts, **chart_html}.items()}
     return LiveSnapshot(act, False, whole, None if found.standing is None else found.standing.read)
 
 

@@ -25,7 +25,7 @@ def make_token(request: Request) -> Response:
             raise TokenRefused("A token has a role, and lasts a number of days: nothing was made.")
         token, secret = console.get_console(request).desk.tokens.make(form.get("name", ""), role, by, int(days))
     except TokenRefused as error:
-        return _render_tokens(request, 400, words=str(error))
+        return _render_tokens(request, 400, message=str(error))
     return _render_tokens(request, made=token.name, secret=secret)
 
 
@@ -38,7 +38,7 @@ def revoke_token(request: Request) -> Response:
 
 
 def _render_tokens(
-    request: Request, status: int = 200, *, words: str = "", made: str = "", secret: str = ""
+    request: Request, status: int = 200, *, message: str = "", made: str = "", secret: str = ""
 ) -> Response:
     asked = console.get_console(request)
     return asked.page(
@@ -46,10 +46,10 @@ def _render_tokens(
         "tokens.html",
         status,
         tokens=asked.desk.tokens.all(),
-        words=words,
+        message=message,
         made=made,
         secret=secret,
         days=DAYS,
         most=MOST_DAYS,
-        typed=getattr(request.state, "form", {}) if words else {},
+        typed=getattr(request.state, "form", {}) if message else {},
     )

@@ -38,7 +38,7 @@ def show_topic(request: Request) -> Response:
     return asked.page(
         request,
         "topic.html",
-        look=found,
+        view=found,
         topic=row,
         heading=_build_heading(row),
         act=_build_version(found, row),
