@@ -353,7 +353,7 @@ def test_where_the_database_is_stands_in_the_log_and_in_no_answer_to_a_stranger(
     for answer in answers:
         assert answer.status_code == 503
         assert "db.internal" not in answer.text
-        assert "does not answer" in answer.text
+        assert "does not respond" in answer.text
         assert "log" in answer.text
     assert caplog.text.count("db.internal") == 2
 
