@@ -63,7 +63,7 @@ def test_the_standard_form_has_type_time_data_a_sentence_and_a_link():
 def test_an_end_has_the_key_of_its_alarm_and_says_how_long_it_lasted():
     told = written(WebhookFormat.STANDARD, ENDED)
     assert (told["type"], told["alarm"]) == ("topic.resumed", "halt:shop:orders")
-    assert told["text"] == "Topic orders goes on, 1 min after it began."
+    assert told["text"] == "Topic orders is resumed, 1 min after it began."
     assert told["data"]["ended"] == "2023-11-14T22:14:20.000+00:00"
 
 

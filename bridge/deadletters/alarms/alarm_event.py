@@ -194,20 +194,22 @@ def _describe_growing(data: Mapping[str, Any]) -> str:
 
 _BEGINS: Final[Mapping[AlarmKind, Callable[[Mapping[str, Any]], str]]] = {
     AlarmKind.NEW: _describe_new,
-    AlarmKind.REGRESSION: lambda data: f"Regression: what was to be mended failed again, {_name_group(data)}.",
+    AlarmKind.REGRESSION: lambda data: (
+        f"Regression: a failure that was marked as fixed came back, {_name_group(data)}."
+    ),
     AlarmKind.GROWTH: _describe_growing,
     AlarmKind.HALT: lambda data: f"Topic {data['topic']} is halted by {data['by']}: {data['why'].rstrip('.')}.",
     AlarmKind.BREAKER: lambda data: (
-        f"{data['dependency']} is held to be down: {data['why'].rstrip('.')}. What needs it waits, and spends no "
-        f"attempt: {', '.join(data['handlers'])}."
+        f"The circuit breaker of {data['dependency']} is open: {data['why'].rstrip('.')}. Deliveries that need it "
+        f"wait, and spend no attempt: {', '.join(data['handlers'])}."
     ),
     AlarmKind.TEST: lambda data: f"A test of the webhook {data['webhook']}, by {data['by']}: it arrives.",
 }
 _ENDS: Final[Mapping[AlarmKind, Callable[[Mapping[str, Any]], str]]] = {
     AlarmKind.REGRESSION: lambda data: f"No regression any more, {_name_group(data)}",
     AlarmKind.GROWTH: lambda data: f"It does not grow any more, {_name_group(data)}",
-    AlarmKind.HALT: lambda data: f"Topic {data['topic']} goes on",
-    AlarmKind.BREAKER: lambda data: f"{data['dependency']} is there again, and all that needs it runs",
+    AlarmKind.HALT: lambda data: f"Topic {data['topic']} is resumed",
+    AlarmKind.BREAKER: lambda data: f"The circuit breaker of {data['dependency']} is closed, and the deliveries run",
 }
 
 

@@ -206,7 +206,7 @@ def find_growing_groups(groups: Sequence[GroupState], now: float) -> Iterator[Pr
             f"{group.growth.failures:,} dead letters of {_name_group(group)}, "
             f"{format_since(group.growth.since / 1000, now)}; "
             f"{group.growth.usual:g} an hour were usual, {group.open:,} are open. "
-            f"`bridge deadletters list --group {group.id}` shows them; mend what fails, then "
+            f"`bridge deadletters list --group {group.id}` shows them; fix the cause, then "
             f"`bridge deadletters replay --group {group.id}`.",
             "grows",
             f"Group {group.id} grows: {_name_group(group)}",
@@ -215,7 +215,7 @@ def find_growing_groups(groups: Sequence[GroupState], now: float) -> Iterator[Pr
             since=group.growth.since / 1000,
             many=group.open,
             of="open letters",
-            do="mend what fails, then replay them",
+            do="fix the cause, then replay them",
         )
     if len(grow) > SAID:
         yield Problem(
@@ -250,20 +250,20 @@ def find_failing_webhooks(
             if each.off_why.startswith("HTTP"):
                 yield _describe_webhook_fault(
                     f"The webhook {each.name} was switched off, {format_since(each.off_at / 1000, now)}: "
-                    f"{each.off_why}. Mend "
+                    f"{each.off_why}. Fix "
                     "its receiver and switch it on, or remove it.",
                     f"The webhook {each.name} was switched off",
                     each.off_at,
-                    do="mend its receiver and switch it on, or remove it",
+                    do="fix its receiver and switch it on, or remove it",
                 )
         elif found.oldest is not None and found.tries >= TRIED:
             yield _describe_webhook_fault(
                 f"The webhook {each.name} does not take what it is told, {format_since(found.oldest / 1000, now)}: "
-                f"{found.waiting:,} wait. {_SEE}; mend its receiver, or switch it off.",
+                f"{found.waiting:,} wait. {_SEE}; fix its receiver, or switch it off.",
                 f"The webhook {each.name} does not take what it is told",
                 found.oldest,
                 found.waiting,
-                do="mend its receiver, or switch it off",
+                do="fix its receiver, or switch it off",
             )
         elif found.oldest is not None and not found.tries and now - found.oldest / 1000 > UNSENT_FOR:
             if missed:
