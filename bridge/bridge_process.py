@@ -45,29 +45,29 @@ class CompanionThread:
         name: for messages, "the recorder".
     """
 
-    def __init__(self, name: str, what: Companion) -> None:
-        self._name, self._what = name, what
+    def __init__(self, name: str, companion: Companion) -> None:
+        self._name, self._companion = name, companion
         self._ended = ""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def begin(self, registry: CollectorRegistry) -> None:
         """Start it, and add its metrics to these."""
-        registry.register(self._what.registry)
+        registry.register(self._companion.registry)
         self._thread.start()
 
     def end(self) -> None:
         """Stop it, and wait some seconds for its end."""
-        self._what.stop()
+        self._companion.stop()
         self._thread.join(END_WITHIN)
 
-    def said(self) -> list[str]:
+    def obstacles(self) -> list[str]:
         """Return its obstacles, a sentence each."""
-        found = [self._ended] if self._ended else self._what.obstacles()
+        found = [self._ended] if self._ended else self._companion.obstacles()
         return [f"{self._name}: {words}" for words in found]
 
     def _run(self) -> None:
         try:
-            self._what.run()
+            self._companion.run()
         except BaseException as error:
             self._ended = f"it has ended, and the bridge goes on without: {error}"
             logger.exception("%s has ended; the bridge goes on without. Start the process again.", self._name)
@@ -103,7 +103,7 @@ def run_bridge(app: Celery, settings: Settings, routes: Routes, beside: Companio
 def _readiness(bridge: Bridge, beside: CompanionThread | None) -> Readiness:
     """Return the readiness of a bridge: one with some halted topics is ready, and names them."""
     obstacles, halted = bridge.obstacles(), bridge.halted()
-    others = [] if beside is None else beside.said()
+    others = [] if beside is None else beside.obstacles()
     return Readiness(not obstacles and not (halted and bridge.consumes_nothing()), [*obstacles, *halted, *others])
 
 

@@ -77,7 +77,7 @@ class DeliveryWatch:
         if self._ours is not None:
             self._ours.close()
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Read parked records and dead letters, and from time to time the worker's counts."""
         assert self._ours is not None
         for record in self._ours.consume(500, 0):

@@ -117,7 +117,7 @@ class Demo:
             due = int((time.monotonic() - started) * ORDERS_A_SECOND) + 1 - produced
             produced += self._produce(due)
             self._producer.poll(TURN)
-            watch.look()
+            watch.update()
             screen.show()
             self._tell_of_console()
             open_now = self._open()

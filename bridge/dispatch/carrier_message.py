@@ -50,7 +50,7 @@ def find_carried_deliveries(
     if contents is None or contents.topic != topic:
         return
     handler = str(headers.get("task"))
-    for offset, metadata in zip(contents.offsets, contents.tell(), strict=True):
+    for offset, metadata in zip(contents.offsets, contents.metadata(), strict=True):
         key = (contents.partition, offset, handler)
         if key in wanted:
             yield key, metadata
@@ -69,7 +69,7 @@ def read_retry_offsets(headers: Mapping[str, Any]) -> list[tuple[PartitionHandle
     contents = HeaderContents.of(headers)
     if contents is None or contents.via is None:
         return []
-    offsets = sorted(told.via.offset for told in contents.tell() if told.via is not None)
+    offsets = sorted(told.via.offset for told in contents.metadata() if told.via is not None)
     return [((RETRY_RECORD, contents.via.topic, contents.via.partition), offsets)]
 
 
@@ -134,7 +134,7 @@ def sum_up_failures(messages: Iterable[tuple[Mapping[str, Any], float | None]], 
     by_kind: dict[tuple[str, Literal["failed", "unpublished"]], list[CarrierMessage]] = {}
     for headers, due in messages:
         contents, handler = HeaderContents.of(headers), str(headers.get("task"))
-        for metadata in contents.tell() if contents else ():
+        for metadata in contents.metadata() if contents else ():
             carrier = read_carrier(headers, metadata, "", "waiting", due)
             if carrier.dead or (carrier.error and not carrier.error.startswith(STOPS)):
                 kind: Any = "unpublished" if carrier.dead else "failed"

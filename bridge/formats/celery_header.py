@@ -168,7 +168,7 @@ class HeaderContents:
         except _BROKEN:
             return None
 
-    def tell(self) -> Iterator[DeliveryMetadata]:
+    def metadata(self) -> Iterator[DeliveryMetadata]:
         """Yield the metadata of each delivery, in the order of the offsets."""
         for at in range(len(self.offsets)):
             try:

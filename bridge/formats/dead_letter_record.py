@@ -25,10 +25,10 @@ _NEEDED: Final = (
 class DeadLetterKey(NamedTuple):
     """The delivery that a dead letter is of: its source record, the handler and the id of the source topic's log.
 
-    A topic that is made again, or whose log went back, has the same offsets again. `topic_id` is the log's id, as
-    deliveries have it; a dead letter of an older version has none, and is told apart by the record's `timestamp`.
-    What was sent back and dies again has a letter for each time: `replayed` says how often it had been sent back, and
-    `again` by what it was asked to run though it was done.
+    A recreated topic or truncated log has the same offsets again: `topic_id`, the log's id, tells them apart, or in a
+    dead letter of an older version the record's `timestamp`.
+    A delivery that was sent back and died again has a dead letter for each time: `replayed` is how often it had been
+    sent back, and `again` the request to run it although it was done.
     """
 
     partition: int
@@ -60,10 +60,10 @@ class DeadLetterSummary:
 
     Attributes:
         place: `orders.dlq-3-17`.
-        topic: the one in which its message first lay.
+        topic: the source topic.
         group: the consumer group that handed the delivery off.
         runs: how often the handler ran.
-        attempts: what became of that; `None` in a letter of an older version, which does not say.
+        attempts: how those ended; `None` in a dead letter of an older version.
         failed_at: Unix time.
     """
 
@@ -175,18 +175,18 @@ class DeadLetterRecord:
 
     Attributes:
         place: where the letter lies, `orders.dlq-3-17`.
-        origin: whose delivery it was, and where its message first lay.
-        timestamp: of the message there, ms since the epoch; `None` where it had none.
+        origin: the delivery and its source record.
+        timestamp: of the source record, ms since the epoch; `None` if it had none.
         key, value: byte for byte as produced.
         theirs: the producer's own headers, in order.
         number: how often the delivery had been parked or replayed; what is sent back has a higher one.
         runs: how often the handler ran, or was to run.
-        attempts: what became of that since it was last sent back; none are told by letters of older versions.
+        attempts: how those ended since it was last sent back; none in dead letters of older versions.
         reason: why it died, a word of `tasks.policy.retry_policy.REASONS`.
         error_class, error_message, error_traceback: the last failure, cut as bridge.formats.failure says.
         first_failed_at, failed_at: Unix time; 0.0 where the letter does not say.
         version: of the handlers' code that failed; empty where that is not known.
-        again: by what it had been asked to run though it was done; empty: it was not.
+        again: the request to run it although it was done; empty: there was none.
     """
 
     place: str

@@ -50,17 +50,16 @@ class Message:
     """A Kafka record as the handler gets it.
 
     Attributes:
-        topic, partition, offset: where the record first lay.
+        topic, partition, offset: of the source record.
         key, value: byte for byte as produced; `None` as in Kafka.
         headers: the producer's own, in order, names may repeat.
         timestamp: milliseconds since the epoch, or `None` if the record has none.
         attempt: 1 for the first run of the handler, counted over every kind of retry.
         attempts: what became of the runs before: `failed`, `lost`, `postponed`, `replayed`.
-        delivery: the identity of the delivery, where a handler was given this message; and by what it was asked for
-            again, where it was though it is done.
-        origin: what tells that identity from the same one of another Kafka or group, or of a topic that was
-            deleted and made again.
-        outbox: what the handler sends (`publish`), where it does.
+        delivery: the identity of the delivery if a handler was given this message, with the request for another run
+            if a person made one although it was done.
+        origin: the Kafka cluster, the group and the id of the topic's log, which the identity does not contain.
+        outbox: the messages that the handler sends (`publish`), if any.
     """
 
     topic: str
@@ -84,15 +83,15 @@ class Message:
     def settle_with(self, session: Any) -> None:
         """Write "done" in the handler's own database transaction, so that work and mark commit or roll back together.
 
-        A mark made by work that was rolled back does not count. After a crash between the commit and the ledger's
-        mark, the delivery comes again; this then ends the handler before its work is done twice.
+        A mark of work that was rolled back does not count. After a crash between the commit and the ledger's
+        mark, the delivery is redelivered; this then ends the handler before its work is done twice.
 
         Parameters:
             session: a SQLAlchemy session (or connection) in which the handler does its work, or Django's
                 `connection` inside `transaction.atomic()`.
 
         Raises:
-            AlreadySettled: the work was committed by an earlier run; let it pass.
+            AlreadySettled: an earlier run committed the work; do not catch it.
         """
         self._own_outbox().settle_with(session)
 
@@ -115,7 +114,7 @@ class Message:
             headers: the message's own; `message_id` is added behind them.
 
         Raises:
-            TypeError, ValueError: it is nothing that Kafka can carry.
+            TypeError, ValueError: Kafka cannot carry it.
         """
         self._own_outbox().add(topic, value, key, headers)
 
@@ -164,18 +163,18 @@ class Delivery:
     Attributes:
         number: how often it was parked or replayed; part of the Celery task id from the first time on.
         runs: how often the handler ran for it so far.
-        attempts: what became of those runs, and of what kept it from running.
+        attempts: how those runs ended, and how often it could not run.
         first_failed_at: milliseconds since the epoch.
-        dead: set when it is decided that it is dead, until Kafka has the dead letter.
+        dead: set once it is dead, until Kafka has the dead letter.
         publish_tries: how often publishing that dead letter has failed.
         error: the last failure in words, cut to `ERROR_LENGTH` characters, for people who ask for its state.
         ended: "done" or "dead" once it ended so, until the ledger has the mark: it does not run again.
         due: seconds since the epoch before which it must not run again.
-        via: the record of a retry or replay topic by which it came; `None`: straight from its source.
-        after: on an ordered topic, the offset of the one before it in its order, which had not ended when this one was
-            parked behind it: it does not run before that.
-        outgoing: what its handler sends, which has succeeded and does not run again, until Kafka has taken it.
-        again: by what a person asked that it run though it is done; empty: it does not.
+        via: the record of a retry or replay topic by which it came; `None` if it came from its source topic.
+        after: on an ordered topic, the offset of the delivery before it, which had not ended when this one was parked:
+            it does not run before that.
+        outgoing: the messages that its handler, which has succeeded, sends, until Kafka has taken them.
+        again: a person's request to run it although it is done; empty: there is none.
         once: whether it was sent back for one attempt: a failure that would be retried is a dead letter.
     """
 

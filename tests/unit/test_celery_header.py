@@ -335,7 +335,7 @@ def test_what_a_header_carries_is_told_without_reading_its_records(batch):
     contents = HeaderContents.of({HEADER: json.loads(json.dumps(to_header(batch)))})
     assert contents is not None
     assert (contents.topic, contents.partition, list(contents.offsets)) == (batch.topic, batch.partition, batch.offsets)
-    assert list(contents.tell()) == [
+    assert list(contents.metadata()) == [
         DeliveryMetadata(
             each.runs,
             each.attempts,
@@ -354,7 +354,7 @@ def test_what_columns_carry_is_told_too(rows):
     contents = HeaderContents.of({HEADER: json.loads(json.dumps(header_of("orders", 3, "c", "g", "id", None, rows)))})
     assert contents is not None
     assert list(contents.offsets) == [row.offset for row in rows]
-    assert [told.dead for told in contents.tell()] == [row.dead.reason if row.dead else "" for row in rows]
+    assert [told.dead for told in contents.metadata()] == [row.dead.reason if row.dead else "" for row in rows]
 
 
 @given(anything)
@@ -362,4 +362,4 @@ def test_another_header_of_that_name_carries_nothing_of_ours(value):
     for header in (value, {**good, "messages": value}, {**good, "partition": value}):
         contents = HeaderContents.of({HEADER: header})
         if contents is not None:
-            assert len(list(contents.tell())) == len(contents.offsets)
+            assert len(list(contents.metadata())) == len(contents.offsets)
