@@ -65,13 +65,13 @@ class PeriodicJobs:
             PeriodicJob("queues", QUEUES_EVERY, self._queues),
             PeriodicJob("depths", DEPTHS_EVERY, parts.queues.weigh),
             PeriodicJob("sources", SOURCES_EVERY, self._sources),
-            PeriodicJob("needs", NEEDS_EVERY, parts.gates.look),
+            PeriodicJob("needs", NEEDS_EVERY, parts.gates.update),
             PeriodicJob("decided", DECIDED_EVERY, parts.setup.decisions.look),
             PeriodicJob("replays", REPLAYS_EVERY, parts.replays.tell),
             PeriodicJob("kafka", KAFKA_EVERY, self._kafka),
             PeriodicJob("stuck", min(STUCK_EVERY, file.kafka_stuck_after), self._stuck),
             PeriodicJob("audit", AUDIT_EVERY, self._audit),
-            PeriodicJob("gone", DELETED_TOPICS_EVERY, parts.deleted_topics.begin),
+            PeriodicJob("gone", DELETED_TOPICS_EVERY, parts.deleted_topics.start),
             PeriodicJob("renew", min(RENEW_EVERY, file.kafka_ledger_days * 86_400 / 4), self._renew),
         )
 
@@ -150,7 +150,7 @@ class PeriodicJobs:
         ]
         ends = parts.setup.kafka.ends
         sources = [partition for partition in idle if not isinstance(partition, RetryPartition)]
-        self.transactions.look(
+        self.transactions.poll(
             {partition.place: (partition.offsets.window.stop, ends[partition.place]) for partition in sources}
         )
         if not idle:

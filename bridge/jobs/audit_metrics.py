@@ -1,4 +1,4 @@
-"""The counts of `bridge audit` as metrics: fates of each partition, as far back as they are needed."""
+"""The counts of `bridge audit` as metrics: the fates of each partition, as far back as needed."""
 
 import logging
 from collections.abc import Mapping
@@ -15,32 +15,31 @@ from bridge.partitions.partition import Partition
 
 logger = logging.getLogger(__name__)
 
-#: Offsets below the committed one that the metrics count, and at most: back to where the last count ended, or to the
-#: first that is unaccounted for. `bridge audit` counts all.
+#: Offsets below the committed one that the metrics count, and the most: back to the end of the last count, or to the
+#: first unaccounted offset. `bridge audit` counts all.
 AUDITED: Final = 262_144
 AUDITED_AT_MOST: Final = 4_194_304
 
 
 def find_audit_start(low: int, committed: int, before: int | None) -> int:
-    """Where a count for the metrics begins.
+    """Return the offset at which a count for the metrics starts.
 
-    No offset is passed over between two counts, and what is unaccounted for is counted until it is not, as long as
-    this bridge has the partition.
+    No offset is skipped between two counts, and an unaccounted one is counted as long as this bridge has the partition.
 
     Parameters:
-        low: the first offset that Kafka had when the partition was taken over.
-        before: the offset committed at the last count, or the first that was unaccounted for in it.
+        low: the first offset that Kafka had at the assignment.
+        before: the offset committed at the last count, or the first that it found unaccounted.
     """
     wanted = committed - AUDITED if before is None else min(committed - AUDITED, before)
     return max(low, wanted, committed - AUDITED_AT_MOST)
 
 
 class AuditMetrics:
-    """Shows fates as metrics.
+    """The fates of the assigned partitions as metrics.
 
     Attributes:
-        unaccounted: by topic, partition and handler, the committed offsets whose fate is open or was lost with the
-            ledger; only where there are.
+        unaccounted: by topic, partition and handler, how many committed offsets have a fate that is open or was lost
+            with the ledger, if any have.
     """
 
     def __init__(self, ledger: Ledger, assignment: Assignment, metrics: BridgeMetrics) -> None:
@@ -49,10 +48,10 @@ class AuditMetrics:
         self.unaccounted: dict[tuple[str, int, str], int] = {}
 
     def show(self, ends: Mapping[Place, int]) -> None:
-        """Count anew.
+        """Count the fates anew, and show them.
 
         Parameters:
-            ends: one more than the last offset of each partition; one that is not known is left out.
+            ends: one more than the last offset of each partition; one without is left out.
 
         Raises:
             LedgerUnavailable: nothing was counted.
@@ -76,11 +75,11 @@ class AuditMetrics:
         first = find_audit_start(low, committed or 0, self._audited.get(place))
         extent = Extent(*place, first, end, committed)
         lines = [count_audit_line(self._ledger, account, extent) for account in partition.accounts.values()]
-        for each in lines:
-            self._metrics.show_fates(place, each.handler, each.fates, each.missing)
-        lost = [each.unaccounted_at[0] for each in lines if each.unaccounted]
-        # What is forgotten or evicted has no page to find its first by: all of this range is counted again.
-        lost += [first for each in lines if each.forgotten or each.evicted]
+        for line in lines:
+            self._metrics.show_fates(place, line.handler, line.fates, line.missing)
+        lost = [line.unaccounted_at[0] for line in lines if line.unaccounted]
+        # Forgotten and evicted fates have no page with their first offset: this whole range is counted again.
+        lost += [first for line in lines if line.forgotten or line.evicted]
         self._audited[place] = min(lost, default=committed or 0)
-        counts = {(*place, each.handler): each.missing for each in lines}
-        return {which: count for which, count in counts.items() if count}
+        counts = {(*place, line.handler): line.missing for line in lines}
+        return {key: count for key, count in counts.items() if count}

@@ -1,7 +1,7 @@
 """The backlog of each queue, in deliveries and in seconds of work, and how fast it grows (pure).
 
-Each delivery is in one of three states: ready in the broker, taken by a worker and not ended, due in Kafka and not
-handed off. A delivery that waits for its retry or for a gate is in none of them, since no worker could run it now.
+A delivery of the backlog has one of three states: ready in the broker, taken by a worker and not ended, due in Kafka
+and not handed off. One that waits for its retry or for a gate has none, since no worker could run it now.
 """
 
 from collections import deque
@@ -16,16 +16,16 @@ from bridge.partitions.retry_partition import RetryPartition
 
 BacklogState = Literal["ready", "taken", "due"]
 BACKLOG_STATES: Final[tuple[BacklogState, ...]] = ("ready", "taken", "due")
-#: By queue and handler.
+#: Deliveries by queue and handler.
 QueueCounts = Mapping[str, Mapping[str, float]]
 
 
 class Backlog(NamedTuple):
-    """What one queue has in one state.
+    """The deliveries of one queue in one state.
 
     Attributes:
         deliveries: how many.
-        seconds: that one process needs for them; `None`: of some handler it was never measured.
+        seconds: seconds that one process needs for them; `None` if some handler was never measured.
     """
 
     deliveries: float = 0.0
@@ -35,59 +35,61 @@ class Backlog(NamedTuple):
 def measure_backlogs(
     queues: Iterable[str], ready: QueueCounts, taken: QueueCounts, due: QueueCounts, costs: Mapping[str, float | None]
 ) -> dict[tuple[str, BacklogState], Backlog]:
-    """How much there is.
+    """Return the backlog of each queue in each state.
 
     Parameters:
         ready, taken, due: deliveries by queue and handler.
-        costs: seconds that a delivery takes a process, by handler, as far as they were measured.
+        costs: measured seconds that a delivery takes a process, by handler.
     """
-    found: dict[BacklogState, QueueCounts] = {"ready": ready, "taken": taken, "due": due}
+    by_state: dict[BacklogState, QueueCounts] = {"ready": ready, "taken": taken, "due": due}
     return {
-        (queue, state): _measure_backlog(found[state].get(queue, {}), costs)
+        (queue, state): _measure_backlog(by_state[state].get(queue, {}), costs)
         for queue in queues
         for state in BACKLOG_STATES
     }
 
 
 def _measure_backlog(counts: Mapping[str, float], costs: Mapping[str, float | None]) -> Backlog:
-    there = {handler: count for handler, count in counts.items() if count}
-    each = [(count, costs.get(handler)) for handler, count in there.items()]
-    known = [count * cost for count, cost in each if cost is not None]
-    return Backlog(sum(there.values()), sum(known) if len(known) == len(each) else None)
+    present = {handler: count for handler, count in counts.items() if count}
+    measured = [(count, costs.get(handler)) for handler, count in present.items()]
+    known = [count * cost for count, cost in measured if cost is not None]
+    return Backlog(sum(present.values()), sum(known) if len(known) == len(measured) else None)
 
 
-def add_up_counts(said: Iterable[object]) -> QueueCounts:
-    """The sum of what several have announced, by queue and handler; what is no count is left out."""
+def add_up_counts(announced: Iterable[object]) -> QueueCounts:
+    """Return the sum of several announced counts, by queue and handler; what is no count is left out."""
     sums: dict[str, dict[str, float]] = {}
-    for each in said:
-        for queue, handler, count in _read_counts(each):
+    for counts in announced:
+        for queue, handler, count in _read_counts(counts):
             of_queue = sums.setdefault(queue, {})
             of_queue[handler] = of_queue.get(handler, 0.0) + count
     return sums
 
 
-def _read_counts(said: object) -> Iterator[tuple[str, str, float]]:
-    for queue, handlers in _read_items(said):
+def _read_counts(announced: object) -> Iterator[tuple[str, str, float]]:
+    for queue, handlers in _read_items(announced):
         for handler, count in _read_items(handlers):
             if isinstance(count, int | float) and count >= 0:
                 yield queue, handler, count
 
 
-def _read_items(said: object) -> Iterable[tuple[str, Any]]:
-    return said.items() if isinstance(said, Mapping) else ()
+def _read_items(announced: object) -> Iterable[tuple[str, Any]]:
+    return announced.items() if isinstance(announced, Mapping) else ()
 
 
-def backlog_to_data(found: Mapping[tuple[str, BacklogState], Backlog]) -> dict[str, dict[str, dict[str, float | None]]]:
-    """The same as JSON: per queue and state `deliveries` and `seconds`."""
-    made: dict[str, dict[str, dict[str, float | None]]] = {}
-    for (queue, state), each in found.items():
-        seconds = None if each.seconds is None else round(each.seconds, 3)
-        made.setdefault(queue, {})[state] = {"deliveries": round(each.deliveries), "seconds": seconds}
-    return made
+def backlog_to_data(
+    backlogs: Mapping[tuple[str, BacklogState], Backlog],
+) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Return backlogs as JSON: `deliveries` and `seconds` by queue and state."""
+    data: dict[str, dict[str, dict[str, float | None]]] = {}
+    for (queue, state), backlog in backlogs.items():
+        seconds = None if backlog.seconds is None else round(backlog.seconds, 3)
+        data.setdefault(queue, {})[state] = {"deliveries": round(backlog.deliveries), "seconds": seconds}
+    return data
 
 
-#: Seconds of history that are looked at, and that there must be before anything is said.
-GROWTH_LOOKED_AT: Final = 60.0
+#: Seconds of history that growth is computed from, and that it needs at least.
+GROWTH_HISTORY: Final = 60.0
 GROWTH_NEEDS: Final = 30.0
 
 
@@ -98,23 +100,23 @@ class _Sample(NamedTuple):
 
 
 class BacklogGrowth:
-    """What a bridge saw of each queue, of the last minute.
+    """The growth of the backlog of each queue in the last minute.
 
-    The backlog grows if it was more in the middle of that time than at its beginning, and more at its end than in its
-    middle: a burst that workers make less of does not.
+    A backlog grows if it was larger in the middle of that time than at its start, and larger at its end than in the
+    middle. A burst that workers reduce does not.
     """
 
     def __init__(self) -> None:
         self._samples: dict[str, deque[_Sample]] = {}
         self._since: dict[str, float] = {}
 
-    def look(self, backlog: Mapping[str, Mapping[str, Mapping[str, float | None]]], now: float) -> dict[str, Any]:
-        """Take in a backlog, as `shown` has it; return by queue `deliveries`, `seconds`, `rate` and `since`.
+    def add_sample(self, backlog: Mapping[str, Mapping[str, Mapping[str, float | None]]], now: float) -> dict[str, Any]:
+        """Take in a backlog as JSON; return `deliveries`, `seconds`, `rate` and `since` of each queue that grows.
 
         Parameters:
             now: Unix time.
         """
-        found = {}
+        growing = {}
         for queue, states in backlog.items():
             seconds = [each["seconds"] for each in states.values()]
             if any(each is None for each in seconds):
@@ -123,7 +125,7 @@ class BacklogGrowth:
             deliveries = sum(each["deliveries"] or 0.0 for each in states.values())
             samples = self._samples.setdefault(queue, deque())
             samples.append(_Sample(now, deliveries, sum(each or 0.0 for each in seconds)))
-            while samples and now - samples[0].at > GROWTH_LOOKED_AT:
+            while samples and now - samples[0].at > GROWTH_HISTORY:
                 samples.popleft()
             rate = _growth_rate(samples)
             if rate <= 0:
@@ -131,17 +133,17 @@ class BacklogGrowth:
                 continue
             since = self._since.setdefault(queue, samples[0].at)
             last = samples[-1]
-            found[queue] = {
+            growing[queue] = {
                 "deliveries": round(last.deliveries),
                 "seconds": round(last.seconds, 3),
                 "rate": round(rate, 3),
                 "since": since,
             }
-        return found
+        return growing
 
 
 def _growth_rate(samples: deque[_Sample]) -> float:
-    """Seconds of work by which it grows in a second; 0: it does not, or nobody knows."""
+    """Return the seconds of work by which a backlog grows each second; 0 if it does not, or that is unknown."""
     first, last = samples[0], samples[-1]
     if last.at - first.at < GROWTH_NEEDS:
         return 0.0
@@ -160,24 +162,24 @@ def count_due_deliveries(
     halted: Collection[str] = (),
     suspended: SuspendedHandlers = SuspendedHandlers(),  # noqa: B008
 ) -> dict[str, dict[str, float]]:
-    """Deliveries that could run now if they were handed off, by queue and handler (pure).
+    """Return the deliveries that could run now if they were handed off, by queue and handler (pure).
 
     Parameters:
-        unread: records of each partition of a source that were not read yet.
-        ripe: of partitions of retry topics, up to which offset records are due.
-        halted: topics of which nothing runs.
+        unread: records of each source partition that were not read yet.
+        ripe: the offset up to which records of each retry partition are due.
+        halted: the halted topics.
         kept: handlers of which nothing is handed off, and where.
     """
-    found: dict[str, dict[str, float]] = {}
+    due: dict[str, dict[str, float]] = {}
     for partition in partitions:
         if partition.source in halted:
             continue
-        held = suspended.parked if isinstance(partition, RetryPartition) else suspended.down
+        suspended_here = suspended.parked if isinstance(partition, RetryPartition) else suspended.down
         for handler, count in _count_due(partition, unread, ripe, routes).items():
-            if count and handler not in held:
-                queue = found.setdefault(queue_of(handler), {})
+            if count and handler not in suspended_here:
+                queue = due.setdefault(queue_of(handler), {})
                 queue[handler] = queue.get(handler, 0.0) + count
-    return found
+    return due
 
 
 def _count_due(
@@ -187,7 +189,7 @@ def _count_due(
         more = unread.get(partition.place, 0)
         return {handler: count + more for handler, count in partition.waiting.items()}
     counts: dict[str, float] = {**partition.ready}
-    # Whose those are that were not read is not known: as those that were, or of all handlers alike.
+    # The handlers of unread records are unknown: assume those of the read ones, or all alike.
     handlers = [handler.name for handler in routes.of(partition.source)]
     weights = {**counts} or dict.fromkeys(handlers, 1.0)
     more = max(0, ripe.get(partition.place, 0) - partition.offsets.window.stop)

@@ -110,7 +110,7 @@ class BridgeAnnouncement:
         )
         self._hot, self._hot_at = StartTimes(), float("-inf")
         self._hot_keys: list[dict[str, Any]] = []
-        self._behind, self._growth = LagWatch(), BacklogGrowth()
+        self._lag_watch, self._growth = LagWatch(), BacklogGrowth()
         self._skew, self._here = ClockSkew(here), here
         self._shown_growth: dict[str, Any] = {}
         self._costs: dict[str, float] = {}
@@ -200,7 +200,7 @@ class BridgeAnnouncement:
             "batches": {handler: {"size": size.number, "why": size.why} for handler, size in sorted(batches.items())},
             "behind": [
                 {"topic": topic, "partition": number, "count": lag.records, "since": lag.since}
-                for (topic, number), lag in sorted(self._behind.look(unread, time.time()).items())
+                for (topic, number), lag in sorted(self._lag_watch.add_counts(unread, time.time()).items())
             ],
             "unaccounted": [
                 {"topic": topic, "partition": number, "handler": handler, "count": count, "since": lost[where]}
@@ -289,7 +289,7 @@ class BridgeAnnouncement:
         found = measure_backlogs(self._routes.queues, self._ready, taken, due, costs)
         self._metrics.show_backlog({where: (each.deliveries, each.seconds) for where, each in found.items()})
         self._backlog = backlog_to_data(found)
-        self._shown_growth = self._growth.look(self._backlog, time.time())
+        self._shown_growth = self._growth.add_sample(self._backlog, time.time())
         self._costs = {name: round(cost, 6) for name, cost in costs.items() if cost is not None}
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""Retry and replay topics that were deleted while no bridge looked, and what was parked in them."""
+"""The search for retry and replay topics that were deleted, and for deliveries parked in them."""
 
 import logging
 import threading
@@ -16,18 +16,18 @@ from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks of a bridge.
+#: Seconds between two searches of a bridge.
 DELETED_TOPICS_EVERY: Final = 60.0
 
 
 class DeletedTopic(NamedTuple):
-    """A topic that is gone.
+    """A retry or replay topic that was deleted.
 
     Attributes:
-        at: when that was seen first (Unix time).
+        at: when that was first seen (Unix time).
         parked: by handler, how many deliveries of its source the ledger calls parked.
-        lying: how many records all retry and replay topics of the source hold at the most, and how many were handed off
-            from there, from those that are gone too, and have not ended.
+        lying: most records in the retry and replay topics of the source, plus those handed off from there (deleted ones
+            included) that have not ended.
     """
 
     topic: str
@@ -38,24 +38,24 @@ class DeletedTopic(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """How many deliveries are parked and lie in no retry topic, at least."""
+        """Return how many deliveries, at least, are parked and in no retry topic."""
         return max(0, sum(self.parked.values()) - self.lying)
 
     @property
     def whose(self) -> str:
-        """The handlers that have something parked, and how many."""
+        """Return the handlers with parked deliveries, and how many each has."""
         return ", ".join(f"{handler} ({count:,})" for handler, count in sorted(self.parked.items()))
 
 
 def find_deleted_topics(settings: Settings, ledger: Ledger, catalog: TopicCatalog) -> Iterator[DeletedTopic]:
-    """The topics that are gone, each with what the ledger still calls parked of its source.
+    """Yield the deleted topics, each with the deliveries of its source that the ledger still calls parked.
 
     Raises:
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
-    book = LogHistory(ledger)
-    noted, now = book.gone(), time.time()
-    absent = {place[0] for place in book.everything() if place[0] not in catalog.waiting}
+    history = LogHistory(ledger)
+    noted, now = history.gone(), time.time()
+    absent = {place[0] for place in history.everything() if place[0] not in catalog.waiting}
     counted: dict[str, tuple[dict[str, int], int] | None] = {}
     for topic in sorted({*noted, *absent}):
         if (belongs := catalog.belonging(topic)) is not None:
@@ -68,12 +68,12 @@ def find_deleted_topics(settings: Settings, ledger: Ledger, catalog: TopicCatalo
 def _count_parked_and_lying(
     settings: Settings, ledger: Ledger, catalog: TopicCatalog, source: str
 ) -> tuple[dict[str, int], int] | None:
-    """What is parked of a source, by handler; and what its retry and replay topics hold at the most.
+    """Return the parked deliveries of a source, by handler, and most records in its retry and replay topics.
 
-    `None` where Kafka does not list the source: a broker that has just started may list nothing at all.
+    `None` if Kafka does not list the source: a broker that has just started may list nothing.
 
-    What is parked when it is counted was written before that. What was committed earlier of it was handed off, counts
-    as that, and has not ended; all else of it lies between what was committed earlier and the end that is there later.
+    A delivery that is counted as parked was written before. If its record was committed before the count, it counts as
+    handed off; else its record lies between the earlier commit and the later end.
     """
     tiers = [name for name, each in catalog.waiting.items() if each.source == source]
     before = read_extents(settings, tiers)
@@ -103,19 +103,19 @@ def _count_parked(ledger: Ledger, catalog: TopicCatalog, source: str, there: Seq
 
 
 class DeletedTopicSearch:
-    """A bridge's looks, beside its loop: Kafka and Redis may take their time.
+    """The searches of a bridge, in a thread: Kafka and Redis may be slow.
 
     Parameters:
-        ledger: `None` where there is no Redis for it: nothing is known to be parked.
+        ledger: `None` without Redis: nothing is known to be parked.
     """
 
     def __init__(self, settings: Settings, ledger: Ledger | None, catalog: TopicCatalog) -> None:
         self._settings, self._ledger, self._catalog = settings, ledger, catalog
         self._thread: threading.Thread | None = None
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
-    def begin(self) -> None:
-        """Look, unless a look is under way."""
+    def start(self) -> None:
+        """Start a search, unless one runs."""
         if self._ledger is not None and (self._thread is None or not self._thread.is_alive()):
             self._thread = threading.Thread(target=self._run, args=(self._ledger,), name="gone", daemon=True)
             self._thread.start()
@@ -125,24 +125,24 @@ class DeletedTopicSearch:
             for gone in find_deleted_topics(self._settings, ledger, self._catalog):
                 self._take_in(LogHistory(ledger), gone)
 
-    def _take_in(self, book: LogHistory, gone: DeletedTopic) -> None:
-        if gone.missing:
-            book.note_gone(gone.topic, gone.at)
-            if gone.topic not in self._told:
-                self._told.add(gone.topic)
+    def _take_in(self, history: LogHistory, deleted: DeletedTopic) -> None:
+        if deleted.missing:
+            history.note_gone(deleted.topic, deleted.at)
+            if deleted.topic not in self._logged:
+                self._logged.add(deleted.topic)
                 logger.error(
-                    "topic %r was deleted: of what is parked of %r at least %d lie in no retry topic, and do not run "
-                    "by themselves (parked: %s). `bridge audit %s` tells which, and how to let them run.",
-                    gone.topic,
-                    gone.source,
-                    gone.missing,
-                    gone.whose,
-                    gone.source,
+                    "topic %r was deleted: of the parked deliveries of %r at least %d are in no retry topic, and do "
+                    "not run by themselves (parked: %s). `bridge audit %s` lists them, and tells how to run them.",
+                    deleted.topic,
+                    deleted.source,
+                    deleted.missing,
+                    deleted.whose,
+                    deleted.source,
                 )
-        elif gone.parked:
-            # What lies there may be anybody's, and hide for now what is missing: it is counted again.
+        elif deleted.parked:
+            # Records there may be of other deliveries, and hide missing ones for now: it is counted again.
             return
-        elif gone.topic in self._catalog.waiting:
-            book.found_again(gone.topic)
+        elif deleted.topic in self._catalog.waiting:
+            history.found_again(deleted.topic)
         else:
-            book.forget(gone.topic)
+            history.forget(deleted.topic)

@@ -1,7 +1,7 @@
-"""What handlers need, as a bridge sees it: gates brought in line with what is known, and handlers that wait.
+"""The gates of dependencies, kept in line with their circuit breakers, and the handlers that are suspended.
 
-Any bridge of the group does it, and each of them: what one has begun and not ended another ends within a second. Gates
-of what no handler names any more (a breaker was renamed, or taken away) are opened: nobody else would.
+Every bridge of the group does this: if one dies half-way, another finishes within a second. It also opens the gates of
+dependencies that no handler names any more (a breaker was renamed or removed), since nothing else would.
 """
 
 import logging
@@ -19,12 +19,12 @@ from lossless.transport.message_gates import MessageGates
 
 logger = logging.getLogger(__name__)
 
-#: Most messages that wait in Redis for one dependency, where its handlers share their topics with others that go on.
+#: Most messages that wait in Redis for one dependency whose handlers share topics with others that go on.
 MOST_ASIDE: Final = 100_000
 
 
 class SetAsideMessages(NamedTuple):
-    """How many messages wait for a dependency in the broker: that have not failed, and that have."""
+    """The messages that wait for a dependency in the broker: those that have not failed, and those that have."""
 
     fresh: int = 0
     again: int = 0
@@ -34,10 +34,10 @@ class DependencyGates:
     """The dependencies of a group's handlers.
 
     Parameters:
-        ledger: `None` where there is no Redis for it: then none is ever held to be down.
+        ledger: `None` without Redis: then there are no circuit breakers.
 
     Attributes:
-        suspended: the handlers of which nothing is handed off, and where.
+        suspended: the handlers of which nothing is handed off.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class DependencyGates:
         for dependency in routes.terms:
             metrics.breaker_open.labels(dependency).set(0)
 
-    def look(self) -> None:
-        """See how each stands, and act on it.
+    def update(self) -> None:
+        """Read the circuit breakers, and bring gates and suspended handlers in line with them.
 
         Raises:
             LedgerUnavailable, HandoffFailed: Redis did not answer; all stays as it was.
@@ -58,22 +58,26 @@ class DependencyGates:
         if self._breakers is None:
             return
         known = self._breakers.look(self._routes.terms)
-        for dependency, each in known.items():
-            self._metrics.breaker_open.labels(dependency).set(0 if each.is_closed else 1)
-            if line := each.words(dependency):
+        for dependency, breaker in known.items():
+            self._metrics.breaker_open.labels(dependency).set(0 if breaker.is_closed else 1)
+            if line := breaker.words(dependency):
                 logger.log(*line)
         aside = self._bring_in_line(known)
-        down = {name for name, each in known.items() if must_wait(each, None if aside is None else aside[name].fresh)}
+        down = {
+            name for name, breaker in known.items() if must_wait(breaker, None if aside is None else aside[name].fresh)
+        }
         full = {name for name in down if aside is None or sum(aside[name]) >= MOST_ASIDE}
-        # What was parked has failed before: it is tried with no sooner than what waits and has failed, too.
-        parked = {name for name, each in known.items() if must_wait(each, None if aside is None else sum(aside[name]))}
+        # Parked deliveries have failed before: waiting messages that have failed are tried first.
+        parked = {
+            name for name, breaker in known.items() if must_wait(breaker, None if aside is None else sum(aside[name]))
+        }
         self.suspended = SuspendedHandlers(self._needing(down), self._needing(full), self._needing(parked))
 
     def _needing(self, dependencies: set[str]) -> frozenset[str]:
         return frozenset(handler.name for handler in self._routes if dependencies.intersection(handler.needs))
 
     def _bring_in_line(self, known: Mapping[str, BreakerStatus]) -> dict[str, SetAsideMessages] | None:
-        """How many messages wait for each; `None` where the broker has no gates."""
+        """Return how many messages wait for each dependency; `None` if the broker has no gates."""
         with self._broker.gates() as gates:
             if gates is None:
                 return None
@@ -98,17 +102,18 @@ class DependencyGates:
     def _open_unnamed(self, gates: MessageGates, names: list[str]) -> None:
         for name in names:
             gates.open(name)
-            logger.warning("gate %s is open again: no handler names it any more, and what waited there goes on.", name)
+            logger.warning(
+                "gate %s was opened: no handler names its dependency any more; the messages behind it go on.", name
+            )
 
 
 def must_wait(known: BreakerStatus, there: int | None) -> bool:
-    """Whether nothing is handed off that needs it (pure).
+    """Return whether deliveries that need a dependency must wait in Kafka (pure).
 
-    As long as nothing is there to try it with, something is handed off.
+    Some are handed off as long as no message is there for a trial request.
 
     Parameters:
-        there: how many messages wait for it in the broker that are tried before; `None`: it has no gates, and workers
-            put them off.
+        there: messages in the broker that are tried before; `None`: it has no gates, and workers postpone them.
     """
     if known.state in ("closed", "ramping"):
         return False

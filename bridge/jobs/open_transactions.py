@@ -1,4 +1,4 @@
-"""The watch for transactions that stay open: Kafka returns nothing behind their first record, and no error either."""
+"""The watch for transactions that stay open: Kafka returns no record behind their first one, and no error."""
 
 import logging
 import time
@@ -14,17 +14,17 @@ from bridge.kafka.transactions import OpenTransaction
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which nothing was read of what lies there, before Kafka is asked whether a transaction holds it back;
-#: Kafka ends those whose producer is gone after a minute (transaction.timeout.ms).
+#: Seconds without a record, although Kafka has more, before Kafka is asked about an open transaction; Kafka ends those
+#: of a dead producer after a minute (transaction.timeout.ms).
 HANGS_AFTER: Final = 90.0
 _ADVICE: Final = "`kafka-transactions.sh find-hanging` names its producer, `kafka-transactions.sh abort` ends it"
 
 
 class TransactionWatch:
-    """Finds the partitions that a transaction holds back, and logs each once.
+    """The watch for partitions that a transaction holds back; each is logged once.
 
     Attributes:
-        found: those that are held back now.
+        found: the open transactions that hold back partitions now.
     """
 
     def __init__(self, catalog: TopicCatalog, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,11 +32,11 @@ class TransactionWatch:
         self._since: dict[Place, tuple[int, float]] = {}
         self.found: dict[Place, OpenTransaction] = {}
 
-    def look(self, unread: Mapping[Place, tuple[int, int]]) -> None:
-        """Look at the partitions that have more than was read.
+    def poll(self, unread: Mapping[Place, tuple[int, int]]) -> None:
+        """Check the partitions that have more than was read.
 
         Parameters:
-            unread: for each, the next offset that is to be read, and one more than the last that Kafka has.
+            unread: the next offset to read of each, and one more than the last that Kafka has.
         """
         now = self._clock()
         self._since = {
@@ -71,7 +71,7 @@ class TransactionWatch:
 
 
 def find_held_back_topics(facts: GroupFacts) -> Iterator[Problem]:
-    """Topics that a transaction holds back, as bridges announce it: a sentence for each."""
+    """Yield a problem for each topic that a transaction holds back, as bridges announce it."""
     by_topic: dict[str, list[OpenTransaction]] = {}
     for state in (facts.bridges or {}).values():
         for each in state.get("open_transactions", ()):

@@ -1,4 +1,4 @@
-"""A problem: something that needs a person, as a sentence, and the same as values beside it."""
+"""A problem that needs a person: a sentence, and its content as values."""
 
 from typing import Any, Final, Self
 
@@ -9,14 +9,14 @@ _VALUES: Final = ("kind", "what", "topic", "handler", "group", "since", "many", 
 
 
 class Problem(str):
-    """One thing that needs a person, as the sentence that says it: what, since when, how many, and what to do.
+    """A problem that needs a person: the sentence tells what, since when, how many, and what to do.
 
     Attributes:
-        kind: what it is, in a word that programs may rely on.
-        what: the same in a few words.
-        topic, handler, group: what it is about, a group of letters by its id; `None`: about none.
+        kind: its kind, a word that programs may rely on.
+        what: the problem in a few words.
+        topic, handler, group: its subject, a failure group by its id; `None`: none.
         since: Unix time; `None`: not known.
-        many, of: how many of what it concerns; `None`: not known, or nothing is counted.
+        many, of: number and unit; `None`: not known, or nothing is counted.
         lost: how many of these are lost, or may be; `None`: not known.
         do: what to do: a command, or a few words.
     """
@@ -47,7 +47,7 @@ class Problem(str):
         lost: int | None = 0,
         do: str = "",
     ) -> Self:
-        """Of a sentence, with what it says."""
+        """Make a problem of a sentence and its values."""
         made = super().__new__(cls, sentence)
         values = (kind, what, topic, handler, group, since, many, of, lost, do)
         for name, value in zip(_VALUES, values, strict=True):
@@ -56,16 +56,16 @@ class Problem(str):
 
     @property
     def row(self) -> ProblemRow:
-        """Its row in the table of problems."""
+        """Return its row in the table of problems."""
         return PROBLEM_ROWS[self.kind]
 
     def __getnewargs_ex__(self) -> tuple[tuple[str, ProblemKind, str], dict[str, Any]]:
-        """What a copy is made of."""
+        """Return the arguments of a copy."""
         return (str(self), self.kind, self.what), {name: getattr(self, name) for name in _VALUES[2:]}
 
     def data(self) -> dict[str, Any]:
-        """As programs read it."""
-        found = {name: getattr(self, name) for name in _VALUES}
+        """Return the problem as JSON data."""
+        values = {name: getattr(self, name) for name in _VALUES}
         since = None if self.since is None else format_time(self.since)
         row = {"id": self.row.identifier, "runbook": f"docs/runbooks/problems.md#{self.row.identifier}"}
-        return {**row, **found, "since": since, "sentence": str(self)}
+        return {**row, **values, "since": since, "sentence": str(self)}

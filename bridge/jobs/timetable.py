@@ -1,24 +1,24 @@
-"""The timetable of periodic jobs: when each is due."""
+"""The timetable of periodic jobs."""
 
 from collections.abc import Callable
 
 
 class Timetable:
-    """Names, and the time from which on each is due; at the beginning all are."""
+    """The times from which on named jobs are due; at the start all are."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._next: dict[str, float] = {}
 
-    def due(self, what: str, every: float) -> bool:
-        """Whether it is due; if so, it is again in `every` seconds."""
+    def due(self, name: str, every: float) -> bool:
+        """Return whether a job is due; if it is, it is due again in `every` seconds."""
         now = self._clock()
-        if now < self._next.get(what, 0.0):
+        if now < self._next.get(name, 0.0):
             return False
-        self._next[what] = now + every
+        self._next[name] = now + every
         return True
 
     def soon(self, *names: str) -> None:
-        """These are due at once."""
-        for each in names:
-            self._next[each] = 0.0
+        """Make jobs due at once."""
+        for name in names:
+            self._next[name] = 0.0

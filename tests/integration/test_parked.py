@@ -187,7 +187,9 @@ def test_a_retry_topic_that_is_deleted_while_no_bridge_runs_is_told_by_status_an
     assert told.startswith(repr(tier))
     assert f"at least 3 deliveries of {source!r} are parked and in no retry topic (parked: {handler} (4))" in told
     bridge = stack.bridge()
-    bridge.says(f"topic {tier!r} was deleted: of what is parked of {source!r} at least 3 lie in no retry topic", 90)
+    bridge.says(
+        f"topic {tier!r} was deleted: of the parked deliveries of {source!r} at least 3 are in no retry topic", 90
+    )
     assert len(gone(stack)) == 1
     with ledger(stack, "orders") as (fates, there):
         fates.write([Mark(there._replace(handler=handler), range(3), Fate.DONE)])

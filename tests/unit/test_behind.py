@@ -13,7 +13,7 @@ def seen(unread: Callable[[float], int], minutes: int) -> Lag | None:
     """What is found at the end, looked at every five seconds."""
     behind, found = LagWatch(), {}
     for second in range(0, minutes * 60 + 1, 5):
-        found = behind.look({PLACE: unread(second)}, 1_000.0 + second)
+        found = behind.add_counts({PLACE: unread(second)}, 1_000.0 + second)
     return found.get(PLACE)
 
 
@@ -58,7 +58,7 @@ def test_what_grows_between_pauses_that_come_and_go_is_told():
 def test_a_partition_that_went_away_is_forgotten():
     behind = LagWatch()
     for second in range(0, 600, 5):
-        behind.look({PLACE: 10 + second}, float(second))
-    assert behind.look({PLACE: 700}, 600.0)
-    behind.look({}, 605.0)
-    assert behind.look({PLACE: 800}, 610.0) == {}
+        behind.add_counts({PLACE: 10 + second}, float(second))
+    assert behind.add_counts({PLACE: 700}, 600.0)
+    behind.add_counts({}, 605.0)
+    assert behind.add_counts({PLACE: 800}, 610.0) == {}

@@ -227,7 +227,7 @@ def test_a_backlog_grows_if_it_does_so_all_the_time():
     def said(*seconds: float) -> dict[str, Any]:
         growth, found = BacklogGrowth(), {}
         for number, each in enumerate(seconds):
-            found = growth.look({"orders": {"ready": {"deliveries": each, "seconds": each}}}, NOW + 10 * number)
+            found = growth.add_sample({"orders": {"ready": {"deliveries": each, "seconds": each}}}, NOW + 10 * number)
         return found
 
     assert said(0, 100, 200, 300, 400)["orders"] == {"deliveries": 400, "seconds": 400, "rate": 10, "since": NOW}

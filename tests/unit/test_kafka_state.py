@@ -106,7 +106,7 @@ def test_a_transaction_that_stays_open_is_said_once_and_names_the_offset(caplog:
     hanging = TransactionWatch(catalog, lambda: now[0])
     for _ in range(30):
         # Of the other one something is read now and then, and Kafka has told of it at the wrong moment.
-        hanging.look({here: (4, 9), other: (int(now[0]), 500)})
+        hanging.poll({here: (4, 9), other: (int(now[0]), 500)})
         stable.update({here: 4, other: int(now[0])} if asked[-1] else {})
         now[0] += 5
     assert asked[0] == []
@@ -117,12 +117,12 @@ def test_a_transaction_that_stays_open_is_said_once_and_names_the_offset(caplog:
     assert [(each.partition, each.offset, each.records) for each in hanging.found.values()] == [(0, 4, 5)]
     assert time.time() - hanging.found[here].since == pytest.approx(now[0] - 5, abs=30)
     # Once something was read it holds back nothing.
-    hanging.look({here: (9, 12)})
+    hanging.poll({here: (9, 12)})
     assert hanging.found == {}
     # What a slow reader has before it is held back by nobody.
     stable[here] = 9
     hanging = TransactionWatch(catalog, lambda: now[0])
     for _ in range(30):
-        hanging.look({here: (4, 9)})
+        hanging.poll({here: (4, 9)})
         now[0] += 5
     assert len(caplog.messages) == 1
