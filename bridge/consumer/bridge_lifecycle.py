@@ -146,7 +146,7 @@ class Bridge:
         """Create missing topics of the group before anything is consumed, so that a dead letter finds its topic."""
         while not self._stopping.is_set():
             self._turned = self._clock()
-            if self._setup.kafka.look_at_topics() and self._read_decisions():
+            if self._setup.kafka.prepare_topics() and self._read_decisions():
                 self._check_fit()
                 return
             if self._announcement is not None:

@@ -1,6 +1,6 @@
-"""The announcement of a bridge in Redis: how it is, and the workers and backlog that it sees.
+"""The announcement of a bridge in Redis: its state, and the workers and backlog that it sees.
 
-It only tells: nothing that a bridge does rests on it.
+Nothing that a bridge does depends on it.
 """
 
 import logging
@@ -49,16 +49,16 @@ from bridge.settings.installed_versions import read_versions
 
 logger = logging.getLogger(__name__)
 
-#: Announcements between two looks at workers and at what is under way.
-LOOK_EVERY: Final = 3
-#: Seconds between two looks for hot keys, which go over every key that waits.
+#: Announcements between two polls of workers and of deliveries in flight.
+POLL_EVERY: Final = 3
+#: Seconds between two searches for hot keys, which go over every waiting key.
 HOT_KEYS_EVERY: Final = 10.0
-#: Seconds without news from the loop after which nothing more is announced: it does not turn.
+#: Seconds without news from the loop after which it counts as stuck, and nothing more is announced.
 STALE_AFTER: Final = 60.0
 #: Seconds that taking the announcement back may take.
 LEAVE_WITHIN: Final = 1.0
 
-#: The problems that a running bridge sees by itself, and shows on `/metrics`.
+#: The problems that a running bridge finds by itself, and shows on `/metrics`.
 SEEN_BY_BRIDGES: Final[tuple[ProblemKind, ...]] = (
     "no worker",
     "unknown handler",
@@ -74,13 +74,13 @@ Key = TypeVar("Key")
 
 
 class StartTimes:
-    """Since when each of some things has been so (Unix time): it goes on as long as each look finds it."""
+    """The times (Unix) since which things have been so, as long as each call finds them again."""
 
     def __init__(self) -> None:
         self._first: dict[Any, float] = {}
 
-    def look(self, found: Iterable[Key]) -> dict[Key, float]:
-        """Take in what is so now; return since when."""
+    def keep(self, found: Iterable[Key]) -> dict[Key, float]:
+        """Take in what is so now, and forget the rest; return since when each has been so."""
         now = time.time()
         known, self._first = self._first, {}
         times = {key: known.get(key, now) for key in found}
@@ -89,10 +89,10 @@ class StartTimes:
 
 
 class BridgeAnnouncement:
-    """Tells from a thread of its own, so that a Redis that is frozen costs the loop nothing.
+    """The announcement of this bridge, written by a thread, so that a frozen Redis does not stop the loop.
 
     Parameters:
-        here: the ledger, of whatever Kafka.
+        here: the ledger, without the id of a Kafka cluster.
         app: the Celery app, as `-A` names it.
     """
 
@@ -111,13 +111,13 @@ class BridgeAnnouncement:
         self._hot, self._hot_at = StartTimes(), float("-inf")
         self._hot_keys: list[dict[str, Any]] = []
         self._lag_watch, self._growth = LagWatch(), BacklogGrowth()
-        self._skew, self._here = ClockSkew(here), here
+        self._skew, self._base_ledger = ClockSkew(here), here
         self._shown_growth: dict[str, Any] = {}
         self._costs: dict[str, float] = {}
         self._state: dict[str, Any] = {}
         self._accounts: list[Account] = []
         self._oldest: Mapping[tuple[str, str], float] = {}
-        self._uncared_for: frozenset[str] = frozenset()
+        self._unhandled: frozenset[str] = frozenset()
         self._divided: frozenset[str] = frozenset()
         self._others: frozenset[str] = frozenset()
         self._foreign: Sequence[str] = ()
@@ -134,11 +134,11 @@ class BridgeAnnouncement:
         return self._skew.now()
 
     def know(self, ledger: Ledger) -> None:
-        """Which ledger knows what is under way."""
+        """Take in the ledger of the cluster, which knows the deliveries in flight."""
         self._ledger = ledger
 
     def know_foreign(self, topics: Sequence[str]) -> None:
-        """Which topics another application in the group consumes."""
+        """Take in the topics that another application in the group consumes."""
         self._foreign = topics
 
     def take_in(
@@ -156,25 +156,24 @@ class BridgeAnnouncement:
         unmade: Iterable[str] = (),
         open_transactions: Iterable[OpenTransaction] = (),
     ) -> None:
-        """Note how this bridge is, for `bridge status`; the thread says it.
+        """Take in the state of this bridge for `bridge status`; the thread announces it.
 
         Parameters:
-            partitions: those of which something was read.
+            partitions: the partitions that have begun.
             unaccounted: committed offsets whose fate is open, by topic, partition and handler.
-            batches: by handler, how many deliveries a message carries.
+            batches: batch sizes by handler.
             unread: records of each partition that were not read yet.
-            due, ready: deliveries that wait in Kafka, of the partitions of this bridge, and in the broker, by queue
-                and handler.
-            unmade: topics of ours that Kafka has refused to make, a sentence each.
-            open_transactions: those that hold back partitions of this bridge.
+            due, ready: deliveries by queue and handler that wait in this bridge's partitions, and in the broker.
+            unmade: topics of the group that Kafka refused to create, a sentence each.
+            open_transactions: the transactions that hold back partitions of this bridge.
         """
-        # An error's own words may change from try to try; what it is about does not.
-        since = self._obstacles.look(text.partition(":")[0] for text in obstacles)
-        pauses = self._paused.look(paused)
-        lost = self._unaccounted.look(unaccounted)
+        # The words of an error may change from try to try; its subject does not.
+        since = self._obstacles.keep(text.partition(":")[0] for text in obstacles)
+        pauses = self._paused.keep(paused)
+        lost = self._unaccounted.keep(unaccounted)
         self._accounts = [account for partition in partitions for account in partition.accounts.values()]
         places = sorted(map(_format_place, assigned))
-        # After an outage partitions come back one after another: what nobody has then is no problem yet.
+        # After an outage partitions are assigned one after another: an unassigned one is no problem yet.
         if obstacles or places != self._state.get("assigned"):
             self._assigned_since = time.time()
         self._state = {
@@ -191,9 +190,9 @@ class BridgeAnnouncement:
             "paused_since": {_format_place(place): at for place, at in sorted(pauses.items())},
             "obstacles": obstacles,
             "obstacles_since": [since[text.partition(":")[0]] for text in obstacles],
-            "waiting": self._waits(partitions),
-            "hot_keys": self._look_at_hot_keys(partitions),
-            # Whatever kind of mapping it is: JSON knows objects alone.
+            "waiting": self._find_waiting(partitions),
+            "hot_keys": self._find_hot_keys(partitions),
+            # A plain dict, since JSON knows no other mapping.
             "due": {queue: dict(handlers) for queue, handlers in due.items()},
             "unmade": list(unmade),
             "open_transactions": [each.to_data() for each in open_transactions],
@@ -214,7 +213,7 @@ class BridgeAnnouncement:
             self._thread.start()
 
     def leave(self) -> None:
-        """Take back what was announced; where Redis does not answer it ends by itself."""
+        """Withdraw the announcement; without Redis it expires by itself."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(LEAVE_WITHIN)
@@ -224,12 +223,12 @@ class BridgeAnnouncement:
     def _run(self) -> None:
         turn = 0
         while not self._ended.is_set():
-            # A loop that does not turn is no living bridge.
+            # A bridge whose loop is stuck is not alive.
             if time.monotonic() - self._taken_in < STALE_AFTER:
                 self._quietly(self._announce)
-            self._quietly(self._look_at_backlog)
-            if turn % LOOK_EVERY == 0:
-                self._quietly(self._look)
+            self._quietly(self._poll_backlog)
+            if turn % POLL_EVERY == 0:
+                self._quietly(self._poll_workers)
             turn += 1
             self._ended.wait(ANNOUNCE_EVERY)
         self._quietly(lambda: self._members.leave(self._member))
@@ -240,7 +239,7 @@ class BridgeAnnouncement:
         except LedgerUnavailable as error:
             logger.debug("%s", error)
         except Exception:
-            logger.exception("this bridge cannot say how it is.")
+            logger.exception("the state of this bridge could not be announced.")
 
     def _announce(self) -> None:
         ages = [
@@ -263,20 +262,20 @@ class BridgeAnnouncement:
         )
 
     def _open_transactions(self) -> list[dict[str, Any]]:
-        """Return those of this bridge, since when any bridge has seen them: a restart ends none."""
+        """Return the open transactions of this bridge, since when any bridge has seen them: a restart ends none."""
         found = self._state.get("open_transactions", [])
         names = ["{topic}-{partition}-{offset}".format(**each) for each in found]
         seen = dict(zip(names, (each["since"] for each in found), strict=True))
         try:
-            since = note_first_observation(self._here, "transactions", seen)
+            since = note_first_observation(self._base_ledger, "transactions", seen)
         except LedgerUnavailable as error:
-            # A Redis that is full takes announcements still.
+            # A full Redis still takes announcements.
             logger.debug("%s", error)
             since = seen
         return [{**each, "since": since[name]} for name, each in zip(names, found, strict=True)]
 
-    def _look_at_backlog(self) -> None:
-        """Show how much is to be done; each bridge all of it, so that what they show must not be added up."""
+    def _poll_backlog(self) -> None:
+        """Show the backlog. Each bridge shows all of it, so those of several bridges must not be added up."""
         if self._ledger is None:
             return
         taken = add_up_counts(state.get("holds") for state in self._workers.living().values())
@@ -292,8 +291,8 @@ class BridgeAnnouncement:
         self._shown_growth = self._growth.add_sample(self._backlog, time.time())
         self._costs = {name: round(cost, 6) for name, cost in costs.items() if cost is not None}
 
-    def _look(self) -> None:
-        """Show who consumes the queues, and how long what was handed off has been under way."""
+    def _poll_workers(self) -> None:
+        """Show the workers of each queue, and the age of the oldest delivery in flight."""
         workers = self._workers.living()
         counts = {queue: sum(queue in w["queues"] for w in workers.values()) for queue in self._routes.queues}
         self._metrics.show_workers(counts)
@@ -311,7 +310,7 @@ class BridgeAnnouncement:
         self._oldest = ages
 
     def _warn(self, workers: Mapping[str, Mapping[str, Any]]) -> None:
-        """Say once of what workers and the other bridges do not take care of, and that they do again."""
+        """Log once what workers and other bridges leave undone, and when that ends."""
         handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in self._routes)
         bridges = self._members.living()
         facts = GroupFacts(
@@ -328,11 +327,11 @@ class BridgeAnnouncement:
         others, divided = find_other_applications(facts), find_divided_topics(facts)
         foreign = [describe_foreign_member(self._group, facts.foreign)] if facts.foreign else []
         self._show_problems(facts, [*found.values(), *others.values(), *divided.values(), *foreign])
-        for name in found.keys() - self._uncared_for:
+        for name in found.keys() - self._unhandled:
             logger.warning("%s", found[name])
-        for name in self._uncared_for - found.keys():
-            logger.info("%s: workers take care of it.", name)
-        self._uncared_for = frozenset(found)
+        for name in self._unhandled - found.keys():
+            logger.info("%s: workers handle it again.", name)
+        self._unhandled = frozenset(found)
         for group in others.keys() - self._others:
             logger.error("%s", others[group])
         self._others = frozenset(others)
@@ -340,30 +339,33 @@ class BridgeAnnouncement:
             logger.warning("%s", divided[topic])
         self._divided = frozenset(divided)
 
-    def _show_problems(self, facts: GroupFacts, found: list[Problem]) -> None:
-        """Show how many sentences there are of the problems that a bridge sees by itself; 0 of those that are none."""
-        whose = [(topic, handler.name) for handler in facts.handlers for topic in handler.topics]
+    def _show_problems(self, facts: GroupFacts, problems: list[Problem]) -> None:
+        """Show how many problems of each kind a bridge finds by itself; 0 if there is none."""
+        topic_handlers = [(topic, handler.name) for handler in facts.handlers for topic in handler.topics]
         facts = replace(
-            facts, outcomes=read_outcomes(self._here, whose, facts.now), costs=self._costs, lost=self._members.lost()
+            facts,
+            outcomes=read_outcomes(self._base_ledger, topic_handlers, facts.now),
+            costs=self._costs,
+            lost=self._members.lost(),
         )
-        for sentences in (
+        for find_problems in (
             find_hung_handlers,
             find_slow_workers,
             find_skewed_clocks,
             find_lost_bridges,
             find_held_back_topics,
         ):
-            found += sentences(facts)
+            problems += find_problems(facts)
         counts = dict.fromkeys(SEEN_BY_BRIDGES, 0)
-        for problem in found:
+        for problem in problems:
             if problem.kind in counts:
                 counts[problem.kind] += 1
         self._metrics.show_problems({PROBLEM_ROWS[kind].identifier: count for kind, count in counts.items()})
 
-    def _waits(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
+    def _find_waiting(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
         """What others of its order have waited for since the last announcement or longer."""
         now = time.time()
-        found = [
+        deliveries = [
             (partition.topic, partition.number, handler, offset)
             for partition in partitions
             for handler, offset in partition.oldest()
@@ -371,12 +373,12 @@ class BridgeAnnouncement:
         names = ("topic", "partition", "handler", "offset")
         return [
             {**dict(zip(names, delivery, strict=True)), "seconds": round(now - since, 1)}
-            for delivery, since in self._waiting.look(found).items()
+            for delivery, since in self._waiting.keep(deliveries).items()
             if since < now
         ]
 
-    def _look_at_hot_keys(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
-        """Return for how long most waiting deliveries of a partition have had one key; never the key itself."""
+    def _find_hot_keys(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
+        """Return the hot keys of the partitions, and since when each is hot; never the key itself."""
         if time.monotonic() - self._hot_at < HOT_KEYS_EVERY:
             return self._hot_keys
         self._hot_at, now = time.monotonic(), time.time()
@@ -394,14 +396,14 @@ class BridgeAnnouncement:
                 "count": lane.waiting,
                 "seconds": round(now - since, 1),
             }
-            for (topic, number, handler, key), since in self._hot.look(lanes).items()
+            for (topic, number, handler, key), since in self._hot.keep(lanes).items()
             for lane in [lanes[topic, number, handler, key]]
         ]
         return self._hot_keys
 
 
 def find_other_accounts(here: Sequence[Account], everyone: Iterable[Account]) -> list[Account]:
-    """Accounts of the logs of those here whose handlers are not: they were renamed or removed (pure)."""
+    """Return the accounts of these logs whose handlers are not here: they were renamed or removed (pure)."""
     logs = {(each.topic, each.topic_id, each.partition) for each in here}
     known = {*here}
     return [each for each in everyone if each not in known and (each.topic, each.topic_id, each.partition) in logs]

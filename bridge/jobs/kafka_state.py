@@ -1,4 +1,4 @@
-"""Kafka as a bridge sees it: whether it answers, which topics there are, and where partitions end."""
+"""The state of Kafka as a bridge sees it: whether it answers, the topics, and the ends of partitions."""
 
 import logging
 import time
@@ -22,19 +22,19 @@ from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two times at which the lag is shown while partitions begin.
+#: Seconds between two updates of the lag while partitions start.
 SHOW_EVERY: Final = 1.0
 
 
 class KafkaState:
-    """What a running bridge knows of Kafka besides its records.
+    """The state of Kafka that a running bridge knows, besides records.
 
     Attributes:
-        down: why Kafka cannot be reached, a sentence; `None` while it answers. Logged when it changes.
-        ends: the end offset of each partition, as last heard.
-        ripe: of partitions of retry topics, up to which offset records are due, as last heard.
-        parked: records in each source's retry topics that are not settled, in the partitions that this bridge has.
-        dying: of each source, how many dead letters came within the last minute, as last heard.
+        down: why Kafka does not respond, a sentence; `None` while it answers. Logged when it changes.
+        ends: the last known end offset of each partition.
+        ripe: the last known offset up to which records of each retry partition are due.
+        parked: unsettled records in each source's retry topics, in the partitions of this bridge.
+        dying: by source, how many dead letters came within the last minute, as last known.
     """
 
     def __init__(self, catalog: TopicCatalog, metrics: BridgeMetrics) -> None:
@@ -49,19 +49,19 @@ class KafkaState:
         self._minutes: dict[str, MinuteGrowth] = {}
 
     def answers(self) -> None:
-        """Kafka has answered something."""
+        """Note that Kafka has answered."""
         if self.down:
             logger.info("Kafka answers again.")
         self.down = None
 
     def silent(self, why: str) -> None:
-        """Kafka has not answered."""
+        """Note that Kafka has not answered."""
         if not self.down:
             logger.error("%s The bridge waits for it.", why)
         self.down = why
 
-    def look_at_topics(self) -> bool:
-        """Find the source topics, make those of ours that are missing; return whether Kafka answered."""
+    def prepare_topics(self) -> bool:
+        """Find the source topics, create missing topics of the group; return whether Kafka answered."""
         try:
             self._catalog.prepare()
         except KafkaUnavailable as error:
@@ -71,9 +71,9 @@ class KafkaState:
         return True
 
     def ask(self, places: Iterable[Place]) -> None:
-        """Look for topics that are missing, and ask where partitions end, without waiting for the answer."""
+        """Search missing topics, and ask for the ends of partitions without waiting for the answer."""
         if not self._catalog.complete or self._catalog.missing:
-            self.look_at_topics()
+            self.prepare_topics()
         self._catalog.ask_topics()
         known = list(places)
         self._catalog.ask_ends(TopicPartition(*place) for place in known)
@@ -83,34 +83,34 @@ class KafkaState:
         self._due.ask({place: now - each.delay for place, each in belong.items() if each is not None and each.delay})
 
     def ask_letters(self) -> None:
-        """Ask how many dead letters there are, without waiting for the answer."""
+        """Ask for the number of dead letters, without waiting for the answer."""
         self._letters.ask({place: END for places in self._catalog.letters.values() for place in places})
 
     def made_anew(self, logs: Mapping[Place, KnownLog]) -> list[Place]:
-        """The partitions whose topic has another id than their log: it was deleted and made again.
+        """Return the partitions whose topic was recreated: it has another id than their log.
 
-        Kafka's client goes on in the new one where it was in the old, and no rebalance comes.
+        Kafka's client goes on in the new topic at the old position, without a rebalance.
         """
         if not (ids := self._catalog.new_ids()):
             return []
         return [place for place, log in logs.items() if ids.get(place[0], log.topic_id) != log.topic_id]
 
     def began(self, place: Place, end: int) -> None:
-        """A partition begins, and Kafka has said where it ends."""
+        """Note the end of a partition that starts."""
         self.ends[place] = end
-        # Shown for all of them together: a bridge that is given hundreds of partitions begins them one by one.
+        # Shown for all together: a bridge with hundreds of new partitions starts them one by one.
         self._unshown = True
 
     def forget(self, places: Iterable[Place]) -> None:
-        """These partitions are another bridge's now."""
+        """Forget partitions that another bridge has now."""
         for place in places:
             self.ends.pop(place, None)
             self.ripe.pop(place, None)
 
     def hear(self, assignment: Assignment) -> None:
-        """Take in the answer, if it is there."""
+        """Take in Kafka's answers, if there are any."""
         listed = self._catalog.hear_topics()
-        # A bridge without partitions asks for no ends: the list of topics tells whether Kafka answers it.
+        # A bridge without partitions asks for no ends: the list of topics tells whether Kafka answers.
         if not any(True for _ in assignment):
             if listed:
                 self.answers()
@@ -134,20 +134,20 @@ class KafkaState:
     def _hear_ripe(self, assignment: Assignment) -> None:
         for place, offset in (self._due.told() or {}).items():
             if place in assignment:
-                # None is younger: all of them are due.
+                # No record is younger: all are due.
                 self.ripe[place] = self.ends.get(place, 0) if offset < 0 else offset
 
     def _hear_letters(self) -> None:
         if (told := self._letters.told()) is None:
             return
         for source, places in self._catalog.letters.items():
-            # A count without one of the partitions would look like another.
+            # A count without one of the partitions would be wrong.
             if all(place in told for place in places):
                 minute = self._minutes.setdefault(source, MinuteGrowth())
                 self.dying[source] = minute.see(time.monotonic(), sum(told[place] for place in places))
 
     def show(self, assignment: Assignment) -> None:
-        """Show how far the committed offsets are behind; where nothing is committed, all that Kafka has is."""
+        """Show the consumer lag; of a partition without a commit, all that Kafka has."""
         self._unshown, self._shown_at = False, time.monotonic()
         parked: dict[tuple[str, str], int] = {}
         by_source: dict[str, int] = {}
@@ -157,11 +157,11 @@ class KafkaState:
                 if (belongs := self._catalog.belonging(place[0])) is not None:
                     labels = (belongs.source, place[0])
                     parked[labels] = parked.get(labels, 0) + behind
-                    # What a person sent back is no reason to pause for.
+                    # Replayed records are no reason to pause.
                     if belongs.kind == "retry":
                         by_source[belongs.source] = by_source.get(belongs.source, 0) + behind
                 else:
-                    # What waits for its time is not behind: it is shown as what is parked.
+                    # Records that wait until they are due are no lag: they are shown as parked.
                     self._metrics.lag.labels(*place).set(behind)
         self.parked = by_source
         self._metrics.show_parked(parked)
@@ -172,10 +172,10 @@ class KafkaState:
         self._metrics.show_parked_late(late)
 
     def failed(self, error: KafkaError) -> bool:
-        """Take in what librdkafka reports, which goes on by itself after all but fatal errors.
+        """Take in an error of librdkafka, which recovers by itself from all but fatal ones.
 
         Returns:
-            whether it is worth looking at once.
+            whether Kafka should be asked at once.
         """
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.silent(f"Kafka does not answer: {error.str()}.")
@@ -185,39 +185,39 @@ class KafkaState:
         return False
 
 
-#: Seconds over which it is counted.
+#: Seconds over which growth is counted.
 MINUTE: Final = 60.0
 
 
 class MinuteGrowth:
-    """How much a number that only grows has grown within the last minute."""
+    """The growth of an increasing number within the last minute."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[float, int]] = []
 
     def see(self, now: float, total: int) -> int:
-        """Take in what it is now; return by how much it has grown. One that is less than before begins anew."""
+        """Take in the number; return by how much it has grown. A smaller number starts anew."""
         if self._seen and total < self._seen[-1][1]:
             self._seen.clear()
         self._seen.append((now, total))
-        # The last that is a minute old stays: since then it is counted.
+        # The last one that is a minute old stays: growth counts from it.
         while len(self._seen) > 1 and self._seen[1][0] <= now - MINUTE:
             del self._seen[0]
         return total - self._seen[0][1]
 
 
 class PolicyTopics:
-    """Whoever made a change may have found Kafka away, or was not allowed to make topics; a bridge begins later."""
+    """The topics that changed policies need, created by the bridge if whoever changed the policy could not."""
 
     def __init__(self, app: Celery, settings: Settings, routes: Routes, catalog: TopicCatalog) -> None:
         self._app, self._settings, self._routes, self._catalog = app, settings, routes, catalog
         self._known: Mapping[str, PolicyData] = {}
 
     def see(self, policies: Mapping[str, PolicyData]) -> None:
-        """Have the catalog look for what these need, and make it where it may.
+        """Have the catalog search the topics that these policies need, and create them if it may.
 
         Parameters:
-            policies: by handler, what is changed of its policy.
+            policies: the changed policy of each handler.
         """
         if policies == self._known:
             return

@@ -1,4 +1,4 @@
-"""The search for stuck deliveries: handed off long ago, and no task carries them; they are opened again."""
+"""The search for stuck deliveries, which were handed off long ago and are in no task; they are opened again."""
 
 import logging
 import time
@@ -19,22 +19,22 @@ logger = logging.getLogger(__name__)
 
 
 class StuckSuspects:
-    """Deliveries that may be stuck. Each method raises LedgerUnavailable when Redis does not answer.
+    """The deliveries that may be stuck. Each method raises LedgerUnavailable if Redis does not answer.
 
     Parameters:
-        after: seconds since the hand-off from which on a delivery that is not settled is suspected.
+        after: seconds after the hand-off at which an unsettled delivery is suspected.
     """
 
     def __init__(self, ledger: Ledger, metrics: BridgeMetrics, after: float) -> None:
         self._ledger, self._metrics, self._after = ledger, metrics, after
 
-    def of(self, partition: Partition, handler: str) -> list[int]:
-        """Those of one handler on a partition, ascending."""
+    def find(self, partition: Partition, handler: str) -> list[int]:
+        """Return the suspected offsets of a handler on a partition, ascending."""
         found = find_stuck_offsets(self._ledger, partition.accounts[handler], self._after)
         return sorted({offset for each in found for offset in each.offsets})
 
     def reopen(self, partition: Partition, handler: str, nowhere: Sequence[int]) -> None:
-        """Open those whose task is nowhere; where the ledger does not answer they may be open all the same."""
+        """Open deliveries whose task is nowhere; without an answer of the ledger they may be open all the same."""
         logger.warning(
             "%s-%d: %d deliveries to %s were handed off over %g s ago and their task is nowhere: again.",
             partition.topic,
@@ -47,33 +47,33 @@ class StuckSuspects:
         self._metrics.stuck.inc(len(nowhere))
 
 
-#: Seconds that one slice may take: the bridge hands off between two of them.
+#: Seconds of one slice of a search: the bridge hands off between two slices.
 SLICE: Final = 0.1
-#: Deliveries of one queue that one search looks for; the next goes on behind them.
+#: Most deliveries of one queue in one search; the next search goes on behind them.
 SUSPECTS: Final = 50_000
-#: How much longer than a search the pause after it is; and the part of `stuck_after` that it is at least.
+#: The pause after a search: a multiple of its time, and at least a part of `stuck_after`.
 PAUSE_FACTOR: Final = 20
 PAUSE_PART: Final = 0.1
 
 
 class RereadRequest(NamedTuple):
-    """A partition that must be read again from an offset on."""
+    """A partition to read again from an offset on."""
 
     partition: Partition
     offset: int
 
 
 class StuckDeliveryFinder:
-    """A search after another, each through the queues that may hold what is suspected, and through no other.
+    """The repeated search for stuck deliveries, through the queues that may hold suspects and no others.
 
-    Nothing of it grows with the queue: messages are read in pieces, and only the offsets that are looked for are kept.
+    Its memory does not grow with the queue: messages are read in pieces, and only suspected offsets are kept.
 
     Parameters:
-        queues: all that deliveries go to: a record of a retry topic may be that of any handler.
-        stuck_after: seconds after which a delivery is suspected: a search begins ten times in them at the most.
+        queues: all queues of deliveries: a retry record may be of any handler.
+        stuck_after: seconds after which a delivery is suspected; at most ten searches start in them.
 
     Attributes:
-        more: whether there is more to look at at once.
+        more: whether the search goes on at once.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class StuckDeliveryFinder:
         self._from: dict[PartitionHandler, int] = {}
 
     def go_on(self) -> Iterator[RereadRequest]:
-        """Search for a slice of time, if it is time to.
+        """Search for one slice of time, if a search is due.
 
         Yields:
-            what is to be read again, before it is opened: a write whose answer is lost may have been done, and what
-            is open already is not found again.
+            a partition to read again, before its deliveries are opened: a write without an answer may have been done,
+            and an open delivery is not found again.
 
         Raises:
-            LedgerUnavailable: the ledger does not answer; the next search begins anew.
+            LedgerUnavailable: Redis does not answer; the next search starts anew.
         """
         self.more = False
         begun = self._clock()
@@ -118,7 +118,7 @@ class StuckDeliveryFinder:
                     self.more = True
                     return
         except HandoffFailed as error:
-            logger.warning("stuck deliveries could not be looked for: %s", str(error))
+            logger.warning("the search for stuck deliveries failed: %s", str(error))
         finally:
             self._taken += self._clock() - begun
             if not self.more:
@@ -127,7 +127,7 @@ class StuckDeliveryFinder:
     def _end(self) -> None:
         self._steps = None
         if self._read:
-            # What was found there will be there for a while: not the whole queue again in a minute.
+            # The messages found will stay for a while: do not read the whole queue again in a minute.
             self._next = self._clock() + max(PAUSE_FACTOR * self._taken, PAUSE_PART * self._stuck_after)
 
     def _search(self) -> Iterator[RereadRequest | None]:
@@ -145,7 +145,7 @@ class StuckDeliveryFinder:
         yield from self._search_own()
 
     def _search_own(self) -> Iterator[RereadRequest | None]:
-        """The same for what was handed off of retry and replay topics, through all queues."""
+        """Search all queues for the records of retry and replay topics."""
         suspects: dict[PartitionHandler, set[int]] = {}
         for partition in self._assignment.parked:
             self._suspect_of(partition, RETRY_RECORD, suspects)
@@ -161,7 +161,7 @@ class StuckDeliveryFinder:
                 self._suspected.reopen(partition, RETRY_RECORD, nowhere)
 
     def _suspect(self, partition: Partition, queue: str, suspects: dict[PartitionHandler, set[int]]) -> None:
-        """Add what of this partition may be stuck; one that cannot be looked at stops no other."""
+        """Add the suspects of a partition; one that fails stops no other."""
         for handler in partition.handlers:
             if handler.queue == queue:
                 self._suspect_of(partition, handler.name, suspects)
@@ -172,11 +172,11 @@ class StuckDeliveryFinder:
             return
         owner = (handler, *partition.place)
         try:
-            offsets = self._suspected.of(partition, handler)
+            offsets = self._suspected.find(partition, handler)
         except LedgerUnavailable:
             raise
         except Exception:
-            logger.exception("%s-%d: what is stuck could not be looked for.", *partition.place)
+            logger.exception("%s-%d: the search for stuck deliveries failed.", *partition.place)
             return
         behind = [offset for offset in offsets if offset >= self._from.get(owner, 0)] or offsets
         self._from[owner] = behind[room] if len(behind) > room else 0
@@ -191,17 +191,17 @@ class StuckDeliveryFinder:
 
 
 class StuckOffsets(NamedTuple):
-    """Offsets handed within ten seconds of `since` (Unix time by Redis's clock) and not settled."""
+    """The offsets handed within ten seconds of `since` (Unix time by Redis's clock) and not settled."""
 
     since: int
     offsets: Sequence[int]
 
 
 def find_stuck_offsets(ledger: Ledger, account: Account, seconds: float) -> list[StuckOffsets]:
-    """Return what was handed at least `seconds` ago and is still `handed`, oldest first.
+    """Return the offsets handed at least `seconds` ago and still `handed`, oldest first.
 
-    Whether a task still has it is for the caller to see; Mark(account, offsets, Fate.OPEN) then lets it be
-    handed out again. Never too early; later than `seconds` for offsets within what was handed more recently.
+    The caller checks whether a task still has them; Mark(account, offsets, Fate.OPEN) then hands them out again. They
+    are never found too early, but later if newer hand-offs surround them.
 
     Raises:
         LedgerUnavailable: Redis did not answer.

@@ -36,7 +36,7 @@ class World:
         assigned: Any = SimpleNamespace(partitions=made, parked=[])
         self.search_for = StuckDeliveryFinder(world, world, assigned, STUCK_AFTER, lambda: self.now)
 
-    def of(self, partition: Any, handler: str) -> list[int]:
+    def find(self, partition: Any, handler: str) -> list[int]:
         if partition.place[1] == 9:
             raise ValueError("an odd field in the index")
         return self.found
