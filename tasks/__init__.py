@@ -70,13 +70,13 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
             stop_for: exception classes that halt the topic.
             retry_when: a function of message, error and attempts that answers with seconds until the retry, with
                 `DeadLetter`, or with `None`: the other options decide.
-            breaker: a `Breaker`: what it needs; while that is down its deliveries wait.
+            breaker: the `Breaker` of a dependency; while it is open the deliveries wait.
             batch: how many deliveries one Celery task may carry ("auto": as many as take about 50 ms).
             codec: `None` for JSON, `bytes`, `str`, or a callable of the value's bytes.
-            upgrade: a function of the decoded value, called where that does not validate, for values that were written
-                for an older model; it gives the value for today's.
+            upgrade: a function of a decoded value of an older model, called if it does not validate; it returns the
+                value for today's model.
             give_up_after: seconds from the first failure; no retry starts later.
-            aliases: names that the handler had before: what is under way under them is taken.
+            aliases: names that the handler had before: deliveries in flight under them still run.
 
     Raises:
         HandlerError: an option does not exist or is out of range, a name is taken, the function is a generator, or it

@@ -1,4 +1,4 @@
-"""The Celery app: our defaults, and over them the user's celeryconfig."""
+"""The Celery app: this project's defaults, overridden by the user's celeryconfig."""
 
 import importlib.util
 import os
@@ -15,9 +15,9 @@ from tasks.declaration.celery_defaults import OWN_DEFAULTS, apply_defaults, read
 
 
 class App(Celery):
-    """Pickled by reference: a child that is spawned makes the app and its handlers anew.
+    """A Celery app that is pickled by reference: a spawned child makes the app and its handlers anew.
 
-    Celery's own way (celery/app/utils.py _unpickle_app_v2) gives the child another app, which has no handler.
+    Celery's own pickling (celery/app/utils.py _unpickle_app_v2) gives the child another app without handlers.
     """
 
     def __reduce__(self) -> tuple[Callable[[], Celery], tuple[()]]:
@@ -29,7 +29,7 @@ def _the_app() -> Celery:
 
 
 def make_app() -> Celery:
-    """The app that `celery -A tasks` and the bridge use."""
+    """Make the app that `celery -A tasks` and the bridge use."""
     # Before any connection is made: kombu chooses a transport by the URL's scheme.
     transport.use()
     made = App(OWN_APP, amqp=ConfirmingAMQP)
@@ -46,7 +46,7 @@ def _configure(sender: Celery, source: Any, **_: Any) -> None:
 
 
 def _config_module() -> str | None:
-    """The user's celeryconfig: named by CELERY_CONFIG_MODULE, or found on the import path."""
+    """Return the module of the user's celeryconfig: named by CELERY_CONFIG_MODULE, or found on the import path."""
     if named := os.environ.get("CELERY_CONFIG_MODULE"):
         return named
     # Celery's own command does the same (celery/bin/celery.py --workdir); the script `bridge` must too.

@@ -1,4 +1,4 @@
-"""What a handler raises to say more than "it failed", and the errors of handlers themselves."""
+"""The exceptions that a handler may raise, and the errors of handler declarations and runs."""
 
 from typing import Final
 
@@ -15,12 +15,12 @@ class DeadLetter(Exception):
     """
 
 
-#: Seconds; no delay may be longer: a year. What asks for more has taken another unit, or a date, for seconds.
+#: The longest delay in seconds: a year. A longer one is another unit, or a date, taken for seconds.
 LONGEST_DELAY: Final = 365 * 86_400
 
 
 def fault_in_delay(delay: object) -> str | None:
-    """What is wrong with a delay that a handler asks for, or None."""
+    """Return what is wrong with a delay that a handler asks for, or None."""
     if isinstance(delay, int | float) and not isinstance(delay, bool) and 0 <= delay <= LONGEST_DELAY:
         return None
     return f"takes seconds, from 0 to {LONGEST_DELAY:,} (a year); it was given {delay!r}."
@@ -59,10 +59,10 @@ class StopConsuming(Exception):
 
 
 class TopicHalted(Exception):
-    """The topic of a delivery is halted: it waits, and has spent nothing.
+    """The topic of a delivery is halted: it waits, and has spent no attempt.
 
     Parameters:
-        first: whether it was this delivery that asked for it: it runs first afterwards.
+        first: whether this delivery asked for the halt: it runs first afterwards.
     """
 
     def __init__(self, why: str, first: bool = False) -> None:
@@ -79,20 +79,20 @@ class Undecodable(Exception):
 
 
 class DeadLettered(Exception):
-    """How a Celery task ends whose dead letter Kafka has acknowledged; its words are safe to pickle."""
+    """The end of a Celery task whose dead letter Kafka has acknowledged; its words are safe to pickle."""
 
 
 class Failed(Exception):
-    """A handler's failure in words alone: what it raised may neither pickle nor print."""
+    """A handler's failure as text: its own exception may fail to pickle or print."""
 
 
 class RetryAsked(Retry):
-    """A handler called `self.retry()`: what it asked for, until the execution does it.
+    """A handler called `self.retry()`: the retry that it asked for.
 
     Parameters:
         delay: seconds.
         limit: how many failures are retried at most, `None` for ever.
-        error: what made the handler ask.
+        error: the exception that made the handler ask.
     """
 
     def __init__(self, delay: float, limit: int | None, error: BaseException | None) -> None:
@@ -101,4 +101,4 @@ class RetryAsked(Retry):
 
 
 class GivenAway(Exception):
-    """The message in hand is others' by now, and so is what is not done of it."""
+    """The current message has been redelivered to another worker, with all deliveries that are not done."""

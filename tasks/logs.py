@@ -1,6 +1,5 @@
-"""The worker's log: fields that name the delivery of a line, summaries where thousands of lines are alike, and loggers
-whose own faults harm no delivery. With a logging configuration of your own, put `WithDelivery` on your log
-handlers.
+"""The worker's log: fields that name the delivery of a line, summaries of equal lines, and loggers whose errors harm no
+delivery. With a logging configuration of your own, put `WithDelivery` on your log handlers.
 """
 
 import logging
@@ -17,7 +16,7 @@ from bridge.formats.delivery import Delivery
 from bridge.formats.log_format import OneLine, json_formatter
 from tasks.errors import DeadLettered
 
-#: Lines of one kind that a process writes in a window, and its seconds; what comes beyond is counted.
+#: The lines of one kind that a process writes in a window, and the window's seconds; further lines are counted.
 LINES: Final = 10
 WINDOW: Final = 60.0
 
@@ -27,7 +26,7 @@ _without_run: ContextVar[tuple[str, str] | None] = ContextVar("without_run", def
 
 
 def set_logged_delivery(delivery: Delivery | None) -> None:
-    """What is logged from now on is about this delivery, or about none."""
+    """Set the delivery that the next log lines are about, or none."""
     _current.set(delivery)
 
 
@@ -37,14 +36,13 @@ def note_no_run(task_id: str, why: str) -> None:
 
 
 class WithDelivery(logging.Filter):
-    """Adds the delivery that runs to each line: `delivery`, `handler`, `topic`, `partition`, `offset`, `attempt`.
+    """A filter that adds to a line `delivery`, `handler`, `topic`, `partition`, `offset`, `attempt`.
 
-    A field that the line has of its own stays as it is. Outside of a delivery `delivery` is empty, so that a format
-    may name it.
+    Fields that a line already has stay. Outside of a delivery `delivery` is empty, so that a format may name it.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Lets every line through."""
+        """Return True: every line passes."""
         delivery = _current.get()
         fields: dict[str, Any] = {"delivery": ""}
         if delivery is not None:
@@ -63,19 +61,19 @@ class WithDelivery(logging.Filter):
 
 
 class NotTwice(logging.Filter):
-    """Keeps back Celery's own line for a dead letter: ours has said it, with the error, and sums up where it must."""
+    """A filter that drops Celery's own line for a dead letter: this project's line has the error, and is summarized."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is another line."""
+        """Return whether it is another line."""
         data = vars(record).get("data")
         return not (isinstance(data, dict) and str(data.get("exc")).startswith(DeadLettered.__name__))
 
 
 class NoSuccessWithoutRun(logging.Filter):
-    """Rewrites Celery's line "succeeded" of a task whose handler did not run (celery/app/trace.py LOG_SUCCESS)."""
+    """A filter that rewrites Celery's line "succeeded" of a task whose handler did not run (celery/app/trace.py)."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Lets every line through."""
+        """Return True: every line passes."""
         noted, data = _without_run.get(), record.args
         if noted and noted[1] and isinstance(data, Mapping) and "return_value" in data and data.get("id") == noted[0]:
             record.msg = "Task %(name)s[%(id)s] ended and its handler did not run: " + noted[1].replace("%", "%%")
@@ -83,29 +81,29 @@ class NoSuccessWithoutRun(logging.Filter):
 
 
 class NotWhatIsCarried(logging.Filter):
-    """Keeps back the line that Celery writes at DEBUG with all that it hands to a process, the record among it
+    """A filter that drops Celery's DEBUG line with all arguments of a task, the record among them
     (celery/concurrency/base.py apply_async).
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is another line."""
+        """Return whether it is another line."""
         return not str(record.msg).startswith("TaskPool: Apply")
 
 
 def dress_logger(logger: logging.Logger) -> None:
-    """Give the handlers of a logger that Celery has set up the fields, and the form that WORKER_LOG_FORMAT names."""
+    """Add the delivery's fields and the format of WORKER_LOG_FORMAT to the handlers of a logger of Celery's."""
     own = (("celery.app.trace", NotTwice), ("celery.app.trace", NoSuccessWithoutRun), ("celery.pool", NotWhatIsCarried))
     for name, line_filter in own:
         source = logging.getLogger(name)
         if not any(isinstance(known, line_filter) for known in source.filters):
             source.addFilter(line_filter())
-    for each in logger.handlers:
-        if not any(isinstance(known, WithDelivery) for known in each.filters):
-            each.addFilter(WithDelivery())
+    for handler in logger.handlers:
+        if not any(isinstance(known, WithDelivery) for known in handler.filters):
+            handler.addFilter(WithDelivery())
         if os.environ.get("WORKER_LOG_FORMAT") == "json":
-            each.setFormatter(json_formatter())
-        elif not isinstance(each.formatter, OneLine):
-            each.setFormatter(OneLine(each.formatter))
+            handler.setFormatter(json_formatter())
+        elif not isinstance(handler.formatter, OneLine):
+            handler.setFormatter(OneLine(handler.formatter))
 
 
 @dataclass
@@ -117,7 +115,7 @@ class _Window:
 
 
 class LogLineLimiter:
-    """Lets the first lines of each kind through, and says how many more there were.
+    """The limiter of log lines: the first lines of each kind are written, the others are summarized.
 
     Parameters:
         later: calls a function after so many seconds.
@@ -133,7 +131,7 @@ class LogLineLimiter:
         self._lock = threading.Lock()
 
     def admits(self, kind: tuple[str, ...], say: Callable[[int], None]) -> bool:
-        """Whether a line of this kind is to be written; else it is counted, and `say` told how many there were."""
+        """Return whether to write a line of this kind; else count it, and call `say` with the count later."""
         with self._lock:
             window = self._windows.get(kind)
             if window is None or self._clock() >= window.until:
@@ -153,11 +151,11 @@ class LogLineLimiter:
         return True
 
     def flush_ended(self) -> None:
-        """Say what was counted in windows that are over."""
+        """Write the summaries of windows that are over."""
         self._flush(lambda window: self._clock() >= window.until)
 
     def flush(self) -> None:
-        """Say what was counted, now: the process ends."""
+        """Write all summaries now: the process ends."""
         self._flush(lambda window: True)
 
     def _flush(self, which: Callable[[_Window], bool]) -> None:
@@ -185,15 +183,15 @@ P = ParamSpec("P")
 
 
 class HarmlessLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose filters, factories and handlers may raise: what it was to tell of goes on all the same."""
+    """A logger whose filters, factories and handlers may raise without harm to the caller."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log, or let it be."""
+        """Log, and ignore errors of logging."""
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         try:
             super().log(level, msg, *args, **kwargs)
         except Exception:
-            # Nobody can be told: the log is what fails.
+            # The error cannot be logged: the log is what fails.
             return
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
@@ -202,17 +200,17 @@ class HarmlessLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 def harmless_logger(name: str) -> HarmlessLogger:
-    """The logger of a module, for all that lies on the way of a delivery."""
+    """Return the harmless logger of a module, for code that a delivery passes through."""
     return HarmlessLogger(logging.getLogger(name))
 
 
 def harmless(observe: Callable[P, None]) -> Callable[P, None]:
-    """A function that observes, whose faults nobody is told of: it is the telling that fails."""
+    """Return an observing function whose errors are ignored: reporting is what fails."""
     return make_harmless(observe, lambda _: None)
 
 
 def make_harmless(observe: Callable[P, None], failed: Callable[[Exception], None]) -> Callable[P, None]:
-    """A function that observes, made harmless: what it raises is told to `failed` and ends there."""
+    """Return an observing function whose errors go to `failed` and no further."""
 
     @wraps(observe)
     def tried(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,7 +1,4 @@
-"""The Celery app that handlers are declared on:
-
-`tasks.use` prepares an app of the user's own, and changes nothing that is a matter of its other tasks.
-"""
+"""The Celery app of the handlers; `tasks.use` prepares an app of the user's own, and leaves its other tasks alone."""
 
 import os
 from typing import Any
@@ -21,7 +18,7 @@ dead_letter_writer.register_burial(_own)
 
 
 def handler_app() -> Celery:
-    """The app that handlers are declared on: the last that was given to `use`, or that of `celery -A tasks`."""
+    """Return the app of the handlers: the last that was given to `use`, or that of `celery -A tasks`."""
     return _used[-1]
 
 
@@ -56,6 +53,6 @@ def _configure(sender: Celery, source: Any, **_: Any) -> None:
 
 
 def route_to_group_queue(name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **_: Any) -> Any:
-    """A router of Celery's, the last that is asked: handlers, and the task that buries, go to the group's queue."""
+    """Return the route of handlers and the burial task, the group's queue; Celery asks this router last."""
     ours = name == dead_letter_writer.BURIAL_TASK or isinstance(task, HandlerTask)
     return {"queue": read_group(os.environ)} if ours else None

@@ -10,13 +10,13 @@ from typing_extensions import ParamSpec, TypeVar
 
 from bridge.settings import DEFAULT_GROUP
 
-#: For a whole app; what a user sets goes over it.
+#: The defaults of a whole app; the user's settings override them.
 DEFAULTS: Final[dict[str, Any]] = {
     "broker_url": "redis://localhost:6379/0",
-    # What arrives and no task can be run with is dead-lettered through this task.
+    # Messages that no task can run with are dead-lettered through this task.
     "worker_consumer": "lossless.worker.consumer:Consumer",
     "burial_task": "tasks.bury",
-    # What carries no record is not the bridge's: it stays in its queue, for whoever sent it there.
+    # A message without a record is not the bridge's: it stays in its queue, for its own application.
     "burial_wants": "tasks.execution.dead_letter_writer:carries_record",
     # Seconds that running handlers have after SIGTERM; Kubernetes kills after 30.
     "worker_soft_shutdown_timeout": 20,
@@ -56,7 +56,7 @@ R_co = TypeVar("R_co", covariant=True, default=Any)
 
 
 class DeliveryTask(Task[P, R_co], Generic[P, R_co]):
-    """What carries deliveries, whatever its app has set for its other tasks."""
+    """A task that carries deliveries, independent of its app's settings for other tasks."""
 
     abstract = True
     Request = "lossless.worker.request:Request"
@@ -74,7 +74,7 @@ class DeliveryTask(Task[P, R_co], Generic[P, R_co]):
     serializer = "json"
 
 
-#: For the app of `celery -A tasks`, all of whose tasks are as its handlers are.
+#: The defaults of the app of `celery -A tasks`, which has only tasks like handlers.
 OWN_DEFAULTS: Final[dict[str, Any]] = {
     **DEFAULTS,
     "task_acks_late": DeliveryTask.acks_late,
@@ -93,16 +93,16 @@ OWN_DEFAULTS: Final[dict[str, Any]] = {
 
 
 def read_group(environ: Mapping[str, str]) -> str:
-    """The consumer group, which is also the name of the handlers' queue.
+    """Return the consumer group, which is also the name of the handlers' queue.
 
-    Two applications, or one beside a plain Celery application, may share a Redis. Of the queue `celery`, which any
-    Celery application has, each would take what is the other's.
+    Applications may share a Redis. From the queue `celery`, the default of any Celery application, they would take each
+    other's messages.
     """
     return environ.get("BRIDGE_GROUP") or DEFAULT_GROUP
 
 
 def apply_defaults(source: Any, defaults: Mapping[str, Any]) -> None:
-    """Have defaults hold where an app's configuration says nothing; in `broker_transport_options` key by key.
+    """Apply defaults beneath an app's configuration; in `broker_transport_options` key by key.
 
     Celery's own `add_defaults` would put ours over the user's (celery/utils/collections.py add_defaults).
 

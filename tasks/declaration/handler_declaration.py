@@ -1,5 +1,5 @@
-"""`@handler` makes a function and its options a Celery task; a function that can never run, or whose parameters
-nothing fills, is refused at import.
+"""The declaration of a handler: `@handler` makes a function and its options a Celery task, and refuses at import a
+function that can never run.
 """
 
 import inspect
@@ -31,7 +31,7 @@ _Function = Callable[..., Any]
 
 
 def declare_handler(app: Celery, topics: Iterable[str], options: Mapping[str, Any]) -> Callable[[_Function], Any]:
-    """What `@handler` does; see `tasks.declaration.handler_task`."""
+    """Return the decorator `@handler`; see `tasks.declaration.handler_task`."""
     names = tuple(topics)
     _check_topics(names)
 
@@ -64,13 +64,13 @@ def _make_handler(app: Celery, topics: tuple[str, ...], function: _Function, opt
     declare_queue(app, options.get("queue"))
     names = (name, *aliases)
     for alias in aliases:
-        # What is under way under an old name runs, and is settled, under that name: its task has no topics.
+        # Deliveries in flight under an old name run, and are settled, under that name: its task has no topics.
         _register(app, alias, function, base, {**made, "other_names": tuple(set(names) - {alias})})
     return _register(app, name, function, base, {**made, "source_topics": topics, "other_names": aliases})
 
 
 def _attributes(name: str, function: _Function, options: dict[str, Any], base: type | None) -> dict[str, Any]:
-    """The options of Celery's, and what ours become on the task."""
+    """Return the attributes of the task: Celery's options, and those that this project's options become."""
     declared = take_policy_options(options, base)
     policy = make_policy(name, declared)
     batch = options.pop("batch", "auto")
@@ -89,7 +89,7 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
         **options,
         "throws": (*HandlerTask.throws, *options.get("throws", ())),
         "max_retries": policy.retries,
-        # Celery would wrap `run` for what a base class of the user's says.
+        # Celery would wrap `run` for a base class of the user's that sets it.
         "autoretry_for": (),
         "batch": batch,
         "policy": policy,
@@ -104,12 +104,12 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
 
 
 def _needs(app: Celery, name: str, breaker: Any) -> dict[str, Any]:
-    """What the task says of its dependency."""
+    """Return the task's attributes for its circuit breaker."""
     if breaker is None:
         return {}
     if not isinstance(breaker, Breaker):
         raise HandlerError(f"{name}: breaker takes a Breaker; it was given {breaker!r}.")
-    others = [found for task in app.tasks.values() if (found := getattr(task, "breaker", None)) is not None]
+    others = [other for task in app.tasks.values() if (other := getattr(task, "breaker", None)) is not None]
     if fault := next(filter(None, map(breaker.fault_beside, others)), ""):
         raise HandlerError(f"{name}: {fault}")
     return {"breaker": breaker, "needs": (breaker.dependency,)}
@@ -124,10 +124,10 @@ def _register(app: Celery, name: str, function: _Function, base: type | None, at
 
 
 def _refuse_annotations(task: Any) -> None:
-    """Celery lays `task_annotations` over a task's options when it is made: for the policy that is too late."""
-    laid_over: Any = resolve_all(task.app.annotations, task)
-    for laid in laid_over:
-        for option, value in laid.items():
+    """Refuse `task_annotations` that change retries: Celery applies them too late for the policy."""
+    annotations: Any = resolve_all(task.app.annotations, task)
+    for annotation in annotations:
+        for option, value in annotation.items():
             needed, why = REQUIRED_OPTIONS.get(option, (value, ""))
             if option in RETRY_OPTIONS or option == "max_retries":
                 raise HandlerError(f"{task.name}: task_annotations sets {option}: say it at @handler.")
@@ -138,14 +138,14 @@ def _refuse_annotations(task: Any) -> None:
 def _aliases(name: str, given: Any) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise HandlerError(f"{name}: aliases takes a sequence of names; it was given {given!r}.")
-    found = tuple(given)
-    if not all(isinstance(alias, str) and alias and alias != name for alias in found):
+    aliases = tuple(given)
+    if not all(isinstance(alias, str) and alias and alias != name for alias in aliases):
         raise HandlerError(f"{name}: aliases takes names that the handler had before; it was given {given!r}.")
-    return found
+    return aliases
 
 
 def _refuse_no_function(given: Any) -> None:
-    """What has no body of its own that a delivery would go through, or no name that a task could have."""
+    """Refuse anything that is not a named function: a class, another task, a lambda."""
     shown = getattr(given, "__qualname__", None) or repr(given)
     if inspect.isclass(given):
         why = f"{shown} is a class, which a delivery would only construct: declare a function that calls it."
@@ -166,8 +166,9 @@ def _refuse_generator(name: str, function: _Function) -> None:
 
 
 def declare_queue(app: Celery, queue: Any) -> None:
-    """A handler's own queue exists for the bridge and for every worker, whatever `task_create_missing_queues` says,
-    and a worker that is started without `-Q` consumes it.
+    """Declare a handler's own queue for the bridge and all workers, whatever `task_create_missing_queues` says.
+
+    A worker that is started without `-Q` consumes it.
     """
     if queue is None:
         return
@@ -180,7 +181,7 @@ def declare_queue(app: Celery, queue: Any) -> None:
 
 
 def _refuse_second(app: Celery, name: str, function: _Function) -> None:
-    """Celery takes the second task of a name for the first, in silence: its function would never run."""
+    """Refuse a second handler with the same name: Celery would silently ignore its function."""
     known: Any = app.tasks.get(name)
     if known is not None and getattr(known, "__wrapped__", None) is not None:
         code = getattr(known.__wrapped__, "__code__", None)
@@ -194,7 +195,7 @@ def _refuse_second(app: Celery, name: str, function: _Function) -> None:
 
 
 def _mix_base(name: str, base: type[Any]) -> type[Any]:
-    """A class of the user's over the handler's."""
+    """Return a task class with the user's base class over the handler's."""
     if issubclass(base, HandlerTask):
         return base
     if any("__call__" in vars(kind) for kind in base.__mro__[: base.__mro__.index(Task)]):
@@ -207,12 +208,12 @@ def _mix_base(name: str, base: type[Any]) -> type[Any]:
 
 @dataclass(frozen=True, slots=True)
 class HandlerParameters:
-    """What a handler's function is called with.
+    """The parameters of a handler's function.
 
     Attributes:
         value: the parameter for the value, if there is one.
-        message: the name of the one for the message, if there is one.
-        message_first: whether the message stands before the value.
+        message: the name of the parameter for the message, if there is one.
+        message_first: whether the message comes before the value.
     """
 
     value: inspect.Parameter | None
@@ -224,23 +225,23 @@ def read_parameters(name: str, function: Callable[..., Any], *, bound: bool) -> 
     """Read the parameters of a handler's function.
 
     Raises:
-        HandlerError: it has one that nothing is there to fill, or none that takes what a record holds.
+        HandlerError: it has a parameter that nothing fills, or none for the value or the message.
     """
-    found = list(inspect.signature(function).parameters.values())[1 if bound else 0 :]
-    value, message = _split_parameters(name, found)
+    parameters = list(inspect.signature(function).parameters.values())[1 if bound else 0 :]
+    value, message = _split_parameters(name, parameters)
     if value is None and message is None:
         raise HandlerError(
             f"{name}: a handler takes the value, the message, or both; this function has a parameter for neither"
             + (": with bind=True the first is the task: def name(self, value)." if bound else ".")
         )
-    return HandlerParameters(value, message, bool(found) and value is not None and message == found[0].name)
+    return HandlerParameters(value, message, bool(parameters) and value is not None and message == parameters[0].name)
 
 
 def read_annotation(name: str, function: Callable[..., Any], parameter: inspect.Parameter | None) -> Any:
-    """The type that a parameter is annotated with, or None.
+    """Return the type that a parameter is annotated with, or None.
 
     Raises:
-        HandlerError: it is written as text that cannot be read.
+        HandlerError: the annotation is a string that cannot be resolved.
     """
     annotation = inspect.Parameter.empty if parameter is None else parameter.annotation
     if annotation is inspect.Parameter.empty:

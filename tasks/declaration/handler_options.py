@@ -90,7 +90,7 @@ class Options(TypedDict, total=False):
     typing: bool
 
 
-#: Options of Celery's that a delivery needs as they are, with what another value would do.
+#: Celery's options with a required value, and the harm that another value would do.
 REQUIRED_OPTIONS: Final[Mapping[str, tuple[object, str]]] = {
     "acks_late": (True, "a killed worker would lose what it runs"),
     "acks_on_failure": (True, "failures would loop or be lost"),
@@ -104,7 +104,7 @@ REQUIRED_OPTIONS: Final[Mapping[str, tuple[object, str]]] = {
 
 
 def check_option_names(name: str, options: Mapping[str, Any], base: type | None) -> None:
-    """Refuse what is no option; a class of the user's under `base=` may have attributes of its own.
+    """Refuse unknown options; a class of the user's under `base=` may have attributes of its own.
 
     Raises:
         HandlerError: with the nearest name.
@@ -124,7 +124,7 @@ def check_option_names(name: str, options: Mapping[str, Any], base: type | None)
 
 
 def check_limit_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse limits that a worker would die of, or that would never be reached.
+    """Refuse limits that would kill a worker, or would never be reached.
 
     Raises:
         HandlerError: with what is wrong.
@@ -145,7 +145,7 @@ def check_limit_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def take_policy_options(options: dict[str, Any], base: type | None) -> dict[str, Any]:
-    """Take the options of failures out; what they do not say of retries the class `base` does."""
+    """Remove the policy's options and return them; missing retry options come from the class `base`."""
     for option in (*RETRY_OPTIONS, "max_retries", "default_retry_delay"):
         if option not in options and (found := _inherited(base, option)) is not None:
             options[option] = found[0]
@@ -156,7 +156,7 @@ def take_policy_options(options: dict[str, Any], base: type | None) -> dict[str,
 
 
 def _inherited(base: type | None, attribute: str) -> tuple[Any] | None:
-    """What a class of the user's says of an option, if it or one of its own bases says anything."""
+    """Return an option's value, as a tuple, from a class of the user's or one of its bases; None if there is none."""
     for kind in () if base is None else base.__mro__:
         if issubclass(HandlerTask, kind):
             return None

@@ -1,6 +1,6 @@
 """The task class behind `@handler`.
 
-The life of a failing message, told once:
+The life of a failing message:
 
 1. The bridge hands it off as a Celery message; its record travels in one header, as bytes.
 2. The worker's child decodes it and calls the handler. An error goes to `tasks.policy.retry_policy`, which decides.
@@ -52,7 +52,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
     throws = (DeadLettered,)
 
     codec: Codec = None
-    #: From bytes to the value: each step, and all of them as one function.
+    #: The decoding from bytes to the value: its steps, and all of them as one function.
     way: DecodeSteps = make_decode_steps(None)
     decode: Decode = staticmethod(make_decoder(None))
     value_wanted: bool = True
@@ -61,7 +61,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
 
     @property
     def one_by_one(self) -> str:
-        """Why its deliveries go one by one although no size of batches is given; empty where they do not."""
+        """The reason why deliveries go one by one although the batch size is automatic; empty if they do not."""
         if self.batch != "auto":
             return ""
         if self.rate_limit:
@@ -71,12 +71,12 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
 
     @property
     def longest_wait(self) -> float:
-        """Seconds; the longest delay or hard time limit that one of its messages may see."""
+        """The longest delay or hard time limit of one of its messages, in seconds."""
         return max(self.policy.longest_delay, self.time_limit or self.app.conf.task_time_limit or 0)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run the function; in a worker, for a delivery, settle what becomes of it."""
-        # In a run whoever calls is the handler itself: it calls its function, and not its delivery once more.
+        """Run the function; in a worker, run and settle a delivery."""
+        # Inside a run the caller is the handler itself: it calls its function, not its delivery once more.
         if self.request.called_directly or HandlerRun.of(self) is not None:
             return super().__call__(*args, **kwargs)
         header = (self.request.headers or {}).get(HEADER)
@@ -87,7 +87,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
         return result
 
     def check_value(self, value: bytes | None) -> ValueCheck:
-        """Whether this handler would be given a value, as it is or after its `upgrade`; it does not run. Never raises.
+        """Return whether this handler would get a value, as it is or upgraded; it does not run. Never raises.
 
         Parameters:
             value: as in Kafka; `None` is a tombstone.
@@ -114,7 +114,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
         max_retries: int | None = None,
         **options: Any,
     ) -> Retry:
-        """Celery's `Task.retry`, for a handler that decides itself; with none left it ends as dead letter.
+        """Retry, as Celery's `Task.retry`, for a handler that decides itself; without retries left it is a dead letter.
 
         Raises:
             ValueError: the countdown, or the time until `eta`, is no number of seconds or longer than a year.
@@ -122,7 +122,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
         if self.request.called_directly or HEADER not in (self.request.headers or {}):
             return super().retry(args, kwargs, exc, throw, eta, countdown, max_retries, **options)
         if args is not None or kwargs is not None:
-            raise HandlerError(f"{self.name}: self.retry() of a record takes no args: its message is what it is.")
+            raise HandlerError(f"{self.name}: self.retry() of a record takes no args: its message cannot change.")
         delay = countdown
         if eta is not None:
             delay = max(0.0, (eta - self.app.now()).total_seconds())

@@ -1,6 +1,4 @@
-"""The base class of tasks that handle messages, and the run that a process is in, for a handler's own calls to its
-task.
-"""
+"""The base class of tasks that handle messages, and the current run of a process, for a handler's calls to its task."""
 
 import os
 from collections.abc import Mapping
@@ -18,40 +16,40 @@ from tasks.policy.circuit_breaker import Breaker
 from tasks.policy.policy_override import PolicyOverrides
 from tasks.policy.retry_policy import RetryPolicy
 
-#: Seconds after which what is left of a batch goes back: where its size was found, and where it was given.
+#: Seconds after which the rest of a batch goes back: with an automatic size, and with a given one.
 AUTO_SECONDS: Final = 0.5
 GIVEN_SECONDS: Final = 30.0
 
 
 class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
-    """A task that handles messages, as far as whoever runs it asks."""
+    """A task that handles messages, as its runner sees it."""
 
     abstract = True
 
-    #: As its code says it; `tasks.policy.effective_decisions` has what a person has changed of it.
+    #: The policy of its code; `tasks.policy.effective_decisions` has the changes made at run time.
     policy: RetryPolicy = RetryPolicy()
-    #: The options of failures that its code says.
+    #: The policy options of its code.
     declared: Mapping[str, Any] = MappingProxyType({})
     source_topics: tuple[str, ...] = ()
-    #: Under which the same function is registered besides: names that it had before, or has now.
+    #: Further names of the same function: names that it had before, or has now.
     other_names: tuple[str, ...] = ()
     #: How many deliveries one Celery task may carry; "auto": as many as take about 50 ms.
     batch: int | Literal["auto"] = "auto"
-    #: Seconds after which what is left of a batch goes back to the queue as one of its own.
+    #: Seconds after which the rest of a batch goes back to the queue as a batch of its own.
     batch_seconds: float = AUTO_SECONDS
 
     @property
     def changing(self) -> PolicyOverrides:
-        """What may be changed of its policy at run time."""
+        """The part of its policy that may be changed at run time."""
         return PolicyOverrides(self.name, self.declared)
 
-    #: What it needs, and the names of that: its gates (bridge/formats/gate_names.py).
+    #: The circuit breaker, and the names of its gates (bridge/formats/gate_names.py).
     breaker: Breaker | None = None
     needs: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
-        """Of the code that it is of, as far as that is known."""
+        """The version of the handler's code, empty if unknown."""
         return find_handlers_version(type(self).__module__, os.environ)
 
     def call(self, message: Message) -> Any:
@@ -60,12 +58,12 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
 
 
 class HandlerRun:
-    """One run of a task, for as long as the block lasts.
+    """The current run of a task, while its block lasts.
 
     Attributes:
         failures: how many runs of this delivery before have spent a retry.
-        group: whose delivery it is.
-        asked: what `self.retry(throw=False)` asked for, until the handler returns.
+        group: the consumer group of the delivery.
+        asked: the retry that `self.retry(throw=False)` asked for, until the handler returns.
     """
 
     __slots__ = ("_before", "_request", "asked", "failures", "group")
@@ -77,7 +75,7 @@ class HandlerRun:
 
     @classmethod
     def of(cls, task: Task) -> "HandlerRun | None":  # type: ignore[type-arg]
-        """The run that a task is in; `None` where it is called directly, or has begun none."""
+        """Return the run that a task is in; `None` if it is called directly, or has begun none."""
         run = _current.get()
         # A task that the handler calls has a request of its own, also where it is the same task once more.
         return run if run is not None and run._request is task.request else None

@@ -19,27 +19,27 @@ from typing_extensions import TypedDict, is_typeddict
 from tasks.errors import HandlerError, RetryLater, Undecodable
 from tasks.policy.retry_when import function_name
 
-#: Of a decoded value, as it was before any model saw it, → the value for today's model.
+#: A function from a decoded value, not validated, to the value for today's model.
 Upgrade = Callable[[Any], Any]
 
 _NOT_AT_ONCE: Final = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 def check_upgrade(given: Any, *, validates: bool) -> Upgrade | None:
-    """What `upgrade=` was given, if it can be called.
+    """Return the function given as `upgrade=`, if it can be called.
 
     Parameters:
         validates: whether the handler's value is annotated with a model.
 
     Raises:
-        HandlerError: it never could, or never would.
+        HandlerError: it never can be, or never would be.
     """
     if given is None:
         return None
     called = given if inspect.isroutine(given) else getattr(type(given), "__call__", None)  # noqa: B004
     if not callable(given):
         raise HandlerError(f"upgrade takes a function of the decoded value; it was given {given!r}.")
-    if any(kind(one) for kind in _NOT_AT_ONCE for one in (given, called, getattr(given, "func", None))):
+    if any(kind(candidate) for kind in _NOT_AT_ONCE for candidate in (given, called, getattr(given, "func", None))):
         raise HandlerError(f"upgrade: {function_name(given)} is async, or yields: it must answer when it is called.")
     try:
         inspect.signature(given).bind(None)
@@ -48,11 +48,11 @@ def check_upgrade(given: Any, *, validates: bool) -> Upgrade | None:
             f"upgrade: {function_name(given)}{inspect.signature(given)} is called with the value alone."
         ) from None
     except ValueError:
-        # Some functions written in C tell nothing of their parameters.
+        # Some functions written in C have no signature.
         pass
     if not validates:
         raise HandlerError(
-            "upgrade is called where a value does not validate, and here none is validated: annotate the handler's "
+            "upgrade is called if a value does not validate, and here none is validated: annotate the handler's "
             "value with a model."
         )
     function: Upgrade = given
@@ -60,34 +60,34 @@ def check_upgrade(given: Any, *, validates: bool) -> Upgrade | None:
 
 
 def apply_upgrade(function: Upgrade, value: Any) -> Any:
-    """What the function makes of a value.
+    """Return the upgraded value.
 
     Raises:
-        TypeError: it gives what is to be awaited.
+        TypeError: the function returned a coroutine.
     """
-    found = function(value)
-    if inspect.iscoroutine(found):
-        found.close()
+    upgraded = function(value)
+    if inspect.iscoroutine(upgraded):
+        upgraded.close()
         raise TypeError(f"{function_name(function)} gives a coroutine, and no value")
-    return found
+    return upgraded
 
 
 Codec = type[bytes] | type[str] | Callable[[bytes], Any] | None
 _read_json = json.JSONDecoder().decode
 Decode = Callable[[bytes | None], Any]
-#: What no other value would mend (a schema registry that is down): it is no fault of the value.
+#: Errors that no other value would fix (a schema registry that is down): the value is not at fault.
 NOT_ITS_FAULT: Final = (OSError, RetryLater, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeSteps:
-    """The way from bytes to the value that a handler is given.
+    """The steps from bytes to the value that a handler gets.
 
     Attributes:
-        read: from bytes to what the codec gives.
-        validate: from that to an instance of the model; `None` where the annotation is none.
+        read: the codec, from bytes to the decoded value.
+        validate: from that to an instance of the model; `None` without a model.
         whole: both at once.
-        upgrade: from what the codec gives, where it does not validate, to what does.
+        upgrade: from a decoded value that does not validate to one that does.
     """
 
     read: Callable[[bytes], Any]
@@ -97,16 +97,16 @@ class DecodeSteps:
 
 
 def make_decode_steps(codec: Codec, annotation: Any = None, upgrade: Any = None) -> DecodeSteps:
-    """The way that a handler's values take.
+    """Return the decoding steps of a handler's values.
 
     Parameters:
         codec: `None` for JSON, `bytes` to leave values as they are, `str` for UTF-8 text, or a callable.
         annotation: the type that the handler's first parameter is annotated with; a pydantic model, a
             dataclass or a TypedDict (also inside `list[...]` or `... | None`) validates.
-        upgrade: a function of what the codec gives, called where that does not validate.
+        upgrade: a function of the decoded value, called if that does not validate.
 
     Raises:
-        HandlerError: the codec, or the function, is none that could be called.
+        HandlerError: the codec or the function cannot be called.
     """
     if codec is not None and not callable(codec):
         raise HandlerError(f"codec takes bytes, str or a callable; it was given {codec!r}.")
@@ -131,16 +131,16 @@ def make_decode_steps(codec: Codec, annotation: Any = None, upgrade: Any = None)
 
 
 def make_decoder(codec: Codec, annotation: Any = None, upgrade: Any = None) -> Decode:
-    """The function that decodes and validates a handler's values (`decode`), for what `steps` takes."""
+    """Return the function that decodes and validates a handler's values (`decode`)."""
     return guard_decoder(make_decode_steps(codec, annotation, upgrade))
 
 
 def guard_decoder(way: DecodeSteps) -> Decode:
-    """The function that takes values this way.
+    """Return the function that takes values through these steps.
 
     Returns:
-        a function that raises `Undecodable` for what does not decode or validate, gives `None` for `None`,
-        and lets pass what no other value would mend: `OSError` and `RetryLater` of a callable codec or of `upgrade`.
+        a function that raises `Undecodable` for a value that does not decode or validate, returns `None` for `None`,
+        and passes on what no other value would fix: `OSError` and `RetryLater` of a callable codec or of `upgrade`.
     """
     whole, upgrade = way.whole, way.upgrade
 
@@ -163,10 +163,10 @@ def guard_decoder(way: DecodeSteps) -> Decode:
 
 
 def _decode_upgraded(way: DecodeSteps, value: bytes, refused: str) -> Any:
-    """What is given for a value that did not validate.
+    """Return the upgraded value for one that did not validate.
 
     Parameters:
-        refused: why it did not.
+        refused: why it did not validate.
     """
     assert way.upgrade is not None
     assert way.validate is not None
@@ -179,15 +179,15 @@ def _decode_upgraded(way: DecodeSteps, value: bytes, refused: str) -> Any:
 
 
 def join_reasons(refused: str, error: BaseException) -> str:
-    """Why a value does not validate, and why it does not after its upgrade either."""
+    """Return why a value does not validate, and why it does not after its upgrade either."""
     if isinstance(error, ValidationError):
         return f"{refused}; after upgrade: {describe_problems(error)}"
     return f"{refused}; its upgrade raised {type(error).__name__}: {error}"
 
 
 def was_readable(error: ValidationError) -> bool:
-    """Whether a value that does not validate could be read at all."""
-    return not any(each["type"] == "json_invalid" for each in error.errors(include_input=False, include_url=False))
+    """Return whether a value that does not validate could be read at all."""
+    return not any(fault["type"] == "json_invalid" for fault in error.errors(include_input=False, include_url=False))
 
 
 def _reader(codec: Codec) -> Callable[[bytes], Any]:
@@ -199,9 +199,9 @@ def _reader(codec: Codec) -> Callable[[bytes], Any]:
 
 
 def _as_json(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
-    """Validates what was read of JSON as JSON is validated, where a strict model takes text for a date.
+    """Return the validation of a decoded value in JSON mode, in which a strict model accepts text for a date.
 
-    What JSON has no form for, an instance of the model for one, is validated as it is.
+    A value without a JSON form, such as an instance of the model, is validated as it is.
     """
 
     def validate(value: Any) -> Any:
@@ -215,7 +215,7 @@ def _as_json(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
 
 
 def _json(value: bytes) -> Any:
-    """What `json.loads` makes of bytes, without its look for other encodings where the value is UTF-8."""
+    """Return the value of JSON bytes, as `json.loads`, but faster for UTF-8."""
     try:
         return _read_json(str(value, "utf-8"))
     except ValueError:
@@ -227,7 +227,7 @@ def _utf8(value: bytes) -> str:
 
 
 def describe_problems(error: ValidationError) -> str:
-    """Without the input: it lies in the dead letter whole, and a log is no place for payloads."""
+    """Return the faults of a value without the input: the dead letter has it, and payloads must not be logged."""
     lines = (
         f"{'.'.join(str(part) for part in problem['loc']) or 'value'}: {problem['msg']}"
         for problem in error.errors(include_input=False, include_url=False, include_context=False)
@@ -246,7 +246,7 @@ def _validates(annotation: Any) -> bool:
 
 
 def _may_take_text(annotation: Any) -> bool:
-    """Whether an annotation that validates may accept plain bytes or text; in doubt it does."""
+    """Return whether an annotation that validates may accept plain bytes or text; True if that is unclear."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (types.UnionType, typing.Union):
         return any(part is not type(None) and _may_take_text(part) for part in parts)
@@ -273,7 +273,7 @@ def _annotation_name(annotation: Any) -> str:
 
 
 def _validatable(annotation: Any) -> Any:
-    """Below Python 3.12 pydantic takes typing_extensions' TypedDict alone: one is made of the other."""
+    """Return an annotation that pydantic accepts: below Python 3.12 only TypedDicts of typing_extensions."""
     if sys.version_info >= (3, 12):
         return annotation
     if is_typeddict(annotation) and type(annotation).__module__ == "typing":
@@ -296,15 +296,15 @@ def _validatable(annotation: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
-    """What a handler's codec, model and `upgrade` say of a value.
+    """The check of a value by a handler's codec, model and `upgrade`.
 
     Attributes:
-        ok: whether the handler would be given it, as it is or after its upgrade; `None` where that cannot be told
-            now: what the codec or the upgrade asks is down.
-        why: why not, or why it cannot be told; empty where it is ok.
+        ok: whether the handler would get it, as it is or after its upgrade; `None` if that is unknown now: a service
+            that the codec or the upgrade needs is down.
+        why: why not, or why it is unknown; empty if it is ok.
         upgraded: whether it is ok only after its upgrade.
-        before: what the codec makes of it, as JSON; empty where it does not decode or JSON has no form for it.
-        after: the same of what the upgrade made of it; empty where it was not called.
+        before: the decoded value as JSON; empty if it does not decode or has no JSON form.
+        after: the same of the upgraded value; empty if the upgrade was not called.
     """
 
     ok: bool | None
@@ -315,10 +315,10 @@ class ValueCheck:
 
 
 def check_value(way: DecodeSteps, value: bytes | None) -> ValueCheck:
-    """What would become of a value on this way. Never raises: the user's code runs here, whatever it does.
+    """Check a value by these steps. Never raises, although the user's code runs here.
 
     Parameters:
-        value: as in Kafka; `None` is a tombstone, which every handler is given as it is.
+        value: as in Kafka; `None` is a tombstone, which every handler gets as it is.
     """
     if value is None:
         return ValueCheck(True)
@@ -362,7 +362,7 @@ def _join_safely(refused: str, error: BaseException) -> str:
     try:
         return join_reasons(refused, error)
     except Exception:
-        # An error that cannot say what it is about.
+        # The error's own text raises.
         return f"{refused}; its upgrade raised {type(error).__name__}"
 
 

@@ -87,7 +87,7 @@ def check_retry_when(given: Any) -> RetryWhen | None:
     called = given if inspect.isroutine(given) else getattr(type(given), "__call__", None)  # noqa: B004
     if not callable(given) or inspect.isclass(given):
         raise HandlerError(f"retry_when takes a function of (message, error, attempts); it was given {given!r}.")
-    if any(kind(one) for kind in _NOT_AT_ONCE for one in (given, called, getattr(given, "func", None))):
+    if any(kind(candidate) for kind in _NOT_AT_ONCE for candidate in (given, called, getattr(given, "func", None))):
         raise HandlerError(f"retry_when: {function_name(given)} is async, or yields: it must answer when it is called.")
     try:
         inspect.signature(given).bind(None, None, None)
