@@ -11,7 +11,7 @@ from kombu import Connection
 
 from lossless.transport.script_hook import LOOKED, ScriptHook
 from tests.lossless.harness import Broker, wait_until
-from tests.lossless.test_transport_settling import take
+from tests.lossless.test_transport_settlement import take
 
 #: Looks at how often a message of this length was counted, and counts.
 RIDER = ScriptHook(

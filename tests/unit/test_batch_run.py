@@ -753,7 +753,7 @@ def test_a_long_wait_is_parked_and_not_sent_to_celery(world: World) -> None:
         assert (clone.delivery.number, clone.delivery.runs, clone.delivery.attempts) == (1, 1, Attempts(failed=1))
         assert now + 290 < clone.due / 1000 <= now + 300
         assert clone.failure is not None
-        assert str(clone.failure) == "tests.unit.test_execution.Busy: no line"
+        assert str(clone.failure) == "tests.unit.test_batch_run.Busy: no line"
 
 
 def test_the_only_delivery_of_a_message_that_is_parked_is_a_task_that_runs_again(world: World) -> None:
