@@ -1,6 +1,4 @@
-"""The dead-letter store as the command line and the console use it: one object with everything that may be asked of
-it.
-"""
+"""The dead-letter store as the command line and the console use it: one object for all queries and actions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +42,7 @@ class DeadLetterService:
     """The dead letters of one group, in one database.
 
     Attributes:
-        app: whose tasks the handlers are: their codecs and models say what a value is.
+        app: the Celery app of the handlers, whose codecs and models read the values.
     """
 
     app: Celery
@@ -56,14 +54,14 @@ class DeadLetterService:
     @classmethod
     @contextmanager
     def opened(cls, app: Celery, settings: Settings, routes: Routes, *, makes: bool = True) -> Iterator[Self]:
-        """The desk with its tables as this version needs them.
+        """Open the dead-letter store, with its tables as this version needs them.
 
         Parameters:
-            makes: whether a file of SQLite is made where there is none: not by who only looks.
+            makes: whether a missing SQLite file is created: not by commands that only read.
 
         Raises:
-            NoDatabase: there is none, and none was made.
-            DeskUnavailable: the database could not be opened, or its tables not be made.
+            NoDatabase: the file is missing and was not created.
+            DeskUnavailable: the database could not be opened, or its tables not be created.
         """
         database = Database(settings.environment.DEADLETTERS_DATABASE_URL)
         try:
@@ -76,7 +74,7 @@ class DeadLetterService:
 
     @staticmethod
     def migrated(settings: Settings, to: str) -> tuple[str, str | None, str]:
-        """Bring the desk's tables to a step, as their owner in the database may.
+        """Migrate the tables to a step, which their owner in the database may do.
 
         Returns:
             The database, its step before (`None`: it had no tables), and now.
@@ -93,140 +91,140 @@ class DeadLetterService:
 
     @property
     def letters(self) -> LetterLookup:
-        """Dead letters looked at."""
+        """Return the lookup of dead letters."""
         return LetterLookup(self.database)
 
     @property
     def absent(self) -> AbsentNames:
-        """What is asked for and is not there."""
+        """Return the check for names that do not exist."""
         return AbsentNames(self.routes, self.database)
 
     @property
     def groups(self) -> FailureGroups:
-        """Dead letters that are one thing to mend."""
+        """Return the failure groups."""
         return FailureGroups(self.database)
 
     @property
     def causes(self) -> GroupCauses:
-        """The causes within groups."""
+        """Return the causes within failure groups."""
         return GroupCauses(self.database)
 
     @property
     def standings(self) -> GroupDetails:
-        """Groups with what is known beside them, and what to do with each next."""
+        """Return the details of groups, with a suggested next step for each."""
         return GroupDetails(self.settings, self.routes, self.database)
 
     @property
     def versions(self) -> GroupVersions:
-        """In which versions groups have failed, and which run."""
+        """Return the versions in which groups failed, and which run."""
         return GroupVersions(self.settings, self.routes, self.database)
 
     @property
     def totals(self) -> LetterTotals:
-        """All of them in figures."""
+        """Return the figures of all letters."""
         return LetterTotals(self.database)
 
     @property
     def plans(self) -> PlanService:
-        """What is done with many letters at once: replayed, discarded, archived."""
+        """Return the plans: bulk replays, discards and archivals."""
         return PlanService(self.app, self.settings, self.routes, self.database, self._over)
 
     @property
     def progress(self) -> PlanProgressReader:
-        """How far single plans are."""
+        """Return the progress of single plans."""
         return PlanProgressReader(self.database)
 
     @property
     def notes(self) -> LetterNotes:
-        """What people say of them."""
+        """Return the notes on letters and groups."""
         return LetterNotes(self.database)
 
     @property
     def unknown_ends(self) -> UnknownOutcomes:
-        """Letters of which nobody can tell whether their replay ran."""
+        """Return the letters whose replay has an unknown outcome."""
         return UnknownOutcomes(self.database)
 
     @property
     def trail(self) -> AuditLog:
-        """Who did what, and when."""
+        """Return the audit log."""
         return AuditLog(self.database)
 
     @property
     def transfers(self) -> LetterTransfers:
-        """Letters into files, and out of them."""
+        """Return the export and import of letters."""
         return LetterTransfers(self.database)
 
     @property
     def simulations(self) -> PolicyTrials:
-        """Policies tried on them."""
+        """Return the trials of policies."""
         return PolicyTrials(self.app, self.settings, self.routes, self.database)
 
     @property
     def mending(self) -> LetterEditor:
-        """Values that are edited, patched, or asked whether their handlers would take them."""
+        """Return the editor of values, with patches and checks."""
         return LetterEditor(self.app, self.database)
 
     def editing(self, masks: LetterMasks) -> MaskedEditor:
-        """The same by somebody who does not see all of them."""
+        """Return the editor for a role that does not see all fields."""
         return MaskedEditor(self.letters, self.mending, masks)
 
     def differing(self, masks: LetterMasks) -> MaskedDifferences:
-        """How plans change values, likewise."""
+        """Return the differences that plans make, for such a role."""
         return MaskedDifferences(self.database, masks)
 
     def lists(self, masks: LetterMasks) -> MaskedLists:
-        """Lists for somebody who does not see all of their letters."""
+        """Return the lists for such a role."""
         return MaskedLists(self.database, masks)
 
     def common(self, masks: LetterMasks) -> GroupTraits:
-        """What the letters of a group have in common, likewise."""
+        """Return the common traits of a group's letters, for such a role."""
         return GroupTraits(self.database, masks)
 
     @property
     def copies(self) -> LetterCopies:
-        """Letters copied elsewhere."""
+        """Return the copies of letters."""
         return LetterCopies(self.settings, self.routes, self.database)
 
     @property
     def redrive(self) -> RedrivePlanner:
-        """Ranges of source topics, sent again."""
+        """Return the redrives of source topics."""
         return RedrivePlanner(self.settings, self.routes, self.database)
 
     @property
     def users(self) -> Users:
-        """Who may sign in to the console."""
+        """Return the users of the console."""
         return Users(self.database)
 
     @property
     def admins(self) -> UserAdministration:
-        """What an admin does with them in a browser."""
+        """Return the administration of users."""
         return UserAdministration(self.database)
 
     @property
     def webhooks(self) -> WebhookService:
-        """Addresses that are told of alarms."""
+        """Return the webhooks."""
         return WebhookService(self.settings, self.database)
 
     @property
     def sessions(self) -> UserSessions:
-        """Who is signed in to it."""
+        """Return the sessions of users."""
         return UserSessions(self.database)
 
     @property
     def issued(self) -> IssuedSessions:
-        """Who is signed in to it by the word of an issuer."""
+        """Return the sessions of an OpenID Connect issuer."""
         return IssuedSessions(self.database)
 
     @property
     def tokens(self) -> ApiTokens:
-        """What programs sign in to it with."""
+        """Return the API tokens."""
         return ApiTokens(self.database)
 
     @property
     def requests(self) -> IdempotentRequests:
-        """What programs have asked of it."""
+        """Return the idempotent requests of programs."""
         return IdempotentRequests(self.database)
 
     def doing(self, claim: RequestClaim) -> Self:
-        """This desk, while it does a request: what it does is noted as that one's."""
+        """Return the store for a request: its audit entries complete the request."""
         return replace(self, database=self.database.doing(claim))

@@ -16,7 +16,7 @@ from bridge.cli.deadletters.transfer_commands import export, import_letters
 from bridge.cli.deadletters.user_commands import users
 from bridge.cli.deadletters.webhook_commands import webhooks
 
-#: By name. None imports the desk's database before it runs: `bridge run` must not need it.
+#: By name. None imports the database before it runs: `bridge run` must not need it.
 DEADLETTERS_COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
     "record": record,
     "list": list_letters,
@@ -49,7 +49,7 @@ deadletters = typer.Typer(cls=_DeadlettersGroup, no_args_is_help=True)
 
 @deadletters.callback()
 def deadletters_group() -> None:
-    """The dead-letter desk: record dead letters in a database, find them, fix them, and replay them.
+    """Record dead letters in a database, find them, fix them, and replay them.
 
     Example: bridge deadletters list --handler orders.handlers.charge
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _PlansGroup(DefaultCommandGroup):
-    """`bridge deadletters plans` alone lists them."""
+    """The group `bridge deadletters plans`, which lists plans if no subcommand is given."""
 
     default: ClassVar = "list"
 
@@ -35,7 +35,7 @@ PlanAsJsonOption = Annotated[bool, typer.Option("--json", help="Print the plan a
 
 @plans.callback()
 def plans_group() -> None:
-    """List plans (what was asked for in bulk), go on with one that was stopped or left, and stop one.
+    """List plans (bulk actions), resume one that was stopped or interrupted, and stop one.
 
     Example: bridge deadletters plans --json
     """
@@ -47,7 +47,7 @@ def plans_list(
     limit: Annotated[int, typer.Option(min=1, help="Most plans.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a plan.")] = False,
 ) -> None:
-    """List the latest plans, the newest first, with how what they sent has ended. `list` may be left out.
+    """List the latest plans, newest first, with the outcomes of their letters. `list` may be left out.
 
     Example: bridge deadletters plans --limit 5
     """
@@ -58,9 +58,9 @@ def plans_list(
 
 @plans.command("show")
 def plans_show(context: typer.Context, plan: PlanArgument, as_json: PlanAsJsonOption = False) -> None:
-    """Show a plan: what it is about, how far it is, and how what it sent has ended.
+    """Show a plan: its letters, its progress, and the outcomes.
 
-    Exits 3 if it was stopped, or something of it has ended badly.
+    Exits 3 if it was stopped, or a letter of it ended badly.
 
     Example: bridge deadletters plans show 7
     """
@@ -82,9 +82,9 @@ def plans_apply(
     by: ByOption = "",
     as_json: PlanAsJsonOption = False,
 ) -> None:
-    """Do a plan, or go on with one that was stopped or interrupted: with exactly the letters that it froze.
+    """Apply a plan, or resume one that was stopped or interrupted, with exactly the letters that it froze.
 
-    Exits 2 if nobody can be asked and --yes is not said, 3 if it stopped, or with --wait if any died again.
+    Exits 2 without a terminal and without --yes, 3 if it stopped, or with --wait if a letter died again.
 
     Example: bridge deadletters plans apply 7 --wait
     """
@@ -108,7 +108,7 @@ def plans_stop(
     by: ByOption = "",
     as_json: PlanAsJsonOption = False,
 ) -> None:
-    """Stop a plan within a second. Letters that were sent are handled; all others stay as they are.
+    """Stop a plan within a second. Letters that were sent still run; all others stay as they are.
 
     Example: bridge deadletters plans stop 7 --why "the bank is down again"
     """

@@ -10,15 +10,15 @@ from bridge.deadletters.db import account_table, audit_table, sql
 from bridge.deadletters.db.account_table import UserSecret
 from bridge.deadletters.db.database import Database
 
-#: Ms after which somebody signs in again, whatever they did meanwhile.
+#: Ms after which a session ends and the person signs in again.
 SESSION_LASTS: Final = 12 * 3_600_000
-#: For the trail: who was signed in by the one-time link of a console without users.
+#: The actor in the audit log for the one-time link of a console without users.
 BY_LINK: Final = "one-time link"
 
 
 @dataclass(frozen=True)
 class UserSessions:
-    """Every method raises DeskUnavailable where the database does not answer.
+    """The sessions of users. Every method raises DeskUnavailable if the database does not answer.
 
     Parameters of the methods: `digest` is of a cookie, `now` in ms since the epoch.
     """
@@ -26,7 +26,7 @@ class UserSessions:
     database: Database
 
     def begin(self, digest: bytes, secret: UserSecret, now: int) -> bool:
-        """Sign in a user whose password was right; not, where it was changed or they were removed meanwhile."""
+        """Begin a session for a user whose password was right; return false if the user changed meanwhile."""
         with self.database.writing() as connection:
             still = account_table.hold_unchanged_user(connection, secret)
             if still:
@@ -34,7 +34,7 @@ class UserSessions:
             return still
 
     def begin_by_link(self, digest: bytes, now: int) -> bool:
-        """Sign in who has the one-time link; not where there are users."""
+        """Begin a session by the one-time link; return false if there are users."""
         with self.database.writing() as connection:
             alone = not account_table.has_users(connection)
             if alone:
@@ -42,7 +42,9 @@ class UserSessions:
             return alone
 
     def who(self, digest: bytes, now: int) -> tuple[str, Role] | None:
-        """Whose session it is, and what they may now; `None`: nobody's (any more)."""
+        """Return the name and the current role of the session's user; `None` if the session does not exist or is
+        over.
+        """
         with self.database.reading() as connection:
             found = account_table.find_session(connection, digest, now)
             if found is None or found.name is not None:
@@ -56,11 +58,11 @@ class UserSessions:
 
 
 class IssuedPerson(NamedTuple):
-    """Whom an issuer has signed in.
+    """A person whom an issuer has signed in.
 
     Attributes:
-        subject: what the issuer knows them by for good.
-        name: for the trail.
+        subject: the issuer's permanent id of the person.
+        name: for the audit log.
     """
 
     issuer: str
@@ -71,7 +73,7 @@ class IssuedPerson(NamedTuple):
 
 @dataclass(frozen=True)
 class IssuedSessions:
-    """Every method raises DeskUnavailable where the database does not answer.
+    """The sessions of an issuer. Every method raises DeskUnavailable if the database does not answer.
 
     Parameters of the methods: `digest` is of a cookie, `now` in ms since the epoch.
     """
@@ -79,7 +81,7 @@ class IssuedSessions:
     database: Database
 
     def begin(self, digest: bytes, person: IssuedPerson, now: int) -> None:
-        """Sign somebody in, with a line in the trail."""
+        """Begin a session, with an audit entry."""
         with self.database.writing() as connection:
             account_table.add_issued_session(
                 connection, digest, person.issuer, person.name, str(person.role), now, now + SESSION_LASTS
@@ -88,10 +90,10 @@ class IssuedSessions:
             audit_table.write_entry(connection, sql.read_clock(connection), person.name, AUDIT_KIND, said)
 
     def who(self, digest: bytes, issuer: str, now: int) -> tuple[str, Role] | None:
-        """Whose session it is, and what they may; `None`: nobody's (any more).
+        """Return the name and the role of the session's person; `None` if the session does not exist or is over.
 
         Parameters:
-            issuer: the one that is believed now: sessions of another are over.
+            issuer: the configured one: sessions of another are over.
         """
         with self.database.reading() as connection:
             found = account_table.find_issued_session(connection, digest, issuer, now)
@@ -103,7 +105,7 @@ class IssuedSessions:
             account_table.end_issued_session(connection, digest)
 
     def end_all(self, by: str) -> None:
-        """Sign out everybody whom an issuer has signed in: what they may there may have changed."""
+        """End all sessions of the issuer: the roles there may have changed."""
         with self.database.writing() as connection:
             count = account_table.end_issued_sessions(connection)
             said = f"all whom an issuer had signed in are signed out: {count} sessions"

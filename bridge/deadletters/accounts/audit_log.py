@@ -11,7 +11,7 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.letter_view import LetterAct, format_moment
 from bridge.errors import NoSuchGroup, NoSuchLetter
 
-#: Entries of one question, where all are asked for.
+#: Entries that are read at once when all are asked for.
 ENTRIES_AT_ONCE: Final = 500
 
 
@@ -19,7 +19,7 @@ class AuditPage(NamedTuple):
     """A part of the audit log, newest first.
 
     Attributes:
-        next: behind which entry it goes on; `None`: there is no more.
+        next: the entry after which the next page begins; `None`: this is the last page.
     """
 
     entries: tuple[AuditEntry, ...]
@@ -28,17 +28,17 @@ class AuditPage(NamedTuple):
 
 @dataclass(frozen=True)
 class AuditLog:
-    """What people did, and plans. Every method raises DeskUnavailable where the database does not answer."""
+    """The audit log of people and plans. Every method raises DeskUnavailable if the database does not answer."""
 
     database: Database
 
     def page(self, by: str = "", what: Sequence[str] = (), before: int | None = None, limit: int = 50) -> AuditPage:
-        """What was done, newest first.
+        """Return a page of the audit log, newest first.
 
         Parameters:
-            by: who, as they are named; empty: anybody.
-            what: "replay", "note", …; empty: anything.
-            before: `next` of the page that it follows.
+            by: the actor; empty: any.
+            what: kinds of entries ("replay", "note", …); empty: any.
+            before: `next` of the page before.
         """
         with self.database.reading() as connection:
             found = audit_table.read_entries(connection, by, what, before, limit + 1)
@@ -46,10 +46,10 @@ class AuditLog:
         return AuditPage(tuple(found[:limit]), found[limit - 1].id if more else None)
 
     def lines(self, to: str, by: str = "", what: Sequence[str] = ()) -> Iterator[str]:
-        """All of it as lines of JSON, newest first; what is done meanwhile is not in it.
+        """Yield the entries as lines of JSON, newest first, without later ones.
 
         Parameters:
-            to: who is given them: it has that itself before a line leaves, with what of it, and how many.
+            to: the reader, for an audit entry that is written before the first line.
             by, what: as `page`.
         """
         of = "".join([" of the audit log", f", by {by}" if by else "", f", {' or '.join(what)}" if what else ""])
@@ -66,22 +66,22 @@ class AuditLog:
             before = found.next
 
     def add(self, by: str, what: str, said: str) -> None:
-        """Write down what somebody did that is not the database's: halted a topic, changed a policy."""
+        """Add an entry for an act outside the database: a topic was halted, a policy changed."""
         with self.database.writing() as connection:
             audit_table.write_entry(connection, sql.read_clock(connection), by, what, said)
 
 
 @dataclass(frozen=True)
 class LetterNotes:
-    """What people say. Every method raises DeskUnavailable where the database does not answer."""
+    """The notes of people. Every method raises DeskUnavailable if the database does not answer."""
 
     database: Database
 
     def on_letters(self, ids: Sequence[int], said: str, by: str) -> None:
-        """Note something on each of these letters, or on none.
+        """Add a note to all of these letters, or to none.
 
         Raises:
-            NoSuchLetter: one is not there.
+            NoSuchLetter: one of them does not exist.
         """
         with self.database.writing() as connection:
             names = letter_table.name_letters(connection, ids)
@@ -92,10 +92,10 @@ class LetterNotes:
                 audit_table.write_entry(connection, at, by, "note", said, letter_id=id_, letter=names[id_])
 
     def on_group(self, id_: int, said: str, by: str) -> None:
-        """Note something on a group: it stands with each of its letters.
+        """Add a note to a group; it is shown with each of its letters.
 
         Raises:
-            NoSuchGroup: there is none of that number.
+            NoSuchGroup: there is no such group.
         """
         with self.database.writing() as connection:
             if not letter_table.is_group_there(connection, id_):
@@ -103,7 +103,7 @@ class LetterNotes:
             audit_table.write_entry(connection, sql.read_clock(connection), by, "note", said, group_id=id_)
 
     def of_group(self, id_: int) -> list[LetterAct]:
-        """What was said of a group, and done with it, oldest first."""
+        """Return the notes on a group and the actions on it, oldest first."""
         with self.database.reading() as connection:
             found = audit_table.read_history(connection, group_id=id_)
         return [LetterAct(each.at, each.by, each.what, each.said, each.plan_id) for each in found]

@@ -1,6 +1,6 @@
 """The addresses that webhooks may be sent to.
 
-Public addresses are taken over HTTPS. Private ones are taken only if DEADLETTERS_WEBHOOK_NETWORKS names their
+Public addresses are allowed over HTTPS. Private ones are allowed only if DEADLETTERS_WEBHOOK_NETWORKS names their
 network. The check is made on the address that is connected to, each time.
 """
 
@@ -15,32 +15,32 @@ from bridge.errors import WebhookRefused
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-#: What a socket connects to.
+#: The address that a socket connects to.
 Where = tuple[socket.AddressFamily, tuple[str, int]]
 
-#: Of IPv6, what was ever given out (RFC 4291, 2.4): all else (site-local, what stands for IPv4) is in houses.
+#: The allocated public part of IPv6 (RFC 4291, 2.4): all else (site-local, mapped IPv4) may be private.
 _PUBLIC: Final = ipaddress.IPv6Network("2000::/3")
-#: And of that, what leads on to addresses of IPv4, whichever (6to4, Teredo).
+#: The part of it that leads to any IPv4 address (6to4, Teredo).
 _TRANSLATED: Final = tuple(map(ipaddress.IPv6Network, ("2002::/16", "2001::/32")))
-#: Of IPv4, what `is_global` takes for public, here or in another Python: protocol assignments, and 6to4 relays.
+#: IPv4 networks that some versions of Python call global: protocol assignments, and 6to4 relays.
 _SPECIAL: Final = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0/24")))
 _LONGEST: Final = 2_000
-#: Ports of public hosts that are sent to: those of the web.
+#: Allowed ports of public hosts: those of the web.
 _WEB: Final = frozenset((80, 443, 8000, 8008, 8080, 8081, 8088, 8443, 8888, 9443))
 _OTHERS_PORTS: Final = """
 1080 1433 1521 1719 1720 1723 2049 2181 2375 2376 2379 2380 3306 3389 3659 4045 4190 5060 5061 5432 5671 5672 5900
 6000 6379 6380 6566 6665 6666 6667 6668 6669 6679 6697 9042 9092 10080 11211 26379 27017
 """
-#: Ports that nothing is sent to in networks of one's own either: those of mail, shells, databases, queues and the like,
+#: Ports that are refused in private networks too: those of mail, shells, databases, queues and the like,
 #: and those that browsers refuse (Fetch, "bad port"), as far as they are above 1023.
 _OTHERS: Final = frozenset(map(int, _OTHERS_PORTS.split()))
 
 
 class WebhookTarget(NamedTuple):
-    """An address on the web, taken apart; its repr does not show the part that may be a secret.
+    """A parsed web address; its repr does not show the part that may be a secret.
 
     Attributes:
-        path: with what stands behind `?`.
+        path: with the query.
     """
 
     scheme: str
@@ -50,24 +50,24 @@ class WebhookTarget(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """For people: paths of Slack and others are passwords."""
+        """Return the address for people, without the path: for Slack and others it is a password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         usual = self.port == (443 if self.scheme == "https" else 80)
         return f"{self.scheme}://{host}{'' if usual else f':{self.port}'}"
 
     def __repr__(self) -> str:
-        """Without the path."""
+        """Return the target without the path."""
         return f"Target({self.shown})"
 
 
 def parse_target(address: str, allowed: Sequence[Network]) -> WebhookTarget:
-    """Take an address apart.
+    """Return the parsed address.
 
     Parameters:
-        allowed: the networks that are not public, and may be sent to.
+        allowed: the private networks that are allowed.
 
     Raises:
-        WebhookRefused: it is none, or one that could never be sent to. It is not repeated.
+        WebhookRefused: it is invalid, or never allowed. The message does not repeat it.
     """
     address = address.strip()
     if not address.isascii() or not address.isprintable() or " " in address or len(address) > _LONGEST:
@@ -97,10 +97,10 @@ def parse_target(address: str, allowed: Sequence[Network]) -> WebhookTarget:
 
 
 def resolve_target(target: WebhookTarget, allowed: Sequence[Network]) -> list[Where]:
-    """The addresses of a host, each of which may be sent to.
+    """Return the addresses of a host, all of which are allowed.
 
     Raises:
-        WebhookRefused: it has none, or one that may not be sent to.
+        WebhookRefused: it has none, or one that is not allowed.
     """
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)

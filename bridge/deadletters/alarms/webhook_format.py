@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 from bridge.deadletters.alarms.alarm_event import AlarmEvent, AlarmKind
 from bridge.deadletters.model.letter_view import format_moment
 
-#: Where PagerDuty takes events, in its service region of the United States.
+#: PagerDuty's address for events, in its service region of the United States.
 PAGERDUTY: Final = "https://events.pagerduty.com/v2/enqueue"
-#: Characters that PagerDuty takes of a summary and of a key.
+#: Most characters of a summary and of a key for PagerDuty.
 LONGEST_SUMMARY: Final = 1024
 LONGEST_KEY: Final = 255
-#: How a secret of the specification begins, and bytes of a new one.
+#: The prefix of a secret in Standard Webhooks, and bytes of a new one.
 PREFIX: Final = "whsec_"
 SECRET_BYTES: Final = 32
 
@@ -40,12 +40,12 @@ class WebhookFormat(StrEnum):
 
 
 class EventSender(NamedTuple):
-    """Who tells.
+    """The sender of an event.
 
     Attributes:
         group: the consumer group of the process that sends.
-        webhook: what tells this webhook from all others, of other databases too.
-        console: the address at which people find the console; empty: it is not known.
+        webhook: an id of the webhook that is unique across databases.
+        console: the address of the console; empty: unknown.
     """
 
     group: str
@@ -53,15 +53,15 @@ class EventSender(NamedTuple):
     console: str = ""
 
     def link(self, event: AlarmEvent) -> str | None:
-        """Where people see what an event is about."""
+        """Return the console's page about an event; `None` without a console."""
         return f"{self.console.rstrip('/')}{event.page}" if self.console else None
 
 
 def write_body(format_: WebhookFormat, event: AlarmEvent, sender: EventSender, secret: str) -> bytes:
-    """What is sent.
+    """Return the body of the request.
 
     Parameters:
-        secret: of the webhook: PagerDuty has its integration key in what is sent.
+        secret: of the webhook: for PagerDuty the integration key in the body.
     """
     if format_ is WebhookFormat.STANDARD:
         return _to_bytes(_write_standard(event, sender))
@@ -71,11 +71,11 @@ def write_body(format_: WebhookFormat, event: AlarmEvent, sender: EventSender, s
 
 
 def write_headers(format_: WebhookFormat, message: str, at: int, sent: bytes, secret: str) -> dict[str, str]:
-    """What is sent with it.
+    """Return the headers of the request.
 
     Parameters:
-        message: the id of what is told, the same each time that it is tried.
-        at: when it is sent, seconds since the epoch.
+        message: the id of the event, the same for each try.
+        at: the time of this try, seconds since the epoch.
     """
     found = {"content-type": "application/json", "user-agent": "celery-kafka-bridge"}
     if format_ is not WebhookFormat.STANDARD:
@@ -85,14 +85,14 @@ def write_headers(format_: WebhookFormat, message: str, at: int, sent: bytes, se
 
 
 def sign_message(message: str, at: int, sent: bytes, secret: str) -> str:
-    """By which a receiver knows that it comes from here, as the specification has it."""
+    """Return the signature of Standard Webhooks, by which a receiver verifies the sender."""
     key = base64.b64decode(secret.removeprefix(PREFIX))
     made = hmac.new(key, b".".join((message.encode(), str(at).encode(), sent)), hashlib.sha256).digest()
     return f"v1,{base64.b64encode(made).decode()}"
 
 
 def make_secret() -> str:
-    """One to sign with."""
+    """Return a new signing secret."""
     return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
 
@@ -102,7 +102,7 @@ def _write_standard(event: AlarmEvent, sender: EventSender) -> dict[str, Any]:
 
 
 def _write_slack(event: AlarmEvent, sender: EventSender) -> dict[str, Any]:
-    # These three are markup there: `<!channel>` would wake everybody.
+    # These three characters are markup in Slack: `<!channel>` would notify everybody.
     text = event.text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     link = sender.link(event)
     return {"text": f"{text} <{link}|Open>" if link else text, "unfurl_links": False}

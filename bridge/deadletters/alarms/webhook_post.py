@@ -1,4 +1,4 @@
-"""One POST and its status: no redirect is followed, no body is read, and it ends within a set time.
+"""One POST and its status: it follows no redirect, reads no body, and ends within a set time.
 
 Python's own client connects to the checked address, asks TLS for the host's name, and uses no proxy.
 """
@@ -18,18 +18,18 @@ from typing import Final, NamedTuple
 from bridge.deadletters.alarms.webhook_address import Network, WebhookTarget, Where, resolve_target
 from bridge.errors import WebhookRefused
 
-#: Seconds for a connection, and for all of it: a receiver that answers a byte at a time has no longer.
+#: Seconds for a connection, and for the whole request, also if the receiver answers a byte at a time.
 CONNECT_WITHIN: Final = 5.0
 WITHIN: Final = 15.0
 
 
 class PostAnswer(NamedTuple):
-    """What a receiver said.
+    """The answer of a receiver.
 
     Attributes:
-        status: of HTTP; `None`: there was no answer.
+        status: the HTTP status; `None`: there was no answer.
         why: why there was none, without the address's path.
-        again_after: the seconds after which it wants it again, if it says so.
+        again_after: the seconds of `Retry-After`, if the receiver sent it.
     """
 
     status: int | None
@@ -38,12 +38,12 @@ class PostAnswer(NamedTuple):
 
     @property
     def is_taken(self) -> bool:
-        """Whether it has it."""
+        """Return whether the receiver accepted the event."""
         return self.status is not None and 200 <= self.status < 300
 
     @property
     def is_gone(self) -> bool:
-        """Whether it wants nothing any more."""
+        """Return whether the receiver wants no more events."""
         return self.status == 410
 
     @property
@@ -55,10 +55,10 @@ class PostAnswer(NamedTuple):
 def post_event(
     target: WebhookTarget, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network]
 ) -> PostAnswer:
-    """Send this. Raises nothing: that it could not be sent is an answer too.
+    """Send an event. Raises nothing: a failure is an answer too.
 
     Parameters:
-        allowed: the networks that are not public, and may be sent to.
+        allowed: the private networks that are allowed.
     """
     limited = _LimitedSocket()
     try:
@@ -80,7 +80,9 @@ def _explain_failure(error: Exception) -> str:
 
 
 def _look_up_addresses(limited: "_LimitedSocket", target: WebhookTarget, allowed: Sequence[Network]) -> Sequence[Where]:
-    """The addresses of the host. A resolver cannot be broken off: where it takes too long, it is left to itself."""
+    """Return the addresses of the host. A resolver cannot be interrupted: after the time limit its thread is left
+    alone.
+    """
     found: Future[Sequence[Where]] = Future()
 
     def look() -> None:
@@ -94,7 +96,7 @@ def _look_up_addresses(limited: "_LimitedSocket", target: WebhookTarget, allowed
 
 
 class _LimitedSocket:
-    """A socket that is shut once the time is over, whatever waits for it."""
+    """A socket that is shut down when the time is over, whatever waits for it."""
 
     def __init__(self) -> None:
         self._until = monotonic() + WITHIN
@@ -113,29 +115,29 @@ class _LimitedSocket:
 
     @property
     def is_over(self) -> bool:
-        """Whether no time is left."""
+        """Return whether the time is over."""
         return monotonic() >= self._until
 
     @property
     def left(self) -> float:
-        """Seconds.
+        """Return the seconds that are left.
 
         Raises:
-            TimeoutError: none are.
+            TimeoutError: no time is left.
         """
         if self.is_over:
             raise TimeoutError
         return max(0.01, self._until - monotonic())
 
     def hold(self, made: socket.socket) -> None:
-        """This is the socket now."""
+        """Set the socket to shut down."""
         made.settimeout(self.left)
         self._socket = made
 
     def _shut(self) -> None:
         if self._socket is not None:
             with suppress(OSError):
-                # Not SSLSocket's own: that would have another thread read without TLS.
+                # Not SSLSocket.shutdown: then another thread would read without TLS.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
@@ -155,15 +157,15 @@ def _send_request(
         made.do_handshake()
     connection = http.client.HTTPConnection(target.host, target.port)
     connection.sock = made
-    # As it stands in the address: with the port, where that is not the usual one.
+    # As in the address: with the port if it is not the default.
     connection.request("POST", target.path, body, {"host": target.shown.partition("://")[2], **headers})
     response = connection.getresponse()
-    limited.left  # noqa: B018 (what was shut may look like an end)
+    limited.left  # noqa: B018 (a shut socket may look like the end of the answer)
     return PostAnswer(response.status, again_after=_parse_retry_after(response.headers.get("retry-after", "")))
 
 
 def _connect_first(limited: _LimitedSocket, addresses: Sequence[Where]) -> socket.socket:
-    """By the first address that answers."""
+    """Return a socket to the first address that answers."""
     error: OSError = OSError("no address")
     for family, where in addresses:
         made = socket.socket(family, socket.SOCK_STREAM)
@@ -183,7 +185,7 @@ def _make_tls_context() -> ssl.SSLContext:
 
 
 def _parse_retry_after(said: str) -> float | None:
-    """Of `Retry-After`: seconds, or a date."""
+    """Return the seconds of a `Retry-After` header, which has seconds or a date."""
     if said.strip().isdecimal():
         return float(said.strip()[:9])
     with suppress(ValueError, TypeError, OverflowError):

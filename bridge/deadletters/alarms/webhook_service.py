@@ -19,10 +19,10 @@ from bridge.settings.address_values import read_networks
 
 
 def write_event(connection: Connection, event: AlarmEvent, only: int | None = None) -> None:
-    """Have the webhooks that are on and tell of such an event told of it.
+    """Queue an event for the webhooks that are on and receive its kind.
 
     Parameters:
-        only: the number of the one that is to be told, whatever it tells of.
+        only: the id of one webhook, which receives it whatever its kinds.
     """
     meant = [
         each.id
@@ -34,7 +34,7 @@ def write_event(connection: Connection, event: AlarmEvent, only: int | None = No
     webhook_table.add_deliveries(connection, meant, row, sql.read_clock(connection))
 
 
-#: In the trail.
+#: The kind of audit entries about webhooks.
 _WHAT: Final = "webhook"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 #: PagerDuty's integration keys.
@@ -46,24 +46,24 @@ class AddedWebhook(NamedTuple):
     """A webhook that was added; its repr does not show the secret.
 
     Attributes:
-        secret: with which what it sends is signed, to be shown this once; empty: it signs nothing.
+        secret: the signing secret, to be shown this once; empty: it signs nothing.
     """
 
     name: str
     secret: str
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Return the name without the secret."""
         return f"Added(name={self.name!r})"
 
 
 class ShownWebhook(NamedTuple):
-    """A webhook, for people and programs: its address without what may be a password.
+    """A webhook for people and programs: its address without the part that may be a password.
 
     Attributes:
         at: when it was added, ms since the epoch, as all times here.
-        off_at: `None`: it is on.
-        latest: what it was told last, the newest first.
+        off_at: when it was switched off; `None`: it is on.
+        latest: its latest deliveries, newest first.
     """
 
     name: str
@@ -90,7 +90,7 @@ class ShownWebhook(NamedTuple):
 
 @dataclass(frozen=True)
 class WebhookService:
-    """Addresses that are told of alarms. Every method raises DeskUnavailable where the database does not answer."""
+    """The webhooks. Every method raises DeskUnavailable if the database does not answer."""
 
     settings: Settings
     database: Database
@@ -98,15 +98,15 @@ class WebhookService:
     def add(
         self, name: str, format_: WebhookFormat, about: Sequence[AlarmKind], address: str, key: str, by: str
     ) -> AddedWebhook:
-        """Add one. It is told of what stands already, and of groups that are new from now on.
+        """Add a webhook. It receives the alarms that stand now, and groups that are new from now on.
 
         Parameters:
-            about: what it tells of; none: of everything.
+            about: the kinds of alarms; none: all.
             address: empty: PagerDuty's own.
             key: PagerDuty's integration key.
 
         Raises:
-            WebhookRefused: it cannot be so; neither address nor key is repeated.
+            WebhookRefused: an argument is invalid; the message repeats neither address nor key.
         """
         name, secret = _check_name(name), _choose_secret(format_, key)
         address = address.strip() or (PAGERDUTY if format_ is WebhookFormat.PAGERDUTY else "")
@@ -127,7 +127,7 @@ class WebhookService:
         return AddedWebhook(name, secret if format_ is WebhookFormat.STANDARD else "")
 
     def all(self, deliveries_of_each: int = 5) -> list[ShownWebhook]:
-        """All of them, by name."""
+        """Return all webhooks by name."""
         with self.database.reading() as connection:
             return [
                 _build_shown_webhook(connection, each, deliveries_of_each)
@@ -135,10 +135,10 @@ class WebhookService:
             ]
 
     def test(self, name: str, by: str) -> str:
-        """Have one told of nothing but that it is tried; a recorder sends it.
+        """Queue a test event, which a recorder sends.
 
         Returns:
-            the id of what is sent (`told`).
+            the id of the event (`told`).
 
         Raises:
             WebhookRefused: there is none of this name, or it is off.
@@ -152,12 +152,12 @@ class WebhookService:
             return made.message
 
     def told(self, message: str) -> WebhookDelivery | None:
-        """How something that is sent stands."""
+        """Return the delivery of an event by its id; `None` if there is none."""
         with self.database.reading() as connection:
             return webhook_table.read_delivery(connection, message)
 
     def switch_off(self, name: str, by: str) -> None:
-        """Tell it nothing from now on; what waits for it is given up.
+        """Switch a webhook off; its waiting events are given up.
 
         Raises:
             WebhookRefused: there is none of this name.
@@ -171,7 +171,7 @@ class WebhookService:
         self._change(name, by, "switched off", do)
 
     def switch_on(self, name: str, by: str) -> None:
-        """Tell it what happens from now on.
+        """Switch a webhook on, for events from now on.
 
         Raises:
             WebhookRefused: there is none of this name.
@@ -184,7 +184,7 @@ class WebhookService:
         )
 
     def remove(self, name: str, by: str) -> None:
-        """Remove one, with what it was told.
+        """Remove a webhook, with its deliveries.
 
         Raises:
             WebhookRefused: there is none of this name.
@@ -194,7 +194,7 @@ class WebhookService:
         )
 
     def stood(self) -> list[WebhookBacklog]:
-        """How what they are told stands."""
+        """Return the backlog of each webhook."""
         with self.database.reading() as connection:
             return webhook_table.read_webhook_backlogs(connection)
 

@@ -1,6 +1,6 @@
-"""The desk's database: the only SQL of the desk."""
+"""The database of the dead-letter store: only this package has SQL of it."""
 
 import logging
 
-# Before Alembic is imported: it names each of its plugins then, and three steps for each look, to who reads a log.
+# Before the import of Alembic, which logs each of its plugins then, and three lines for each use.
 logging.getLogger("alembic").setLevel(logging.WARNING)

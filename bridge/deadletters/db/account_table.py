@@ -8,13 +8,13 @@ from bridge.deadletters.db.schema import issued, sessions, tokens, users
 
 
 class User(NamedTuple):
-    """Somebody who may sign in, without their password.
+    """A user of the console, without the password.
 
     Attributes:
         role: "viewer", "operator" or "admin".
-        at: when they were added, ms since the epoch.
-        by: who added them.
-        chooses: whether they have no password yet, and choose one by a link (bridge.deadletters.accounts.user_account).
+        at: when it was added, ms since the epoch.
+        by: the actor who added it.
+        chooses: whether the user has no password yet, but a link to choose one.
     """
 
     id: int
@@ -26,10 +26,10 @@ class User(NamedTuple):
 
 
 class UserSecret(NamedTuple):
-    """By what a user is known; its repr does not show it.
+    """A user's password hash; its repr does not show it.
 
     Attributes:
-        password: its hash, or that of the link by which one is chosen.
+        password: the hash of the password, or of the link to choose one.
     """
 
     id: int
@@ -37,7 +37,7 @@ class UserSecret(NamedTuple):
     password: str
 
     def __repr__(self) -> str:
-        """Without the hash."""
+        """Return id and name without the hash."""
         return f"Secret(id={self.id}, name={self.name!r})"
 
 
@@ -47,85 +47,85 @@ _SELECT_USER = select(
 
 
 def add_user(connection: Connection, name: str, role: str, password: str, at: int, by: str) -> None:
-    """Add one; whoever came by the one-time link is out, also if nobody is left some day."""
+    """Add a user, and end the sessions of the one-time link for good."""
     connection.execute(delete(sessions).where(sessions.c.user_id.is_(None)))
     connection.execute(insert(users).values(name=name, role=role, password=password, at=at, by=by))
 
 
 def hold_user_of_name(connection: Connection, name: str) -> User | None:
-    """The one of this name, held until the transaction ends."""
+    """Return the user of a name, locked until the transaction ends."""
     row = connection.execute(_SELECT_USER.where(users.c.name == name).with_for_update()).first()
     return None if row is None else User(*row)
 
 
 def read_user(connection: Connection, id_: int) -> User | None:
-    """The one of this number."""
+    """Return the user of an id."""
     row = connection.execute(_SELECT_USER.where(users.c.id == id_)).first()
     return None if row is None else User(*row)
 
 
 def hold_user(connection: Connection, id_: int) -> User | None:
-    """The one of this number, held until the transaction ends."""
+    """Return the user of an id, locked until the transaction ends."""
     row = connection.execute(_SELECT_USER.where(users.c.id == id_).with_for_update()).first()
     return None if row is None else User(*row)
 
 
 def hold_admins(connection: Connection) -> set[int]:
-    """Those who may all, and have a password; held until the transaction ends."""
+    """Return the ids of the admins who have a password, locked until the transaction ends."""
     found = select(users.c.id).where(users.c.role == "admin", ~users.c.password.startswith("link$"))
     return set(connection.execute(found.order_by(users.c.id).with_for_update()).scalars())
 
 
 def list_users(connection: Connection) -> list[User]:
-    """All of them, by name."""
+    """Return all users by name."""
     return [User(*row) for row in connection.execute(_SELECT_USER.order_by(users.c.name))]
 
 
 def has_users(connection: Connection) -> bool:
-    """Whether there is one."""
+    """Return whether there are users."""
     return connection.execute(select(users.c.id).limit(1)).first() is not None
 
 
 def read_user_secret(connection: Connection, name: str) -> UserSecret | None:
-    """By what the one of this name is known."""
+    """Return the password hash of the user of a name."""
     row = connection.execute(select(users.c.id, users.c.name, users.c.password).where(users.c.name == name)).first()
     return None if row is None else UserSecret(*row)
 
 
 def hold_unchanged_user(connection: Connection, known: UserSecret) -> bool:
-    """Whether a user is there, with the same password; if so, both stay until the transaction ends."""
+    """Return whether a user has the same password still, and lock the row until the transaction ends."""
     same = (users.c.id == known.id) & (users.c.password == known.password)
     return connection.execute(select(users.c.id).where(same).with_for_update()).first() is not None
 
 
 def set_user_role(connection: Connection, id_: int, role: str) -> None:
-    """Change what a user may."""
+    """Change the role of a user."""
     connection.execute(update(users).where(users.c.id == id_).values(role=role))
 
 
 def set_user_password(connection: Connection, id_: int, password: str) -> None:
-    """Change a user's password, to one of this hash."""
+    """Change the password hash of a user."""
     connection.execute(update(users).where(users.c.id == id_).values(password=password))
 
 
 def remove_user(connection: Connection, id_: int) -> None:
-    """Remove a user, and with them their sessions; and those of the one-time link, if one began beside the first."""
+    """Remove a user and all sessions; also those of the one-time link, if one began beside the first user."""
     connection.execute(delete(sessions).where(sessions.c.user_id.is_(None)))
     connection.execute(delete(users).where(users.c.id == id_))
 
 
 class SessionRow(NamedTuple):
-    """Whose session it is; without a name, that of the one-time link."""
+    """A session's user; without a name, that of the one-time link."""
 
     name: str | None
     role: str | None
 
 
 def add_session(connection: Connection, digest: bytes, user_id: int | None, at: int, until: int) -> None:
-    """Begin one; those that are over go.
+    """Begin a session, and delete those that are over.
 
     Parameters:
-        user_id: `None`: of the one-time link.
+        user_id: `None`: for the one-time link.
         at, until: ms since the epoch.
     """
     connection.execute(delete(sessions).where(sessions.c.until <= at))
@@ -133,7 +133,7 @@ def add_session(connection: Connection, digest: bytes, user_id: int | None, at: 
 
 
 def find_session(connection: Connection, digest: bytes, now: int) -> SessionRow | None:
-    """Whose session this is; `None`: there is none, or it is over."""
+    """Return a session's user; `None` if there is no session, or it is over."""
     whose = sessions.outerjoin(users, users.c.id == sessions.c.user_id)
     found = select(users.c.name, users.c.role).select_from(whose)
     row = connection.execute(found.where(sessions.c.digest == digest, sessions.c.until > now)).first()
@@ -146,12 +146,12 @@ def end_session(connection: Connection, digest: bytes) -> None:
 
 
 def end_sessions_of_user(connection: Connection, user_id: int) -> int:
-    """End all of a user's; how many there were."""
+    """End all sessions of a user; return how many there were."""
     return int(connection.execute(delete(sessions).where(sessions.c.user_id == user_id)).rowcount)
 
 
 class IssuedSessionRow(NamedTuple):
-    """Whose session it is."""
+    """The person of a session that an issuer signed in."""
 
     name: str
     role: str
@@ -160,7 +160,7 @@ class IssuedSessionRow(NamedTuple):
 def add_issued_session(
     connection: Connection, digest: bytes, issuer: str, name: str, role: str, at: int, until: int
 ) -> None:
-    """Begin one; those that are over go.
+    """Begin a session, and delete those that are over.
 
     Parameters:
         at, until: ms since the epoch.
@@ -171,7 +171,7 @@ def add_issued_session(
 
 
 def find_issued_session(connection: Connection, digest: bytes, issuer: str, now: int) -> IssuedSessionRow | None:
-    """Whose session this is; `None`: there is none of this issuer, or it is over."""
+    """Return the person of a session; `None` if the issuer has no such session, or it is over."""
     found = select(issued.c.name, issued.c.role).where(issued.c.digest == digest, issued.c.issuer == issuer)
     row = connection.execute(found.where(issued.c.until > now)).first()
     return None if row is None else IssuedSessionRow(*row)
@@ -183,18 +183,18 @@ def end_issued_session(connection: Connection, digest: bytes) -> None:
 
 
 def end_issued_sessions(connection: Connection) -> int:
-    """End all of them; how many there were."""
+    """End all sessions of issuers; return how many there were."""
     return int(connection.execute(delete(issued)).rowcount)
 
 
 class ApiToken(NamedTuple):
-    """What a program signs in with, without its secret.
+    """An API token, without its secret.
 
     Attributes:
-        name: what it is for.
+        name: its purpose.
         role: "viewer", "operator" or "admin".
         at, until: when it was made, and when it ends, ms since the epoch.
-        by: who made it.
+        by: the actor who made it.
         used_at: when it was last used, to a minute; `None`: never.
     """
 
@@ -220,30 +220,30 @@ def add_token(connection: Connection, digest: bytes, name: str, role: str, at: i
 
 
 def list_tokens(connection: Connection) -> list[ApiToken]:
-    """All of them, those that have ended too, by name."""
+    """Return all tokens by name, those that have ended too."""
     return [ApiToken(*row) for row in connection.execute(_SELECT_TOKEN.order_by(tokens.c.name, tokens.c.id))]
 
 
 def hold_token(connection: Connection, id_: int) -> ApiToken | None:
-    """The one of this number, held until the transaction ends."""
+    """Return the token of an id, locked until the transaction ends."""
     row = connection.execute(_SELECT_TOKEN.where(tokens.c.id == id_).with_for_update()).first()
     return None if row is None else ApiToken(*row)
 
 
 def find_living_token(connection: Connection, name: str, now: int) -> ApiToken | None:
-    """The one of this name that has not ended."""
+    """Return the token of a name that has not ended."""
     row = connection.execute(_SELECT_TOKEN.where(tokens.c.name == name, tokens.c.until > now)).first()
     return None if row is None else ApiToken(*row)
 
 
 def find_token(connection: Connection, digest: bytes, now: int) -> ApiToken | None:
-    """The one of this secret's hash; `None`: there is none, or it has ended."""
+    """Return the token of a secret's hash; `None` if there is none, or it has ended."""
     row = connection.execute(_SELECT_TOKEN.where(tokens.c.digest == digest, tokens.c.until > now)).first()
     return None if row is None else ApiToken(*row)
 
 
 def note_token_use(connection: Connection, id_: int, at: int) -> None:
-    """Note that it was used."""
+    """Note when a token was used."""
     connection.execute(update(tokens).where(tokens.c.id == id_).values(used_at=at))
 
 

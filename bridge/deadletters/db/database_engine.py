@@ -14,20 +14,20 @@ from sqlalchemy.exc import ArgumentError
 
 from bridge.errors import DeskUnavailable
 
-#: The databases that the desk is tested on, by the names that addresses have for them (Heroku's is `postgres`).
+#: The tested databases, by their names in addresses (Heroku's is `postgres`).
 DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
 def parse_database_url(url: str) -> URL:
-    """What an address names, with the driver that the desk uses unless it says another.
+    """Return the parsed address, with the default driver unless it names another.
 
     Raises:
-        DeskUnavailable: it is none, or names a database that the desk does not work with.
+        DeskUnavailable: it is invalid, or names an unsupported database.
     """
     try:
         made = make_url(url)
     except (ArgumentError, ValueError):
-        # Its text may hold a part of the password.
+        # The error's text may have a part of the password.
         raise _no_database_url() from None
     backend = made.get_backend_name()
     if backend not in DRIVERS:
@@ -37,13 +37,13 @@ def parse_database_url(url: str) -> URL:
     if backend == "sqlite":
         _require_database_file(made)
     elif "@" in f"{made.host}{made.database}":
-        # Of a password with an @ in it what stands behind that: no host and no database is called so.
+        # An @ in the password has split it: no host and no database has an @ in its name.
         raise _no_database_url()
     return made.set(drivername=DRIVERS[made.drivername]) if made.drivername in DRIVERS else made
 
 
 def redact_database_url(url: URL) -> str:
-    """An address fit for a log: without its password, and without its options, of which some are passwords."""
+    """Return an address for logs: without its password, and without its options, which may be passwords."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
@@ -62,14 +62,14 @@ def _require_database_file(url: URL) -> None:
         )
 
 
-#: Linux's list of locks. A lock must never be asked for at the file itself: closing that would give up our own.
+#: Linux's list of locks. Never query a lock on the file itself: closing it would release our own locks.
 PROC_LOCKS: Final = Path("/proc/locks")
-#: The byte of SQLite's `-shm` file that is locked by who writes.
+#: The byte of SQLite's `-shm` file that a writer locks.
 WRITER_BYTE: Final = 120
 
 
 def describe_lock_holder(file: str | None) -> str:
-    """Which process writes to a SQLite file now, and what to do about it, a clause; "" where that cannot be told."""
+    """Return a clause: the process that writes to a SQLite file now, and what to do; "" if unknown."""
     try:
         pid = find_writing_process(PROC_LOCKS.read_text().splitlines(), os.stat(f"{file}-shm").st_ino)
         return "" if pid is None else _describe_process(pid, Path(f"/proc/{pid}/stat").read_text())
@@ -78,39 +78,39 @@ def describe_lock_holder(file: str | None) -> str:
 
 
 def find_writing_process(locks: Iterable[str], inode: int) -> int | None:
-    """The process that has the lock, by the lines of /proc/locks (pure).
+    """Return the process that has the write lock, from the lines of /proc/locks (pure).
 
     Parameters:
         inode: of the `-shm` file.
     """
     for line in locks:
-        # `7: POSIX  ADVISORY  WRITE 4711 fe:00:12447578 120 120`; of who waits, `7: -> POSIX …`.
+        # `7: POSIX  ADVISORY  WRITE 4711 fe:00:12447578 120 120`; a waiting process has `7: -> POSIX …`.
         words = line.split()
         if words[1:2] != ["POSIX"] or words[3] != "WRITE" or words[5].rpartition(":")[2] != str(inode):
             continue
         pid, first, last = int(words[4]), int(words[6]), words[7]
-        # Of a process in another container no number is told.
+        # A process in another container has no number here.
         if first <= WRITER_BYTE and (last == "EOF" or int(last) >= WRITER_BYTE) and pid > 0:
             return pid
     return None
 
 
 def _describe_process(pid: int, stat: str) -> str:
-    # `4711 (python) T 1 …`; the name may have anything in it.
+    # `4711 (python) T 1 …`; the name may have any characters.
     name, _, rest = stat.partition("(")[2].rpartition(")")
     if rest.split()[:1] in (["T"], ["t"]):
         return f"process {pid} ({name}) has it and is stopped: wake it (kill -CONT) or end it, nothing else frees it"
     return f"process {pid} ({name}) has it: see what it does; if it never ends, end it"
 
 
-#: Seconds to wait for another's write of the file.
+#: Seconds to wait for another process's write.
 SQLITE_LOCKED_FOR: Final = 30
 #: The mode of a new file.
 _OWNER_ALONE: Final = 0o600
 
 
 def create_sqlite_engine(url: URL) -> Engine:
-    """An engine whose transactions are begun as what they are: such that write (`desk_writes`) wait for each other."""
+    """Return an engine whose writing transactions (`desk_writes`) take the write lock when they begin."""
     made = create_engine(url, connect_args={"timeout": SQLITE_LOCKED_FOR, "check_same_thread": False})
 
     @event.listens_for(made, "do_connect")
@@ -119,14 +119,14 @@ def create_sqlite_engine(url: URL) -> Engine:
 
     @event.listens_for(made, "connect")
     def connected(connection: sqlite3.Connection, _record: Any) -> None:
-        # Transactions are begun by us (below): the module begins none before a SELECT or a CREATE.
+        # `begun` below begins transactions: the sqlite3 module begins none before a SELECT or a CREATE.
         connection.isolation_level = None
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(made, "begin")
     def begun(connection: Connection) -> None:
-        # A transaction that reads first and writes then would fail where another has written between the two.
+        # A transaction that reads before it writes would fail if another process wrote in between.
         writes = connection.get_execution_options().get("desk_writes", True)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -134,14 +134,14 @@ def create_sqlite_engine(url: URL) -> Engine:
 
 
 def _keep_private(file: str | None) -> None:
-    """Keep the file from other users of this machine: it has records, hashes of passwords and webhooks' secrets.
+    """Make the file readable for its owner alone: it has records, password hashes and webhook secrets.
 
-    SQLite gives its journal files the mode of the file. The group of a file that is there keeps what it may do: several
-    users may share it so.
+    SQLite gives its journal files the mode of the file. An existing file keeps the permissions of its group: several
+    users may share it.
     """
     if not file or file == ":memory:" or file.startswith("file:"):
         return
-    # What is wrong with the file or its folder, SQLite says itself.
+    # SQLite itself reports a fault of the file or its folder.
     with suppress(OSError):
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ALONE))
     for each in (file, f"{file}-wal", f"{file}-shm"):

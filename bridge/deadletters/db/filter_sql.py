@@ -29,15 +29,15 @@ Condition = ColumnElement[bool]
 
 
 def select_matching_letters(asked: LetterFilter) -> Select[tuple[int, int]]:
-    """Every letter that is meant: its id, and how often it has died; in no order, and however many they are."""
+    """Return the query of all letters of a filter, unordered: the id, and how often each has died."""
     return select(letters.c.id, letters.c.failures).where(*build_letter_conditions(asked))
 
 
 def build_letter_conditions(asked: LetterFilter, *, few: bool = False) -> list[Condition]:
-    """What a row of `letters` must fulfil.
+    """Return the conditions of a filter on rows of `letters`.
 
     Parameters:
-        few: by its ids or words few letters are left.
+        few: whether ids or words leave few letters.
     """
     found = [
         *build_standing_conditions(asked, few=few),
@@ -48,7 +48,7 @@ def build_letter_conditions(asked: LetterFilter, *, few: bool = False) -> list[C
         found.append(letters.c.key_digest == key_digest(asked.key))
     if asked.words:
         found.append(letters.c.id.in_(search_index.select_letters_with_words(asked.words)))
-    # Of few; `standing` asks the same of each letter.
+    # With few letters, `build_standing_conditions` checks the kind of each one.
     if asked.plans:
         found.append(letters.c.id.in_(select(items.c.letter_id).where(items.c.plan_id.in_(asked.plans))))
     if asked.died_again:
@@ -57,10 +57,10 @@ def build_letter_conditions(asked: LetterFilter, *, few: bool = False) -> list[C
 
 
 def build_standing_conditions(asked: LetterFilter, *, few: bool = False) -> Iterator[Condition]:
-    """Of what it is, and where it stands.
+    """Yield the conditions on a letter's kind and status.
 
     Parameters:
-        few: of letters that are found otherwise: no index has to say which ones stand alike.
+        few: whether few letters are found otherwise, so that no index of kind or status is needed.
     """
     kind_id, status = (UnindexedColumn(each) if few else each for each in (letters.c.kind_id, letters.c.status))
     if asked.ids:
@@ -78,7 +78,7 @@ def build_standing_conditions(asked: LetterFilter, *, few: bool = False) -> Iter
 
 
 def build_content_conditions(asked: LetterFilter) -> Iterator[Condition]:
-    """Of its key and its headers, byte for byte; a word of the index stands for a header and might for another."""
+    """Yield the conditions on key and headers, byte for byte: a word of the index may stand for another header."""
     if asked.key is not None:
         yield letters.c.key == asked.key
     for name, value in asked.headers:
@@ -87,7 +87,7 @@ def build_content_conditions(asked: LetterFilter) -> Iterator[Condition]:
 
 
 def build_kind_conditions(asked: LetterFilter) -> Iterator[Condition]:
-    """What a row of `kinds` must fulfil."""
+    """Yield the conditions of a filter on rows of `kinds`."""
     texts: tuple[tuple[Column[Any], Sequence[str]], ...] = (
         (kinds.c.handler, asked.handlers),
         (kinds.c.topic, asked.topics),
@@ -106,10 +106,10 @@ def build_kind_conditions(asked: LetterFilter) -> Iterator[Condition]:
 def build_time_conditions(
     asked: LetterFilter, before: LetterCursor | None, *, few: bool = False
 ) -> Iterator[Condition]:
-    """Of the time at which it failed last, and of what comes behind a letter in the list.
+    """Yield the conditions on the time of the last failure, and on the position after a cursor.
 
     Parameters:
-        few: of letters that are found otherwise.
+        few: whether few letters are found otherwise.
     """
     failed_at = UnindexedColumn(letters.c.failed_at) if few else letters.c.failed_at
     if asked.since is not None:
@@ -117,28 +117,28 @@ def build_time_conditions(
     if asked.until is not None:
         yield failed_at < asked.until
     if before is not None:
-        # The first is what SQLite looks up in an index.
+        # SQLite uses an index for the first condition.
         yield failed_at <= before.failed_at
         yield tuple_(failed_at, letters.c.id) < tuple_(before.failed_at, before.id)
 
 
 def is_one_of(column: Column[Any], ids: Sequence[int]) -> Condition:
-    """Written into the statement: there may be more than a database takes as parameters."""
+    """Return the condition that a column is one of these ids, as literals: parameters are limited."""
     return column.in_(bindparam(None, list(ids), expanding=True, literal_execute=True))
 
 
 def _has_class_name(exception: str) -> Condition:
-    """A class by its full name, or its last part; LIKE would not tell a from A in SQLite."""
+    """Return the condition on a class by its full name or its last part; LIKE ignores case in SQLite."""
     name = kinds.c.error_class
     end = func.substr(name, func.length(name) - len(exception))
     return or_(name == exception, and_(func.length(name) > len(exception), end == f".{exception}"))
 
 
 class UnindexedColumn(FunctionElement[Any]):
-    """A column as it stands in a row that is found otherwise.
+    """A column that no index may be used for, because few rows are found otherwise.
 
-    SQLite, which does not know how many letters stand alike, would rather ask an index for all of these: of a million
-    letters, for half a million that are open.
+    SQLite does not know how many letters have a value. It would read half a million open letters of a million by the
+    index of statuses.
     """
 
     inherit_cache = True
@@ -159,7 +159,7 @@ def _render_unindexed_in_sqlite(element: UnindexedColumn, compiler: Any, **optio
 
 
 class BytesContain(FunctionElement[bool]):
-    """Whether some bytes have others in them."""
+    """The SQL condition that bytes contain other bytes."""
 
     inherit_cache = True
 

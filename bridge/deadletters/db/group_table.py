@@ -1,6 +1,6 @@
 """Failure groups: found, ranked, counted by cause and version, and marked as fixed.
 
-They are read from kinds and tallies, and never from a scan of the letters.
+They are read from kinds and tallies, never by a scan of the letters.
 """
 
 from collections import defaultdict
@@ -37,12 +37,12 @@ from bridge.deadletters.model.stored_letter import LetterStatus
 
 
 class GroupRows(NamedTuple):
-    """What there is of some groups.
+    """The rows about some groups.
 
     Attributes:
         rows: of `groups`.
         statuses: by group, how many letters have each status.
-        kinds: by group, what its letters have of versions, reasons, topics and origins.
+        kinds: by group, the versions, reasons, topics and origins of its letters.
         hours: by group, failures by hour.
         fixes: by group, of `cause_fixes`.
     """
@@ -55,7 +55,7 @@ class GroupRows(NamedTuple):
 
 
 def find_groups(connection: Connection, asked: LetterFilter, since_hour: int) -> GroupRows:
-    """The groups that have letters of a filter, with the hours of late."""
+    """Return the groups that have letters of a filter, with the hours since `since_hour`."""
     rows = connection.execute(select(groups).where(*build_group_conditions(asked))).all()
     its = is_one_of(kinds.c.group_id, [row.id for row in rows])
     hours, fixes = _count_hours(connection, its, since_hour), _fixes(connection, [row.id for row in rows])
@@ -63,14 +63,14 @@ def find_groups(connection: Connection, asked: LetterFilter, since_hour: int) ->
 
 
 def build_group_conditions(asked: LetterFilter) -> Iterator[Condition]:
-    """What a group must fulfil that has letters of a filter."""
+    """Yield the conditions on groups that have letters of a filter."""
     yield groups.c.id.in_(_select_group_ids(asked))
     if asked.since is not None:
         yield groups.c.last_at >= asked.since
 
 
 class GroupMarks(NamedTuple):
-    """The marks of a group or cause that somebody saw who decides whether it is fixed."""
+    """The marks of a group or cause as the user saw them when deciding."""
 
     fixed_in: str | None
     fixed_at: int | None
@@ -80,17 +80,17 @@ class GroupMarks(NamedTuple):
 def mark_fixed(
     connection: Connection, id_: int, version: str, at: int, by: str, seen: GroupMarks | None = None
 ) -> bool:
-    """Note that a group is mended in a version, anew; whether there is such a group, and it is as it was seen."""
+    """Mark a group as fixed in a version; return whether the group exists with the marks that were seen."""
     return _change_marks(connection, id_, seen, fixed_in=version, fixed_at=at, fixed_by=by)
 
 
 def unmark_fixed(connection: Connection, id_: int, seen: GroupMarks | None = None) -> bool:
-    """Take that back; whether there is such a group, and it is as it was seen."""
+    """Remove the mark; return whether the group exists with the marks that were seen."""
     return _change_marks(connection, id_, seen, fixed_in=None, fixed_at=None, fixed_by=None)
 
 
 def has_cause(connection: Connection, id_: int, cause: str) -> bool:
-    """Whether a group has letters of a cause, or had."""
+    """Return whether a group has letters of a cause, or had."""
     asked = select(kinds.c.id).where(kinds.c.group_id == id_, kinds.c.cause == cause).limit(1)
     return connection.execute(asked).first() is not None
 
@@ -98,12 +98,12 @@ def has_cause(connection: Connection, id_: int, cause: str) -> bool:
 def mark_cause(
     connection: Connection, id_: int, cause: str, fixed: tuple[str, int, str] | None, seen: GroupMarks | None = None
 ) -> bool:
-    """Note that a cause is fixed, anew, or take that back; whether it is as it was seen.
+    """Mark a cause as fixed, or remove the mark; return whether it has the marks that were seen.
 
     Parameters:
-        fixed: in which version, when and who says so; `None`: it is not.
+        fixed: version, time and person; `None`: remove the mark.
     """
-    # Two who mark it first, and a recorder, wait for each other.
+    # The lock on the group serialises two people who mark the cause first, and a recorder.
     connection.execute(select(groups.c.id).where(groups.c.id == id_).with_for_update())
     its = (cause_fixes.c.group_id == id_, cause_fixes.c.cause == cause)
     columns = (cause_fixes.c[name] for name in GroupMarks._fields)
@@ -165,7 +165,7 @@ def _count_hours(connection: Connection, its: Condition, since: int) -> dict[int
 
 
 def read_ranking_rows(connection: Connection, asked: LetterFilter) -> Sequence[Row[Any]]:
-    """Of each group that has letters of a filter, how many of all its letters are open, and what it is called."""
+    """Return, for each group that has letters of a filter, its name and how many of its letters are open."""
     opened = func.sum(case((tallies.c.status == LetterStatus.OPEN, tallies.c.count), else_=0)).label("open")
     counted = select(kinds.c.group_id, opened).join(tallies, tallies.c.kind_id == kinds.c.id)
     counts = counted.group_by(kinds.c.group_id).subquery()
@@ -178,7 +178,7 @@ def read_ranking_rows(connection: Connection, asked: LetterFilter) -> Sequence[R
 
 
 def find_failing_groups(connection: Connection, since_hour: int, least: int) -> list[int]:
-    """The groups that failed so often in one hour, from an hour on: by the index of hours."""
+    """Return the groups with at least `least` failures in one hour since `since_hour`, by the index of hours."""
     failed = func.sum(hours.c.count)
     found = select(kinds.c.group_id).join(hours, hours.c.kind_id == kinds.c.id).where(hours.c.hour >= since_hour)
     found = found.group_by(kinds.c.group_id, hours.c.hour).having(failed >= least).distinct()
@@ -191,29 +191,29 @@ def find_regressed_groups(connection: Connection) -> list[int]:
 
 
 def _marked(name: str) -> ColumnElement[bool]:
-    """Whether a group, or a cause of it, has a mark."""
+    """Return whether a group, or a cause of it, has a mark."""
     of_a_cause = exists().where(cause_fixes.c.group_id == groups.c.id, cause_fixes.c[name].is_not(None))
     return or_(groups.c[name].is_not(None), of_a_cause)
 
 
-#: Most groups that another is compared with.
+#: Most groups that a group is compared with.
 _MOST_BESIDE: Final = 200
 
 
 def find_plans_of_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, int]:
-    """By group, a plan that has letters of it under way."""
+    """Return, by group, a plan that has letters of it in flight."""
     asked = select(groups.c.id, _select_replaying_plan().label("plan")).where(is_one_of(groups.c.id, group_ids))
     return {group: plan for group, plan in connection.execute(asked) if plan is not None}
 
 
 def count_died_again(connection: Connection, group_ids: Sequence[int]) -> dict[int, int]:
-    """By group, how many of its open letters have died more than once: by an index that has these alone."""
+    """Return, by group, how many open letters have died more than once, by a partial index of these."""
     asked = select(groups.c.id, _count_letters_died_again().label("letters")).where(is_one_of(groups.c.id, group_ids))
     return {group: int(count) for group, count in connection.execute(asked) if count}
 
 
 def count_by_version(connection: Connection, group_id: int) -> dict[str, tuple[int, int]]:
-    """By version, how many letters of a group failed last in it, and how many of these are open."""
+    """Return, by version, how many letters of a group failed last in it, and how many of these are open."""
     is_open = case((tallies.c.status == LetterStatus.OPEN, tallies.c.count), else_=0)
     counted = (
         select(kinds.c.version, func.sum(tallies.c.count), func.sum(is_open))
@@ -225,7 +225,7 @@ def count_by_version(connection: Connection, group_id: int) -> dict[str, tuple[i
 
 
 def read_hours_by_version(connection: Connection, group_id: int) -> dict[str, tuple[int, int]]:
-    """By version, the first and the last hour in which a group failed, each by its beginning, ms since the epoch."""
+    """Return, by version, the first and the last hour in which a group failed (ms since the epoch)."""
     ends = select(kinds.c.version, func.min(hours.c.hour), func.max(hours.c.hour)).join(
         hours, hours.c.kind_id == kinds.c.id
     )
@@ -234,27 +234,27 @@ def read_hours_by_version(connection: Connection, group_id: int) -> dict[str, tu
 
 
 def find_groups_beside(connection: Connection, group_id: int) -> list[int]:
-    """The other groups that have letters of a group's topics, those that were made last; not all, if there are many."""
+    """Return the newest other groups that have letters of a group's topics; a limited number."""
     topics = select(kinds.c.topic).where(kinds.c.group_id == group_id)
     found = select(kinds.c.group_id).where(kinds.c.topic.in_(topics), kinds.c.group_id != group_id).distinct()
     return [*connection.execute(found.order_by(kinds.c.group_id.desc()).limit(_MOST_BESIDE)).scalars()]
 
 
 def _select_replaying_plan() -> ScalarSelect[Any]:
-    """The plan of one letter of the group that is asked for."""
+    """Return the query of the plan of one replaying letter of the outer query's group."""
     found = select(letters.c.plan_id).where(_is_of_group(), letters.c.status == LetterStatus.REPLAYING)
     return found.limit(1).correlate(groups).scalar_subquery()
 
 
 def _count_letters_died_again() -> ScalarSelect[Any]:
-    """How many letters of the group that is asked for have died more than once, and are open."""
-    # Not as a parameter: so the index of these is used.
+    """Return the query that counts the open letters of the outer query's group that died more than once."""
+    # A literal: a partial index is not used for a parameter.
     again = (letters.c.failures > literal_column("1"), letters.c.status == LetterStatus.OPEN)
     return select(func.count(letters.c.id)).where(_is_of_group(), *again).correlate(groups).scalar_subquery()
 
 
 def _is_of_group() -> ColumnElement[bool]:
-    """Whether a letter is of the group that is asked for: of one of its kinds, which are few."""
+    """Return the condition that a letter is of the outer query's group: of one of its kinds, which are few."""
     its = select(kinds.c.id).where(kinds.c.group_id == groups.c.id).correlate(groups)
     return letters.c.kind_id.in_(its)
 
@@ -280,18 +280,18 @@ def count_causes(connection: Connection, group_ids: Sequence[int]) -> list[Any]:
 
 
 def _select_index_end(column: Column[Any], *order: UnaryExpression[Any]) -> ScalarSelect[Any]:
-    """A column of the letter at one end of the index of a kind and status."""
+    """Return the query of a column of the letter at one end of the index of a kind and status."""
     its = letters.c.kind_id == tallies.c.kind_id, letters.c.status == tallies.c.status
     return select(column).where(*its).order_by(*order).limit(1).scalar_subquery()
 
 
 class GroupFix(NamedTuple):
-    """A group, or a cause of it, that was marked.
+    """A group or cause that is marked as fixed.
 
     Attributes:
         cause: its id; `None`: the whole group.
         fixed_at: ms since the epoch.
-        plan_id: the last plan by which its letters went back.
+        plan_id: the last plan that replayed its letters.
     """
 
     group_id: int
@@ -308,7 +308,7 @@ class GroupFix(NamedTuple):
 
 
 def read_fixes(connection: Connection) -> list[GroupFix]:
-    """Return the groups and causes that are marked, and of which nothing has failed again."""
+    """Return the groups and causes that are marked as fixed and have not failed again."""
     names = ("fixed_in", "fixed_at", "fixed_plan")
     whole = select(groups.c.id, null().label("cause"), groups.c.handler, *(groups.c[name] for name in names))
     parts = select(groups.c.id, cause_fixes.c.cause, groups.c.handler, *(cause_fixes.c[name] for name in names))
@@ -332,7 +332,7 @@ def count_open_by_version(connection: Connection, fix: GroupFix) -> dict[str, in
 
 def find_versions_failed_since(connection: Connection, fix: GroupFix) -> list[str]:
     """Return the versions in which letters of a group or cause failed since it was marked."""
-    # Every status is named: so the index of kind, status and time answers it.
+    # All statuses are listed, so that the index of kind, status and time answers.
     later = exists().where(
         letters.c.kind_id == kinds.c.id, letters.c.status.in_(list(LetterStatus)), letters.c.failed_at >= fix.fixed_at
     )
@@ -340,7 +340,7 @@ def find_versions_failed_since(connection: Connection, fix: GroupFix) -> list[st
 
 
 def find_versions_dead_again(connection: Connection, plan_id: int) -> list[str]:
-    """The versions in which letters of a plan died again, in whatever group."""
+    """Return the versions in which letters of a plan died again, in whatever group."""
     asked = (
         select(kinds.c.version)
         .join(letters, letters.c.kind_id == kinds.c.id)
@@ -352,8 +352,8 @@ def find_versions_dead_again(connection: Connection, plan_id: int) -> list[str]:
 
 
 def hold_fix(connection: Connection, fix: GroupFix) -> bool:
-    """Whether a mark is as it was read; then it is nobody else's to change until the transaction ends."""
-    # Who marks a cause locks its group, so that there is something to lock before the first mark.
+    """Return whether a mark is as it was read; if so, lock it until the transaction ends."""
+    # Marking a cause locks its group: before the first mark there is no other row to lock.
     connection.execute(select(groups.c.id).where(groups.c.id == fix.group_id).with_for_update())
     table = _table(fix)
     unchanged = (
@@ -365,12 +365,12 @@ def hold_fix(connection: Connection, fix: GroupFix) -> bool:
 
 
 def note_fix_plan(connection: Connection, fix: GroupFix, plan_id: int) -> None:
-    """Note the plan by which the letters go back."""
+    """Note the plan that replays the letters."""
     connection.execute(update(_table(fix)).where(*_its(fix)).values(fixed_plan=plan_id))
 
 
 def note_regression(connection: Connection, fix: GroupFix, at: int) -> None:
-    """A letter has failed in that version again: nothing is marked any more, and when that was seen is noted."""
+    """Remove the mark, because a letter failed in that version, and note when that was seen."""
     connection.execute(update(_table(fix)).where(*_its(fix)).values(fixed_in=None, regressed_at=at))
 
 
@@ -379,13 +379,13 @@ def _table(fix: GroupFix) -> Table:
 
 
 def _its(fix: GroupFix) -> list[ColumnElement[bool]]:
-    """The condition for the row that has the mark."""
+    """Return the condition for the row that has the mark."""
     if fix.cause is None:
         return [groups.c.id == fix.group_id]
     return [cause_fixes.c.group_id == fix.group_id, cause_fixes.c.cause == fix.cause]
 
 
 def _of(fix: GroupFix) -> list[ColumnElement[bool]]:
-    """The condition for the kinds of its letters."""
+    """Return the condition for the kinds of its letters."""
     whole = [kinds.c.group_id == fix.group_id]
     return whole if fix.cause is None else [*whole, kinds.c.cause == fix.cause]

@@ -1,5 +1,5 @@
-"""Kinds, and what is counted by kind: the ids of groups, kinds and tracebacks, tallies by status, failures by hour,
-and the totals of them.
+"""Kinds and the counts by kind: ids of groups, kinds and tracebacks, tallies by status, failures by hour, and
+totals.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,19 +11,19 @@ from sqlalchemy.dialects import postgresql, sqlite
 from bridge.deadletters.db.schema import groups, hours, kinds, letters, tallies, tracebacks
 from bridge.deadletters.model.stored_letter import OTHER_CAUSE, UNKNOWN_CAUSE, LetterKind, LetterStatus, compute_digest
 
-#: Most that are remembered of each table; with more of them everything is looked up anew.
+#: Most cached ids of each table; beyond that the cache is emptied.
 REMEMBERED: Final = 50_000
 #: Digests in one statement.
 DIGESTS_AT_ONCE: Final = 1_000
-#: Causes of a group; letters with a further one have the cause "other": messages may vary without end, kinds may not.
+#: Most causes of a group; further ones become "other": the number of kinds must have a limit.
 MOST_CAUSES: Final = 50
 
 
 class IdCache:
     """The ids of groups, kinds and tracebacks, by their digests.
 
-    What was read or made in a transaction counts for others once `keep` says that it was committed. Whoever's
-    transaction failed must `forget`: what it has made is not there, and what it knew may have been cleaned up.
+    Ids that a transaction read or made are shared once `keep` says that it was committed. After a failed transaction
+    call `forget`: its new rows do not exist, and known ones may have been cleaned up.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class IdCache:
         self._fresh: dict[str, dict[bytes, int]] = {name: {} for name in self._known}
 
     def keep(self) -> None:
-        """The transaction was committed."""
+        """Keep the ids of the transaction, which was committed."""
         for name, fresh in self._fresh.items():
             known = self._known[name]
             if len(known) + len(fresh) > REMEMBERED:
@@ -40,15 +40,15 @@ class IdCache:
             fresh.clear()
 
     def forget(self) -> None:
-        """The transaction was not, or that is not known."""
+        """Drop all ids: the transaction failed, or its outcome is unknown."""
         for ids in (*self._known.values(), *self._fresh.values()):
             ids.clear()
 
     def of_kinds(self, connection: Connection, wanted: Mapping[LetterKind, int]) -> dict[LetterKind, tuple[int, int]]:
-        """The ids of kinds and of their groups, made where there are none.
+        """Return the ids of kinds and of their groups, which are created if missing.
 
         Parameters:
-            wanted: with each a time (ms since the epoch) at which one of it failed.
+            wanted: kinds, each with the time of a failure (ms since the epoch).
         """
         by_group = {kind.group: at for kind, at in wanted.items()}
         of_groups = self._ids(
@@ -66,7 +66,7 @@ class IdCache:
         return {each: (of_kinds[kind.digest], group_ids[each]) for each, kind in kept.items()}
 
     def _bounded(self, connection: Connection, group_ids: Mapping[LetterKind, int]) -> dict[LetterKind, LetterKind]:
-        """The kinds as they are kept: with the cause "other" where their group has the most causes already."""
+        """Return each kind as it is stored: with the cause "other" if its group has the most causes already."""
         known, fresh = self._known[kinds.name], self._fresh[kinds.name]
         unseen = {id_ for kind, id_ in group_ids.items() if not (kind.digest in known or kind.digest in fresh)}
         if not unseen:
@@ -84,21 +84,21 @@ class IdCache:
         return kept
 
     def of_texts(self, connection: Connection, texts: Sequence[str]) -> dict[str, int]:
-        """The ids of tracebacks, made where there are none."""
+        """Return the ids of tracebacks, which are created if missing."""
         digests = {text: compute_digest(text) for text in texts}
         rows = {each: {"digest": each, "text": text} for text, each in digests.items()}
         found = self._ids(connection, tracebacks, rows)
         return {text: found[each] for text, each in digests.items()}
 
     def _ids(self, connection: Connection, table: Table, rows: Mapping[bytes, Mapping[str, Any]]) -> dict[bytes, int]:
-        """Digest → id of each row."""
+        """Return the id of each row by its digest."""
         known, fresh = self._known[table.name], self._fresh[table.name]
         found = {each: ids[each] for ids in (known, fresh) for each in rows if each in ids}
         missing = sorted(rows.keys() - found.keys())
         for some in (missing[at : at + DIGESTS_AT_ONCE] for at in range(0, len(missing), DIGESTS_AT_ONCE)):
             there = _read_ids(connection, table, some)
             if new := [rows[each] for each in some if each not in there]:
-                # Another may make the same at once: then it waits for that one, and finds them.
+                # Another transaction may insert the same rows: then this one waits for it, and finds them.
                 connection.execute(_insert_missing(connection, table), new)
                 there = _read_ids(connection, table, some)
             found |= there
@@ -107,7 +107,7 @@ class IdCache:
 
 
 def _read_causes(connection: Connection, group_ids: Collection[int]) -> dict[int, set[str]]:
-    """The causes that these groups have."""
+    """Return the causes of these groups."""
     asked = select(kinds.c.group_id, kinds.c.cause).where(kinds.c.group_id.in_(sorted(group_ids))).distinct()
     found: dict[int, set[str]] = {id_: set() for id_ in group_ids}
     for row in connection.execute(asked):
@@ -131,7 +131,7 @@ def _insert_missing(connection: Connection, table: Table) -> Any:
     return insert(table).on_conflict_do_nothing(index_elements=["digest"])
 
 
-#: What changed: (kind's id, status) → how many more, or fewer.
+#: Changes of tallies: (kind's id, status) → how many more, or fewer.
 TallyChanges = Mapping[tuple[int, str], int]
 
 _ADD_TALLY = text(
@@ -141,9 +141,9 @@ _ADD_TALLY = text(
 
 
 def add_to_tallies(connection: Connection, changes: TallyChanges) -> None:
-    """Count what changed, in the transaction that changed it.
+    """Update the tallies in the transaction that changes the letters.
 
-    Rows are taken in one order whoever counts: two transactions that wait for each other's row would both be undone.
+    Rows are locked in one order: otherwise two transactions could deadlock.
     """
     rows = [{"kind": kind, "status": status, "count": count} for (kind, status), count in sorted(changes.items())]
     if rows := [row for row in rows if row["count"]]:
@@ -165,10 +165,10 @@ _WIDEN_GROUP: Final = text(
 
 
 def add_failure_hours(connection: Connection, failed: Mapping[tuple[int, int], int]) -> None:
-    """Count failures, in the transaction that writes them.
+    """Count failures by hour in the transaction that writes them.
 
     Parameters:
-        failed: (kind's id, hour of Unix time) → how many.
+        failed: (kind's id, hour of Unix time) → failures.
     """
     rows = [{"kind": kind, "hour": hour, "count": count} for (kind, hour), count in sorted(failed.items())]
     if rows:
@@ -176,7 +176,7 @@ def add_failure_hours(connection: Connection, failed: Mapping[tuple[int, int], i
 
 
 def widen_group_times(connection: Connection, seen: Mapping[int, tuple[int, int]]) -> None:
-    """Note when groups were seen.
+    """Widen the times of the first and last failure of groups.
 
     Parameters:
         seen: group's id → the first and the last failure, ms since the epoch.
@@ -186,12 +186,12 @@ def widen_group_times(connection: Connection, seen: Mapping[int, tuple[int, int]
         connection.execute(_WIDEN_GROUP, rows)
 
 
-#: Of how many letters, the latest, it is looked at how long they took to be resolved.
+#: Number of the latest resolved letters whose resolution times are read.
 LATEST_RESOLVED: Final = 1_000
 
 
 def count_by_handler(connection: Connection) -> list[tuple[str, str, str, int]]:
-    """(handler, reason, status, how many letters), without what is 0."""
+    """Return rows of handler, reason, status and number of letters, without zeros."""
     names = (kinds.c.handler, kinds.c.reason, tallies.c.status)
     counted = select(*names, func.sum(tallies.c.count)).join(kinds, kinds.c.id == tallies.c.kind_id)
     rows = connection.execute(counted.where(tallies.c.count > 0).group_by(*names).order_by(*names))
@@ -199,26 +199,26 @@ def count_by_handler(connection: Connection) -> list[tuple[str, str, str, int]]:
 
 
 def count_failures_by_hour(connection: Connection, since: int) -> dict[int, int]:
-    """Failures by hour of Unix time, from an hour on."""
+    """Return the failures by hour of Unix time, from an hour on."""
     counted = select(hours.c.hour, func.sum(hours.c.count)).where(hours.c.hour >= since).group_by(hours.c.hour)
     return {hour: int(count) for hour, count in connection.execute(counted)}
 
 
 def count_open_groups(connection: Connection) -> int:
-    """How many groups have open letters."""
+    """Return how many groups have open letters."""
     open_ = (tallies.c.status == LetterStatus.OPEN, tallies.c.count > 0)
     groups = select(func.count(kinds.c.group_id.distinct())).join(tallies, tallies.c.kind_id == kinds.c.id)
     return int(connection.execute(groups.where(*open_)).scalar_one())
 
 
 def find_oldest_open(connection: Connection) -> int | None:
-    """When the open letter failed that failed first, ms since the epoch."""
+    """Return the time of the oldest failure of an open letter, ms since the epoch."""
     oldest = select(letters.c.failed_at).where(letters.c.status == LetterStatus.OPEN)
     return connection.execute(oldest.order_by(letters.c.failed_at, letters.c.id).limit(1)).scalar()
 
 
 def read_resolution_times(connection: Connection) -> list[int]:
-    """Milliseconds from their last failure to their end, of the letters that were resolved last; ascending."""
+    """Return the milliseconds from the last failure to the end of the letters that were resolved last; ascending."""
     took = select((letters.c.status_at - letters.c.failed_at).label("took"))
     took = (
         took.where(letters.c.status == LetterStatus.RESOLVED)

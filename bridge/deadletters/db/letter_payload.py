@@ -1,4 +1,4 @@
-"""The payloads of letters: what a plan sends for a letter, the values that handlers are asked about, and the edits
+"""The payloads of letters: the content that a plan sends, the values that handlers are asked about, and the edits
 that replace them.
 """
 
@@ -20,25 +20,25 @@ from bridge.deadletters.model.stored_letter import LetterStatus, unpack_headers
 from bridge.formats.delivery import Attempts, Headers
 from bridge.formats.delivery_identity import Origin
 
-#: Of letters that bridges have written.
+#: The condition on letters that this project wrote.
 BRIDGE_PROGRAM: Final = "bridge"
-#: Not as a parameter: a partial index is taken only where the statement itself says what it has.
+#: A literal: a partial index is not used for a parameter.
 _IS_REPLAYING: Final = letters.c.status == literal_column(f"'{LetterStatus.REPLAYING}'")
 _STATUSES: Final = {str(status): status for status in LetterStatus}
 
 
 class LetterStanding(NamedTuple):
-    """A letter, as far as it is asked whether it may be sent, and to where.
+    """The state of a letter that decides whether and where it may be sent.
 
     Attributes:
         program: that wrote it: "bridge", or another's name.
-        delivery: whose it is.
+        delivery: the delivery that died.
         value_size: of its own value, in bytes; -1: a tombstone.
         plan_id: the plan that has it, or had it last.
-        number: of the delivery that died; what is sent back has the next.
-        spot: where the letter lies.
+        number: of the delivery when it died; a replay has the next number.
+        spot: the position of the letter's record.
         key: the digest of its key; `None`: it has none.
-        again: by what it had been asked to run though it was done; empty: it was not.
+        again: the redrive that ran it though it was done; empty: none.
     """
 
     id: int
@@ -55,16 +55,16 @@ class LetterStanding(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether its delivery has a fate in the ledger, and goes to the replay topic."""
+        """Return whether its delivery has a fate in the ledger, and goes to the replay topic."""
         return self.program == BRIDGE_PROGRAM
 
 
 class ReplayingLetter(NamedTuple):
-    """A letter that was sent back, and of which it is not known how it ends.
+    """A letter that was replayed and has no outcome yet.
 
     Attributes:
         again: whether it runs though its delivery was done.
-        unknown: whether its plan has given up waiting: the end is `unknown` there, and no proof has come since.
+        unknown: whether its plan has given up waiting: the outcome is `unknown`, without proof since.
     """
 
     id: int
@@ -74,11 +74,11 @@ class ReplayingLetter(NamedTuple):
 
 
 class LetterContent(NamedTuple):
-    """What is sent for a letter.
+    """The content that is sent for a letter.
 
     Attributes:
-        value: that of the letter, or the one that a plan has for it; `None` is a tombstone, unless `away`.
-        away: whether the value lies in Kafka alone, as it is too large for the database.
+        value: the letter's, or the plan's edit; `None` is a tombstone, unless `away`.
+        away: whether the value is in Kafka alone, because it is too large for the database.
     """
 
     id: int
@@ -94,10 +94,10 @@ class LetterContent(NamedTuple):
 def read_letter_standings(
     connection: Connection, ids: Iterable[int], *, lock: bool = False
 ) -> dict[int, LetterStanding]:
-    """How letters stand; those that are no more are left out.
+    """Return the standings of letters that exist, by id.
 
     Parameters:
-        lock: they are nobody else's to change until the transaction ends.
+        lock: whether they are locked until the transaction ends.
     """
     found: dict[int, LetterStanding] = {}
     for some in split_into_batches(sorted(set(ids))):
@@ -108,15 +108,15 @@ def read_letter_standings(
 
 
 def find_replaying_plans(connection: Connection) -> list[int]:
-    """The plans that have letters on their way back."""
-    # Plan by plan: asked for all at once, SQLite would look through the letters on their way, and sort them.
+    """Return the plans that have replaying letters."""
+    # Plan by plan: in one query SQLite would read and sort all replaying letters.
     under_way = select(letters.c.id).where(_IS_REPLAYING, letters.c.plan_id == plans.c.id).exists()
     return list(connection.execute(select(plans.c.id).where(under_way).order_by(plans.c.id)).scalars())
 
 
 def read_replaying_letters(connection: Connection, plan_id: int, after: int, limit: int) -> list[ReplayingLetter]:
-    """The next letters of a plan that are on their way back, behind an id."""
-    # Nothing else of them: they are looked at again and again.
+    """Return the next replaying letters of a plan after an id."""
+    # Few columns, because they are polled.
     whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.handler)
     columns = (letters.c.id, letters.c.again, letter_table.IS_UNKNOWN, *whose, kinds.c.consumer_group)
     asked = select(*columns).join(kinds, kinds.c.id == letters.c.kind_id)
@@ -128,7 +128,7 @@ def read_replaying_letters(connection: Connection, plan_id: int, after: int, lim
 
 
 def read_letter_contents(connection: Connection, plan_id: int, ids: Sequence[int]) -> Iterator[LetterContent]:
-    """What a plan sends for these letters."""
+    """Yield the contents that a plan sends for these letters."""
     mended = and_(edits.c.letter_id == letters.c.id, edits.c.plan_id == plan_id)
     value = case((edits.c.id.is_not(None), edits.c.value), else_=letters.c.value)
     columns = [letters.c[name] for name in ("id", "key", "headers", "timestamp", "runs", "value_size")]
@@ -148,25 +148,25 @@ def _select_standings() -> Select[Any]:
 
 
 def _build_standing(row: Any) -> LetterStanding:
-    # By their places, not their names: of each letter of a plan this is asked.
+    # By position, not by name: this runs for each letter of a plan.
     id_, status, failures, plan_id, size, number, key, again, topic, partition, offset, program, *whose = row
     spot, rest = LogPosition(topic, partition, offset), (key, again or "")
     return LetterStanding(id_, _STATUSES[status], failures, plan_id, program, Origin(*whose), size, number, spot, *rest)
 
 
 def _build_content(row: Any) -> LetterContent:
-    # By their places, as above.
+    # By position, as above.
     id_, key, headers, timestamp, runs, size, value, edit, *counts = row
     away = edit is None and value is None and size >= 0
     return LetterContent(id_, key, value, unpack_headers(headers), timestamp, runs, Attempts(*counts), away)
 
 
 class LetterValue(NamedTuple):
-    """A letter's value, and where the record lies that has it.
+    """A letter's value, and the position of its record.
 
     Attributes:
         size: in bytes; -1: a tombstone.
-        value: `None` for a tombstone, and for what is too large for the database.
+        value: `None` for a tombstone, or if it is too large for the database.
     """
 
     id: int
@@ -179,7 +179,7 @@ class LetterValue(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the database has it."""
+        """Return whether the database has the value."""
         return self.value is not None or self.size < 0
 
 
@@ -195,15 +195,15 @@ _VALUE_COLUMNS = (
 
 
 def read_letter_value(connection: Connection, id_: int) -> LetterValue | None:
-    """A letter's; `None`: there is none of that number."""
+    """Return a letter's value; `None` if there is no such letter."""
     found = select(*_VALUE_COLUMNS).join(kinds, kinds.c.id == letters.c.kind_id).where(letters.c.id == id_)
     row = connection.execute(found).one_or_none()
     return None if row is None else _build_value(*row)
 
 
 def read_matching_values(connection: Connection, asked: LetterFilter, after: int, limit: int) -> list[LetterValue]:
-    """The next letters that a filter means, by their ids."""
-    # Not by the ids of all that are meant: those would be found anew each time.
+    """Return the values of the next letters of a filter, by id."""
+    # Not by the ids of all matches: they would be searched again for each page.
     next_ = select(letters.c.id).join(kinds, kinds.c.id == letters.c.kind_id)
     next_ = next_.where(letters.c.id > after, *build_letter_conditions(asked)).order_by(letters.c.id).limit(limit)
     ids = fit_in_memory(connection, [*connection.execute(next_).scalars()])
@@ -211,7 +211,7 @@ def read_matching_values(connection: Connection, asked: LetterFilter, after: int
 
 
 def read_plan_values(connection: Connection, plan_id: int, after: int, limit: int) -> list[tuple[int, LetterValue]]:
-    """The next letters of a plan, each with its position."""
+    """Return the next letters of a plan, each with its position."""
     next_ = (
         select(letters.c.id, items.c.position)
         .join(letters, letters.c.id == items.c.letter_id)
@@ -228,7 +228,7 @@ def read_plan_values(connection: Connection, plan_id: int, after: int, limit: in
 def read_edited_values(
     connection: Connection, plan_id: int, limit: int, after: int = 0
 ) -> list[tuple[LetterValue, bytes | None]]:
-    """The next letters of a plan, by their ids, that go back with another value, each with that."""
+    """Return the next letters of a plan that go back with another value, by id, each with that value."""
     next_ = select(letters.c.id).join(edits, edits.c.letter_id == letters.c.id).order_by(letters.c.id).limit(limit)
     next_ = next_.where(edits.c.plan_id == plan_id, letters.c.id > after)
     ids = fit_in_memory(connection, [*connection.execute(next_).scalars()])
@@ -238,7 +238,7 @@ def read_edited_values(
 
 
 def has_edits_after(connection: Connection, plan_id: int, after: int) -> bool:
-    """Whether a plan has more of these behind a letter."""
+    """Return whether a plan has further edited letters after a letter."""
     asked = select(edits.c.letter_id).join(letters, letters.c.id == edits.c.letter_id).limit(1)
     asked = asked.where(edits.c.plan_id == plan_id, edits.c.letter_id > after)
     return connection.execute(asked).first() is not None
@@ -250,18 +250,18 @@ def _read_values(connection: Connection, ids: Sequence[int]) -> dict[int, Letter
 
 
 def _build_value(id_: int, handler: str, size: int, value: bytes | None, *place: Any) -> LetterValue:
-    # Drivers of PostgreSQL may give a view of memory.
+    # PostgreSQL's driver may return a memoryview.
     return LetterValue(id_, handler, size, None if value is None else bytes(value), *place)
 
 
 EditMethod = Literal["edit", "patch", "upgrade"]
 
-#: Another plan was faster, Kafka did not take it, or nobody has applied it.
+#: States of an item whose edit was not sent: another plan was first, Kafka refused it, or the plan was not applied.
 _NEVER_SENT: Final = (PlanItemState.WAITING, PlanItemState.SKIPPED, PlanItemState.REFUSED)
 
 
 class PlanEdit(NamedTuple):
-    """A value for a letter.
+    """A value that a plan sends in the place of a letter's own.
 
     Attributes:
         at: ms since the epoch.
@@ -280,13 +280,13 @@ _EDIT_COLUMNS = [edits.c[name] for name in PlanEdit._fields]
 
 
 def add_edits(connection: Connection, made: Iterable[PlanEdit]) -> None:
-    """Keep what plans are to send; each plan has one for a letter at most."""
+    """Store the values that plans are to send; each plan has at most one for a letter."""
     if rows := [edit._asdict() for edit in made]:
         connection.execute(insert(edits), rows)
 
 
 def read_plan_edits(connection: Connection, plan_id: int, letter_ids: Sequence[int]) -> dict[int, PlanEdit]:
-    """By letter, what a plan sends in its place; those that it sends as they are have none."""
+    """Return, by letter, the value that a plan sends in its place; unedited letters are left out."""
     found: dict[int, PlanEdit] = {}
     for some in split_into_batches(letter_ids):
         asked = select(*_EDIT_COLUMNS).where(edits.c.plan_id == plan_id, edits.c.letter_id.in_(some))
@@ -295,7 +295,9 @@ def read_plan_edits(connection: Connection, plan_id: int, letter_ids: Sequence[i
 
 
 def read_letter_edits(connection: Connection, letter_id: int) -> list[PlanEdit]:
-    """What was sent in a letter's place, oldest first; also by plans of the database that it came from."""
+    """Return the values that were sent in a letter's place, oldest first; also by plans of a database that it was
+    imported from.
+    """
     of_plan = (items.c.plan_id == edits.c.plan_id, items.c.letter_id == edits.c.letter_id, items.c.place.is_(None))
     never = select(items.c.position).where(*of_plan, items.c.state.in_(_NEVER_SENT)).exists()
     asked = select(*_EDIT_COLUMNS).where(edits.c.letter_id == letter_id, ~never).order_by(edits.c.id)
@@ -303,11 +305,11 @@ def read_letter_edits(connection: Connection, letter_id: int) -> list[PlanEdit]:
 
 
 class QuotableContent(NamedTuple):
-    """Of a letter.
+    """The content of a letter that its error texts may quote.
 
     Attributes:
         topic: the source.
-        is_whole: whether `value` is what failed: not, where it is too large.
+        is_whole: whether `value` is complete: not if it is too large.
     """
 
     topic: str
@@ -318,10 +320,10 @@ class QuotableContent(NamedTuple):
 
 
 def read_quotable_contents(connection: Connection, ids: Collection[int], largest: int) -> dict[int, QuotableContent]:
-    """Of these letters.
+    """Return the contents of these letters by id.
 
     Parameters:
-        largest: bytes; what is larger is not read.
+        largest: bytes; a larger value is not read.
     """
     value = case((letters.c.value_size <= largest, letters.c.value), else_=null()).label("value")
     found = select(letters.c.id, kinds.c.topic, letters.c.key, letters.c.headers, value, letters.c.value_size)

@@ -1,6 +1,6 @@
 """The letters that a filter selects, newest first by pages, and how many there are.
 
-Each query reads a bounded number of rows, so a page may be short and still not be the last. A page is exact: it
+Each query reads a bounded number of rows, so a page may be short and not the last. A page is exact: it
 leaves out no letter before its end.
 """
 
@@ -44,8 +44,8 @@ class KindRange(NamedTuple):
     """The letters of a kind and status.
 
     Attributes:
-        size: how many there are, at any time.
-        newest_at: when the newest of those that are asked for failed; `None`: there is none.
+        size: how many there are, of any time.
+        newest_at: the failure time of the newest matching letter; `None`: there is none.
     """
 
     kind_id: int
@@ -55,7 +55,7 @@ class KindRange(NamedTuple):
 
 
 def selects_kinds(asked: LetterFilter) -> bool:
-    """Whether a filter says which kinds are meant."""
+    """Return whether a filter selects kinds."""
     return bool(
         asked.handlers
         or asked.topics
@@ -69,7 +69,7 @@ def selects_kinds(asked: LetterFilter) -> bool:
 
 
 def find_kind_ranges(connection: Connection, asked: LetterFilter, before: LetterCursor | None) -> list[KindRange]:
-    """The ranges in which a filter's letters lie, by kind and status, those that have none left out."""
+    """Return the non-empty ranges of kind and status that may have letters of a filter."""
     newest = (
         select(letters.c.failed_at)
         .where(
@@ -89,7 +89,7 @@ def find_kind_ranges(connection: Connection, asked: LetterFilter, before: Letter
 
 
 def count_by_tallies(connection: Connection, asked: LetterFilter) -> int:
-    """How many letters a filter means by its kinds and statuses alone."""
+    """Return how many letters a filter matches by kinds and statuses alone."""
     found = select(func.coalesce(func.sum(tallies.c.count), 0)).join(kinds, kinds.c.id == tallies.c.kind_id)
     if asked.statuses:
         found = found.where(tallies.c.status.in_(asked.statuses))
@@ -99,7 +99,7 @@ def count_by_tallies(connection: Connection, asked: LetterFilter) -> int:
 def merge_newest_letters(
     connection: Connection, found: Sequence[KindRange], asked: LetterFilter, before: LetterCursor | None, most: int
 ) -> list[LetterCursor]:
-    """The newest letters of some ranges, newest first."""
+    """Return the newest letters of some ranges, newest first."""
     kept = _keep_newest_ranges(found, most)
     if connection.dialect.name == "postgresql":
         found_in = select_side_by_side(kept, _select_newest(asked, before, most))
@@ -111,14 +111,14 @@ def merge_newest_letters(
 def walk_newest_letters(
     connection: Connection, asked: LetterFilter, before: LetterCursor | None, most: int
 ) -> list[LetterCursor]:
-    """The newest letters of all kinds, of the filter's statuses and time; newest first."""
+    """Return the newest letters of all kinds with the filter's statuses and time, newest first."""
     each = select_by_status(asked, _select_newest(asked, before, most))
     rows = (row for statement in each for row in connection.execute(statement))
     return nlargest(most, (LetterCursor(row.failed_at, row.id) for row in rows))
 
 
 def select_by_status(asked: LetterFilter, plain: Select[Any]) -> list[Select[Any]]:
-    """A statement on letters for each status that a filter names; or one for all."""
+    """Return a query for each status of a filter, or one query for all statuses."""
     return [plain.where(letters.c.status == status) for status in sorted(set(asked.statuses))] or [plain]
 
 
@@ -146,7 +146,7 @@ def _walk_ranges(
 
 
 def select_side_by_side(found: Sequence[KindRange], plain: Select[Any]) -> Select[Any]:
-    """A bounded statement on letters, for each of some ranges, in one statement; PostgreSQL alone has such."""
+    """Return one query with a bounded subquery for each range; for PostgreSQL alone."""
     pairs = (
         func.unnest(
             cast([each.kind_id for each in found], ARRAY(BigInteger)),
@@ -159,24 +159,24 @@ def select_side_by_side(found: Sequence[KindRange], plain: Select[Any]) -> Selec
     return select(*of_each.c).select_from(pairs.join(of_each, true()))
 
 
-#: How many of the newest letters are looked through first: what is common is found there.
+#: Number of the newest letters that are read first: common matches are among them.
 FIRST: Final = 400
-#: How many letters of the index are sorted. A word that more have is common, and is looked for among the newest again.
+#: Most letters of the word index that are sorted. A word of more letters is common, and is found among the newest.
 RARE: Final = 4_000
-#: How many are looked through for one page.
+#: Most letters that are read for one page.
 STRIDE: Final = 2_500
-#: How many times more are looked through each time that it was not enough.
+#: The factor by which the number grows if it was not enough.
 FURTHER: Final = 8
-#: Of kinds that have no more letters, those are looked through; of others, all letters.
+#: Up to so many letters, the ranges of the kinds are read; beyond that, the newest letters of all kinds.
 FEW: Final = 20_000
 
 
 class CursorPage(NamedTuple):
-    """A part of a list.
+    """A page of a list of letters.
 
     Attributes:
         letters: newest first.
-        next: where the next one begins; `None`: there is none.
+        next: the cursor of the next page; `None`: this is the last.
     """
 
     letters: list[LetterCursor]
@@ -186,10 +186,10 @@ class CursorPage(NamedTuple):
 def find_letter_page(
     connection: Connection, asked: LetterFilter, limit: int, before: LetterCursor | None = None
 ) -> CursorPage:
-    """The newest letters of a filter, behind a letter where one is given.
+    """Return the newest letters of a filter, after a cursor if one is given.
 
     Parameters:
-        limit: most letters; fewer do not mean that there are no more.
+        limit: most letters; a short page need not be the last.
     """
     if asked.ids:
         return _page_by_sorting(connection, asked, limit, before)
@@ -205,10 +205,10 @@ def find_letter_page(
 def look_through_newest(
     connection: Connection, asked: LetterFilter, limit: int, before: LetterCursor | None = None, most: int = STRIDE
 ) -> CursorPage:
-    """The newest letters of a filter among the newest that it might mean.
+    """Return the newest letters of a filter among the newest candidates.
 
     Parameters:
-        most: how many of those are looked at; the first few first, which may be enough.
+        most: how many candidates are read; the first few first, which may be enough.
     """
     found: list[LetterCursor] = []
     stride = limit + 1
@@ -225,7 +225,7 @@ def look_through_newest(
 
 
 def has_rare_words(connection: Connection, asked: LetterFilter, most: int | None = None) -> bool:
-    """Whether few letters have a filter's words, of whatever else it says: at most `RARE`, or so many."""
+    """Return whether few letters have a filter's words: at most `RARE`, or `most`."""
     few = RARE if most is None else most
     some = search_index.select_letters_with_words(asked.words).limit(few + 1).subquery()
     return connection.execute(select(func.count()).select_from(some)).scalar_one() <= few
@@ -242,7 +242,7 @@ def _page_by_words(connection: Connection, asked: LetterFilter, limit: int, befo
 
 
 def _page_by_kinds(connection: Connection, asked: LetterFilter, limit: int, before: LetterCursor | None) -> CursorPage:
-    """Of kinds that are common the newest letters of all have enough; of others each has its range."""
+    """Return a page; common kinds are found among the newest letters, others by their ranges."""
     near = _keep_matching(connection, asked, walk_newest_letters(connection, asked, before, FIRST), limit, FIRST)
     if near.next is None or len(near.letters) == limit:
         return near
@@ -254,7 +254,7 @@ def _page_by_kinds(connection: Connection, asked: LetterFilter, limit: int, befo
 def _page_by_sorting(
     connection: Connection, asked: LetterFilter, limit: int, before: LetterCursor | None
 ) -> CursorPage:
-    """Of a filter that few letters can fulfil: all that do are sorted."""
+    """Return a page of a filter that few letters match: all matches are sorted."""
     found = select(letters.c.failed_at, letters.c.id).where(
         *build_letter_conditions(asked, few=True), *build_time_conditions(asked, before, few=True)
     )
@@ -265,7 +265,7 @@ def _page_by_sorting(
 def _find_candidates(
     connection: Connection, asked: LetterFilter, before: LetterCursor | None, most: int
 ) -> list[LetterCursor]:
-    """The newest of those that a filter might mean."""
+    """Return the newest letters that a filter may match."""
     if asked.key is not None:
         of_key = select(letters.c.failed_at, letters.c.id).where(letters.c.key_digest == key_digest(asked.key))
         rows = connection.execute(
@@ -280,9 +280,9 @@ def _find_candidates(
 def _keep_matching(
     connection: Connection, asked: LetterFilter, seen: Sequence[LetterCursor], limit: int, most: int
 ) -> CursorPage:
-    """Those of some letters that a filter means; fewer letters than `most` were all that there are."""
+    """Return the letters among candidates that match; fewer than `most` candidates are all that there are."""
     fit = {each.id for each in seen}
-    # In two statements, each by ids: of one PostgreSQL would rather read all letters of the kinds.
+    # Two statements, each by ids: with one, PostgreSQL would read all letters of the kinds.
     if fit and asked.words:
         fit = {*connection.execute(search_index.select_among_with_words(sorted(fit), asked.words)).scalars()}
     if fit and (rest := [*build_standing_conditions(asked, few=True), *build_content_conditions(asked)]):
@@ -299,9 +299,9 @@ def _cut_page(found: list[LetterCursor], limit: int) -> CursorPage:
 
 
 def find_newer_letters(connection: Connection, asked: LetterFilter, limit: int, after: LetterCursor) -> CursorPage:
-    """The letters of a filter just newer than one, nearest first; `next` is where to look on, further on.
+    """Return the letters of a filter just newer than a cursor, nearest first; `next` is the cursor to continue from.
 
-    It looks at so many letters at most, whatever there is; so it may find fewer, or none, and yet not be at the end.
+    It reads a bounded number of letters, so it may find few or none before the end.
     """
     seen = _find_newer_candidates(connection, asked, after)
     fit = {each.id for each in seen}
@@ -316,7 +316,7 @@ def find_newer_letters(connection: Connection, asked: LetterFilter, limit: int, 
 
 
 def _find_newer_candidates(connection: Connection, asked: LetterFilter, after: LetterCursor) -> list[LetterCursor]:
-    """The letters that it might be, by the end of an index."""
+    """Return the candidates, from the end of an index."""
     found = select(letters.c.failed_at, letters.c.id).where(
         *build_time_conditions(asked, None),
         letters.c.failed_at >= after.failed_at,
@@ -332,17 +332,17 @@ def _find_newer_candidates(connection: Connection, asked: LetterFilter, after: L
     return [LetterCursor(row.failed_at, row.id) for row in rows]
 
 
-#: Rows that are counted one by one, where no tally has them.
+#: Most rows that are counted one by one if no tally has them.
 MOST_COUNTED: Final = 10_000
-#: Letters that are looked at for what no index has.
+#: Most letters that are read for conditions without an index.
 MOST_LOOKED_THROUGH: Final = 1_500
 
 
 class LetterWeight(NamedTuple):
-    """How much there is to do with letters.
+    """The number of letters, and the bytes of their values.
 
     Attributes:
-        octets: of their values, as far as the database has them.
+        octets: bytes of the values in the database.
     """
 
     letters: int
@@ -350,9 +350,10 @@ class LetterWeight(NamedTuple):
 
 
 def count_letters(connection: Connection, asked: LetterFilter) -> tuple[int, bool, int | None]:
-    """How many letters a filter means, whether that is exact, and among how many of the newest it was counted.
+    """Return the number of a filter's letters, whether it is exact, and among how many of the newest letters it was
+    counted.
 
-    What is not exact is a lower bound; the last is `None` where the count ended only because it had enough.
+    An inexact number is a lower bound. The last is `None` if counting stopped because the number was large enough.
     """
     if (found := _count_by_index(connection, asked)) is not None:
         return (*found, None)
@@ -361,7 +362,7 @@ def count_letters(connection: Connection, asked: LetterFilter) -> tuple[int, boo
 
 
 def _count_by_index(connection: Connection, asked: LetterFilter) -> tuple[int, bool] | None:
-    """As `count`; `None` where no index or tally has all that is asked for."""
+    """Return the count from indexes and tallies; `None` if they do not have all fields of the filter."""
     if asked.words and asked == LetterFilter(text=asked.text):
         return _count_rows(connection, [search_index.select_letters_with_words(asked.words)])
     if asked.ids or (asked.words and has_rare_words(connection, asked, MOST_COUNTED)):
@@ -369,7 +370,7 @@ def _count_by_index(connection: Connection, asked: LetterFilter) -> tuple[int, b
             connection, [select(literal(1)).where(*build_letter_conditions(asked, few=True)).select_from(letters)]
         )
     if asked.key is not None and asked == LetterFilter(key=asked.key, since=asked.since, until=asked.until):
-        # By the digest alone: what stands for two keys would have to be looked for on purpose.
+        # By the digest alone: only an attack produces two keys with one digest.
         plain = select(literal(1)).select_from(letters).where(letters.c.key_digest == key_digest(asked.key))
         return _count_rows(connection, [plain.where(*build_time_conditions(asked, None))])
     if asked.words or asked.key is not None or asked.of_history:
@@ -383,7 +384,7 @@ def _count_by_index(connection: Connection, asked: LetterFilter) -> tuple[int, b
 
 
 def weigh_letters(connection: Connection, asked: LetterFilter, most: int) -> LetterWeight:
-    """What a filter means, exactly; of one letter more than `most` at the most."""
+    """Return the exact weight of a filter's letters, of at most `most` + 1 letters."""
     size = case((letters.c.value.is_(None), 0), else_=letters.c.value_size).label("size")
     some = select(size).where(*build_letter_conditions(asked)).limit(most + 1).subquery()
     counted = select(func.count(), func.coalesce(func.sum(some.c.size), 0))
@@ -391,7 +392,7 @@ def weigh_letters(connection: Connection, asked: LetterFilter, most: int) -> Let
 
 
 def _count_ranges(connection: Connection, found: Sequence[KindRange], asked: LetterFilter) -> tuple[int, bool]:
-    """The largest first: they may be enough."""
+    """Return the count of the ranges, the largest first, which may be enough."""
     largest = sorted(found, key=lambda each: -each.size)
     plain = select(literal(1).label("one")).select_from(letters).where(*build_time_conditions(asked, None))
     if connection.dialect.name == "postgresql":

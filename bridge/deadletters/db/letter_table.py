@@ -1,5 +1,5 @@
-"""The letters: read for lists and pages, their status changed with its tallies, and purged when they ended long ago. A
-status changes only from the expected status.
+"""The letters: lists and pages, status changes with their tallies, and the purge of letters that ended long ago. A
+status changes only from the expected one.
 """
 
 from collections import Counter
@@ -33,12 +33,12 @@ def change_letter_status(
 ) -> list[int]:
     """Change the status of those letters that have the expected one, and return their ids, ascending.
 
-    Of two who move the same letter at once, one does; the other finds it in another status.
+    Of two transactions that change the same letter at once, one succeeds; the other finds another status.
 
     Parameters:
         connection: a transaction that writes.
         at: ms since the epoch.
-        plan_id: the plan that sends them back from now on; `None`: what is noted stays.
+        plan_id: the plan that replays them from now on; `None`: the column stays.
     """
     changed: dict[str, Any] = {"status": to, "status_at": at} | ({} if plan_id is None else {"plan_id": plan_id})
     moved: list[int] = []
@@ -58,35 +58,35 @@ def change_letter_status(
 
 
 def lock_letters(connection: Connection, ids: Iterable[int], status: LetterStatus) -> list[int]:
-    """Return those letters that have a status, ascending, which nobody else changes until the transaction ends."""
+    """Return the ids of the letters with a status, ascending, locked until the transaction ends."""
     return [
         id_ for some in split_into_batches(sorted(set(ids))) for id_, _ in _lock_with_status(connection, some, status)
     ]
 
 
 def _lock_with_status(connection: Connection, ids: Sequence[int], status: LetterStatus) -> list[tuple[int, int]]:
-    """Id and kind of those that have the status, nobody else's to change until the transaction ends.
+    """Return id and kind of the letters with a status, locked until the transaction ends.
 
-    In the order of their ids: two transactions that wait for each other's row would both be undone.
+    In the order of their ids: otherwise two transactions could deadlock.
     """
-    # Which have the status is seen here: by its index SQLite would look through all letters that have it.
+    # The status is compared here: by its index SQLite would read all letters with it.
     asked = select(letters.c.id, letters.c.kind_id, letters.c.status).where(is_among(letters.c.id, ids))
     rows = connection.execute(asked.order_by(letters.c.id).with_for_update()).all()
     return [(id_, kind_id) for id_, kind_id, its in rows if its == status]
 
 
 def split_into_batches(ids: Sequence[Value]) -> Iterator[Sequence[Value]]:
-    """As many at once as a statement takes."""
+    """Yield batches of as many values as a statement takes."""
     return (ids[at : at + IDS_AT_ONCE] for at in range(0, len(ids), IDS_AT_ONCE))
 
 
-#: Not as a parameter: so the index of the letters that are on their way is used.
+#: A literal: the partial index of replaying letters is not used for a parameter.
 _REPLAYING: Final = letters.c.status == literal_column(f"'{LetterStatus.REPLAYING}'")
-#: Whether the plan that sent a letter back has its end as unknown.
+#: The condition that the plan that replayed a letter has its outcome as unknown.
 IS_UNKNOWN: Final = (
     select(items.c.position)
     .where(
-        # The sum keeps a database without statistics from going through all items of the plan for each letter.
+        # The sum keeps a database without statistics from reading all items of the plan for each letter.
         *(items.c.letter_id == letters.c.id, items.c.plan_id + 0 == letters.c.plan_id, items.c.place.is_(None)),
         func.coalesce(items.c.state, literal_column("''")) == PlanItemState.UNKNOWN,
     )
@@ -98,7 +98,7 @@ IS_UNKNOWN: Final = (
 def find_unknown_letters(
     connection: Connection, plan_id: int | None, ids: Sequence[int] | None, limit: int
 ) -> list[int]:
-    """Return the ids of the first such letters, of a plan or of these letters alone where that is asked for."""
+    """Return the ids of the first letters with an unknown outcome, of a plan or of these ids alone if given."""
     asked = select(letters.c.id).where(_REPLAYING, IS_UNKNOWN)
     if plan_id is not None:
         asked = asked.where(letters.c.plan_id == plan_id)
@@ -108,18 +108,18 @@ def find_unknown_letters(
 
 
 def count_unknown_letters(connection: Connection) -> tuple[int, int | None]:
-    """Return how many such letters there are, and since when (ms since the epoch) the oldest was sent back."""
+    """Return how many letters have an unknown outcome, and when the oldest was replayed (ms since the epoch)."""
     asked = select(func.count(), func.min(letters.c.status_at)).where(_REPLAYING, IS_UNKNOWN)
     number, since = connection.execute(asked).one()
     return int(number), since
 
 
-#: Nothing of a plan that is on its way needs them: another handler's delivery has its record from the letter.
+#: The condition that no plan in flight needs the letter: another handler's delivery takes its record from it.
 _NOT_NEEDED: Final = ~exists().where(items.c.letter_id == letters.c.id, items.c.state.in_(UNDER_WAY))
 
 
 def find_letters_ended_before(connection: Connection, moment: int, most: int) -> list[int]:
-    """The ids of letters that were resolved, discarded or archived before then (ms since the epoch)."""
+    """Return the ids of letters that were resolved, discarded or archived before a time (ms since the epoch)."""
     found: list[int] = []
     for status in ENDED:
         statement = (
@@ -133,10 +133,10 @@ def find_letters_ended_before(connection: Connection, moment: int, most: int) ->
 
 
 def purge_letters(connection: Connection, ids: Sequence[int], moment: int) -> int:
-    """Delete those that have ended before then: one that died again meanwhile is open, and stays.
+    """Delete letters that ended before a time; one that died again meanwhile is open, and stays.
 
-    What was done with a letter is kept in the trail, which names it in words; what it has in common with others is
-    theirs as well.
+    The audit log keeps the actions on a letter, with its name; rows that it shares with other letters
+    stay.
     """
     statement = (
         select(letters.c.id, letters.c.kind_id, letters.c.status)
@@ -165,13 +165,13 @@ _KIND_COLUMNS = (
 
 
 def read_letter_lines(connection: Connection, ids: Sequence[int]) -> list[Row[Any]]:
-    """What a list shows of these letters, in their order; without those that are gone."""
+    """Return the rows of a list for these letters, in their order, without those that are gone."""
     found = {row.id: row for row in connection.execute(_select_letter_lines().where(is_one_of(letters.c.id, ids)))}
     return [found[each] for each in ids if each in found]
 
 
 def read_letters_of_record(connection: Connection, topic: str, partition: int, offset: int) -> list[Row[Any]]:
-    """What a list shows of the letters of a source record, by handler."""
+    """Return the rows of a list for the letters of a source record, by handler."""
     found = _select_letter_lines().where(
         letters.c.partition == partition, letters.c.offset == offset, kinds.c.topic == topic
     )
@@ -179,7 +179,7 @@ def read_letters_of_record(connection: Connection, topic: str, partition: int, o
 
 
 def read_letter(connection: Connection, id_: int) -> Row[Any] | None:
-    """All columns of a letter, those of its kind and the text of its traceback."""
+    """Return all columns of a letter, of its kind, and the text of its traceback."""
     found = select(letters, *_KIND_COLUMNS, tracebacks.c.text.label("traceback")).select_from(
         letters.join(kinds, kinds.c.id == letters.c.kind_id)
         .join(groups, groups.c.id == kinds.c.group_id)
@@ -189,7 +189,7 @@ def read_letter(connection: Connection, id_: int) -> Row[Any] | None:
 
 
 def read_letter_history(connection: Connection, id_: int) -> list[Row[Any]]:
-    """How a letter failed before, oldest first."""
+    """Return the earlier failures of a letter, oldest first."""
     found = select(failures, *_KIND_COLUMNS, tracebacks.c.text.label("traceback")).select_from(
         failures.join(kinds, kinds.c.id == failures.c.kind_id)
         .join(groups, groups.c.id == kinds.c.group_id)
@@ -199,7 +199,7 @@ def read_letter_history(connection: Connection, id_: int) -> list[Row[Any]]:
 
 
 def read_plans_of_letter(connection: Connection, id_: int) -> list[Row[Any]]:
-    """The plans that a letter is in, oldest first, and how far each is with it; `reason` is the plan's."""
+    """Return the plans that a letter is in, oldest first, with its state in each; `reason` is the plan's."""
     reason = plans.c.why.label("reason")
     found = select(plans.c.id, plans.c.what, plans.c.by, plans.c.at, reason, items.c.state, items.c.why)
     found = found.add_columns(func.coalesce(items.c.ended_at, items.c.sent_at).label("state_at"))
@@ -214,7 +214,7 @@ def _select_letter_lines() -> Select[Any]:
 
 
 def name_letters(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
-    """Letters by their ids, in words; without those that are not there."""
+    """Return the names of letters by id, without those that do not exist."""
     found = (
         select(letters.c.id, kinds.c.topic, letters.c.partition, letters.c.offset, kinds.c.handler)
         .join(kinds, kinds.c.id == letters.c.kind_id)
@@ -227,11 +227,11 @@ def name_letters(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
 
 
 def is_group_there(connection: Connection, id_: int) -> bool:
-    """Whether there is a group of that number."""
+    """Return whether a group exists."""
     return connection.execute(select(groups.c.id).where(groups.c.id == id_)).first() is not None
 
 
-#: Of a filter's fields, where what they name is kept.
+#: The column of each field of a filter.
 _NAME_COLUMNS: dict[str, Column[str]] = {
     "handlers": kinds.c.handler,
     "topics": kinds.c.topic,
@@ -242,17 +242,17 @@ _NAME_COLUMNS: dict[str, Column[str]] = {
 
 
 def is_anything_recorded(connection: Connection) -> bool:
-    """Whether anything was ever recorded here, or brought by an import."""
+    """Return whether a letter was ever recorded or imported."""
     return any(connection.execute(select(table.c[0]).limit(1)).first() for table in (positions, kinds))
 
 
 def read_known_names(connection: Connection, field: str) -> list[str]:
-    """What letters have had in the place of a field of a filter."""
+    """Return the values that letters have had in the column of a filter's field."""
     return sorted(connection.execute(select(_NAME_COLUMNS[field]).distinct()).scalars())
 
 
 def find_missing_ids(connection: Connection, asked: LetterFilter) -> tuple[Sequence[int], Sequence[int]]:
-    """The letters, and the groups, that a filter names and that are not there."""
+    """Return the letters, and the groups, that a filter names and that do not exist."""
     found: set[int] = set()
     for some in split_into_batches(asked.ids):
         found |= set(connection.execute(select(letters.c.id).where(letters.c.id.in_(some))).scalars())
@@ -265,7 +265,7 @@ ROWS_AT_ONCE = 5_000
 
 
 def stream_failures(connection: Connection, asked: LetterFilter) -> Iterator[FailingLetter]:
-    """The letters of a filter, in no order."""
+    """Yield the letters of a filter, unordered."""
     columns = (kinds.c.group_id, kinds.c.error_class, kinds.c.reason)
     times = (letters.c.runs, letters.c.first_failed_at, letters.c.failed_at)
     found = (
@@ -275,7 +275,7 @@ def stream_failures(connection: Connection, asked: LetterFilter) -> Iterator[Fai
 
 
 def stream_resolutions(connection: Connection, handler: str) -> Iterator[tuple[int, int]]:
-    """Groups of a handler, and when a letter of each was replayed with success (ms since the epoch)."""
+    """Yield the groups of a handler, each with the time of a successful replay (ms since the epoch)."""
     found = (
         select(kinds.c.group_id, letters.c.status_at)
         .join(kinds, kinds.c.id == letters.c.kind_id)

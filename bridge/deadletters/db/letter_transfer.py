@@ -17,9 +17,9 @@ from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import FailureGroup, LetterKind, LetterStatus, unpack_headers
 from bridge.errors import NoExport
 
-#: Bytes of values that are held at once; in a file they take up to four times as much.
+#: Most bytes of values in memory; in a file they take up to four times as much.
 BYTES_AT_ONCE: Final = 8_000_000
-#: What letters have in common, as a letter says it.
+#: The columns that letters share, by their names in a file.
 _KIND_COLUMNS: Final = (
     kinds.c.handler,
     kinds.c.topic,
@@ -30,14 +30,14 @@ _KIND_COLUMNS: Final = (
     kinds.c.version,
     groups.c.place,
 )
-#: Numbers of this database's own, which say nothing elsewhere.
+#: Ids of this database, which mean nothing elsewhere.
 _NOT_EXPORTED: Final = frozenset({"kind_id", "traceback_id", "letter_id"})
 
 ExportedLetter = dict[str, Any]
 
 
 def fit_in_memory(connection: Connection, ids: Sequence[int]) -> Sequence[int]:
-    """The first of these letters, of which all values may be in memory at once; one in any case."""
+    """Return the first of these letters whose values fit in memory together; at least one."""
     of = ((letters, letters.c.id), (failures, failures.c.letter_id), (edits, edits.c.letter_id))
     each = [select(id_, func.length(table.c.value)).where(id_.in_(ids)) for table, id_ in of]
     found = union_all(*each).subquery().c
@@ -52,11 +52,11 @@ def fit_in_memory(connection: Connection, ids: Sequence[int]) -> Sequence[int]:
 
 
 def read_whole_letters(connection: Connection, ids: Sequence[int]) -> list[ExportedLetter]:
-    """Letters by their ids, ascending; one that is gone is left out.
+    """Return letters with all their data by id, ascending; without those that are gone.
 
     Returns:
-        of each `delivery` (its name), its columns, what it has in common with others, `traceback`, and lists: `history`
-        (how it failed before its last failure), `edits`, `trail`.
+        for each `delivery` (its name), its columns, those of its kind and group, `traceback`, and lists: `history`
+        (its earlier failures), `edits`, `trail`.
     """
     history = _read_failures(connection, ids)
     changed = _read_lists(connection, edits, ids)
@@ -122,22 +122,22 @@ def _with_traceback(row: ExportedLetter) -> ExportedLetter:
 
 
 def find_letter_ids(connection: Connection, asked: LetterFilter) -> Iterable[int]:
-    """The ids of a filter's letters, ascending."""
+    """Return the ids of a filter's letters, ascending."""
     found = select_matching_letters(asked).order_by(letters.c.id).execution_options(yield_per=10_000)
     return (row.id for row in connection.execute(found))
 
 
 def read_facts_and_positions(connection: Connection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Which Kafka the letters are of, and how far its topics are recorded."""
+    """Return the facts of the database (its Kafka cluster), and the recorded positions of topics."""
     known = {row.name: row.value for row in connection.execute(select(facts))}
     return {"facts": known}, [dict(row) for row in connection.execute(select(positions)).mappings()]
 
 
 def take_over_facts(connection: Connection, said: Mapping[str, Any]) -> None:
-    """Note which Kafka the letters are of, and how far its topics are recorded, where nothing is noted yet.
+    """Store the facts and recorded positions of an export, if the database has none yet.
 
     Raises:
-        NoExport: this database has another Kafka's letters; or what is said is not what an export says.
+        NoExport: this database has another cluster's letters; or the line is invalid.
     """
     try:
         for name, value in dict(said["facts"]).items():
@@ -162,18 +162,18 @@ def _position_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 ImportedLetter = Mapping[str, Any]
 
-#: What this database has numbers of its own for.
+#: The columns for which this database assigns its own ids.
 _NOT_IMPORTED: Final = frozenset({"id", "kind_id", "traceback_id", "letter_id", "group_id", "letter"})
-#: What a letter has many of, and the tables of these.
+#: The lists of a letter, and their tables.
 LETTER_LISTS: Final = ((failures, "history"), (edits, "edits"), (trail, "trail"))
 _KIND_NAMES: Final = ("handler", "error_class", "place", "topic", "origin", "consumer_group", "reason", "version")
 
 
 def check_imported_letter(row: ImportedLetter) -> None:
-    """Refuse what is no letter with all that one needs.
+    """Raise if an imported letter is incomplete or invalid.
 
     Raises:
-        NoExport: it lacks something, or something of it is of another kind than it must be.
+        NoExport: a field is missing, or has the wrong type.
     """
     _check_columns(letters, row)
     for table, name in LETTER_LISTS:
@@ -201,13 +201,13 @@ def _check_columns(table: Table, row: ImportedLetter) -> None:
 
 
 def import_letters(connection: Connection, ids: IdCache, found: Sequence[ImportedLetter]) -> int:
-    """Write the letters that are not there yet; return how many.
+    """Insert the letters that do not exist yet; return how many.
 
-    One that was on its way back is open here: the plan that sent it is another database's, and a replay of what is
-    done by then is skipped. Numbers of other databases' plans are kept as negative ones.
+    A replaying letter is open here: its plan is another database's, and a replay of a delivery that is done is
+    skipped. Ids of other databases' plans are stored as negative numbers.
 
     Parameters:
-        found: checked.
+        found: letters that `check_imported_letter` accepted.
     """
     new = {row["digest"]: row for row in found}
     there = _read_ids_by_digest(connection, new)
@@ -219,7 +219,7 @@ def import_letters(connection: Connection, ids: IdCache, found: Sequence[Importe
     read = {id(death): _build_kind(death) for death in each_death}
     made = ids.of_kinds(connection, {read[id(death)]: death["failed_at"] for death in each_death})
     kinds = {id_: made[kind] for id_, kind in read.items()}
-    # What is brought from elsewhere is no news.
+    # Imported groups raise no alarm.
     webhook_table.note_told_groups(
         connection, sorted({group_id for _, group_id in kinds.values()}), sql.read_clock(connection)
     )

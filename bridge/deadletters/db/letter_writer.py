@@ -1,4 +1,4 @@
-"""The writer of recorded letters: new letters, and new failures of known letters, counted in the same transaction."""
+"""The writer of recorded letters: new letters, and new failures of known ones, counted in the same transaction."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from bridge.deadletters.model.fingerprint import strip_message
 from bridge.deadletters.model.letter_deduplication import DeathKind, KnownLetter, classify_death
 from bridge.deadletters.model.stored_letter import LetterStatus, StoredLetter, key_digest, pack_headers
 
-#: What is read of a letter that is known: what its history gets, and by what its news are told.
+#: The columns of a known letter that are read: for its history, and to classify the record.
 _READ: Final = (
     *(letters.c.id, letters.c.digest, letters.c.kind_id, letters.c.status, letters.c.status_at, letters.c.number),
     *(letters.c.failed_at, letters.c.error_message, letters.c.traceback_id, letters.c.runs, letters.c.letter_topic),
@@ -30,12 +30,12 @@ _COUNT: Final = (
 
 
 class LetterWriter:
-    """One transaction's letters.
+    """The writer of the letters of one transaction.
 
     Parameters:
         connection: a transaction that writes.
         at: ms since the epoch.
-        largest_value: bytes; of a larger one the size alone is kept.
+        largest_value: bytes; of a larger value only the size is stored.
     """
 
     def __init__(self, connection: Connection, ids: IdCache, at: int, largest_value: int) -> None:
@@ -45,7 +45,7 @@ class LetterWriter:
         self._seen: dict[int, tuple[int, int]] = {}
 
     def record(self, found: Sequence[StoredLetter]) -> list[DeathKind]:
-        """Write these letters, in their order; return what each was."""
+        """Write letters in their order; return how each was classified."""
         told = [each for some in _split_rounds(found) for each in self._round(some)]
         kind_table.add_to_tallies(self._connection, self._tallies)
         kind_table.add_failure_hours(self._connection, self._hours)
@@ -53,7 +53,7 @@ class LetterWriter:
         return told
 
     def _round(self, found: Mapping[bytes, StoredLetter]) -> list[DeathKind]:
-        """Letters of which each is another delivery's."""
+        """Write letters of different deliveries."""
         rows = _lock_known_letters(self._connection, found)
         told = {each: _classify_letter(rows.get(each), letter) for each, letter in found.items()}
         deaths = {each: found[each] for each, what in told.items() if what in (DeathKind.NEW, DeathKind.AGAIN)}
@@ -69,7 +69,7 @@ class LetterWriter:
         return list(told.values())
 
     def _rows(self, found: Mapping[bytes, StoredLetter]) -> Iterator[dict[str, Any]]:
-        """A row for each letter that died, which is counted."""
+        """Yield a row for each letter that died, and count it."""
         connection = self._connection
         kinds = self._ids.of_kinds(connection, {letter.kind: letter.failed_at for letter in found.values()})
         texts = [strip_message(letter.traceback, letter.error_message) for letter in found.values()]
@@ -86,7 +86,7 @@ class LetterWriter:
         self._seen[group_id] = (min(first, failed_at), max(last, failed_at))
 
     def _add_again(self, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
-        """These died again: what was known of the last time goes to the history, and they are open."""
+        """Add the last failure of letters that died again to their history, and open them."""
         for before, row in sorted(pairs, key=lambda pair: int(pair[0]["id"])):
             self._tallies[before["kind_id"], before["status"]] -= 1
             self._connection.execute(_ADD_FAILURE, self._failure(before, row))
@@ -95,13 +95,13 @@ class LetterWriter:
             changed["occurrences"] = letters.c.occurrences + 1
             del changed["recorded_at"]
             self._connection.execute(update(letters).where(letters.c.id == before["id"]).values(changed))
-        # What plans had sent back.
+        # The letters that plans had replayed.
         plan_item_table.end_items_of_letters(
             self._connection, [before["id"] for before, _ in pairs], PlanItemState.DEAD, self._at
         )
 
     def _index(self, deaths: Mapping[bytes, StoredLetter]) -> None:
-        """Have them found by what they say now."""
+        """Index letters by the words of their latest failure."""
         if deaths:
             asked = select(letters.c.id, letters.c.digest).where(
                 sql.has_one_of(self._connection, letters.c.digest, deaths)
@@ -112,7 +112,7 @@ class LetterWriter:
     def _failure(self, before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
         names = ("kind_id", "failed_at", "error_message", "traceback_id", "runs")
         where = ("letter_topic", "letter_partition", "letter_offset")
-        # A plan's replay has a higher number; what began anew is no plan's.
+        # A plan's replay has a higher number; a delivery that began anew is no plan's.
         plan_id = before["plan_id"] if row["number"] > before["number"] else None
         had = self._connection.execute(
             select(letters.c.value, letters.c.value_size).where(letters.c.id == before["id"])
@@ -133,7 +133,7 @@ def _find_words(letter: StoredLetter) -> tuple[str, ...]:
 
 
 def _split_rounds(found: Sequence[StoredLetter]) -> Iterator[dict[bytes, StoredLetter]]:
-    """In their order, in rounds in which no delivery comes twice, of as many as a statement takes."""
+    """Yield letters in rounds, in their order: each delivery at most once, as many as a statement takes."""
     some: dict[bytes, StoredLetter] = {}
     for letter in found:
         digest = letter.identity.digest
@@ -146,9 +146,9 @@ def _split_rounds(found: Sequence[StoredLetter]) -> Iterator[dict[bytes, StoredL
 
 
 def _lock_known_letters(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, dict[str, Any]]:
-    """What there is of these letters, nobody else's to change until the transaction ends."""
+    """Return the known letters by digest, locked until the transaction ends."""
     asked = select(*_READ).where(sql.has_one_of(connection, letters.c.digest, digests))
-    # In one order: two transactions that wait for each other's row would both be undone.
+    # In one order: otherwise two transactions could deadlock.
     found = connection.execute(asked.order_by(letters.c.id).with_for_update())
     rows = {row["id"]: dict(row) for row in found.mappings()}
     places = {

@@ -1,6 +1,4 @@
-"""What a plan is about and how far it is, in figures: by handler and reason before its approval, by wave and outcome
-after it.
-"""
+"""The figures of a plan: by handler and reason before its approval, by wave and outcome after it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -19,12 +17,12 @@ from bridge.deadletters.model.stored_letter import ENDED, LetterStatus
 
 
 class DeadDelivery(NamedTuple):
-    """The letter that a delivery has.
+    """The letter of a delivery.
 
     Attributes:
         failures: how often it has died.
-        number: under which it died last.
-        again: whether it ran, then, though it was done.
+        number: of the delivery when it died last.
+        again: whether it ran then though it was done.
     """
 
     id: int
@@ -35,7 +33,7 @@ class DeadDelivery(NamedTuple):
 
 
 class LetterHeap(NamedTuple):
-    """Letters of a plan that have this in common.
+    """The letters of a plan with the same program, failures, topic and handler.
 
     Attributes:
         program: that wrote them: "bridge", or another's name.
@@ -55,12 +53,12 @@ class LetterHeap(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether bridges have written them."""
+        """Return whether this project wrote them."""
         return self.program == BRIDGE_PROGRAM
 
 
 def count_letter_heaps(connection: Connection, plan_id: int) -> list[LetterHeap]:
-    """All letters of a plan."""
+    """Return the heaps of all letters of a plan."""
     common = [kinds.c[name] for name in ("topic", "handler", "reason", "origin", "consumer_group")]
     counted = (func.count(), func.max(letters.c.value_size))
     asked = _select_of_plan(plan_id, *common, letters.c.failures, *counted).group_by(*common, letters.c.failures)
@@ -68,7 +66,7 @@ def count_letter_heaps(connection: Connection, plan_id: int) -> list[LetterHeap]
 
 
 def count_letters_by_handler(connection: Connection, plan_id: int) -> dict[str, dict[str, int]]:
-    """How many letters a plan has, by handler and reason."""
+    """Return how many letters a plan has, by handler and reason."""
     found: dict[str, dict[str, int]] = {}
     for heap in count_letter_heaps(connection, plan_id):
         reasons = found.setdefault(heap.handler, {})
@@ -77,13 +75,13 @@ def count_letters_by_handler(connection: Connection, plan_id: int) -> dict[str, 
 
 
 def count_larger_letters(connection: Connection, plan_id: int, topic: str, size: int) -> int:
-    """How many letters of a source topic have a value of more bytes."""
+    """Return how many letters of a source topic have a larger value."""
     asked = _select_of_plan(plan_id, func.count()).where(kinds.c.topic == topic, letters.c.value_size > size)
     return int(connection.execute(asked).scalar_one())
 
 
 def find_values_away(connection: Connection, plan_id: int) -> list[LogPosition]:
-    """Where those letters lie whose value is in Kafka alone, and for which the plan has no other."""
+    """Return the positions of the letters whose value is in Kafka alone and not edited by the plan."""
     where = [letters.c[name] for name in ("letter_topic", "letter_partition", "letter_offset")]
     mended = select(edits.c.letter_id).where(edits.c.plan_id == plan_id)
     asked = _select_of_plan(plan_id, *where).where(letters.c.value.is_(None), letters.c.value_size >= 0)
@@ -91,27 +89,27 @@ def find_values_away(connection: Connection, plan_id: int) -> list[LogPosition]:
 
 
 def count_letters_of_nowhere(connection: Connection, plan_id: int) -> dict[str, int]:
-    """By dead-letter topic, how many letters of other programs do not say of which record they are."""
+    """Return, by dead-letter topic, how many letters of other programs do not name their source record."""
     asked = _select_of_plan(plan_id, kinds.c.topic, func.count()).group_by(kinds.c.topic)
     rows = connection.execute(asked.where(kinds.c.origin != BRIDGE_PROGRAM, kinds.c.topic == letters.c.letter_topic))
     return {row[0]: row[1] for row in rows}
 
 
 def count_replaying_letters(connection: Connection, asked: LetterFilter) -> int:
-    """How many of the letters that were asked for are on their way already."""
+    """Return how many letters of a filter are replaying already."""
     these = select_matching_letters(asked).where(letters.c.status == LetterStatus.REPLAYING).subquery()
     return int(connection.execute(select(func.count()).select_from(these)).scalar_one())
 
 
 def find_ended_letters(connection: Connection, ids: Sequence[int]) -> list[tuple[int, LetterStatus]]:
-    """Those of these letters that have ended, with how they stand."""
+    """Return those of these letters that have ended, with their status."""
     asked = select(letters.c.id, letters.c.status).where(letters.c.status.in_(ENDED)).order_by(letters.c.id)
     found = (connection.execute(asked.where(letters.c.id.in_(some))) for some in split_into_batches(ids))
     return [(row.id, LetterStatus(row.status)) for rows in found for row in rows]
 
 
 def find_letters_by_digest(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, DeadDelivery]:
-    """The letters of these deliveries."""
+    """Return the letters of these deliveries by digest."""
     columns = (letters.c.id, letters.c.status, letters.c.failures, letters.c.number, letters.c.again)
     rows = connection.execute(select(letters.c.digest, *columns).where(letters.c.digest.in_([*digests])))
     return {
@@ -128,12 +126,12 @@ def _select_of_plan(plan_id: int, *columns: Any) -> Select[Any]:
 
 
 class WaveState(NamedTuple):
-    """How far a plan is with a wave.
+    """The state of a wave of a plan.
 
     Attributes:
-        outcomes: how many of its deliveries are how far.
+        outcomes: how many of its deliveries have which state.
         sent_at: when the first of it was sent, ms since the epoch, as all times here.
-        ended_at: when it was known of the last one so far how it ended.
+        ended_at: when the latest outcome was known.
     """
 
     wave: int
@@ -161,7 +159,7 @@ def read_wave_states(connection: Connection, plan_id: int) -> list[WaveState]:
 
 
 def read_dead_letters(connection: Connection, plan_id: int, limit: int) -> Sequence[Row[Any]]:
-    """Letters of a plan that died again: its latest."""
+    """Return the latest letters of a plan that died again."""
     its = [kinds.c[name] for name in ("topic", "handler", "error_class", "version")]
     has = [letters.c[name] for name in ("id", "partition", "offset", "key", "error_message")]
     how = [items.c[name] for name in ("wave", "sent_at", "ended_at")]
@@ -174,7 +172,7 @@ def read_dead_letters(connection: Connection, plan_id: int, limit: int) -> Seque
 def count_ends(
     connection: Connection, plan_id: int, states: Sequence[PlanItemState], limit: int
 ) -> list[tuple[str, str, int]]:
-    """Of what a plan came to and ended so: how, why, and of how many that is so; the most first."""
+    """Return state, reason and count of the ended deliveries of a plan, the largest count first."""
     count = func.count()
     asked = select(items.c.state, items.c.why, count).where(items.c.plan_id == plan_id, items.c.state.in_(states))
     asked = asked.group_by(items.c.state, items.c.why).order_by(count.desc(), items.c.why).limit(limit)
@@ -184,7 +182,7 @@ def count_ends(
 def read_item_states(
     connection: Connection, plan_id: int, states: Sequence[PlanItemState], after: int, limit: int
 ) -> Sequence[Row[Any]]:
-    """The deliveries of a plan behind a position, in their order: how far it is with each.
+    """Return the deliveries of a plan after a position, in their order, with their states.
 
     Parameters:
         states: empty: all.

@@ -1,6 +1,6 @@
-"""The items of a plan, one a delivery, with their states: waiting, claimed, sent, and an outcome; or skipped, refused.
-Only the process that holds the plan's lease claims and notes what was sent. Anybody may note an outcome, and an
-outcome stays.
+"""The items of a plan, one for each delivery, with their states: waiting, claimed, sent, and an outcome; or skipped,
+refused. Only the process with the plan's lease claims and notes what was sent. Any process may note an outcome, and
+an outcome stays.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ class LogPosition(NamedTuple):
 
 
 class SentRecord(NamedTuple):
-    """What was published for a delivery, under which number, and where it lies."""
+    """A record that was published for a delivery, with its number and position."""
 
     position: int
     number: int
@@ -51,7 +51,7 @@ class SentRecord(NamedTuple):
 
 
 def note_claims(connection: Connection, plan_id: int, found: Mapping[int, LogPosition], at: int) -> None:
-    """Note of deliveries that wait that they are about to be sent: each will lie where this says, or behind.
+    """Note that waiting deliveries are about to be sent, each to this position or behind it.
 
     Parameters:
         found: by position.
@@ -66,7 +66,7 @@ def note_claims(connection: Connection, plan_id: int, found: Mapping[int, LogPos
 
 
 def note_sent_records(connection: Connection, plan_id: int, found: Sequence[SentRecord], at: int) -> None:
-    """Note what Kafka has; of what has ended meanwhile, only where it lies."""
+    """Note the records that Kafka has; for a delivery that has ended meanwhile, only the position."""
     if connection.dialect.name == "postgresql":
         _write_together(connection, _NOTE_SENT_TOGETHER, plan_id, found, at)
     elif found:
@@ -77,7 +77,7 @@ def note_sent_records(connection: Connection, plan_id: int, found: Sequence[Sent
 def _write_together(
     connection: Connection, what: TextClause, plan_id: int, found: Iterable[SentRecord], at: int
 ) -> None:
-    """All that go into one topic in one statement."""
+    """Write all records of one topic in one statement."""
     for topic, some in _group_by_topic(found):
         positions, numbers, spots = zip(*some, strict=True)
         _, partitions, offsets = zip(*spots, strict=True)
@@ -88,7 +88,7 @@ def _write_together(
 
 
 def _group_by_topic(found: Iterable[SentRecord]) -> Iterator[tuple[str, list[SentRecord]]]:
-    """In the order of their positions, by which their places in the lists are found."""
+    """Yield the records of each topic in the order of their positions, which the SQL needs."""
     by_topic: dict[str, list[SentRecord]] = defaultdict(list)
     for each in sorted(found):
         by_topic[each.spot.topic].append(each)
@@ -96,12 +96,12 @@ def _group_by_topic(found: Iterable[SentRecord]) -> Iterator[tuple[str, list[Sen
 
 
 def _write_list(name: str, type_: str) -> str:
-    """A list that is given as text. In a SELECT of its own: else it would be taken apart for each row."""
+    """Return SQL for a list given as text; in a SELECT of its own, or it would be parsed for each row."""
     return f"CAST((SELECT CAST(string_to_array(:{name}, ',') AS {type_}[])) AS {type_}[])"
 
 
 def _write_list_item(name: str, type_: str) -> str:
-    """What a list has for a row: `width_bucket` finds its place by halving."""
+    """Return SQL for a row's element of a list; `width_bucket` finds it by binary search."""
     return f"({_write_list(name, type_)})[width_bucket(position, {_write_list('positions', 'int')})]"
 
 
@@ -113,8 +113,8 @@ _NOTE_SENT: Final = (
     "UPDATE items SET state = CASE state WHEN 'claimed' THEN 'sent' ELSE state END, number = ?, sent_topic = ?, "
     "sent_partition = ?, sent_offset = ?, sent_at = ? WHERE plan_id = ? AND position = ?"
 )
-#: Not by a join with their values: of a plan that was just made no database has statistics, and all of it would be
-#: looked through for each.
+#: Not a join with the values: the database has no statistics of a new plan, and would read all of it
+#: for each value.
 _SENT_COLUMNS: Final = (
     f"sent_topic = :topic, sent_partition = {_write_list_item('partitions', 'int')}, sent_offset = "
     f"{_write_list_item('offsets', 'bigint')}, "
@@ -135,10 +135,10 @@ class PlanItem(NamedTuple):
 
     Attributes:
         position: in the plan, from 1 on.
-        letter_id: whose record is sent; `None`: that of no letter.
-        place: the delivery, where it is another one than the letter's.
+        letter_id: the letter whose record is sent; `None`: no letter.
+        place: the delivery, if it is not the letter's own.
         failures: how often the letter had died when the plan was made.
-        lane: that it has; `None`: none, or that of the letter, which is known once the plan is begun.
+        lane: its lane; `None`: none, or the letter's, which is known when the plan begins.
         wave: of a canary, from 0 on.
     """
 
@@ -151,17 +151,17 @@ class PlanItem(NamedTuple):
 
 
 class SentPosition(NamedTuple):
-    """Where the record of a letter that was sent back lies, and since when (ms)."""
+    """The position of the record of a replayed letter, and the time when it was sent (ms)."""
 
     spot: LogPosition
     at: int
 
 
 class OtherDelivery(NamedTuple):
-    """A delivery that was sent and is no letter's own.
+    """A sent delivery that is no letter's own.
 
     Attributes:
-        number: under which it was sent.
+        number: of the delivery when it was sent.
     """
 
     plan_id: int
@@ -172,8 +172,8 @@ class OtherDelivery(NamedTuple):
 
 
 _ITEM_COLUMNS = [items.c[name] for name in PlanItem._fields]
-#: A delivery's state, for who knows its position: by the index of states a database would look, for each batch, through
-#: all of the plan that has the same state.
+#: The state, for queries by position: by the index of states a database would read, for each batch,
+#: all items of the plan with the same state.
 ITEM_STATE: Final = func.coalesce(items.c.state, literal_column("''"))
 
 _NOTE_OWN_LETTER: Final = (
@@ -185,10 +185,10 @@ _NOTE_OWN_LETTER: Final = (
 
 
 def freeze_letters(connection: Connection, plan_id: int, chosen: Select[Any], *, canary: bool) -> int:
-    """Take these letters into a plan, in the order in which they were produced; how many they are.
+    """Add letters to a plan in the order in which they were produced; return how many.
 
     Parameters:
-        chosen: ids of letters, and how often each has died.
+        chosen: the query of letter ids, and how often each has died.
     """
     these = chosen.subquery()
     ordered = func.row_number().over(order_by=(letters.c.offset, letters.c.partition, letters.c.id))
@@ -200,13 +200,13 @@ def freeze_letters(connection: Connection, plan_id: int, chosen: Select[Any], *,
     )
     names = ["plan_id", "position", "letter_id", "failures", "wave", "state"]
     connection.execute(insert(items).from_select(names, made))
-    # Not every driver says how many rows a statement of this kind has written.
+    # Not every driver returns the number of rows of such a statement.
     last = select(func.max(items.c.position)).where(items.c.plan_id == plan_id)
     return connection.execute(last).scalar_one() or 0
 
 
 def add_items(connection: Connection, plan_id: int, others: Sequence[PlanItem], *, canary: bool) -> None:
-    """Take further deliveries into a plan."""
+    """Add further deliveries to a plan."""
     rows = [
         {
             **each._asdict(),
@@ -221,13 +221,13 @@ def add_items(connection: Connection, plan_id: int, others: Sequence[PlanItem], 
 
 
 def read_items(connection: Connection, plan_id: int, after: int, limit: int) -> list[PlanItem]:
-    """Of a plan, the next behind a position."""
+    """Return the next items of a plan after a position."""
     asked = select(*_ITEM_COLUMNS).where(items.c.plan_id == plan_id, items.c.position > after)
     return [PlanItem(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit)).all()]
 
 
 def find_last_wave(connection: Connection, plan_id: int) -> int:
-    """The last wave of a plan; 0 where it has but one, or is no canary."""
+    """Return the last wave of a plan; 0 if it has one wave or is no canary."""
     asked = select(func.max(items.c.wave)).where(items.c.plan_id == plan_id)
     return connection.execute(asked).scalar() or 0
 
@@ -235,10 +235,10 @@ def find_last_wave(connection: Connection, plan_id: int) -> int:
 def read_waiting_items(
     connection: Connection, plan_id: int, wave: int, limit: int, *, in_lanes: bool = False
 ) -> list[PlanItem]:
-    """The next that may go, of a wave and those before it.
+    """Return the next items that may be sent, of a wave and those before it.
 
     Parameters:
-        in_lanes: whether the plan has lanes; then none of a lane of which another plan has something under way.
+        in_lanes: whether the plan has lanes; a lane with a delivery of another plan in flight is left out.
     """
     asked = select(*_ITEM_COLUMNS).where(
         items.c.plan_id == plan_id,
@@ -248,20 +248,20 @@ def read_waiting_items(
     )
     if in_lanes:
         ahead = items.alias()
-        # Not as a parameter: so the index of what is under way is used.
+        # Literals: the partial index of items in flight is not used for parameters.
         under_way = ahead.c.state.in_([literal_column(f"'{state}'") for state in UNDER_WAY])
         asked = asked.where(~select(ahead.c.position).where(ahead.c.lane == items.c.lane, under_way).exists())
     return [PlanItem(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit)).all()]
 
 
 def has_waiting_items(connection: Connection, plan_id: int) -> bool:
-    """Whether anything of a plan waits, of whichever wave, and also what may not go yet."""
+    """Return whether a plan has waiting items, of any wave, also held ones."""
     asked = select(items.c.position).where(items.c.plan_id == plan_id, items.c.state == PlanItemState.WAITING)
     return connection.execute(asked.limit(1)).first() is not None
 
 
 def read_claimed_items(connection: Connection, plan_id: int, limit: int) -> list[tuple[PlanItem, LogPosition | None]]:
-    """What a process left behind that died: each, and from where on its record lies if it was sent."""
+    """Return the items that a dead process left claimed, each with the position from which its record would lie."""
     columns = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset)
     asked = select(*_ITEM_COLUMNS, *columns).where(items.c.plan_id == plan_id, items.c.state == PlanItemState.CLAIMED)
     found = []
@@ -272,10 +272,10 @@ def read_claimed_items(connection: Connection, plan_id: int, limit: int) -> list
 
 
 def claim_items(connection: Connection, plan_id: int, found: Mapping[int, LogPosition | None], at: int) -> None:
-    """Note that deliveries are about to be sent.
+    """Claim deliveries, which are about to be sent.
 
     Parameters:
-        found: by position, the end of the partition into which each goes: its record will lie there or behind.
+        found: by position, the end of the target partition: the record will lie there or behind.
     """
     nowhere = [position for position, spot in found.items() if spot is None]
     _move_items(connection, plan_id, nowhere, [PlanItemState.WAITING], state=PlanItemState.CLAIMED, sent_at=at)
@@ -283,7 +283,7 @@ def claim_items(connection: Connection, plan_id: int, found: Mapping[int, LogPos
 
 
 def note_own_letters(connection: Connection, plan_id: int, found: Sequence[PlanItem]) -> None:
-    """Deliveries that have letters by now are their letters' own from now on."""
+    """Turn deliveries that have letters by now into their letters' own."""
     rows = [
         {"of_plan": plan_id, "its_position": each.position, "its_letter": each.letter_id, "its_failures": each.failures}
         for each in found
@@ -293,12 +293,12 @@ def note_own_letters(connection: Connection, plan_id: int, found: Sequence[PlanI
 
 
 def return_claimed_items(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:
-    """Deliveries that were claimed, and of which nothing was done, wait again."""
+    """Return claimed deliveries, for which nothing was done, to waiting."""
     _move_items(connection, plan_id, positions, [PlanItemState.CLAIMED], state=PlanItemState.WAITING)
 
 
 def end_items(connection: Connection, plan_id: int, whys: Mapping[int, str], to: PlanItemState, at: int) -> None:
-    """Note, by position, how deliveries end that were not sent, and why."""
+    """Note, by position, the state and reason of deliveries that were not sent."""
     by_why: dict[str, list[int]] = defaultdict(list)
     for position, why in whys.items():
         by_why[why].append(position)
@@ -310,11 +310,11 @@ def end_items(connection: Connection, plan_id: int, whys: Mapping[int, str], to:
 def end_items_of_letters(
     connection: Connection, letter_ids: Iterable[int], to: PlanItemState, at: int, why: str = ""
 ) -> None:
-    """Note how letters ended that plans have sent back; in the transaction that gives them their new status.
+    """Note how replayed letters ended, in the transaction that changes their status.
 
-    An end that was not known may be known later: the ledger or a new dead letter proves it then.
+    An unknown outcome may be known later, if the ledger or a new dead letter proves it.
     """
-    # Another plan may have the same letter for something else: a copy.
+    # Another plan may copy the same letter.
     its = select(letters.c.plan_id).where(letters.c.id == items.c.letter_id).scalar_subquery()
     own = (items.c.plan_id == its, items.c.place.is_(None), ITEM_STATE.in_((*UNDER_WAY, PlanItemState.UNKNOWN)))
     for some in split_into_batches(sorted(set(letter_ids))):
@@ -324,7 +324,7 @@ def end_items_of_letters(
 
 
 def read_sent_positions(connection: Connection, letter_ids: Sequence[int]) -> dict[int, SentPosition]:
-    """Where the records of letters lie that are under way."""
+    """Return the positions of the records of letters in flight."""
     columns = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset)
     own = (items.c.place.is_(None), ITEM_STATE == PlanItemState.SENT)
     found: dict[int, SentPosition] = {}
@@ -337,7 +337,7 @@ def read_sent_positions(connection: Connection, letter_ids: Sequence[int]) -> di
 
 
 def read_other_deliveries(connection: Connection, plan_id: int, after: int, limit: int) -> list[OtherDelivery]:
-    """The next deliveries of a plan that were sent, are under way, and no letters' own, behind a position."""
+    """Return the next deliveries of a plan in flight that are no letter's own, after a position."""
     whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.consumer_group)
     where = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset, items.c.sent_at)
     asked = select(items.c.plan_id, items.c.position, items.c.place, items.c.number, *whose, *where)
@@ -348,7 +348,7 @@ def read_other_deliveries(connection: Connection, plan_id: int, after: int, limi
 
 
 def find_dead_deliveries(connection: Connection, found: Sequence[OtherDelivery]) -> list[OtherDelivery]:
-    """Those of these that have a letter of their own by now."""
+    """Return those of these deliveries that have a letter of their own by now."""
     digests = {LetterIdentity(each.delivery.group, *each.delivery[:5]).digest: each for each in found}
     dead: list[OtherDelivery] = []
     for some in split_into_batches(list(digests)):
@@ -361,7 +361,7 @@ def find_dead_deliveries(connection: Connection, found: Sequence[OtherDelivery])
 def end_other_deliveries(
     connection: Connection, found: Sequence[OtherDelivery], to: PlanItemState, at: int, why: str = ""
 ) -> None:
-    """Note how deliveries ended that were no letters' own."""
+    """Note how deliveries ended that are no letter's own."""
     by_plan: dict[int, list[int]] = defaultdict(list)
     for each in found:
         by_plan[each.plan_id].append(each.position)
@@ -372,7 +372,7 @@ def end_other_deliveries(
 def count_item_states(
     connection: Connection, plan_ids: Sequence[int], wave: int | None = None
 ) -> dict[int, dict[str, int]]:
-    """By plan, how many of its deliveries have which state; of a wave alone, if it is given."""
+    """Return, by plan, how many items have which state; of one wave if given."""
     asked = select(items.c.plan_id, items.c.state, func.count()).where(items.c.plan_id.in_(plan_ids))
     if wave is not None:
         asked = asked.where(items.c.wave == wave)
@@ -383,10 +383,9 @@ def count_item_states(
 
 
 def build_position_conditions(plan_id: int, positions: Sequence[int]) -> tuple[ColumnElement[bool], ...]:
-    """Those of a plan that are at these positions, at least one: by their key, however large the plan is.
+    """Return the conditions on the items at these positions (at least one), by the primary key.
 
-    A database that has no statistics of a plan that was just made would look through all of it, did it not know where
-    the positions begin and end.
+    Without the range, a database without statistics of a new plan would read all of it.
     """
     among_them = items.c.position.between(min(positions), max(positions))
     return items.c.plan_id == plan_id, among_them, is_among(items.c.position, positions)

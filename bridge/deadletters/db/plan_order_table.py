@@ -1,6 +1,6 @@
 """The lanes and waves of a plan's items.
 
-Each item of a lane knows the next one, which is held until the plan's runner releases it.
+Each item of a lane has the position of the next one, which is held until the plan runner releases it.
 """
 
 from collections import defaultdict
@@ -35,10 +35,10 @@ _SET_LANE: Final = (
 
 
 class EndedItem(NamedTuple):
-    """What has ended.
+    """An item that has ended while its successor is held.
 
     Attributes:
-        place: the delivery, where it is no letter's own; else `delivery` says it.
+        place: the delivery, if it is no letter's own; else see `delivery`.
         at: ms since the epoch.
     """
 
@@ -50,7 +50,7 @@ class EndedItem(NamedTuple):
 
 
 def find_ordered_kinds(connection: Connection, topics: Sequence[str]) -> list[tuple[int, str, str, str]]:
-    """Of our letters of some topics each kind, with its group, topic and handler."""
+    """Return the kinds of this project's letters of some topics, each with group, topic and handler."""
     asked = select(kinds.c.id, kinds.c.consumer_group, kinds.c.topic, kinds.c.handler)
     rows = connection.execute(
         asked.where(kinds.c.topic.in_(topics), kinds.c.origin == BRIDGE_PROGRAM).order_by(kinds.c.id)
@@ -59,10 +59,10 @@ def find_ordered_kinds(connection: Connection, topics: Sequence[str]) -> list[tu
 
 
 def lay_lanes(connection: Connection, plan_id: int, found: Mapping[OrderedCourse, Sequence[int]]) -> None:
-    """Give what of a plan has not ended its lanes, in the order of the positions; also if it had them before.
+    """Assign lanes to the unended items of a plan, in the order of positions, replacing old lanes.
 
     Parameters:
-        found: by course the kinds of its letters.
+        found: by course, the kinds of its letters.
     """
     ends, after = dict[int, tuple[_LaidItem, _LaidItem]](), 0
     while page := _read_unended_items(connection, plan_id, after, found):
@@ -80,13 +80,13 @@ def lay_lanes(connection: Connection, plan_id: int, found: Mapping[OrderedCourse
 
 
 def has_lanes(connection: Connection, plan_id: int) -> bool:
-    """Whether anything of a plan has a lane."""
+    """Return whether an item of a plan has a lane."""
     asked = select(items.c.position).where(items.c.plan_id == plan_id, items.c.lane.is_not(None)).limit(1)
     return connection.execute(asked).first() is not None
 
 
 def read_ended_items(connection: Connection, plan_id: int) -> list[EndedItem]:
-    """What has ended and has something behind it that is held."""
+    """Return the ended items of a plan whose successors are held."""
     message = (letters.c.topic_id, letters.c.partition, letters.c.offset)
     delivery = (kinds.c.topic, *message, kinds.c.handler, kinds.c.consumer_group)
     own = and_(letters.c.id == items.c.letter_id, items.c.place.is_(None))
@@ -98,7 +98,7 @@ def read_ended_items(connection: Connection, plan_id: int) -> list[EndedItem]:
 
 
 def release_held_items(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:
-    """Let go what stands behind these."""
+    """Release the successors of the items at these positions."""
     for some in split_into_batches(positions):
         behind = select(items.c.next).where(*build_position_conditions(plan_id, some), items.c.next.is_not(None))
         found = list(connection.execute(behind).scalars())
@@ -115,11 +115,11 @@ def _build_ended_item(row: Any) -> EndedItem:
 def _read_unended_items(
     connection: Connection, plan_id: int, after: int, found: Mapping[OrderedCourse, Sequence[int]]
 ) -> list[_LaidItem]:
-    """The next of what has not ended, with the lanes that they are to have."""
+    """Return the next unended items, with the lanes that they are to have."""
     own = and_(items.c.place.is_(None), letters.c.id.is_not(None))
     numbers = [(and_(own, letters.c.kind_id.in_(ids)), _write_lane_number(course)) for course, ids in found.items()]
     lane = func.coalesce(items.c.lane, case(*numbers, else_=null())) if numbers else items.c.lane
-    # What has none in its row is written, also where it is alone in its lane.
+    # A missing lane is written, also for an item alone in its lane.
     held = case((items.c.lane.is_(None), null()), else_=items.c.held)
     asked = select(items.c.position, lane, held, items.c.next)
     asked = asked.outerjoin(letters, letters.c.id == items.c.letter_id)
@@ -129,33 +129,33 @@ def _read_unended_items(
 
 
 def _write_lanes(connection: Connection, plan_id: int, laid: Iterable[tuple[_LaidItem, _LaidItem]]) -> None:
-    """Write what is not as it was."""
+    """Write the rows that have changed."""
     rows = [{f"its_{name}": value for name, value in now._asdict().items()} for now, was in laid if now != was]
     if rows:
-        # One by one, by their key: of a plan that was just made PostgreSQL has no statistics, and joins it in squares.
+        # One by one, by the key: without statistics of a new plan PostgreSQL would join in quadratic time.
         connection.execute(_SET_LANE, [{"of_plan": plan_id, **row} for row in rows])
 
 
 def _write_lane_number(course: OrderedCourse) -> Any:
-    """`Course.lane`, as SQL."""
+    """Return SQL for `OrderedCourse.lane`."""
     number = _write_xor(literal(course.number), letters.c.partition)
     return _write_xor(number, letters.c.key_digest) if course.by_key else number
 
 
 def _write_xor(one: Any, other: Any) -> Any:
-    """SQLite has no operator for it."""
+    """Return SQL for XOR, for which SQLite has no operator."""
     return one.bitwise_or(other) - one.bitwise_and(other)
 
 
-#: How many are in waves before the last.
+#: Number of items in the waves before the last.
 _EARLY: Final = sum(WAVES)
 
 
 def cut_waves(connection: Connection, plan_id: int, first: int = 0) -> None:
-    """Cut what of a plan waits into the waves of a canary; what was left out is in none.
+    """Assign the waiting items of a plan to the waves of a canary; items that were left out have no wave.
 
     Parameters:
-        first: the number of the first of these waves.
+        first: the number of the first wave.
     """
     waiting = (items.c.plan_id == plan_id, items.c.state == PlanItemState.WAITING)
     connection.execute(update(items).where(*waiting).values(wave=first + len(WAVES)))
@@ -168,7 +168,7 @@ def cut_waves(connection: Connection, plan_id: int, first: int = 0) -> None:
 
 
 def cut_new_waves(connection: Connection, plan_id: int) -> int:
-    """Cut what is left of a stopped canary into new waves behind the last that was sent; return the first of them."""
+    """Assign the rest of a stopped canary to new waves; return the number of the first of them."""
     sent = (items.c.plan_id == plan_id, items.c.state != PlanItemState.WAITING, items.c.sent_at.is_not(None))
     last = connection.execute(select(func.max(items.c.wave)).where(*sent)).scalar()
     first = 0 if last is None else last + 1
@@ -177,12 +177,12 @@ def cut_new_waves(connection: Connection, plan_id: int) -> int:
 
 
 def renumber_items(connection: Connection, plan_id: int) -> None:
-    """Number the deliveries of a plan anew, in the order in which their messages were produced."""
+    """Renumber the items of a plan in the order in which their messages were produced."""
     of_plan = items.c.plan_id == plan_id
     asked = select(items.c.position).join(letters, letters.c.id == items.c.letter_id).where(of_plan)
     order = connection.execute(asked.order_by(letters.c.offset, letters.c.partition, items.c.position)).scalars()
-    # By way of negative numbers: no two may be at one position meanwhile. And one by one: of a plan that was just made
-    # PostgreSQL has no statistics, and joins it in squares.
+    # By way of negative numbers, because positions are unique. One by one: without statistics of a new plan
+    # PostgreSQL would join in quadratic time.
     aside = update(items).where(of_plan, items.c.position == bindparam("at")).values(position=bindparam("to"))
     if rows := [{"at": position, "to": -number} for number, position in enumerate(order, 1)]:
         connection.execute(aside, rows)

@@ -1,6 +1,6 @@
-"""How far each dead-letter topic is recorded.
+"""The recorded position of each partition of the dead-letter topics.
 
-The position changes in the transaction that records, so no record counts twice.
+A position changes in the transaction that records, so each record counts once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,8 +17,8 @@ class RecordedLog(NamedTuple):
     """A partition of a dead-letter topic, for one group.
 
     Attributes:
-        consumer_group: whose letters alone are recorded; "": everybody's.
-        topic_id: a topic that is made again has another.
+        consumer_group: the only group whose letters are recorded; "": all groups.
+        topic_id: a recreated topic has another.
     """
 
     consumer_group: str
@@ -31,7 +31,7 @@ class RecordedLog(NamedTuple):
 
 
 class RecordedPosition(NamedTuple):
-    """How far a log is recorded.
+    """The recorded position of a log.
 
     Attributes:
         next: the offset of the next record.
@@ -43,10 +43,10 @@ class RecordedPosition(NamedTuple):
 
 
 class PositionStep(NamedTuple):
-    """A log goes from one place to another.
+    """A move of a log's recorded position.
 
     Attributes:
-        before: where it was; `None`: nothing was recorded of it.
+        before: the position before; `None`: nothing was recorded.
         missed: records that Kafka had dropped before they could be recorded.
     """
 
@@ -80,7 +80,7 @@ _BEGIN: Final = {
 def read_positions(
     connection: Connection, groups: Iterable[str], topics: Iterable[str]
 ) -> dict[RecordedLog, RecordedPosition]:
-    """How far the logs of these topics are recorded, those of topics that were deleted among them."""
+    """Return the recorded positions of the logs of topics, deleted logs of the same name included."""
     asked = select(positions).where(positions.c.consumer_group.in_(set(groups)), positions.c.topic.in_(set(topics)))
     return {
         RecordedLog(row.consumer_group, row.topic, row.topic_id, row.partition): RecordedPosition(row.next, row.epoch)
@@ -89,21 +89,21 @@ def read_positions(
 
 
 def find_recorded_topics(connection: Connection, group: str) -> list[str]:
-    """The topics of which letters of this group, and of it alone, were ever recorded."""
+    """Return the topics of which letters of this group alone were ever recorded."""
     asked = select(positions.c.topic).where(positions.c.consumer_group == group).distinct()
     return sorted(connection.execute(asked).scalars())
 
 
 def move_positions(connection: Connection, steps: Sequence[PositionStep], at: int) -> None:
-    """Note how far logs are recorded now, each only if it is where it was expected.
+    """Move recorded positions, each only from the expected one.
 
     Parameters:
         at: ms since the epoch.
 
     Raises:
-        RecordedByAnother: some are not, another recorder has come there meanwhile; the transaction must be rolled back.
+        RecordedByAnother: another recorder has moved some of them; the transaction must be rolled back.
     """
-    # In one order: two recorders that wait for each other's row would both be undone.
+    # In one order: otherwise two recorders could deadlock.
     overtaken = [
         step.log for step in sorted(steps, key=lambda step: step.log) if not _move_position(connection, step, at)
     ]
@@ -122,10 +122,10 @@ def _move_position(connection: Connection, step: PositionStep, at: int) -> bool:
 
 
 class PositionState(NamedTuple):
-    """How far a partition is recorded, for who looks from outside.
+    """The recorded position of a partition, for status pages.
 
     Attributes:
-        at: when something of it was recorded last, ms since the epoch.
+        at: when a record of it was recorded last, ms since the epoch.
         missed: records that Kafka had dropped before they could be recorded.
         missed_at: when that was last found; `None`: never.
     """
@@ -141,7 +141,7 @@ class PositionState(NamedTuple):
 
 
 def read_position_states(connection: Connection, group: str) -> list[PositionState]:
-    """The partitions of which letters of a group were recorded, or everybody's; of topics made again the latest."""
+    """Return the recorded partitions of a group and of all groups; of recreated topics the latest log."""
     asked = select(*(positions.c[name] for name in PositionState._fields)).where(
         positions.c.consumer_group.in_((group, ""))
     )

@@ -1,4 +1,4 @@
-"""Deliveries in flight that have no letter of their own: those of redrives, and those that other plans have claimed."""
+"""Deliveries in flight without a letter of their own: those of redrives, and those that other plans have claimed."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,30 +11,30 @@ from bridge.deadletters.db.plan_item_table import ITEM_STATE, LogPosition, build
 from bridge.deadletters.db.schema import items, letters, plans
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState, PlanKind
 
-#: Not as a parameter: so the index of what is under way is used.
+#: Literals: the partial index of items in flight is not used for parameters.
 _IS_UNDER_WAY: Final = items.c.state.in_([literal_column(f"'{state}'") for state in UNDER_WAY])
 
-#: What PostgreSQL knows the claims of plans by: any number that nobody else's is.
+#: The advisory lock of claims in PostgreSQL: any number that no other lock has.
 _CLAIMS_LOCK: Final = 7_303_014_711
 
 
 class DeliveryElsewhere(NamedTuple):
-    """A delivery that another plan has under way.
+    """A delivery that another plan has in flight.
 
     Attributes:
-        number: under which it was sent; `None`: it is about to be.
+        number: of the delivery when it was sent; `None`: it is about to be sent.
     """
 
     plan_id: int
     number: int | None
 
     def before(self, died: int) -> bool:
-        """Whether it had been sent before the delivery died under this number: then it is under way no more (pure)."""
+        """Return whether it was sent before the delivery died with this number: then it is not in flight (pure)."""
         return self.number is not None and self.number <= died
 
 
 def lock_claims(connection: Connection) -> None:
-    """Until the transaction ends no other plan claims: two would take the same delivery, or the same lane."""
+    """Keep other plans from claiming until the transaction ends: two could claim the same delivery or lane."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(_CLAIMS_LOCK)))
 
@@ -42,7 +42,7 @@ def lock_claims(connection: Connection) -> None:
 def find_deliveries_elsewhere(
     connection: Connection, plan_id: int, places: Iterable[str]
 ) -> dict[str, DeliveryElsewhere]:
-    """By place, what other plans have under way; of the plan of this number, nothing.
+    """Return, by place, the deliveries that other plans have in flight.
 
     Parameters:
         places: deliveries (`orders-3-1234:orders.handlers.charge`).
@@ -56,12 +56,12 @@ def find_deliveries_elsewhere(
 
 
 class SentRedrive(NamedTuple):
-    """A delivery that was sent.
+    """A redriven delivery in flight.
 
     Attributes:
         place: `orders-3-1234:orders.handlers.charge`.
-        number: under which it was sent.
-        spot: where its record lies.
+        number: of the delivery when it was sent.
+        spot: the position of its record.
         at: when it was sent, ms since the epoch.
     """
 
@@ -72,19 +72,19 @@ class SentRedrive(NamedTuple):
     at: int
 
 
-#: Not as a parameter: so the index of states is used.
+#: A literal: the index of states is not used for a parameter.
 _REDRIVE_UNDER_WAY = (items.c.state == literal_column(f"'{PlanItemState.SENT}'"), items.c.letter_id.is_(None))
 
 
 def find_redrives_under_way(connection: Connection) -> list[int]:
-    """The redrives that have sent what has not ended."""
+    """Return the redrives with deliveries in flight."""
     sent = select(items.c.plan_id).where(items.c.plan_id == plans.c.id, *_REDRIVE_UNDER_WAY).exists()
     asked = select(plans.c.id).where(plans.c.what == PlanKind.REDRIVE, sent).order_by(plans.c.id)
     return list(connection.execute(asked).scalars())
 
 
 def read_sent_redrives(connection: Connection, plan_id: int, after: int, limit: int) -> list[SentRedrive]:
-    """What a plan has sent and has not ended, behind a position."""
+    """Return the deliveries of a redrive in flight, after a position."""
     where = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset)
     asked = select(items.c.position, items.c.place, items.c.number, items.c.sent_at, *where)
     asked = asked.where(items.c.plan_id == plan_id, items.c.position > after, *_REDRIVE_UNDER_WAY)
@@ -93,7 +93,7 @@ def read_sent_redrives(connection: Connection, plan_id: int, after: int, limit: 
 
 
 def read_death_numbers(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, int]:
-    """By delivery, under which number it died last, as far as that is recorded."""
+    """Return, by delivery, its number in the last recorded death."""
     found: dict[bytes, int] = {}
     wanted = list(digests)
     for at in range(0, len(wanted), 5_000):
@@ -103,7 +103,7 @@ def read_death_numbers(connection: Connection, digests: Iterable[bytes]) -> dict
 
 
 def end_redrives(connection: Connection, plan_id: int, whys: Mapping[int, str], to: PlanItemState, at: int) -> None:
-    """Note, by position, how deliveries ended that were sent, and why that is held."""
+    """Note, by position, the outcome of sent deliveries, and the reason."""
     by_why: dict[str, list[int]] = defaultdict(list)
     for position, why in whys.items():
         by_why[why].append(position)
@@ -114,6 +114,6 @@ def end_redrives(connection: Connection, plan_id: int, whys: Mapping[int, str], 
 
 
 def note_lost_redrives(connection: Connection, plan_id: int, why: str, at: int) -> None:
-    """Note of what is about to be sent, and is no letter's, that nobody knows whether it was."""
+    """Note that it is unknown whether claimed deliveries without a letter were sent."""
     claimed = (items.c.plan_id == plan_id, items.c.state == PlanItemState.CLAIMED, items.c.letter_id.is_(None))
     connection.execute(update(items).where(*claimed).values(state=PlanItemState.UNKNOWN, why=why, ended_at=at))

@@ -1,7 +1,7 @@
 """The tables of the dead-letter store.
 
-What many letters share is stored once: a *kind* is what failed, where and how. Filters and groups are answered from
-kinds and from *tallies*, which every change of a status updates in its own transaction, so no question scans
+Columns that many letters share are stored once, in a *kind*. Filters and groups are answered from
+kinds and from *tallies*, which every change of a status updates in its own transaction, so no query scans
 `letters`. Times are milliseconds since the epoch.
 """
 
@@ -32,7 +32,7 @@ metadata: Final = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-#: SQLite numbers rows by itself where the primary key is an INTEGER.
+#: SQLite assigns ids itself if the primary key is an INTEGER.
 _NUMBER: Final = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -40,10 +40,10 @@ def _id() -> Column[int]:
     return Column("id", _NUMBER, primary_key=True, autoincrement=True)
 
 
-#: One row a fact about the database itself: which Kafka its letters are of.
+#: Facts about the database itself: the Kafka cluster of its letters.
 facts = Table("facts", metadata, Column("name", String(50), primary_key=True), Column("value", Text, nullable=False))
 
-#: Failures that are one thing to mend: handler, class of the exception, and the place that raised it.
+#: Failure groups: handler, class of the exception, and the location that raised it.
 groups = Table(
     "groups",
     metadata,
@@ -54,21 +54,21 @@ groups = Table(
     Column("place", Text, nullable=False),
     Column("first_at", BigInteger, nullable=False),
     Column("last_at", BigInteger, nullable=False, index=True),
-    # Mended in this version of the handlers' code: its letters go back once workers report it.
+    # Fixed in this version of the handlers' code: its letters go back once workers report it.
     Column("fixed_in", Text),
     Column("fixed_at", BigInteger),
     Column("fixed_by", Text),
-    # The plan by which they went back, and when one of them failed again in that version.
+    # The plan that replayed them, and when one of them failed again in that version.
     Column("fixed_plan", _NUMBER),
     Column("regressed_at", BigInteger),
-    # When it was noticed that it is new, for webhooks; NULL: not yet.
+    # When its event for webhooks was written; NULL: not yet.
     Column("told_at", BigInteger),
     Index("ix_groups_untold", "id", sqlite_where=text("told_at IS NULL"), postgresql_where=text("told_at IS NULL")),
-    # An id that was deleted is never another's.
+    # An id is never reused.
     sqlite_autoincrement=True,
 )
 
-#: What letters have in common that is asked for.
+#: Kinds: the columns that letters share and filters select.
 kinds = Table(
     "kinds",
     metadata,
@@ -77,18 +77,18 @@ kinds = Table(
     Column("group_id", _NUMBER, ForeignKey("groups.id"), nullable=False, index=True),
     Column("handler", Text, nullable=False),
     Column("topic", Text, nullable=False),
-    # "bridge", or who else wrote it (bridge.formats.foreign_dead_letter).
+    # "bridge", or the other program that wrote it (bridge.formats.foreign_dead_letter).
     Column("origin", String(20), nullable=False),
-    # The consumer group that handed it off; a connector's name.
+    # The consumer group that handed it off, or a connector's name.
     Column("consumer_group", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("error_class", Text, nullable=False),
     Column("version", Text, nullable=False),
-    # Of the failures within the group (bridge.deadletters.model.fingerprint).
+    # The cause within the group (bridge.deadletters.model.fingerprint).
     Column("cause", String(12), nullable=False, server_default="unknown"),
 )
 
-#: Causes of groups that are marked as fixed in a version, or have failed in it again: as a whole group is, in `groups`.
+#: Causes that are marked as fixed in a version, or failed in it again; `groups` has the same columns for groups.
 cause_fixes = Table(
     "cause_fixes",
     metadata,
@@ -101,7 +101,7 @@ cause_fixes = Table(
     Column("regressed_at", BigInteger),
 )
 
-#: How many letters of a kind have a status; kept by whoever changes one, in the same transaction.
+#: Letters by kind and status, updated in the transaction that changes a status.
 tallies = Table(
     "tallies",
     metadata,
@@ -110,7 +110,7 @@ tallies = Table(
     Column("count", BigInteger, nullable=False),
 )
 
-#: How many failures of a kind fell into an hour (of Unix time).
+#: Failures by kind and hour (of Unix time).
 hours = Table(
     "hours",
     metadata,
@@ -119,7 +119,7 @@ hours = Table(
     Column("count", BigInteger, nullable=False),
 )
 
-#: Tracebacks, each once: all letters of a fault have the same, their messages apart.
+#: Tracebacks without messages, each once: all letters of a fault share one.
 tracebacks = Table(
     "tracebacks",
     metadata,
@@ -128,12 +128,12 @@ tracebacks = Table(
     Column("text", Text, nullable=False),
 )
 
-#: One row a delivery that is or was a dead letter, as it failed last.
+#: Letters: one row for each delivery that is or was a dead letter, with its last failure.
 letters = Table(
     "letters",
     metadata,
     _id(),
-    # Of its identity: consumer group, source topic and its log, partition, offset, handler.
+    # The digest of its identity: consumer group, source topic and its log, partition, offset, handler.
     Column("digest", LargeBinary(16), nullable=False, unique=True),
     Column("kind_id", _NUMBER, ForeignKey("kinds.id"), nullable=False),
     Column("status", String(10), nullable=False),
@@ -143,12 +143,12 @@ letters = Table(
     Column("offset", BigInteger, nullable=False),
     Column("timestamp", BigInteger),
     Column("key", LargeBinary),
-    # 8 bytes of the key's digest, as a number: keys may be too long for an index.
+    # 8 bytes of the key's digest as a number: keys may be too long for an index.
     Column("key_digest", BigInteger),
-    # NULL where `value_size` is above the limit (it is read from Kafka on demand), or -1: a tombstone.
+    # NULL if `value_size` is above the limit (it is read from Kafka on demand), or -1: a tombstone.
     Column("value", LargeBinary),
     Column("value_size", BigInteger, nullable=False),
-    # The producer's own, as bridge.deadletters.model.stored_letter packs them.
+    # The producer's headers, as bridge.deadletters.model.stored_letter packs them.
     Column("headers", LargeBinary, nullable=False),
     Column("number", Integer, nullable=False),
     Column("runs", Integer, nullable=False),
@@ -161,17 +161,17 @@ letters = Table(
     Column("first_failed_at", BigInteger, nullable=False),
     Column("failed_at", BigInteger, nullable=False),
     Column("recorded_at", BigInteger, nullable=False),
-    # Where its last record lies.
+    # The position of its last record.
     Column("letter_topic", Text, nullable=False),
     Column("letter_partition", Integer, nullable=False),
     Column("letter_offset", BigInteger, nullable=False),
-    # How many records it has in Kafka: one a death, and one more for each that a crash has written twice.
+    # Its records in Kafka: one for each death, and the duplicates that crashes wrote.
     Column("occurrences", Integer, nullable=False),
-    # How often it died: once, and again after replays (`failures` has the ones before the last).
+    # How often it died: once, and again after replays (`failures` has the earlier ones).
     Column("failures", Integer, nullable=False),
-    # The plan that sends it back, while it is "replaying"; else the last one that did.
+    # The plan that replays it, or did last.
     Column("plan_id", _NUMBER),
-    # By what it had been asked to run though it was done (a redrive); NULL: it was not.
+    # The redrive that ran it though it was done; NULL: none.
     Column("again", Text),
     Index("ix_letters_kind", "kind_id", "status", "failed_at", "id"),
     Index("ix_letters_status", "status", "failed_at", "id"),
@@ -196,7 +196,7 @@ letters = Table(
     sqlite_autoincrement=True,
 )
 
-#: How a letter failed before it failed as it did last.
+#: The earlier failures of letters.
 failures = Table(
     "failures",
     metadata,
@@ -210,14 +210,14 @@ failures = Table(
     Column("letter_topic", Text, nullable=False),
     Column("letter_partition", Integer, nullable=False),
     Column("letter_offset", BigInteger, nullable=False),
-    # The plan that sent it back after this failure, and whose replay failed as the next one says.
+    # The plan that replayed it after this failure, with the next failure as the result.
     Column("plan_id", _NUMBER),
-    # What failed then, where another value failed after it: it was mended. NULL in `value_size`: it was the same one.
+    # The value of this failure, if the next one had another value: it was edited. NULL in `value_size`: the same value.
     Column("value", LargeBinary),
     Column("value_size", BigInteger),
 )
 
-#: Values that plans send in the place of a letter's own, which stays as it is until one of these fails in turn.
+#: Values that plans send in the place of a letter's own, which changes only when one of them fails in turn.
 edits = Table(
     "edits",
     metadata,
@@ -234,17 +234,17 @@ edits = Table(
     sqlite_autoincrement=True,
 )
 
-#: How far dead-letter topics are recorded, written with what was recorded: so no record counts twice.
+#: Recorded positions of dead-letter topics, written with the letters, so that each record counts once.
 positions = Table(
     "positions",
     metadata,
-    # Whose letters alone were recorded of it; "": everybody's. Groups that share topic and database have a place each.
+    # The only group whose letters are recorded; "": all groups. Groups that share a topic have a position each.
     Column("consumer_group", Text, primary_key=True),
     Column("topic", Text, primary_key=True),
     Column("topic_id", String(40), primary_key=True),
     Column("partition", Integer, primary_key=True, autoincrement=False),
     Column("next", BigInteger, nullable=False),
-    # The leader epoch that wrote the record before it, by which Kafka tells a log that went back; -1: not known.
+    # The leader epoch of the record before it, by which Kafka detects a truncated log; -1: unknown.
     Column("epoch", Integer, nullable=False),
     # Records that Kafka dropped before they were recorded (retention).
     Column("missed", BigInteger, nullable=False),
@@ -253,7 +253,7 @@ positions = Table(
     Column("at", BigInteger, nullable=False),
 )
 
-#: What was asked for, with the letters that it is about frozen (`items`), and how far it is.
+#: Plans: bulk actions, with their frozen letters (`items`) and their state.
 plans = Table(
     "plans",
     metadata,
@@ -264,7 +264,7 @@ plans = Table(
     Column("by", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("why", Text, nullable=False),
-    # As JSON: the filter or ids that were asked for, the options (rate, canary, target), what was counted.
+    # As JSON: the filter, the options (rate, canary, target), the counts.
     Column("asked", Text, nullable=False),
     Column("options", Text, nullable=False),
     Column("counts", Text, nullable=False),
@@ -273,30 +273,30 @@ plans = Table(
     Column("wave", Integer, nullable=False, server_default="0"),
     Column("began_at", BigInteger),
     Column("ended_at", BigInteger),
-    # The process that applies it, and until when nobody else may.
+    # The process with the lease, and the lease's end.
     Column("leased_by", Text),
     Column("leased_until", BigInteger),
     sqlite_autoincrement=True,
 )
 
-#: One row a delivery of a plan.
+#: The deliveries of plans.
 items = Table(
     "items",
     metadata,
     Column("plan_id", _NUMBER, ForeignKey("plans.id"), primary_key=True, autoincrement=False),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    # NULL for what was never a letter (a redrive): then `place` says which delivery.
+    # NULL for a delivery without a letter (a redrive): then `place` names it.
     Column("letter_id", _NUMBER, index=True),
     Column("place", Text),
-    # How often the letter had died when the plan was made: one that has died since is not the one that was seen.
+    # How often the letter had died when the plan was made: a later death makes the item obsolete.
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("wave", SmallInteger, nullable=False, server_default="0"),
     # "waiting" → "claimed" → "sent" → an outcome: "done", "dead", "discarded", "unknown"; or "skipped", "refused".
     Column("state", String(10), nullable=False),
     Column("why", Text, nullable=False, server_default=""),
-    # What goes back one after another has a lane (bridge.deadletters.model.plan_order); NULL: it is free of all others.
+    # The lane, if order is kept (bridge.deadletters.model.plan_order); NULL: unordered.
     Column("lane", BigInteger),
-    # Whether one ahead of it in its lane has not ended; and where in the plan the one behind it is, until that may go.
+    # Whether its predecessor in the lane has not ended; and the position of its successor, until that is released.
     Column("held", Boolean, nullable=False, server_default=false()),
     Column("next", Integer),
     Column("number", Integer),
@@ -327,7 +327,7 @@ items = Table(
     ),
 )
 
-#: Who did what, when: never deleted, also when the letter is.
+#: The audit log: never deleted, not even with the letter.
 trail = Table(
     "trail",
     metadata,
@@ -338,14 +338,14 @@ trail = Table(
     Column("what", String(20), nullable=False),
     Column("said", Text, nullable=False),
     Column("letter_id", _NUMBER, index=True),
-    # The letter in words, for when its row is gone: `orders-3-1234:orders.handlers.charge`.
+    # The letter's name, for when its row is gone: `orders-3-1234:orders.handlers.charge`.
     Column("letter", Text, nullable=False, server_default=""),
     Column("group_id", _NUMBER, index=True),
     Column("plan_id", _NUMBER, index=True),
     sqlite_autoincrement=True,
 )
 
-#: Who may sign in to the console.
+#: The users of the console.
 users = Table(
     "users",
     metadata,
@@ -354,7 +354,7 @@ users = Table(
     Column("name", String(100), nullable=False, unique=True),
     # "viewer", "operator", "admin".
     Column("role", String(10), nullable=False),
-    # As argon2 writes it, with its salt and its parameters; or the link by which one is chosen
+    # The argon2 hash, with salt and parameters; or the link to choose a password
     # (deadletters/accounts/user_account.py).
     Column("password", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
@@ -362,7 +362,7 @@ users = Table(
     sqlite_autoincrement=True,
 )
 
-#: Who is signed in: by a hash of the cookie, so that a copy of the database opens nothing.
+#: Sessions by a hash of the cookie, so that a copy of the database opens nothing.
 sessions = Table(
     "sessions",
     metadata,
@@ -373,92 +373,92 @@ sessions = Table(
     Column("until", BigInteger, nullable=False, index=True),
 )
 
-#: Whom an issuer of OpenID Connect has signed in, by a hash of the cookie; apart from `sessions`, where a version that
-#: does not know of issuers would take them for whoever has come by the one-time link.
+#: Sessions of people whom an OpenID Connect issuer signed in, by a hash of the cookie. Not in `sessions`: versions that
+#: do not know issuers would take them for sessions of the one-time link.
 issued = Table(
     "issued_sessions",
     metadata,
     Column("digest", LargeBinary(32), primary_key=True),
     Column("issuer", Text, nullable=False),
-    # For the trail; what they may, as the issuer said when they signed in.
+    # For the audit log; and the role that the issuer gave at the sign-in.
     Column("name", Text, nullable=False),
     Column("role", String(20), nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("until", BigInteger, nullable=False, index=True),
 )
 
-#: What programs sign in with, by its hash.
+#: API tokens by the hash of the secret.
 tokens = Table(
     "tokens",
     metadata,
     _id(),
     Column("digest", LargeBinary(32), nullable=False, unique=True),
-    # What it is for, in its maker's words.
+    # Its purpose, in its maker's words.
     Column("name", Text, nullable=False),
     Column("role", String(10), nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("by", Text, nullable=False),
     Column("until", BigInteger, nullable=False),
-    # Roughly; NULL: never.
+    # To a minute; NULL: never.
     Column("used_at", BigInteger),
     sqlite_autoincrement=True,
 )
 
-#: What programs have asked to be done, by their idempotency key: the same is done once, and answered the same.
+#: Requests of programs by idempotency key: each is done once, and a repetition gets the same answer.
 requests = Table(
     "requests",
     metadata,
-    # Of the token, and the key.
+    # The digest of token and key.
     Column("digest", LargeBinary(32), primary_key=True),
-    # Of what was asked: another thing under the same key is refused.
+    # The digest of the request: another request with the same key is refused.
     Column("asked", LargeBinary(32), nullable=False),
     Column("until", BigInteger, nullable=False, index=True),
-    # Who does it, and until when nobody else may.
+    # The process with the claim, and the claim's end.
     Column("claimed_by", LargeBinary(16), nullable=False),
     Column("claimed_until", BigInteger, nullable=False),
-    # The entry that says that it was done, written with it; NULL: it was not, or it is nothing of the database.
+    # The audit entry, written with the act; NULL: it was not done, or is no act in the database.
     Column("trail_id", _NUMBER),
-    # What was answered; NULL: nothing yet.
+    # The answer; NULL: none yet.
     Column("status", SmallInteger),
     Column("answer", Text),
 )
 
-#: Addresses on the web that are told of alarms.
+#: Webhooks: addresses that receive alarms.
 webhooks = Table(
     "webhooks",
     metadata,
     _id(),
     Column("name", String(100), nullable=False, unique=True),
-    # Whole: a part of it may be a password, and nobody is shown it.
+    # In full: a part of it may be a password, and is never shown.
     Column("address", Text, nullable=False),
     # "standard", "slack", "pagerduty".
     Column("format", String(10), nullable=False),
-    # What it tells of, with commas between them.
+    # The kinds of alarms, comma-separated.
     Column("about", Text, nullable=False),
-    # What is signed with, or the receiver's key; kept as it is, since it is needed so.
+    # The signing secret, or the receiver's key, in plain text because it is needed so.
     Column("secret", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("by", Text, nullable=False),
     # When it was switched off, and why; NULL: it is on.
     Column("off_at", BigInteger),
     Column("off_why", Text, nullable=False, server_default=""),
-    # The process that sends what is due for it, and until when nobody else may.
+    # The process with the lease, and the lease's end.
     Column("leased_by", Text),
     Column("leased_until", BigInteger),
     sqlite_autoincrement=True,
 )
 
-#: One row an event and a webhook that is told of it; those that have ended go after some days.
+#: Deliveries: an event for a webhook; ended ones are deleted after some days.
 deliveries = Table(
     "webhook_deliveries",
     metadata,
     _id(),
-    # By which a receiver knows that it has it already.
+    # The event's id, by which a receiver detects duplicates.
     Column("message", String(40), nullable=False, unique=True),
     Column("webhook_id", _NUMBER, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
     Column("about", String(10), nullable=False),
     Column("type", String(30), nullable=False),
-    # Of the alarm that begins or ends with it: its own are sent one after another.
+    # The alarm that begins or ends: its events are sent in order.
     Column("alarm", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("text", Text, nullable=False),
@@ -470,7 +470,7 @@ deliveries = Table(
     Column("made_at", BigInteger, nullable=False),
     Column("tries", Integer, nullable=False, server_default="0"),
     Column("next_at", BigInteger, nullable=False),
-    # What the last try came to.
+    # The result of the last try.
     Column("tried_at", BigInteger),
     Column("said", Text, nullable=False, server_default=""),
     Column("ended_at", BigInteger),
@@ -486,11 +486,11 @@ deliveries = Table(
     sqlite_autoincrement=True,
 )
 
-#: What was noticed and has not ended: by it the end of each is noticed, and that it begins is told once.
+#: Alarms that stand: each begin is sent once, and each end is detected.
 alarms = Table(
     "alarms",
     metadata,
-    # "halt:bridge:orders"; "": the row that numbers the looks (store.alarms).
+    # "halt:bridge:orders"; "": the row with the number of the last poll (webhook_table.py).
     Column("key", Text, primary_key=True),
     Column("about", String(10), nullable=False),
     Column("name", Text, nullable=False),

@@ -11,42 +11,42 @@ from sqlalchemy import Connection, text
 
 from bridge.deadletters.db.schema import metadata
 
-#: Of this application, as a lock in PostgreSQL: two processes that start together must not both make the tables.
+#: The advisory lock of migrations in PostgreSQL: two processes that start together must not both create the tables.
 _LOCK: Final = 0x6272_6467_6465_736B
-#: Where Alembic notes which steps were taken.
+#: Alembic's table of the current step.
 VERSION_TABLE: Final = "desk_version"
 
 
 def read_step(connection: Connection) -> str | None:
-    """The step that a database has come to; `None`: it has no tables of the desk."""
+    """Return the step of a database's tables; `None` if it has no tables."""
     return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
 
 
 def is_at_step(connection: Connection, to: str) -> bool:
-    """Whether a database has come to a step, or to "head"; then nobody need write to it."""
+    """Return whether a database is at a step, or at "head", so that no write is needed."""
     return read_step(connection) == (find_newest_step() if to == "head" else to)
 
 
 def find_newest_step() -> str:
-    """The step that this version of the desk needs."""
+    """Return the step that this version needs."""
     return str(ScriptDirectory.from_config(_config(None)).get_current_head())
 
 
 def is_known_step(step: str) -> bool:
-    """Whether a step is one of this version's: if not, a newer version of the desk has been here."""
+    """Return whether this version has a step; if not, a newer version has migrated the database."""
     return step in list_steps()
 
 
 def list_steps() -> list[str]:
-    """The steps of this version, the oldest first."""
+    """Return the steps of this version, oldest first."""
     return [script.revision for script in ScriptDirectory.from_config(_config(None)).walk_revisions()][::-1]
 
 
 def migrate_tables(connection: Connection, to: str = "head") -> None:
-    """Bring the tables to a step, in the connection's transaction; one process at a time.
+    """Migrate the tables to a step in the connection's transaction, one process at a time.
 
     Parameters:
-        to: a step of `steps`, "head" for the newest, "base" for no tables at all.
+        to: a step of `list_steps`, "head" for the newest, "base" for no tables at all.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
@@ -62,13 +62,13 @@ def migrate_tables(connection: Connection, to: str = "head") -> None:
 
 
 def find_schema_differences(connection: Connection) -> list[object]:
-    """How the tables differ from those that this version works with; none where all steps were taken."""
+    """Return how the tables differ from this version's; empty if all steps were taken."""
     options = {"version_table": VERSION_TABLE, "include_name": _is_of_the_schema}
     return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
 
 
 def _is_of_the_schema(name: str | None, kind: str, _parents: object) -> bool:
-    # The index of words is each database's own (store.searching); SQLite keeps it in several tables.
+    # The word index differs by database (search_index.py); SQLite keeps it in several tables.
     return kind != "table" or name is None or not name.startswith("words")
 
 

@@ -1,6 +1,6 @@
 """The full-text index of dead letters: tsvector on PostgreSQL, FTS5 on SQLite.
 
-The index has a table of its own, which migration 0002 creates, because a letter's status changes often and its words
+The index is a separate table, which migration 0002 creates, because a letter's status changes often and its words
 hardly ever.
 """
 
@@ -30,7 +30,7 @@ from bridge.deadletters.db.schema import letters
 from bridge.deadletters.model.search_words import LOOKED_AT, find_letter_words, find_spellings
 from bridge.deadletters.model.stored_letter import unpack_headers
 
-#: How many letters at once get their words by the step that makes the index.
+#: Letters that the migration indexes at once.
 _AT_ONCE: Final = 1_000
 
 #: `rowid` is a letter's id.
@@ -38,8 +38,8 @@ word_index: Final = table("words", column("rowid", BigInteger), column("lexemes"
 
 _MAKE: Final = {
     "sqlite": (
-        # Words come as Python has cut them: of ASCII what `\w` is, and all else, is of a word. Which letters have one
-        # is all that is asked, not where in them.
+        # Python has split the words: `\w` of ASCII, and all other characters, belong to a word. The index has no
+        # positions, because only whole letters are searched.
         """CREATE VIRTUAL TABLE words USING fts5(lexemes, tokenize = "ascii tokenchars '_'", detail = none)""",
         "CREATE TRIGGER words_end AFTER DELETE ON letters BEGIN DELETE FROM words WHERE rowid = old.id; END",
     ),
@@ -51,7 +51,7 @@ _MAKE: Final = {
 }
 _DROP: Final = {"sqlite": ("DROP TRIGGER words_end", "DROP TABLE words"), "postgresql": ("DROP TABLE words",)}
 _ADD: Final = "INSERT OR REPLACE INTO words (rowid, lexemes) VALUES (?, ?)"
-# One statement for all of them: one each took a fifth of the rate at which letters are recorded.
+# One statement for all letters: one for each cost a fifth of the recording rate.
 _ADD_ALL: Final = text(
     "INSERT INTO words (rowid, lexemes) SELECT id, array_to_tsvector(string_to_array(said, ' ')) "
     "FROM unnest(CAST(:ids AS bigint[]), CAST(:words AS text[])) AS found (id, said) "
@@ -60,7 +60,7 @@ _ADD_ALL: Final = text(
 
 
 def create_search_index(connection: Connection) -> None:
-    """Make the index, and bring into it the letters that are there."""
+    """Create the index, and index the existing letters."""
     for statement in _MAKE[connection.dialect.name]:
         connection.execute(text(statement))
     last = 0
@@ -82,10 +82,10 @@ def drop_search_index(connection: Connection) -> None:
 
 
 def index_letters(connection: Connection, rows: Iterable[tuple[int, Sequence[str]]]) -> None:
-    """Have letters found by these words, and by no others; of letters that are deleted the index forgets them itself.
+    """Replace the indexed words of letters; deleted letters leave the index by themselves.
 
     Parameters:
-        rows: ids of letters, each once, and their words by `bridge.deadletters.model.search_words.find_letter_words`.
+        rows: ids of letters, each once, and their words (`find_letter_words` of model/search_words.py).
     """
     found = {letter: " ".join(words) for letter, words in rows}
     if not found:
@@ -97,13 +97,13 @@ def index_letters(connection: Connection, rows: Iterable[tuple[int, Sequence[str
 
 
 def select_letters_with_words(words: Sequence[str]) -> Select[tuple[int]]:
-    """The ids of all letters that have all of these words, by the index."""
+    """Return the query of all letters with all of these words, by the index."""
     return select(word_index.c.rowid).where(_RowHasWords(word_index.c.lexemes, *map(literal, _build_queries(words))))
 
 
 def select_among_with_words(ids: Sequence[int], words: Sequence[str]) -> Select[tuple[int]]:
-    """Which of some letters have all of these words, looked at one by one: what takes as long for a common word."""
-    # Materialized: PostgreSQL would ask its index for all that have them.
+    """Return the query of the given letters with all of these words, read one by one: fast for common words too."""
+    # Materialized: otherwise PostgreSQL would read all matches from the index.
     some = select(word_index).where(
         word_index.c.rowid.in_(bindparam(None, list(ids), expanding=True, literal_execute=True))
     )
@@ -112,19 +112,19 @@ def select_among_with_words(ids: Sequence[int], words: Sequence[str]) -> Select[
 
 
 def _build_queries(words: Sequence[str]) -> tuple[str, str]:
-    """For words, what PostgreSQL is asked, and what FTS5 is asked."""
+    """Return the queries of words for PostgreSQL and for FTS5."""
     asked = [find_spellings(word) for word in words]
     return _build_query(asked, "'{}'", " & ", " | "), _build_query(asked, '"{}"', " AND ", " OR ")
 
 
 def _build_query(asked: Iterable[list[list[str]]], quoted: str, both: str, either: str) -> str:
-    """All of some words, each in one of its spellings, of which all words are needed."""
+    """Return a query that needs all words, each in one of its spellings."""
     found = ([both.join(map(quoted.format, spelling)) for spelling in word] for word in asked)
     return both.join(word[0] if len(word) == 1 else f"({either.join(f'({each})' for each in word)})" for word in found)
 
 
 def _has_word(lexemes: ColumnElement[Any], word: str) -> ColumnElement[bool]:
-    """Whether a row has a word in one of its spellings, by what stands in it."""
+    """Return the condition that a row has a word in one of its spellings, without the index."""
     return or_(
         *(
             and_(*(_RowHasWord(lexemes, literal(f"'{part}'"), literal(f" {part} ")) for part in spelling))
@@ -134,13 +134,13 @@ def _has_word(lexemes: ColumnElement[Any], word: str) -> ColumnElement[bool]:
 
 
 class _RowHasWords(FunctionElement[bool]):
-    """Whether a row has all words, by the index."""
+    """The SQL condition that a row has all words, by the index."""
 
     inherit_cache = True
 
 
 class _RowHasWord(FunctionElement[bool]):
-    """Whether a row has a word, by what stands in it."""
+    """The SQL condition that a row has a word, without the index."""
 
     inherit_cache = True
 
@@ -165,7 +165,7 @@ def _find_in_sqlite(element: _RowHasWord, compiler: Any, **options: Any) -> str:
 
 
 def _select_unindexed(last: int) -> Select[Any]:
-    # Of a thousand large values nobody needs more.
+    # A bounded prefix: a thousand large values would not fit in memory.
     beginning = func.substr(letters.c.value, 1, LOOKED_AT).label("value")
     found = select(letters.c.id, letters.c.error_message, letters.c.key, letters.c.headers, beginning)
     return found.where(letters.c.id > last).order_by(letters.c.id).limit(_AT_ONCE)

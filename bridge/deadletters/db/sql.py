@@ -1,4 +1,4 @@
-"""SQL that both databases share: the clock of leases, membership in a list of numbers, and rows written in bulk."""
+"""SQL that both databases share: the clock of leases, membership in a list of numbers, and bulk inserts."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,21 +28,21 @@ _CLOCK_QUERY = text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS
 
 
 def read_clock(connection: Connection) -> int:
-    """Ms since the epoch: by PostgreSQL's clock, or this host's, on which a SQLite file lies."""
+    """Return ms since the epoch, by PostgreSQL's clock, or by this host's for a SQLite file."""
     if connection.dialect.name == "postgresql":
         return int(connection.execute(_CLOCK_QUERY).scalar_one())
     return int(time.time() * 1000)
 
 
 def is_among(column: Column[Any], numbers: Iterable[int]) -> ColumnElement[bool]:
-    """Whether a column is one of these."""
+    """Return the condition that a column is one of these numbers."""
     return AmongNumbers(column, literal(",".join(map(str, numbers))))
 
 
 class AmongNumbers(FunctionElement[bool]):
-    """Whether a number is one of those that a text has, with commas between them."""
+    """The SQL condition that a number is in a comma-separated text."""
 
-    # It has no type: of a Boolean SQLAlchemy would ask SQLite whether it is 1, which no index answers.
+    # Without a type: SQLAlchemy would compare a Boolean with 1 in SQLite, which uses no index.
     inherit_cache = True
 
 
@@ -59,10 +59,10 @@ def _among_in_postgresql(element: AmongNumbers, compiler: Any, **options: Any) -
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert these, in the connection's transaction.
+    """Insert rows in the connection's transaction.
 
     Parameters:
-        rows: each with the same columns, in one order.
+        rows: with the same columns in the same order.
     """
     if not rows:
         return
@@ -80,24 +80,24 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
 
 
 def has_one_of(connection: Connection, column: Column[Any], values: Iterable[Any]) -> ColumnElement[bool]:
-    """Whether a column has one of these values."""
+    """Return the condition that a column has one of these values."""
     found = list(values)
     if connection.dialect.name == "postgresql":
-        # One parameter, where IN has one for each; in a SELECT of its own, or it would be taken apart for each row.
+        # One parameter, where IN needs one for each value; in a SELECT of its own, or it would be parsed for each row.
         listed = cast(bindparam(None, _array_literal(column, found), type_=Text()), ARRAY(column.type))
         return column == any_(func.array(select(func.unnest(listed)).scalar_subquery()))
     return column.in_(found)
 
 
 def _array_type(column: Column[Any]) -> str:
-    """The widest type of its kind: what is too much for the column is refused, where a cast to it would cut it off."""
+    """Return the widest type of the column's kind: a value out of range is refused, where a cast would truncate it."""
     if isinstance(column.type, LargeBinary):
         return "bytea[]"
     return "bigint[]" if isinstance(column.type, Integer) else "text[]"
 
 
 def _array_literal(column: Column[Any], values: Sequence[Any]) -> str:
-    """Numbers, bytes or texts as PostgreSQL writes an array: the driver takes four times as long for a list."""
+    """Return numbers, bytes or texts as an array literal of PostgreSQL: four times as fast as a list parameter."""
     if isinstance(column.type, LargeBinary):
         written = ["NULL" if each is None else f'"\\\\x{each.hex()}"' for each in values]
     elif isinstance(column.type, Integer):

@@ -15,20 +15,20 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, or_
 from bridge.deadletters.db import sql
 from bridge.deadletters.db.schema import alarms, deliveries, groups, webhooks
 
-#: Ms for which a process has a webhook for itself, longer than one try takes; it asks for it anew before each.
+#: Ms of a webhook's lease, longer than one try takes; it is renewed before each try.
 WEBHOOK_LEASE_MS: Final = 45_000
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """An address that is told of alarms; its repr shows neither that nor a secret.
+    """A webhook; its repr shows neither address nor secret.
 
     Attributes:
         format: "standard", "slack", "pagerduty".
-        about: what it tells of.
-        secret: what is signed with, or the receiver's key.
+        about: the kinds of alarms that it receives.
+        secret: the signing secret, or the receiver's key.
         at: when it was added, by whom; ms since the epoch, as all times here.
-        off_at: `None`: it is on.
+        off_at: when it was switched off; `None`: it is on.
     """
 
     id: int
@@ -47,60 +47,60 @@ _WEBHOOK_COLUMNS: Final = [webhooks.c[name] for name in Webhook.__dataclass_fiel
 
 
 def add_webhook(connection: Connection, found: Webhook) -> int:
-    """Add one, and give its number."""
+    """Add a webhook; return its id."""
     row = {"name": found.name, "address": found.address, "format": found.format, "about": ",".join(found.about)}
     rest = {"secret": found.secret, "at": found.at, "by": found.by}
     return int(connection.execute(insert(webhooks).values(row | rest).returning(webhooks.c.id)).scalar_one())
 
 
 def hold_webhook(connection: Connection, name: str) -> Webhook | None:
-    """The one of this name, nobody else's to change until the transaction ends."""
+    """Return the webhook of a name, locked until the transaction ends."""
     row = connection.execute(select(*_WEBHOOK_COLUMNS).where(webhooks.c.name == name).with_for_update()).first()
     return None if row is None else _build_webhook(row)
 
 
 def read_webhook(connection: Connection, id_: int) -> Webhook | None:
-    """The one of this number."""
+    """Return the webhook of an id."""
     row = connection.execute(select(*_WEBHOOK_COLUMNS).where(webhooks.c.id == id_)).first()
     return None if row is None else _build_webhook(row)
 
 
 def list_webhooks(connection: Connection) -> list[Webhook]:
-    """All of them, by name."""
+    """Return all webhooks by name."""
     return [_build_webhook(row) for row in connection.execute(select(*_WEBHOOK_COLUMNS).order_by(webhooks.c.name))]
 
 
 def has_webhooks(connection: Connection) -> bool:
-    """Whether there is one, on or off."""
+    """Return whether there are webhooks, on or off."""
     return connection.execute(select(webhooks.c.id).limit(1)).first() is not None
 
 
 def switch_webhook(connection: Connection, id_: int, off_at: int | None, why: str = "") -> None:
-    """Switch one off, or on (`None`)."""
+    """Switch a webhook off, or on (`None`)."""
     connection.execute(update(webhooks).where(webhooks.c.id == id_).values(off_at=off_at, off_why=why))
 
 
 def remove_webhook(connection: Connection, id_: int) -> None:
-    """Remove one, with what it was told."""
+    """Remove a webhook, with its deliveries."""
     connection.execute(delete(webhooks).where(webhooks.c.id == id_))
 
 
 def find_free_webhooks(connection: Connection, ids: Sequence[int]) -> list[int]:
-    """Those of these that are on, and that no process has."""
+    """Return those of these webhooks that are on and not leased."""
     now = sql.read_clock(connection)
     asked = select(webhooks.c.id).where(webhooks.c.id.in_(ids), webhooks.c.off_at.is_(None), _is_free(now))
     return list(connection.execute(asked).scalars())
 
 
 def lease_webhook(connection: Connection, id_: int, who: str) -> bool:
-    """Take one for oneself; not where it is off, or another has it."""
+    """Lease a webhook; return false if it is off or leased."""
     now = sql.read_clock(connection)
     mine = update(webhooks).where(webhooks.c.id == id_, webhooks.c.off_at.is_(None), _is_free(now))
     return connection.execute(mine.values(leased_by=who, leased_until=now + WEBHOOK_LEASE_MS)).rowcount == 1
 
 
 def renew_webhook_lease(connection: Connection, id_: int, who: str) -> Webhook | None:
-    """Go on having it; `None`: it is off, gone, or another has it by now."""
+    """Renew the lease of a webhook; return `None` if it is off, gone, or another process has it."""
     still = update(webhooks).where(webhooks.c.id == id_, webhooks.c.leased_by == who, webhooks.c.off_at.is_(None))
     if connection.execute(still.values(leased_until=sql.read_clock(connection) + WEBHOOK_LEASE_MS)).rowcount != 1:
         return None
@@ -108,13 +108,13 @@ def renew_webhook_lease(connection: Connection, id_: int, who: str) -> Webhook |
 
 
 def release_webhook(connection: Connection, id_: int, who: str) -> None:
-    """Give it up, for others to go on with."""
+    """Give up the lease of a webhook."""
     mine = update(webhooks).where(webhooks.c.id == id_, webhooks.c.leased_by == who)
     connection.execute(mine.values(leased_by=None, leased_until=None))
 
 
 def _is_free(now: int) -> Any:
-    # A lease that is far longer than any is one by a clock that was ahead.
+    # A lease that is too long is invalid: the clock was ahead.
     until = webhooks.c.leased_until
     return or_(until.is_(None), until <= now, until > now + 10 * WEBHOOK_LEASE_MS)
 
@@ -124,12 +124,12 @@ def _build_webhook(row: Row[Any]) -> Webhook:
     return Webhook(**{**found, "about": tuple(found["about"].split(","))})
 
 
-#: Characters that are kept of what became of a try.
+#: Most characters of the result of a try.
 _LONGEST: Final = 300
 
 
 class WebhookDeliveryState(StrEnum):
-    """Where a delivery stands."""
+    """The state of a delivery."""
 
     WAITING = "waiting"
     SENT = "sent"
@@ -140,10 +140,10 @@ class WebhookDelivery(NamedTuple):
     """An event for one webhook.
 
     Attributes:
-        message: its id, the same however often it is tried.
+        message: its id, the same for each try.
         at: of the event, ms since the epoch, as all times here.
         data: JSON.
-        said: what the last try came to.
+        said: the result of the last try.
     """
 
     id: int
@@ -166,12 +166,12 @@ class WebhookDelivery(NamedTuple):
 
 
 class WebhookBacklog(NamedTuple):
-    """How the deliveries of a webhook stand.
+    """The waiting and ended deliveries of a webhook.
 
     Attributes:
-        oldest: when the oldest that waits was made; `None`: none does.
-        tries: how often the one that was tried most of those that wait was.
-        given_up_at: when one was given up last.
+        oldest: when the oldest waiting event was made; `None`: none waits.
+        tries: the most tries of a waiting event.
+        given_up_at: when an event was given up last.
     """
 
     name: str
@@ -182,12 +182,12 @@ class WebhookBacklog(NamedTuple):
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Return the number of waiting events."""
         return self.counts.get(WebhookDeliveryState.WAITING, 0)
 
     @property
     def given_up(self) -> int:
-        """How many were given up."""
+        """Return the number of events that were given up."""
         return self.counts.get(WebhookDeliveryState.GIVEN_UP, 0)
 
 
@@ -196,7 +196,7 @@ _WAITS: Final = deliveries.c.state == WebhookDeliveryState.WAITING
 
 
 def add_deliveries(connection: Connection, webhook_ids: Iterable[int], event: dict[str, Any], now: int) -> None:
-    """Have these webhooks told of an event, in the transaction in which it becomes true.
+    """Queue an event for webhooks, in the transaction that makes it true.
 
     Parameters:
         event: the columns `about`, `type`, `alarm`, `at`, `text`, `page`, `data`.
@@ -208,22 +208,22 @@ def add_deliveries(connection: Connection, webhook_ids: Iterable[int], event: di
 
 
 def read_delivery(connection: Connection, message: str) -> WebhookDelivery | None:
-    """The one of this id."""
+    """Return the delivery of an id."""
     row = connection.execute(select(*_DELIVERY_COLUMNS).where(deliveries.c.message == message)).first()
     return None if row is None else WebhookDelivery(*row)
 
 
 def read_latest_deliveries(connection: Connection, webhook_id: int, count: int) -> list[WebhookDelivery]:
-    """Those of a webhook, newest first."""
+    """Return the latest deliveries of a webhook, newest first."""
     asked = select(*_DELIVERY_COLUMNS).where(deliveries.c.webhook_id == webhook_id).order_by(deliveries.c.id.desc())
     return [WebhookDelivery(*row) for row in connection.execute(asked.limit(count))]
 
 
 def find_due_webhooks(connection: Connection, now: int) -> list[int]:
-    """The webhooks for which something is due, in turn: first those of which nothing that waits was tried yet.
+    """Return the webhooks with due events, in turn: first those whose waiting events were never tried.
 
-    Of the others the one that was tried longest ago: who does not answer, and has much to be told, has no more of the
-    places than who has little.
+    Then those that were tried longest ago: a receiver that does not answer and has a large backlog takes no more
+    turns than others.
     """
     tried = (
         select(deliveries.c.webhook_id, func.coalesce(func.max(deliveries.c.tried_at), 0).label("at"))
@@ -242,9 +242,9 @@ def find_due_webhooks(connection: Connection, now: int) -> list[int]:
 
 
 def take_due_delivery(connection: Connection, webhook_id: int, now: int) -> WebhookDelivery | None:
-    """The next that is due for a webhook, counted as tried; what comes after it of the same alarm waits for it.
+    """Return the next due event of a webhook, counted as tried; later events of the same alarm wait for it.
 
-    What was never tried goes first: an event of now stands behind none that is tried again.
+    Events that were never tried go first: a new event does not wait for retries.
     """
     asked = select(deliveries.c.id).where(deliveries.c.webhook_id == webhook_id, *_build_due_conditions(now))
     in_turn = asked.order_by(deliveries.c.tries > 0, deliveries.c.next_at, deliveries.c.id)
@@ -256,37 +256,37 @@ def take_due_delivery(connection: Connection, webhook_id: int, now: int) -> Webh
 
 
 def _build_due_conditions(now: int) -> tuple[ColumnElement[bool], ...]:
-    # The first of each alarm, found once for all: to look for one ahead of each takes the square of what waits.
+    # The first event of each alarm in one query: a subquery for each event takes quadratic time.
     first = select(func.min(deliveries.c.id)).where(_WAITS).group_by(deliveries.c.webhook_id, deliveries.c.alarm)
     return _WAITS, deliveries.c.next_at <= now, deliveries.c.id.in_(first)
 
 
 def end_delivery(connection: Connection, id_: int, state: WebhookDeliveryState, said: str, now: int) -> None:
-    """Note that one was taken, or is given up."""
+    """Note that an event was accepted, or is given up."""
     values = {"state": state, "said": said[:_LONGEST], "ended_at": now}
     connection.execute(update(deliveries).where(deliveries.c.id == id_, _WAITS).values(values))
 
 
 def retry_delivery_at(connection: Connection, id_: int, said: str, at: int) -> None:
-    """Note that one was not taken, and when it is tried again."""
+    """Note that an event was not accepted, and the time of the next try."""
     connection.execute(
         update(deliveries).where(deliveries.c.id == id_, _WAITS).values(said=said[:_LONGEST], next_at=at)
     )
 
 
 def give_up_deliveries(connection: Connection, webhook_id: int, said: str, now: int) -> None:
-    """Give up what waits for a webhook."""
+    """Give up the waiting events of a webhook."""
     waits = update(deliveries).where(deliveries.c.webhook_id == webhook_id, _WAITS)
     connection.execute(waits.values(state=WebhookDeliveryState.GIVEN_UP, said=said[:_LONGEST], ended_at=now))
 
 
 def delete_ended_deliveries(connection: Connection, before: int) -> int:
-    """Delete those that ended before then; how many."""
+    """Delete the deliveries that ended before a time; return how many."""
     return connection.execute(delete(deliveries).where(deliveries.c.ended_at < before)).rowcount
 
 
 def read_webhook_backlogs(connection: Connection) -> list[WebhookBacklog]:
-    """How those of each webhook stand, by its name."""
+    """Return the backlog of each webhook, by its name."""
     each = deliveries.c
     asked = (
         select(
@@ -314,15 +314,15 @@ def read_webhook_backlogs(connection: Connection) -> list[WebhookBacklog]:
     return list(found.values())
 
 
-#: The row that has the number of the last look that changed any, as its time.
+#: The key of the row with the number of the last poll that changed an alarm, as its time.
 _NUMBER: Final = ""
 
 
 class AlarmRow(NamedTuple):
-    """An alarm as it was noted.
+    """An alarm that was noted.
 
     Attributes:
-        at: since when, ms since the epoch.
+        at: the begin, ms since the epoch.
     """
 
     about: str
@@ -332,18 +332,18 @@ class AlarmRow(NamedTuple):
 
 
 def read_look_number(connection: Connection) -> int:
-    """The number of the last look that changed any."""
+    """Return the number of the last poll that changed an alarm."""
     return int(connection.execute(select(alarms.c.at).where(alarms.c.key == _NUMBER)).scalar_one())
 
 
 def begin_alarm_changes(connection: Connection, seen: int) -> bool:
-    """Begin to change them, by what was looked at when `seen` was the last look; not where another was quicker."""
+    """Begin to change alarms after a poll that began at number `seen`; return false if another poll was faster."""
     mine = update(alarms).where(alarms.c.key == _NUMBER, alarms.c.at == seen)
     return connection.execute(mine.values(at=seen + 1)).rowcount == 1
 
 
 def read_standing_alarms(connection: Connection, about: Collection[str]) -> dict[str, AlarmRow]:
-    """By key, those that were noted and have not ended."""
+    """Return the standing alarms by key."""
     asked = select(alarms).where(alarms.c.about.in_(about))
     return {row.key: AlarmRow(row.about, row.name, row.at, json.loads(row.data)) for row in connection.execute(asked)}
 
@@ -354,22 +354,22 @@ def begin_alarm(connection: Connection, key: str, row: AlarmRow) -> None:
 
 
 def end_alarm(connection: Connection, key: str) -> None:
-    """Note that one has ended."""
+    """Note that an alarm has ended."""
     connection.execute(delete(alarms).where(alarms.c.key == key))
 
 
 def find_untold_groups(connection: Connection, limit: int) -> list[int]:
-    """Groups of which it was not noticed yet that they are new, oldest first."""
+    """Return the groups without an event for being new, oldest first."""
     asked = select(groups.c.id).where(groups.c.told_at.is_(None)).order_by(groups.c.id).limit(limit)
     return list(connection.execute(asked).scalars())
 
 
 def note_told_groups(connection: Connection, ids: Sequence[int], at: int) -> None:
-    """Note that these groups are no news any more."""
+    """Note that groups are no longer new."""
     connection.execute(update(groups).where(groups.c.id.in_(ids), groups.c.told_at.is_(None)).values(told_at=at))
 
 
 def reset_alarms(connection: Connection, at: int) -> None:
-    """Nobody has looked for long: all groups are known, and what stands begins now for who looks."""
+    """Forget what is new or stands, after a long time without webhooks: all groups are known, and alarms begin now."""
     connection.execute(update(groups).where(groups.c.told_at.is_(None)).values(told_at=at))
     connection.execute(delete(alarms).where(alarms.c.key != _NUMBER))

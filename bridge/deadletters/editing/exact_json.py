@@ -13,7 +13,7 @@ from bridge.errors import NoJson
 
 
 class ExactNumber(Decimal):
-    """A number, equal to others by its value.
+    """A number with its text, equal to others by its value.
 
     Attributes:
         text: as it was written.
@@ -22,28 +22,28 @@ class ExactNumber(Decimal):
     text: str
 
     def __new__(cls, text: str) -> "ExactNumber":
-        """The number that a text says."""
+        """Return the number of a text."""
         made = super().__new__(cls, text)
         made.text = text
         return made
 
     def __copy__(self) -> "ExactNumber":
-        """Itself: it does not change."""
+        """Return itself, because it is immutable."""
         return self
 
     def __deepcopy__(self, memo: Any) -> "ExactNumber":
-        """Itself: it does not change."""
+        """Return itself, because it is immutable."""
         return self
 
 
 def parse_json(value: bytes | str) -> Any:
-    """What a JSON text says: numbers as `Number`, all else as Python's own types.
+    """Return the value of a JSON text: numbers as `ExactNumber`, all else as Python's own types.
 
     Parameters:
         value: bytes in UTF-8, UTF-16 or UTF-32, as JSON may be.
 
     Raises:
-        NoJson: it is none, or one that could not be written again without a loss; says why, and nothing of the value.
+        NoJson: it is invalid, or could not be written again without a loss; the message has no part of the value.
     """
     try:
         return json.loads(
@@ -64,10 +64,10 @@ def parse_json(value: bytes | str) -> Any:
 
 
 def write_json(value: Any, like: bytes = b"") -> bytes:
-    """The JSON text of what `read` gave, in UTF-8 and without spaces.
+    """Return the JSON text of a value of `parse_json`, in UTF-8 and without spaces.
 
     Parameters:
-        like: the value that it stems from: where that is all ASCII, this is, too.
+        like: the original text: if that is all ASCII, the result is too.
 
     Raises:
         NoJson: it is nested too deeply.
@@ -77,7 +77,7 @@ def write_json(value: Any, like: bytes = b"") -> bytes:
             try:
                 return _write_text(value, encode_basestring).encode()
             except UnicodeEncodeError:
-                # Half a surrogate pair, which only an escape can say.
+                # Half a surrogate pair, which only an escape can write.
                 pass
         return _write_text(value, encode_basestring_ascii).encode()
     except RecursionError:
@@ -85,7 +85,7 @@ def write_json(value: Any, like: bytes = b"") -> bytes:
 
 
 def write_json_lines(value: Any, indent: str = "") -> list[str]:
-    """The same for people: a member a line."""
+    """Return the JSON text for people, a member a line."""
     deeper = indent + "  "
     if isinstance(value, dict) and value:
         return _write_block("{", [(f"{encode_basestring(name)}: ", each) for name, each in value.items()], "}", deeper)

@@ -1,4 +1,4 @@
-"""The difference between two values, as people read it (pure)."""
+"""The difference between two values for people (pure)."""
 
 from collections.abc import Sequence
 from difflib import unified_diff
@@ -8,21 +8,21 @@ from typing import Final
 from bridge.deadletters.editing import exact_json
 from bridge.errors import NoJson
 
-#: Most lines of a difference, and most characters of one of them.
+#: Most lines of a difference, and most characters of a line.
 LINES: Final = 200
 WIDTH: Final = 500
-#: Pairs of lines that may be compared: what differs everywhere would take minutes of a core, a tenth of a second each
-#: million of them.
+#: Most pairs of lines that are compared, at a tenth of a second of a core for each million: values that differ
+#: everywhere would take minutes.
 PAIRS: Final = 4_000_000
-#: Lines around a change.
+#: Lines of context around a change.
 _AROUND: Final = 3
 
 
 def diff_values(before: bytes | None, after: bytes | None) -> str:
-    """A unified diff: of JSON a member a line, of other texts their lines, else of their sizes.
+    """Return a unified diff: of JSON by members, of other texts by lines, else of the sizes.
 
-    It is cut at `LINES`, and says so. Of long values only what lies between the first and the last change is compared;
-    and where that is long, too, each line with that in its own place, or their sizes.
+    It is cut at `LINES`, with a note. Only the lines between the first and the last change are compared; if these are
+    too many, line by line, or else only the sizes.
     """
     old, new = _split_lines(before), _split_lines(after)
     if old is None or new is None:
@@ -36,7 +36,7 @@ def diff_values(before: bytes | None, after: bytes | None) -> str:
 
 
 def _compare_lines(old: Sequence[str], new: Sequence[str]) -> list[str] | None:
-    """Their difference, as a unified diff; `None`, where they are too long and not of one length."""
+    """Return the unified diff of lines; `None` if they are too long and not equally many."""
     if len(old) * len(new) > PAIRS:
         old, new = _trim_equal_lines(old, new)
     if len(old) * len(new) <= PAIRS:
@@ -53,7 +53,7 @@ def _write_unified(old: Sequence[str], new: Sequence[str]) -> list[str]:
 
 
 def _trim_equal_lines(old: Sequence[str], new: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Without the lines that both begin and end with alike."""
+    """Return the lines without the common ones at the begin and the end."""
     shorter = min(len(old), len(new))
     head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
     tail = next((at for at in range(shorter - head) if old[-1 - at] != new[-1 - at]), shorter - head)
@@ -62,7 +62,7 @@ def _trim_equal_lines(old: Sequence[str], new: Sequence[str]) -> tuple[Sequence[
 
 
 def count_changes(found: str) -> int:
-    """How many places a difference changes: of lines that follow each other, as many as there are pairs of them."""
+    """Return the number of changed places of a diff: changed lines in a row count in pairs."""
     count = old = new = 0
     for line in [*found.splitlines()[2:], ""]:
         if line[:1] in ("-", "+"):
@@ -73,7 +73,7 @@ def count_changes(found: str) -> int:
 
 
 def _split_lines(value: bytes | None) -> list[str] | None:
-    """A value as lines of text; `None`: it is no text."""
+    """Return a value as lines of text; `None` if it is no text."""
     if value is None:
         return []
     try:

@@ -23,7 +23,7 @@ class GroupCause:
     """The letters of a failure group that have one cause.
 
     Attributes:
-        id: `bridge.deadletters.model.fingerprint`; "unknown": recorded before causes were; "other": see `Ids`.
+        id: its fingerprint; "unknown": recorded by an old version; "other": beyond the most causes of a group.
         first_at, last_at: when the first and the last of its letters failed, ms since the epoch.
         newest: its newest letter, whose message stands for the cause.
     """
@@ -49,7 +49,7 @@ class GroupCause:
 
 @dataclass(frozen=True)
 class GroupCauses:
-    """Every method raises DeskUnavailable where the database does not answer."""
+    """The causes of groups. Every method raises DeskUnavailable if the database does not answer."""
 
     database: Database
 
@@ -66,7 +66,7 @@ class GroupCauses:
         letters = self._letters(newest.values())
         causes: dict[int, list[GroupCause]] = {id_: [] for id_ in group_ids}
         for (group_id, cause), some in by_cause.items():
-            # A letter may have been cleaned up since its kind was counted.
+            # The letter may have been cleaned up since its kind was counted.
             if (letter := letters.get(newest[group_id, cause])) is not None:
                 causes[group_id].append(_build_cause(cause, some, letter))
         return {id_: sorted(some, key=lambda each: (-each.open, -each.count, each.id)) for id_, some in causes.items()}
@@ -80,7 +80,7 @@ class GroupCauses:
 
 
 def replace_newest_letters(causes: Sequence[GroupCause], letters: Sequence[LetterLine]) -> list[GroupCause]:
-    """Return the causes with these letters as their newest ones: as somebody is shown them."""
+    """Return the causes with these letters as their newest, for example masked ones."""
     return [replace(cause, newest=letter) for cause, letter in zip(causes, letters, strict=True)]
 
 
@@ -96,7 +96,7 @@ def _build_cause(id_: str, rows: Sequence[Any], newest: LetterLine) -> GroupCaus
 
 
 class GroupStanding(NamedTuple):
-    """A group, and what is known beside it."""
+    """A group with its surroundings and a suggestion."""
 
     group: GroupState
     around: GroupSurroundings
@@ -104,10 +104,10 @@ class GroupStanding(NamedTuple):
 
 
 class StandingGroups(NamedTuple):
-    """Groups as they stand.
+    """Groups with their surroundings.
 
     Attributes:
-        trouble: why it is not known what runs; "": it is.
+        trouble: why the running versions are unknown; "": they are known.
     """
 
     groups: tuple[GroupStanding, ...]
@@ -116,14 +116,14 @@ class StandingGroups(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupDetails:
-    """What is asked of groups by who decides on them. Raises DeskUnavailable where the database does not answer."""
+    """The details of groups. Raises DeskUnavailable if the database does not answer."""
 
     settings: Settings
     routes: Routes
     database: Database
 
     def of(self, groups: Sequence[GroupState]) -> StandingGroups:
-        """These groups, with what is known beside them; what Redis does not tell is not known."""
+        """Return groups with their surroundings, as far as Redis answers."""
         runs = read_running_handlers(self.settings, self.routes)
         replaying = [each.id for each in groups if each.statuses.get("replaying")]
         with self.database.reading() as connection:
@@ -132,7 +132,7 @@ class GroupDetails:
         return StandingGroups(tuple(_build_standing(each, runs, plans, again) for each in groups), runs.trouble)
 
     def died_again(self, group: GroupState) -> int:
-        """How many open letters of a group were replayed before."""
+        """Return how many open letters of a group were replayed before."""
         with self.database.reading() as connection:
             return group_table.count_died_again(connection, [group.id]).get(group.id, 0)
 

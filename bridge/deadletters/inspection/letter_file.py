@@ -29,9 +29,9 @@ from bridge.deadletters.model.stored_letter import pack_headers, unpack_headers
 from bridge.errors import DeskRefused, NoExport
 from bridge.jobs.group_facts import format_letter_count as letters_said
 
-#: What is a time, beside what ends in `_at`: ms since the epoch in the database.
+#: Columns with times besides those that end in `_at`: ms since the epoch in the database.
 _TIMES: Final = ("timestamp", "at")
-#: What a letter cannot do without.
+#: Columns that every letter must have.
 _NEEDED: Final = (
     "digest",
     "consumer_group",
@@ -48,7 +48,7 @@ _MS: Final = timedelta(milliseconds=1)
 
 
 def write_letter_line(stored: Mapping[str, Any]) -> str:
-    """One letter, without a line break.
+    """Return the line of a letter, without a line break.
 
     Parameters:
         stored: columns and their values; lists have such mappings in turn (`bridge.deadletters.db.letter_transfer`).
@@ -57,10 +57,10 @@ def write_letter_line(stored: Mapping[str, Any]) -> str:
 
 
 def read_letter_line(text: str | bytes) -> dict[str, Any]:
-    """What `line` was given.
+    """Return the columns that `write_letter_line` was given.
 
     Raises:
-        NoExport: it is no line of an export.
+        NoExport: the text is no line of an export.
     """
     try:
         found: Any = json.loads(text)
@@ -107,7 +107,7 @@ def _is_time_field(name: str) -> bool:
 
 
 def _write_time(value: int) -> str | int:
-    """As ISO 8601; a number that is none that a calendar has stays one."""
+    """Return a time as ISO 8601, or the number if no calendar has it."""
     try:
         return (_EPOCH + value * _MS).isoformat(timespec="milliseconds")
     except OverflowError:
@@ -129,23 +129,23 @@ def _read_bytes(value: Mapping[str, str]) -> bytes:
     return b64decode(value["base64"], validate=True)
 
 
-#: Most letters of one question, and of one transaction; fewer where their values are large.
+#: Most letters of one query, and of one transaction; fewer if their values are large.
 AT_ONCE: Final = 200
-#: The first line of an export has it.
+#: The format's name, in the first line of an export.
 FORMAT: Final = "celery-kafka-bridge dead letters"
-#: Most lines that are told one by one that were refused.
+#: Most refused lines that are reported one by one.
 TOLD: Final = 100
 
 
 @dataclass(slots=True)
 class ImportResult:
-    """What became of the lines of a file.
+    """The result of an import.
 
     Attributes:
-        added: letters that are in the database now, and were not.
-        known: letters that were there already.
-        refused: lines that could not be taken.
-        why: of the first of them, the line's number and what is wrong with it.
+        added: new letters.
+        known: letters that existed already.
+        refused: invalid lines.
+        why: number and fault of the first refused lines.
     """
 
     added: int = 0
@@ -155,7 +155,7 @@ class ImportResult:
 
     @property
     def read(self) -> int:
-        """How many lines were read."""
+        """Return the number of lines that were read."""
         return self.added + self.known + self.refused
 
     def to_data(self) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class ImportResult:
 
 
 class NumberedLetter(NamedTuple):
-    """A letter of a file, and the line that it is."""
+    """A letter of a file with its line number."""
 
     line: int
     row: dict[str, Any]
@@ -177,7 +177,7 @@ class NumberedLetter(NamedTuple):
 
 @dataclass(frozen=True)
 class LetterTransfers:
-    """Letters out of the database, and into it. Every method raises DeskUnavailable where it does not answer."""
+    """The export and import of letters. Every method raises DeskUnavailable if the database does not answer."""
 
     database: Database
 
@@ -188,19 +188,19 @@ class LetterTransfers:
         heard: Callable[[int, int], None] = lambda done, count: None,
         shown: Callable[[ExportedLetter], ExportedLetter] = lambda row: row,
     ) -> Iterator[str]:
-        """The letters of a filter as lines of JSON, oldest first, as `take` reads them; before them a line on them all.
+        """Yield a header line, then the letters of a filter as lines of JSON, oldest first, as `take` reads them.
 
-        Which they are is decided at the beginning, and the trail has it before the first line is given: who, of what
-        filter, and how many. One that has gone by its turn is left out. The last line of an export of everything says
-        how far topics are recorded: who reads it has all that was recorded.
+        The letters are selected at the beginning, and an audit entry with actor, filter and count is written before the
+        first line. A letter that is deleted meanwhile is left out. The last line of an export of all letters has the
+        recorded positions of the topics.
 
         Parameters:
-            by: to whom they are given.
-            heard: is told how many are done, and of how many.
-            shown: a letter as who asks is shown it.
+            by: the reader, for the audit entry.
+            heard: called with the letters so far, and all.
+            shown: masks a letter for the reader.
         """
         with self.database.reading() as connection:
-            # In this order: what is recorded meanwhile may be in the export, and is recorded once more.
+            # Positions first: letters that are recorded meanwhile are recorded again after an import.
             facts, positions = read_facts_and_positions(connection)
             ids = array("q", find_letter_ids(connection, asked))
         self._told(by, asked, len(ids))
@@ -219,17 +219,17 @@ class LetterTransfers:
     def take(
         self, lines: Iterable[bytes], by: str, source: str, heard: Callable[[ImportResult], None] = lambda taken: None
     ) -> ImportResult:
-        """Read lines into the database, in transactions of `AT_ONCE`; what is there already stays as it is.
+        """Import lines in transactions of `AT_ONCE`; existing letters stay as they are.
 
-        It can be interrupted and done again: each letter is taken once. A line that cannot be taken is refused, and the
-        others are taken all the same. How far topics are recorded is taken over last, where every letter was taken.
+        It can be interrupted and run again: each letter is imported once. An invalid line is refused; the others are
+        imported. The recorded positions of topics are taken over last, if no letter was refused.
 
         Parameters:
-            source: the file's name, for the trail.
-            heard: is told how far it is after each transaction.
+            source: the file's name, for the audit log.
+            heard: called after each transaction.
 
         Raises:
-            NoExport: the letters are of another Kafka than those of this database.
+            NoExport: the letters are of another Kafka cluster than those of this database.
         """
         taken, ids = ImportResult(), IdCache()
         batch: list[NumberedLetter] = []
@@ -262,7 +262,7 @@ class LetterTransfers:
         batch.clear()
 
     def _add_some(self, ids: IdCache, some: Sequence[NumberedLetter], taken: ImportResult) -> None:
-        """Write these; where the database refuses them, by halves, until it is known which one it is."""
+        """Import letters; if the database refuses them, halve the batch until the invalid one is found."""
         if not some:
             return
         ids.forget()
@@ -301,7 +301,7 @@ class LetterTransfers:
 
 
 def _read_header_line(line: bytes) -> dict[str, Any] | None:
-    """What a file says of all its letters; `None`: the line is a letter's."""
+    """Return the header of a file; `None` if the line is a letter's."""
     if FORMAT.encode() not in line[:100]:
         return None
     try:

@@ -28,14 +28,14 @@ from bridge.handler_routes import Routes
 
 @dataclass(frozen=True)
 class LetterLookup:
-    """What is asked of letters. Every method raises DeskUnavailable where the database does not answer."""
+    """The lookup of letters. Every method raises DeskUnavailable if the database does not answer."""
 
     database: Database
 
     def page(self, asked: LetterFilter, limit: int = 50, before: LetterCursor | None = None) -> LetterPage:
-        """The newest letters of a filter, or those behind another page; by the time of their last failure.
+        """Return a page of a filter's letters, newest first by the last failure.
 
-        However many letters there are, it takes a bounded time; so it may be short, or empty, and yet have a next one.
+        It takes bounded time, so a page may be short or empty and not the last.
         """
         with self.database.reading() as connection:
             found = letter_query.find_letter_page(connection, asked, limit, before)
@@ -43,9 +43,9 @@ class LetterLookup:
         return LetterPage(tuple(map(_build_line, rows)), found.next)
 
     def newer(self, asked: LetterFilter, limit: int, after: LetterCursor) -> LetterPage:
-        """The letters of a filter that stand just in front of one, newest first; `next` leads further in front.
+        """Return the letters of a filter just newer than a cursor, newest first; `next` continues to newer ones.
 
-        As bounded as `page`; where all that it looked at is something else, it has none and yet a next one.
+        Like `page`, it takes bounded time, so it may be empty and not the last.
         """
         with self.database.reading() as connection:
             found = letter_query.find_newer_letters(connection, asked, limit, after)
@@ -53,7 +53,7 @@ class LetterLookup:
         return LetterPage(tuple(map(_build_line, rows)), found.next)
 
     def each(self, asked: LetterFilter) -> Iterator[LetterLine]:
-        """All letters of a filter, newest first, page after page: as many as the caller takes."""
+        """Yield all letters of a filter, newest first, page by page."""
         before: LetterCursor | None = None
         while True:
             page = self.page(asked, 200, before)
@@ -63,20 +63,22 @@ class LetterLookup:
             before = page.next
 
     def count(self, asked: LetterFilter) -> LetterCount:
-        """How many letters a filter means: exactly where counts are kept or few fit, else "at least" so many."""
+        """Return the number of a filter's letters: exact if counts are kept or few match, else a lower bound."""
         with self.database.reading() as connection:
             return LetterCount(*letter_query.count_letters(connection, asked))
 
     def weight(self, asked: LetterFilter, most: int) -> LetterWeight:
-        """How many letters a filter means, exactly, and the bytes of their values; one more than `most` at most."""
+        """Return the exact number of a filter's letters and the bytes of their values, of at most `most` + 1
+        letters.
+        """
         with self.database.reading() as connection:
             return letter_query.weigh_letters(connection, asked, most)
 
     def one(self, id_: int) -> LetterView:
-        """A letter with all that is known of it.
+        """Return a letter in full.
 
         Raises:
-            NoSuchLetter: there is none of that number (any more).
+            NoSuchLetter: there is no such letter (any more).
         """
         with self.database.reading() as connection:
             row = stored.read_letter(connection, id_) if id_ <= HIGHEST else None
@@ -93,7 +95,7 @@ class LetterLookup:
             )
 
     def at(self, topic: str, partition: int, offset: int, handler: str | None = None) -> list[LetterLine]:
-        """The letters of a source record, one a handler: what `orders-3-1234` names."""
+        """Return the letters of a source record, one for each handler."""
         with self.database.reading() as connection:
             found = map(_build_line, stored.read_letters_of_record(connection, topic, partition, offset))
             return [each for each in found if handler in (None, each.handler)]
@@ -179,7 +181,7 @@ def _locate_record(row: Any) -> str:
     return f"{row.letter_topic}-{row.letter_partition}-{row.letter_offset}"
 
 
-#: Who writes letters, as they are labelled.
+#: The programs that write letters, by their labels.
 ORIGINS: Final = ("bridge", SPRING, CONNECT, CONFLUENT, SHARE_GROUP, SMALLRYE, KARAFKA, UNKNOWN)
 NOTHING_RECORDED: Final = (
     "nothing was recorded here yet ({}): run `bridge deadletters record`, or look without a database: "
@@ -190,15 +192,17 @@ NO_CAUSE: Final = "No letter has the cause {!r}: `bridge deadletters groups --gr
 
 @dataclass(frozen=True)
 class AbsentNames:
-    """What of a filter nobody knows. Every method raises DeskUnavailable where the database does not answer."""
+    """The check for names of a filter that do not exist. Every method raises DeskUnavailable if the database does
+    not answer.
+    """
 
     routes: Routes
     database: Database
 
     def of(self, asked: LetterFilter) -> list[str]:
-        """A sentence for each thing that the filter names and that is nowhere; only one where nothing is recorded.
+        """Return a sentence for each name of a filter that does not exist; a single one if nothing is recorded.
 
-        A handler, topic, reason or origin is known that some letter had, or that the app or this version has.
+        A handler, topic, reason or origin exists if a letter had it, or if the app or this version has it.
         """
         with self.database.reading() as connection:
             if not letter_table.is_anything_recorded(connection):
@@ -229,7 +233,7 @@ class AbsentNames:
 
 
 def explain_unknown_names(what: str, asked: Iterable[str], known: Iterable[str]) -> Iterator[str]:
-    """A sentence for each name that is not known, with the nearest that is (pure)."""
+    """Yield a sentence for each unknown name, with the nearest known one (pure)."""
     there = sorted(filter(None, known))
     for name in asked:
         if name not in there:

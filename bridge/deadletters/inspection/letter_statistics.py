@@ -1,4 +1,4 @@
-"""All dead letters in figures."""
+"""The figures of all dead letters."""
 
 import time
 from collections import Counter
@@ -22,7 +22,7 @@ from bridge.deadletters.model.letter_view import format_moment
 
 @dataclass(frozen=True, slots=True)
 class HandlerTotals:
-    """The letters of one handler and reason, by status, without what is 0."""
+    """The letters of one handler and reason by status, without zeros."""
 
     handler: str
     reason: str
@@ -30,19 +30,19 @@ class HandlerTotals:
 
 
 class ResolutionTimes(NamedTuple):
-    """Seconds from a letter's last failure to its end: what half of them took at most, and what nine in ten did."""
+    """Seconds from a letter's last failure to its end: the median and the 90th percentile."""
 
     half: float
     most: float
 
 
 class LetterCounts(NamedTuple):
-    """All letters as they stand, in the figures that are had at once.
+    """The counts of all letters that are cheap to read.
 
     Attributes:
         statuses: how many letters have each status.
         handled: the same, by handler and reason.
-        hours: failures in each of the last 24 hours, the latest last, which is not over.
+        hours: failures in each of the last 24 hours, the current hour last.
     """
 
     statuses: dict[str, int]
@@ -52,17 +52,17 @@ class LetterCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LetterStatistics:
-    """All letters as they stand.
+    """The figures of all letters.
 
     Attributes:
-        at: when, ms since the epoch, as all times here.
+        at: the time of the figures, ms since the epoch, as all times here.
         statuses: how many letters have each status.
         handled: the same, by handler and reason.
         groups: how many groups have open letters.
-        oldest_open: when the open letter failed that failed first; `None`: none is open.
+        oldest_open: the oldest failure of an open letter; `None`: none is open.
         rate: failures an hour.
         hours: failures in each of the last 24 hours, the latest last, which is not over.
-        resolved_after: of the latest thousand that were resolved; `None`: none was.
+        resolved_after: of the latest thousand resolved letters; `None`: there are none.
     """
 
     at: int
@@ -94,13 +94,13 @@ class LetterStatistics:
 
 @dataclass(frozen=True)
 class LetterTotals:
-    """What is asked of all letters. Every method raises DeskUnavailable where the database does not answer."""
+    """The figures of all letters. Every method raises DeskUnavailable if the database does not answer."""
 
     database: Database
     clock: Callable[[], float] = time.time
 
     def counted(self) -> LetterCounts:
-        """All letters as they stand now: of no letter anything is read, however many look."""
+        """Return the counts of all letters, without reading a letter."""
         this = int(self.clock() * 1000) // HOUR
         with self.database.reading() as connection:
             handled, hours = (
@@ -110,7 +110,7 @@ class LetterTotals:
         return LetterCounts(_sum_statuses(handled), handled, _count_latest(hours, this))
 
     def stats(self) -> LetterStatistics:
-        """All letters as they stand now, from what is counted with every change."""
+        """Return the statistics of all letters, from counts that every change updates."""
         now = int(self.clock() * 1000)
         this = now // HOUR
         with self.database.reading() as connection:
@@ -148,7 +148,7 @@ def _sum_statuses(handled: Iterable[HandlerTotals]) -> dict[str, int]:
 
 
 def _measure_resolution(milliseconds: Sequence[int]) -> ResolutionTimes | None:
-    """Of what is sorted."""
+    """Return the percentiles of sorted times."""
     if not milliseconds:
         return None
     last = len(milliseconds) - 1

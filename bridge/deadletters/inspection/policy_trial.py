@@ -1,6 +1,6 @@
 """A changed policy of a handler, tried on its dead letters.
 
-The handler's own policy is asked through its Celery task.
+The handler's Celery task supplies its policy.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,18 +28,18 @@ from bridge.ledger import Ledger
 from bridge.ledger.decision_store import DecisionMirror, look_up_decisions
 from bridge.settings import Settings
 
-#: Seconds for an answer of Redis.
+#: Seconds to wait for Redis.
 ANSWER_WITHIN: Final = 2.0
 
 
 class PolicyTrial(NamedTuple):
-    """What was tried, and what would have become of it.
+    """A tried policy and its simulated results.
 
     Attributes:
-        policy: by option, as it would be.
+        policy: the tried policy, by option.
         changed: the options that were given.
-        in_force: what `bridge policy set` had changed of the code's policy before.
-        unknown: why that could not be asked; empty if it was.
+        in_force: the changes of `bridge policy set` to the code's policy.
+        unknown: why these are unknown; empty if they are known.
     """
 
     policy: dict[str, Any]
@@ -56,7 +56,7 @@ class PolicyTrial(NamedTuple):
 
 @dataclass(frozen=True)
 class PolicyTrials:
-    """Policies tried on letters."""
+    """Trials of policies on letters."""
 
     app: Celery
     settings: Settings
@@ -70,17 +70,17 @@ class PolicyTrials:
         asked: LetterFilter = ALL_LETTERS,
         heard: Callable[[int], None] = lambda done: None,
     ) -> PolicyTrial:
-        """Say what a policy would have made of a handler's letters.
+        """Simulate a policy on a handler's letters.
 
         Parameters:
-            words: `option=value` each, over the policy in force: the code's, with what `bridge policy set` has
-                changed of it, where that can be asked.
-            asked: which of its letters.
-            heard: is told now and then how many letters were judged.
+            words: `option=value` each, over the policy in force: the code's with the changes of `bridge policy set`,
+                if these are known.
+            asked: the filter of its letters.
+            heard: called now and then with the number of simulated letters.
 
         Raises:
-            UnknownHandler: no handler is called so.
-            PolicyRefused: an option or a value is none.
+            UnknownHandler: there is no such handler.
+            PolicyRefused: an option or a value is invalid.
             DeskUnavailable: the database does not answer.
         """
         if handler not in self.routes.handlers:
@@ -105,7 +105,7 @@ class PolicyTrials:
         return PolicyTrial(changing.shown(policy), changed, in_force, unknown, found)
 
     def _in_force(self, handler: str, changing: Any) -> tuple[Mapping[str, Any], str]:
-        """What was changed of a handler's policy, and why that is not known."""
+        """Return the changes of a handler's policy, and why they are unknown."""
         try:
             changed = read_policy_changes(self.settings, handler)
         except (LedgerUnavailable, KafkaUnavailable) as error:
@@ -113,7 +113,7 @@ class PolicyTrials:
         try:
             changing.policy(changed)
         except BridgeError:
-            # As in a worker: what its code cannot take is not in force.
+            # As in a worker: a change that the code refuses is not in force.
             return {}, ""
         return changed, ""
 
@@ -125,10 +125,10 @@ class PolicyTrials:
 
 
 def read_policy_changes(settings: Settings, handler: str) -> Mapping[str, Any]:
-    """What people have changed of a handler's policy, by option; without a Redis workers hear of nothing.
+    """Return people's changes of a handler's policy, by option; none without a Redis.
 
     Raises:
-        LedgerUnavailable, KafkaUnavailable: it is not known.
+        LedgerUnavailable, KafkaUnavailable: they are unknown.
     """
     ledger = Ledger.once(settings, ANSWER_WITHIN)
     if ledger is None:

@@ -1,4 +1,4 @@
-"""Whether a recorder of the group lives. A group that records with `--once`, or not at all, misses none."""
+"""The presence of a recorder of the group. A group that records with `--once`, or not at all, misses none."""
 
 import time
 from contextlib import closing
@@ -10,18 +10,18 @@ from bridge.ledger import Ledger
 from bridge.ledger.group_members import GroupMembers
 from bridge.settings import Settings
 
-#: Seconds for Redis's answer.
+#: Seconds to wait for Redis.
 ANSWER_WITHIN: Final = 2.0
 
 
 class RecorderPresence(NamedTuple):
-    """What Redis knows of a group's recorders.
+    """The recorders of a group, as Redis knows them.
 
     Attributes:
-        gone_since: when one said last that it lives (Unix time), where none does now; `None`: one lives, or none was
-            here in the last month, or Redis does not say.
-        wanted: whether nobody has said that none is to run any more.
-        living: the names of those that live; `None`: Redis does not say.
+        gone_since: the last heartbeat (Unix time), if none runs now; `None`: one runs, or none ran in the last month,
+            or Redis does not answer.
+        wanted: whether a recorder is expected (no `--no-more`).
+        living: the names of running recorders; `None`: Redis does not answer.
     """
 
     gone_since: float | None = None
@@ -30,11 +30,11 @@ class RecorderPresence(NamedTuple):
 
     @property
     def missed(self) -> bool:
-        """Whether that none lives needs a person."""
+        """Return whether the lack of a recorder needs a person."""
         return self.wanted and self.gone_since is not None
 
     def said(self, now: float | None = None) -> str:
-        """That what the database has is not all, where one is missed: it looks well then. Empty: none is missed."""
+        """Return a warning that the database is incomplete, if a recorder is missed; else ""."""
         if not self.missed or self.gone_since is None:
             return ""
         return (
@@ -45,7 +45,7 @@ class RecorderPresence(NamedTuple):
 
 
 def read_recorder_presence(settings: Settings) -> RecorderPresence:
-    """Whether one lives, and since when none does."""
+    """Return whether a recorder runs, and since when none does."""
     ledger = Ledger.once(settings, ANSWER_WITHIN)
     if ledger is None:
         return RecorderPresence()
@@ -56,15 +56,15 @@ def read_recorder_presence(settings: Settings) -> RecorderPresence:
                 return RecorderPresence(living=tuple(living))
             return RecorderPresence(members.last_seen().get(name), members.is_missed(name), ())
     except LedgerUnavailable:
-        # The status says so.
+        # The status reports this.
         return RecorderPresence()
 
 
 def expect_no_recorder(settings: Settings) -> None:
-    """Say that none is to run any more, so that nobody misses one until one is started again.
+    """Note that no recorder is to run, so that none is missed until one is started again.
 
     Raises:
-        RecordingNotEnded: one lives, or there is no Redis in which it could be said.
+        RecordingNotEnded: a recorder runs, or there is no Redis to note it in.
         LedgerUnavailable: it does not answer.
     """
     ledger = Ledger.once(settings, ANSWER_WITHIN)
@@ -80,5 +80,5 @@ def expect_no_recorder(settings: Settings) -> None:
 
 
 def name_recorder_members(settings: Settings) -> str:
-    """What recorders of a group are seen as."""
+    """Return the member name of a group's recorders."""
     return f"group {settings.group}"

@@ -18,17 +18,17 @@ from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_names import TopicNames
 from bridge.settings import Settings
 
-#: How many records of each partition are looked through, the latest, unless more are asked for.
+#: Number of the latest records of each partition that are read by default.
 LAST: Final = 2_000
 
 
 class TopicLetters(NamedTuple):
-    """What was found.
+    """The letters that were found in topics.
 
     Attributes:
         letters: newest first.
-        looked_from: the partitions that have more than was looked through, and from which offset on they were.
-        missing: dead-letter topics that were asked for by name, and that Kafka does not have.
+        looked_from: the partitions that were not read in full, with the first offset that was read.
+        missing: named dead-letter topics that do not exist.
     """
 
     letters: list[LetterLine]
@@ -44,15 +44,15 @@ def find_topic_letters(
     most: int | None = None,
     topics: Sequence[str] = (),
 ) -> TopicLetters:
-    """The letters of a filter, of the dead-letter topics of the handlers.
+    """Return the letters of a filter from the handlers' dead-letter topics.
 
     Parameters:
-        last: how many records of each partition are looked through, the latest.
-        most: how many letters at most; `None`: all.
-        topics: dead-letter topics that are to be looked through instead.
+        last: the number of the latest records of each partition that are read.
+        most: the most letters; `None`: all.
+        topics: dead-letter topics to read instead.
 
     Raises:
-        FilterFault: it asks for what only the database knows.
+        FilterFault: it has a field that only the database knows.
         KafkaUnavailable: Kafka did not answer.
     """
     check_topic_filter(asked)
@@ -72,7 +72,8 @@ def find_topic_letters(
 def read_topic_letters(
     settings: Settings, topic: str, partition: int, offset: int, handler: str | None = None, last: int = LAST
 ) -> list[LetterView]:
-    """The letters of a source record, the newest of each handler; or the one that lies there, in a dead-letter topic.
+    """Return the letters of a source record, the newest of each handler; or the letter at an offset of a dead-letter
+    topic.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -95,7 +96,7 @@ def read_topic_letters(
 
 
 def fetch_letter_value(settings: Settings, letter: LetterView) -> LetterView:
-    """A letter with its value, read from Kafka where that is too large for the database; without it where it is gone.
+    """Return a letter with its value, read from Kafka if it is too large for the database; without it if it is gone.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -119,14 +120,14 @@ def _read_record(settings: Settings, topic: str, partition: int, offset: int) ->
 
 
 def _is_record_of(letter: LetterView, record: Record) -> bool:
-    """Whether a record is a letter's: of a topic that was made again others lie at the same offsets (pure)."""
+    """Return whether a record is a letter's: a recreated topic has others at the same offsets (pure)."""
     it, found = letter.listed, parse_letter(record, letter.topic_id, 0)
     there = (*found.identity[2:5], found.number, found.key, found.headers, found.value_size)
     return there == (letter.topic_id, it.partition, it.offset, letter.number, it.key, letter.headers, it.value_size)
 
 
 def _parse_letters(settings: Settings, there: Sequence[Extent], starts: Mapping[Place, int]) -> Iterator[StoredLetter]:
-    """Those of this group, and of other programs."""
+    """Yield the letters of this group and of other programs."""
     now = int(time.time() * 1000)
     for record in read_records(settings, starts, {each.place: each.end for each in there}):
         letter = parse_letter(record, "", now)
@@ -139,7 +140,7 @@ def _letter_age(letter: LetterLine) -> tuple[int, str, int, int]:
 
 
 def build_letter_line(letter: StoredLetter) -> LetterLine:
-    """A letter as it stands in a list; the database's numbers of it are 0."""
+    """Return a letter as a line of a list; ids of the database are 0."""
     kind, identity = letter.kind, letter.identity
     return LetterLine(
         id=0,
@@ -168,7 +169,7 @@ def build_letter_line(letter: StoredLetter) -> LetterLine:
 
 
 def build_letter_view(letter: StoredLetter) -> LetterView:
-    """A letter with all that its record says."""
+    """Return a letter in full, as far as its record says."""
     return LetterView(
         listed=build_letter_line(letter),
         status_at=letter.failed_at,

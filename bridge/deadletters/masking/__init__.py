@@ -1,1 +1,1 @@
-"""What a role may not see of letters: masked in values, keys, headers and the errors that quote them."""
+"""Masks for roles that may not see every field of a letter: in values, keys, headers and the errors that quote them."""

@@ -8,24 +8,24 @@ from bridge.deadletters.editing import exact_json
 from bridge.errors import NoJson
 from bridge.settings.mask_rules import MaskedFields
 
-#: What stands in the place of what is hidden.
+#: The text in the place of a hidden part.
 MASK: Final = "[masked]"
-#: Why a value is not shown at all.
+#: The reason if a value is not shown at all.
 UNREADABLE: Final = "This value cannot be shown to your role: it cannot be parsed for its masks."
 
-#: Where a field stands in a value: names, and numbers of items of lists.
+#: The path of a field in a value: names of members, and indexes of list items.
 Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenParts:
-    """A value with what is hidden of it.
+    """A value and its hidden parts.
 
     Attributes:
-        tree: what `json_text.read` made of it; `None` besides `readable` false.
-        found: by its path, each part that is hidden, in the order of the text.
-        readable: whether it can be told what is masked in it.
-        whole: whether all of it is masked.
+        tree: the parsed value; `None` if it is not `readable`.
+        found: the hidden parts by path, in the order of the text.
+        readable: whether the hidden parts are known.
+        whole: whether all of it is hidden.
     """
 
     tree: Any = field(default=None, repr=False)
@@ -35,17 +35,17 @@ class HiddenParts:
 
     @property
     def is_any(self) -> bool:
-        """Whether something is hidden."""
+        """Return whether something is hidden."""
         return self.whole or not self.readable or bool(self.found)
 
     def texts(self) -> Iterator[str]:
-        """What is hidden, as texts might quote it."""
+        """Yield the hidden texts, which other texts might quote."""
         for _, part in self.found:
             yield from list_texts(part)
 
 
 def find_hidden_parts(value: bytes | None, fields: MaskedFields) -> HiddenParts:
-    """What is hidden of a value."""
+    """Return the hidden parts of a value."""
     if value is None or not fields.of_value:
         return HiddenParts()
     try:
@@ -57,9 +57,9 @@ def find_hidden_parts(value: bytes | None, fields: MaskedFields) -> HiddenParts:
 
 
 def mask_value(value: bytes | None, found: HiddenParts) -> bytes | None:
-    """The value as who may not see what is hidden is shown it; the very bytes where nothing is.
+    """Return a value without its hidden parts; the very bytes if nothing is hidden.
 
-    It is JSON, digit by digit what it was, with `[masked]` in the place of each part that is hidden.
+    The result is JSON with all digits unchanged, and `[masked]` in the place of each hidden part.
     """
     if value is None or not found.is_any:
         return value
@@ -69,7 +69,7 @@ def mask_value(value: bytes | None, found: HiddenParts) -> bytes | None:
 
 
 def replace_parts(tree: Any, parts: dict[Path, Any], at: Path = ()) -> Any:
-    """A tree with other parts at these paths."""
+    """Return a tree with other parts at these paths."""
     if at in parts:
         return parts[at]
     if isinstance(tree, dict):
@@ -80,12 +80,12 @@ def replace_parts(tree: Any, parts: dict[Path, Any], at: Path = ()) -> Any:
 
 
 def list_path_names(path: Path) -> tuple[str, ...]:
-    """The names of a path: items of lists have none."""
+    """Return the names of a path, without indexes of list items."""
     return tuple(each for each in path if isinstance(each, str))
 
 
 def list_texts(part: Any) -> Iterator[str]:
-    """What a part of a value says, and each part of that: names too, since what is hidden may be a whole object."""
+    """Yield the texts of a part of a value and of its parts, names included, because a whole object may be hidden."""
     match part:
         case str():
             yield part

@@ -1,4 +1,4 @@
-"""Letters as a role sees them that may not see every field: pages, lists and lines of an export (pure)."""
+"""Letters for a role that may not see every field: pages, lists and lines of an export (pure)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +17,13 @@ from bridge.settings.mask_rules import MaskedFields, MaskRules
 
 
 class MaskedView(NamedTuple):
-    """A letter as it is shown.
+    """A letter as a role sees it.
 
     Attributes:
-        letter: with masks in the places of what is hidden.
-        value: what is hidden of its value.
-        quotes: for other texts that may quote it: what its handler says of it, what `bridge find` knows of it.
-        parts: how many parts of value, key and headers are hidden.
+        letter: with masks in the place of hidden parts.
+        value: the hidden parts of its value.
+        quotes: to redact other texts that may quote the letter.
+        parts: the number of hidden parts of value, key and headers.
     """
 
     letter: LetterView
@@ -34,22 +34,22 @@ class MaskedView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LetterMasks:
-    """What somebody does not see."""
+    """The masks of a role."""
 
     rules: MaskRules
 
     def __bool__(self) -> bool:
-        """Whether there is anything."""
+        """Return whether a field is masked."""
         return bool(self.rules)
 
     def of(self, topic: str) -> MaskedFields:
-        """What they do not see of a source topic's letters."""
+        """Return the masked fields of a source topic."""
         return self.rules.of(topic)
 
     def letter(self, letter: LetterView) -> MaskedView:
-        """A letter in full: this is the one way by which it leaves the desk.
+        """Return a masked letter; every letter in full leaves the dead-letter store by this method.
 
-        A value that cannot be parsed is not shown where its topic has masked fields, and no text that may quote it is.
+        A value that cannot be parsed is not shown if its topic has masked fields, nor are texts that may quote it.
         """
         fields = self.of(letter.listed.topic)
         found = find_hidden_parts(letter.value, fields)
@@ -63,7 +63,7 @@ class LetterMasks:
             headers=mask_headers(letter.headers, fields, known),
             traceback=known.masked(letter.traceback),
             history=tuple(_mask_failure(each, fields, known) for each in letter.history),
-            # What its handler said when a plan left it out.
+            # The handler's words when a plan left it out.
             plans=tuple(replace(each, said=known.masked(each.said)) for each in letter.plans),
             edits=tuple(_mask_edit(each, fields) for each in letter.edits),
         )
@@ -72,10 +72,10 @@ class LetterMasks:
         return MaskedView(shown, found, known, parts + sum(fields.has_header(name) for name, _ in letter.headers))
 
     def check(self, asked: LetterFilter) -> LetterFilter:
-        """A filter that somebody asks for: what they do not see is not searched.
+        """Return a filter that does not search hidden fields.
 
         Raises:
-            FilterFault: the letters that it finds would tell what is hidden; says which topics can be searched so.
+            FilterFault: its matches would reveal hidden fields; the message says which topics can be searched.
         """
         tests: dict[str, Callable[[MaskedFields], bool]] = {}
         if asked.text:
@@ -93,11 +93,11 @@ class LetterMasks:
         return asked
 
     def whole(self, topics: Sequence[str], what: str) -> None:
-        """Refuse what shows, or moves elsewhere, more of letters than somebody sees.
+        """Refuse an action that shows or copies hidden fields.
 
         Parameters:
-            topics: that the letters are of; empty: any.
-            what: "patch", "copy": what is refused.
+            topics: the source topics of the letters; empty: any.
+            what: the action: "patch", "copy".
 
         Raises:
             FilterFault: something is hidden of one of these topics.
@@ -109,25 +109,25 @@ class LetterMasks:
             )
 
     def searches_keys(self, topics: Sequence[str] = ()) -> bool:
-        """Whether letters and records of topics, or of all, may be looked for by their keys."""
+        """Return whether letters and records of topics, or of all, may be searched by key."""
         return not any(fields.key for fields in self._of(topics))
 
     def _of(self, topics: Sequence[str]) -> Iterator[MaskedFields]:
-        """What is hidden of topics; without one, of any."""
+        """Yield the masked fields of topics; without topics, of any."""
         return map(self.of, topics) if topics else map(self.rules.of_rule, range(len(self.rules.rules)))
 
 
-#: Nothing is hidden.
+#: Masks of a role that sees everything.
 NO_MASKS: Final = LetterMasks(MaskRules())
 
 
 def mask_line(it: LetterLine, fields: MaskedFields, known: HiddenQuotes) -> LetterLine:
-    """A line of a list."""
+    """Return a masked line of a list."""
     return replace(it, key=mask_key(it.key, fields, known), error_message=known.masked(it.error_message))
 
 
 def mask_key(data: bytes | None, fields: MaskedFields, known: HiddenQuotes) -> bytes | None:
-    """A key: masked, or without what it has of a masked field."""
+    """Return a masked key: hidden, or without quotes of hidden fields."""
     return MASK.encode() if fields.key and data is not None else _mask_data(data, known)
 
 
@@ -148,13 +148,13 @@ def find_quotes(
     whole: bool = True,
     most: int = MOST,
 ) -> HiddenQuotes:
-    """What texts of a letter may quote of what is hidden.
+    """Return the hidden texts that other texts of a letter may quote.
 
     Parameters:
-        values: that it has, or had.
+        values: its current and earlier values.
         data: its key.
-        whole: whether these are all values that it had.
-        most: characters of hidden texts that are looked for.
+        whole: whether these are all its values.
+        most: the most characters of hidden texts.
     """
     some = list(values)
     if fields.of_value and not (whole and all(each.readable for each in some)):
@@ -191,18 +191,18 @@ def _mask_edit(each: LetterAct, fields: MaskedFields) -> LetterAct:
 
 
 def _mask_data(data: bytes | None, known: HiddenQuotes) -> bytes | None:
-    """A key or a header that is not masked, and may have what is."""
+    """Return a key or a header without quotes of hidden texts."""
     if data is None or (known.unknown and not known.too_much):
         return data
     return known.masked(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
-#: Hashes: what has few values, one could guess by them. Without the first, `import` takes no such line.
+#: Hashes, by which a field with few values could be guessed. Without the first, `import` refuses the line.
 _HASHES: Final = ("digest", "key_digest")
 
 
 def mask_exported_letter(masks: LetterMasks, row: ExportedLetter) -> ExportedLetter:
-    """A letter with all that the database has of it, without what is hidden; as it is, where nothing can be."""
+    """Return an exported letter without hidden parts; unchanged if nothing can be hidden."""
     fields = masks.of(row["topic"])
     if not fields:
         return row
@@ -229,7 +229,7 @@ def _build_row_quotes(row: ExportedLetter, fields: MaskedFields) -> HiddenQuotes
     values: list[HiddenParts] = [
         find_hidden_parts(_as_bytes(each["value"]), fields) for each in (row, *row["history"], *row["edits"])
     ]
-    # Of what failed before and has no size of its own, the value was the one that failed after it.
+    # An earlier failure without a size had the same value as the next one.
     kept = all(each["value"] is not None or (each["value_size"] or -1) < 0 for each in (row, *row["history"]))
     return find_quotes(fields, values, _as_bytes(row["key"]), unpack_headers(bytes(row["headers"])), whole=kept)
 
@@ -239,5 +239,5 @@ def _mask_exported_value(data: Any, fields: MaskedFields) -> bytes | None:
 
 
 def _as_bytes(data: Any) -> bytes | None:
-    # Drivers of PostgreSQL may give a view of memory.
+    # PostgreSQL's driver may return a memoryview.
     return None if data is None else bytes(data)

@@ -1,4 +1,4 @@
-"""What the letters of a group have in common beside other letters, computed from the fields that a role may see."""
+"""The traits that the letters of a group share beside other letters, from the fields that a role may see."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,24 +18,24 @@ from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import NoJson
 from bridge.settings.mask_rules import MaskedFields
 
-#: Most traits that are told.
+#: Most traits that are shown.
 MOST_TRAITS: Final = 20
-#: Of a hundred letters so many have, or lack, what they are said to have in common.
+#: The least percentage of letters that have, or lack, a common trait.
 LEAST: Final = 50
 
 TraitKind = Literal["header", "field"]
 
-#: What a letter has: by what it is and its name, what that says; `None`: more than is compared.
+#: The traits of a letter: kind and name → text; `None`: too long to compare.
 TraitSet = Mapping[tuple[TraitKind, str], str | None]
 
 
 class LetterTrait(NamedTuple):
-    """What many of some letters have, or lack.
+    """A trait that many of some letters have, or lack.
 
     Attributes:
-        says: `None`: it is not there.
-        letters, of: how many of these letters, and of how many of which that is known.
-        others, of_others: likewise, of those beside them.
+        says: its text; `None`: it is absent.
+        letters, of: how many of these letters have it, of how many for which that is known.
+        others, of_others: likewise for the other letters.
     """
 
     what: TraitKind
@@ -48,28 +48,28 @@ class LetterTrait(NamedTuple):
 
     @property
     def apart(self) -> float:
-        """How much larger the part of these is than that of the others."""
+        """Return the difference between the shares of these letters and of the others."""
         return self.letters / max(self.of, 1) - self.others / max(self.of_others, 1)
 
 
 class TraitSide(NamedTuple):
-    """Letters that were looked at.
+    """A set of letters to compare.
 
     Attributes:
-        traits: of each.
-        unread: of how many of them no field of the value is known: it is no JSON object, too large, or not to be seen.
+        traits: the traits of each letter.
+        unread: letters without known fields: the value is no JSON object, too large, or hidden.
     """
 
     traits: Sequence[TraitSet] = ()
     unread: int = 0
 
     def known(self, what: TraitKind) -> int:
-        """Of how many letters it is known which of these they have."""
+        """Return the number of letters for which a kind of trait is known."""
         return len(self.traits) - (self.unread if what == "field" else 0)
 
 
 class CommonTraits(NamedTuple):
-    """What letters have in common: what sets them apart most comes first."""
+    """The common traits of letters, the most distinctive first."""
 
     traits: Sequence[LetterTrait]
     these: TraitSide
@@ -77,7 +77,7 @@ class CommonTraits(NamedTuple):
 
 
 def find_common_traits(these: TraitSide, others: TraitSide) -> CommonTraits:
-    """What at least half of some letters have or lack, and a smaller part of others; without others, what they have."""
+    """Return the traits that at least half of some letters have or lack, and a smaller share of others."""
     found = [each for each in (*_having(these, others), *_lacking(these, others)) if each.apart > 0]
     many = [each for each in found if 100 * each.letters >= LEAST * each.of]
     many.sort(key=lambda each: (-each.apart, each.what, each.name, each.says or ""))
@@ -109,30 +109,31 @@ def _names(side: TraitSide) -> Counter[tuple[TraitKind, str]]:
     return Counter(named for each in side.traits for named in each)
 
 
-#: Letters that are looked at on either side, the newest; of which so many are in memory at once.
+#: Number of the newest letters that are read on either side, and of those in memory at once.
 LOOKED_AT: Final = 1_000
 _AT_ONCE: Final = 100
-#: Bytes of a value up to which it is parsed for this.
+#: Most bytes of a value that is parsed.
 LARGEST: Final = 16_384
-#: Headers and fields of one letter that are compared, and characters of what they say.
+#: Most headers and fields of a letter that are compared, and most characters of their texts.
 WIDEST: Final = 100
 LONGEST: Final = 100
-#: Characters of hidden texts that are looked for in the letters of one side; of those behind them, nothing is told.
+#: Most characters of hidden texts that are searched in the letters of one side; further letters are left out.
 MOST_COMPARED: Final = 1_000_000
 
 
 @dataclass(frozen=True)
 class GroupTraits:
-    """Raises DeskUnavailable where the database does not answer."""
+    """The common traits of groups. Raises DeskUnavailable if the database does not answer."""
 
     database: Database
     masks: LetterMasks
 
     def of(self, group: GroupState) -> CommonTraits:
-        """What the newest open letters of a group have in common, beside the newest of its topics in other groups.
+        """Return the common traits of a group's newest open letters, beside the newest letters of its topics in
+        other groups.
 
-        Headers, and the fields of values that are JSON objects, at their top. What is masked is not compared, nor what
-        quotes it; of a letter of which that cannot be told, nothing.
+        Traits are headers, and top-level fields of JSON objects. Masked fields and texts that quote them are left out;
+        a letter for which that is unknown is left out entirely.
         """
         asked = LetterFilter(groups=(group.id,), statuses=(LetterStatus.OPEN,))
         with self.database.reading() as connection:
@@ -140,7 +141,7 @@ class GroupTraits:
             beside = group_table.find_groups_beside(connection, group.id)
             asked = LetterFilter(groups=tuple(beside), topics=group.topics)
             others = letter_query.find_letter_page(connection, asked, LOOKED_AT).letters if beside else []
-        # What is masked of one topic is compared of none: it would seem not to be there.
+        # A field that is masked in one topic is compared in none: it would seem absent.
         fields = [self.masks.of(topic) for topic in group.topics]
         return find_common_traits(
             self._side([each.id for each in these], fields), self._side([each.id for each in others], fields)
@@ -172,7 +173,7 @@ def _traits(
 
 
 def _known(letter: QuotableContent, fields: MaskedFields, most: int) -> HiddenQuotes:
-    """What of it may be quoted in what is shown."""
+    """Return the hidden texts that shown texts of a letter may quote."""
     values = [find_hidden_parts(letter.value, fields)]
     return find_quotes(fields, values, letter.key, letter.headers, whole=letter.is_whole, most=most)
 
@@ -205,7 +206,7 @@ def _fields(tree: dict[str, Any], fields: Sequence[MaskedFields]) -> list[Scalar
 
 
 def _seen(said: Sequence[ScalarValue], known: HiddenQuotes) -> Iterator[ScalarValue]:
-    """Without names and texts that quote what is hidden; what is long is there, and not compared."""
+    """Yield the names and texts that quote nothing hidden; a long text without its words."""
     for (what, name), says in said:
         if known.masked(name) == name and (says is None or known.masked(says) == says):
             yield (what, name), says if says is None or len(says) <= LONGEST else None

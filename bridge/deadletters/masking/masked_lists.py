@@ -1,4 +1,4 @@
-"""Lists, plans and their progress as a role sees them that may not see every field."""
+"""Lists, plans and their progress for a role that may not see every field."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
@@ -18,21 +18,21 @@ from bridge.deadletters.replay.plan_progress import ItemProgress, PlanProgress
 from bridge.errors import FilterFault
 from bridge.settings.mask_rules import MaskedFields
 
-#: Bytes of a value up to which it is parsed for a list; the error of a letter with a larger one is shown on its page.
+#: Most bytes of a value that is parsed for a list; the error of a letter with a larger one is shown on its page.
 LARGEST: Final = 65_536
-#: Characters of hidden texts that are looked for in all lines of a list; the other errors are shown on their pages.
+#: Most characters of hidden texts that are searched in a list; further errors are shown on the letters' pages.
 MOST_OF_A_LIST: Final = 1_000_000
 
 
 @dataclass(frozen=True)
 class MaskedLists:
-    """Every method raises DeskUnavailable where the database does not answer."""
+    """The lists for a role with masks. Every method raises DeskUnavailable if the database does not answer."""
 
     database: Database
     masks: LetterMasks
 
     def lines(self, letters: Iterable[LetterLine]) -> tuple[LetterLine, ...]:
-        """Lines of a list of letters."""
+        """Return masked lines of a list of letters."""
         some = tuple(letters)
         known = self._quotes({each.id: self.masks.of(each.topic) for each in some})
         return tuple(
@@ -40,7 +40,7 @@ class MaskedLists:
         )
 
     def quotes_of(self, topic: str, letters: Iterable[LetterLine]) -> HiddenQuotes:
-        """What is said of a record may quote, by the letters that it has."""
+        """Return the hidden texts that texts about a record may quote, from its letters."""
         fields, some = self.masks.of(topic), tuple(letters)
         if not fields:
             return NOTHING
@@ -48,15 +48,15 @@ class MaskedLists:
             return UNKNOWN
         with self.database.reading() as connection:
             found = read_quotable_contents(connection, [each.id for each in some], LARGEST)
-        # Of several handlers' letters the record is the same.
+        # Letters of several handlers have the same record.
         return _build_known_quotes(fields, next(iter(found.values()), None))
 
     def plans(self, plans: Iterable[BulkPlan]) -> list[BulkPlan]:
-        """Plans: what of their letters was asked for, and what a patch writes, may be what is hidden."""
+        """Return masked plans: filters and patches may contain hidden texts."""
         return [replace(plan, asked=self._asked(plan.asked), counts=self._counts(plan.counts)) for plan in plans]
 
     def _counts(self, counts: PlanCounts) -> PlanCounts:
-        """Without why handlers would not take what a patch makes of values: that may quote them."""
+        """Return the counts without the handlers' reasons, which may quote patched values."""
         said = counts.edits.get("not_valid_reasons", ())
         if not self.masks or not said:
             return counts
@@ -80,11 +80,11 @@ class MaskedLists:
         return said
 
     def standings(self, found: Iterable[ItemProgress]) -> list[ItemProgress]:
-        """How far a plan is with each of its deliveries: why one was left out, or died again."""
+        """Return the masked items of a plan, with the reasons redacted."""
         return [each._replace(why=_is_own_reason(each.why)) if self.masks else each for each in found]
 
     def progress(self, found: PlanProgress) -> PlanProgress:
-        """A plan with its letters that died again, and why letters were left out: their handlers' words."""
+        """Return the masked progress of a plan, with handlers' words redacted."""
         if not self.masks:
             return found
         topics = {each.id: each.name.rsplit("-", 2)[0] for each in found.dead}
@@ -102,7 +102,7 @@ class MaskedLists:
         return replace(found, plan=self.plans([found.plan])[0], dead=dead, left_out=left)
 
     def _quotes(self, asked: Mapping[int, MaskedFields]) -> dict[int, HiddenQuotes]:
-        """By letter of whose topic something is hidden, what its texts may quote."""
+        """Return, by letter, the hidden texts that its texts may quote."""
         wanted = {id_: fields for id_, fields in asked.items() if fields}
         if not wanted:
             return {}
@@ -116,13 +116,13 @@ class MaskedLists:
 
 
 def _is_own_reason(why: str) -> str:
-    # What a handler says of many letters' values is of none of them; what stands before it is ours.
+    # The part before the handler's words is this project's own text.
     return why.partition(": ")[0]
 
 
 def _build_known_quotes(fields: MaskedFields, found: QuotableContent | None, most: int = MOST) -> HiddenQuotes:
     if found is None:
-        # It was cleaned up this moment.
+        # It was just cleaned up.
         return UNKNOWN
     values = [find_hidden_parts(found.value, fields)]
     return find_quotes(fields, values, found.key, found.headers, whole=found.is_whole, most=most)

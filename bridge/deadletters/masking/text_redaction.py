@@ -1,7 +1,7 @@
 """The redaction of hidden values that errors, tracebacks and keys quote (pure).
 
-A quote is found as written, whole or cut, in either case, and as JSON, Python and URLs escape it. What was computed
-from a hidden value, and texts shorter than `SHORTEST`, are not found.
+A quote is found whole or cut, in upper or lower case, and as JSON, Python and URLs escape it. Texts computed
+from a hidden value, and hidden texts shorter than `SHORTEST`, are not found.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,16 +12,16 @@ from urllib.parse import quote, quote_plus
 
 from bridge.deadletters.masking.hidden_fields import MASK
 
-#: Characters from which on a hidden text is looked for in others' texts; by itself, as a word, or cut anywhere.
+#: Least characters of a hidden text that is searched as a word; and of a part that is searched anywhere.
 SHORTEST: Final = 3
 ANYWHERE: Final = 6
-#: Of what is longer, so many characters that follow each other are enough: errors cut what they quote.
+#: Characters in a row that identify a longer hidden text: errors cut their quotes.
 PART: Final = 8
-#: Most characters of hidden texts that are looked for; of a letter with more, no error text is shown.
+#: Most characters of hidden texts that are searched; for a letter with more, no error text is shown.
 MOST: Final = 200_000
-#: Characters of a text in which they are looked for; a longer one is not shown.
+#: Most characters of a text that is searched; a longer one is not shown.
 LONGEST_TEXT: Final = 200_000
-#: In the place of a text that cannot be gone through.
+#: The replacement of a text that cannot be searched.
 NOT_SHOWN: Final = "[masked: this text may quote what your role does not see]"
 #: Lengths of the hidden texts that have no part.
 _SHORT: Final = tuple(range(PART - 1, SHORTEST - 1, -1))
@@ -29,14 +29,14 @@ _SHORT: Final = tuple(range(PART - 1, SHORTEST - 1, -1))
 
 @dataclass(frozen=True, slots=True)
 class HiddenQuotes:
-    """The hidden texts that are looked for, in time that grows with the length of the text and with nothing else.
+    """The hidden texts to redact, searched in time linear in the length of the text.
 
     Attributes:
         words: hidden texts shorter than `PART`, in lower case.
         parts: each `PART` characters of the longer ones, in lower case.
-        unknown: whether what is hidden is not known, or is too much: then no text is shown.
-        too_much: whether it is known, and too much to be looked for.
-        size: how many characters of hidden texts these are.
+        unknown: whether the hidden texts are unknown or too many: then no text is shown.
+        too_much: whether they are known, but too many.
+        size: the number of characters of hidden texts.
     """
 
     words: frozenset[str]
@@ -46,7 +46,7 @@ class HiddenQuotes:
     size: int = 0
 
     def masked(self, text: str) -> str:
-        """A text without what is hidden; one that is too long to be searched is not shown."""
+        """Return a redacted text; one that is too long to be searched is not shown."""
         if not text or not (self.words or self.parts or self.unknown):
             return text
         if self.unknown or len(text) > LONGEST_TEXT:
@@ -54,7 +54,7 @@ class HiddenQuotes:
         return "".join(self._without_words(part) if not cut else MASK for part, cut in self._runs(text))
 
     def _without_words(self, text: str) -> str:
-        """The text without the short ones: at each place the longest that begins there."""
+        """Return the text without short hidden texts: at each position the longest that begins there."""
         if not self.words:
             return text
         small, shown, begins, at = _lower_same_length(text), list[str](), 0, 0
@@ -74,7 +74,7 @@ class HiddenQuotes:
         )
 
     def _runs(self, text: str) -> Iterator[tuple[str, bool]]:
-        """The text in runs: what has a part of something hidden in it, and what has not."""
+        """Yield runs of the text, each with whether it has a part of a hidden text."""
         if not self.parts:
             yield text, False
             return
@@ -93,17 +93,17 @@ class HiddenQuotes:
         yield text[begins:], False
 
 
-#: Nothing is looked for.
+#: No hidden texts.
 NOTHING: Final = HiddenQuotes(frozenset(), frozenset())
 UNKNOWN: Final = HiddenQuotes(frozenset(), frozenset(), unknown=True)
 TOO_MUCH: Final = HiddenQuotes(frozenset(), frozenset(), unknown=True, too_much=True)
 
 
 def build_quotes(hidden: Iterable[str], most: int = MOST) -> HiddenQuotes:
-    """The quotes to look for, of hidden texts.
+    """Return the quotes to search for hidden texts.
 
     Parameters:
-        most: characters of hidden texts, in all the ways in which they may be written; of more, no text is shown.
+        most: characters of hidden texts in all spellings; with more, no text is shown.
     """
     wanted: set[str] = set()
     size = 0
@@ -121,7 +121,7 @@ def build_quotes(hidden: Iterable[str], most: int = MOST) -> HiddenQuotes:
 
 
 def _list_spellings(text: str) -> Iterator[str]:
-    """A text as it may be written: as it is, and as JSON, Python and an address escape it."""
+    """Yield the spellings of a text: itself, and as JSON, Python and a URL escape it."""
     yield text
     yield encode_basestring(text)[1:-1]
     yield encode_basestring_ascii(text)[1:-1]
@@ -134,7 +134,7 @@ def _list_spellings(text: str) -> Iterator[str]:
 
 
 def _lower_same_length(text: str) -> str:
-    """In lower case, as long as it was: characters of which that is not so stay."""
+    """Return a text in lower case with the same length: characters that would change it stay."""
     small = text.lower()
     if len(small) == len(text):
         return small

@@ -1,1 +1,1 @@
-"""What a dead letter, a filter and a plan are. Pure: nothing here reads a database, Redis or Kafka."""
+"""Dead letters, filters and plans as values. Pure: nothing here reads a database, Redis or Kafka."""

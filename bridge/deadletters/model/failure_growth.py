@@ -1,14 +1,14 @@
-"""How fast failures come, and whether they come faster than usual (pure)."""
+"""The rate of failures, and whether it grows (pure)."""
 
 from collections.abc import Mapping
 from statistics import median
 from typing import Final, NamedTuple
 
-#: Fewer failures than these in an hour are no growth, however few there were before.
+#: Least failures in an hour that are growth, however few there were before.
 LEAST: Final = 10
-#: So many times what was usual is growth.
+#: The factor over the usual rate that is growth.
 TIMES: Final = 2
-#: Hours that say what is usual.
+#: Hours from which the usual rate is computed.
 USUAL: Final = 24
 #: Milliseconds.
 HOUR: Final = 3_600_000
@@ -16,12 +16,12 @@ WEEK: Final = 168
 
 
 class FailureGrowth(NamedTuple):
-    """More failures than usual.
+    """A growth of failures over the usual rate.
 
     Attributes:
-        since: the beginning of the first hour of which that is so, or the first failure ever, ms since the epoch.
-        failures: how many since.
-        usual: how many an hour had in the day before.
+        since: the begin of the first growing hour, or the first failure ever, ms since the epoch.
+        failures: the failures since then.
+        usual: failures an hour in the day before.
     """
 
     since: int
@@ -37,13 +37,14 @@ class FailureRate(NamedTuple):
 
 
 def measure_growth(hours: Mapping[int, int], now: int, first_at: int = 0) -> FailureGrowth | None:
-    """Whether failures grow: this hour, or the last whole one, has more than twice what the day before it had.
+    """Return the growth of failures: this hour, or the last whole one, has more than twice the usual number; else
+    `None`.
 
-    What that day had is the median of its 24 hours, so that one bad hour does not hide the next. At least 10 failures.
+    The usual number is the median of the 24 hours before, so one bad hour does not hide the next. At least 10 failures.
 
     Parameters:
-        hours: how many failures fell into each hour of Unix time; an hour without any may be missing.
-        now, first_at: ms since the epoch; when the first failure was, before which nothing grew.
+        hours: failures by hour of Unix time; an hour without failures may be missing.
+        now, first_at: ms since the epoch; the time of the first failure.
     """
     this = now // HOUR
     last = max(this - 1, this, key=lambda hour: hours.get(hour, 0))
@@ -57,7 +58,7 @@ def measure_growth(hours: Mapping[int, int], now: int, first_at: int = 0) -> Fai
 
 
 def measure_rate(hours: Mapping[int, int], now: int) -> FailureRate:
-    """How many failures an hour there were of late."""
+    """Return the recent failures an hour."""
     this = now // HOUR
     return FailureRate(_mean(hours, this, USUAL), _mean(hours, this, WEEK))
 

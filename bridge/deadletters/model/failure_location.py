@@ -9,71 +9,71 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-#: Of a longer text only the end is read: there the last exception is.
+#: Most characters of a traceback that are read, from its end, where the last exception is.
 READ: Final = 100_000
-#: Where a value is refused before any code of the user's runs: it is no JSON, or not what the model asks for.
+#: The location of a value that is refused before the user's code runs: it is no JSON, or does not fit the model.
 CODEC: Final = "the codec or the model"
-#: What refuses it.
+#: The modules that refuse it.
 _CODEC: Final = "tasks/declaration/value_codec.py"
-#: Longest place, in characters; of a longer one the end counts.
+#: Most characters of a location; a longer one keeps its end.
 LONGEST: Final = 200
 
-#: Between an exception and the one that came of it, in a traceback of Python.
+#: The lines between an exception and the one that it caused, in a Python traceback.
 CHAINED: Final = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
 _BEGINS: Final = "Traceback (most recent call last):"
-#: What Python draws in front of the lines of an exception group, and of those in it.
+#: The characters that Python draws before the lines of an exception group.
 _DRAWN: Final = " \t|+-"
-#: Of the same line of code Python 3.12 has no frame any more.
+#: Frames that Python 3.12 no longer has for the same line of code.
 _INLINED: Final = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
-#: Where installed packages lie, and Python's own library.
+#: The folders of installed packages and of Python's own library.
 _INSTALLED: Final = ("site-packages/", "dist-packages/")
 _LIBRARY: Final = re.compile(r"/(?:lib(?:64)?/)?(?:python|pypy)3\.?[0-9]{1,3}t?/", re.IGNORECASE)
 #: The packages of this project.
 _OURS: Final = frozenset({"bridge", "lossless", "tasks"})
 
-#: Whose frames say nothing of the code that is to be mended.
+#: Packages whose frames say nothing about the user's code.
 _NOT_THEIRS: Final = (
     *("java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "kotlinx.", "scala.", "groovy.lang."),
     *("org.apache.kafka.", "org.springframework.", "io.confluent."),
 )
-#: What a JVM makes up anew at each start: `Shop$$Lambda$14/0x0000`, `Shop$$SpringCGLIB$$0`.
+#: Names that a JVM generates anew at each start: `Shop$$Lambda$14/0x0000`, `Shop$$SpringCGLIB$$0`.
 _MADE_UP: Final = re.compile(r"\$\$[^.(]*")
 
 
 class _Frame(NamedTuple):
-    """A line of a traceback that says where."""
+    """A frame of a traceback."""
 
     path: str
     function: str
 
 
 def find_failure_location(traceback: str, handler: str = "") -> str:
-    """Where the last exception was raised: the deepest frame of the user's code, else the deepest of all.
+    """Return where the last exception was raised: the deepest frame of the user's code, else the deepest of all.
 
     Parameters:
         traceback: as Python or a JVM prints it, or a part of that, or anything else.
-        handler: its name, whose package is the user's, wherever that is installed.
+        handler: its name; its package is user code, even if installed.
 
     Returns:
-        `orders/bank.py:pay`; of Java `shop.Bank.pay`; `CODEC`; at most `LONGEST` characters, "" where no frame is told.
+        `orders/bank.py:pay`; for Java `shop.Bank.pay`; `CODEC`; at most `LONGEST` characters, "" without a frame.
     """
     lines = traceback[-READ:].splitlines()
     return (_find_python_location(lines, handler) or _find_java_location(lines))[-LONGEST:]
 
 
 def is_frame(line: str) -> bool:
-    """Whether a line of a traceback says where: a frame of Python's or Java's."""
+    """Return whether a line of a traceback is a frame of Python or Java."""
     return _is_frame(line) or bool(_java_frame(line))
 
 
 def is_user_frame(line: str, handler: str = "") -> bool:
-    """Whether a line of a traceback is a frame of the user's code.
+    """Return whether a line of a traceback is a frame of the user's code.
 
     Parameters:
-        handler: as for `place`.
+        handler: as for `find_failure_location`.
     """
     if _is_frame(line):
         frames = list(_frames([line]))
@@ -85,7 +85,7 @@ def is_user_frame(line: str, handler: str = "") -> bool:
 
 def _find_python_location(lines: Sequence[str], handler: str) -> str:
     found = [frames for part in _exceptions(lines) if (frames := list(_frames(part)))]
-    # What has none of the user's was raised outside of a handler, by us; where it came of something, that may have.
+    # Without user frames the exception was raised outside of a handler; its cause may have user frames.
     for frames in found:
         places = _places(frames, handler)
         if users := [each for each in places if _is_users(*each, handler)]:
@@ -106,7 +106,7 @@ def _write_location(path: str, frame: _Frame) -> str:
 
 
 def _exceptions(lines: Sequence[str]) -> Iterator[Iterable[str]]:
-    """The lines of each exception of a chain, the last first; without messages, which may look like frames."""
+    """Yield the lines of each exception of a chain, the last first, without messages, which may look like frames."""
     end = len(lines)
     for at in range(len(lines) - 1, -2, -1):
         if at < 0 or lines[at].lstrip(_DRAWN).rstrip() in CHAINED:
@@ -117,7 +117,7 @@ def _exceptions(lines: Sequence[str]) -> Iterator[Iterable[str]]:
 def _without_message(lines: Sequence[str]) -> Iterable[str]:
     begins = next((at for at, line in enumerate(lines) if line.rstrip().endswith(_BEGINS)), None)
     if begins is None:
-        # Its beginning was cut off.
+        # The beginning of the traceback was cut off.
         return lines
     drawn = len(lines[begins]) - len(lines[begins].lstrip(_DRAWN))
     return takewhile(lambda line: line[drawn : drawn + 1] in ("", " ", "\t"), lines[begins + 1 :])
@@ -139,7 +139,7 @@ def _frames(lines: Iterable[str]) -> Iterator[_Frame]:
 
 
 def _find_root(frames: Iterable[_Frame], handler: str) -> str:
-    """The folder from which the handler's module is imported, where one of the frames is of it; else ""."""
+    """Return the folder from which the handler's module is imported, if a frame is in the module; else ""."""
     module = handler.rpartition(".")[0].replace(".", "/")
     if not module:
         return ""
@@ -151,7 +151,7 @@ def _find_root(frames: Iterable[_Frame], handler: str) -> str:
 
 
 def _shorten_path(path: str, root: str, handler: str) -> str:
-    """From the top package's folder on, as far as that can be told from outside; else the file in its folder."""
+    """Return a path from the top package's folder on, if that can be inferred; else the file in its folder."""
     for installed in _INSTALLED:
         if installed in path:
             return path.rpartition(installed)[2]
@@ -177,7 +177,7 @@ def _is_users(path: str, frame: _Frame, handler: str) -> bool:
 
 
 def _find_java_location(lines: Sequence[str]) -> str:
-    """Of the deepest cause; frames that it has in common with what it caused are printed there alone."""
+    """Return the location of the deepest cause; its common frames with the outer exception are printed there only."""
     causes: list[list[str]] = [[]]
     for line in lines:
         if line.lstrip().startswith("Caused by: "):
@@ -189,7 +189,7 @@ def _find_java_location(lines: Sequence[str]) -> str:
 
 
 def _java_frame(line: str) -> str:
-    """`shop.Bank.pay`, of `at app//shop.Bank.pay(Bank.java:5)`; "" where it is no frame."""
+    """Return `shop.Bank.pay` for `at app//shop.Bank.pay(Bank.java:5)`; "" if the line is no frame."""
     words = line.strip()
     if not words.startswith("at ") or "(" not in words:
         return ""

@@ -1,4 +1,6 @@
-"""How people write the values of a filter: times, keys, headers, statuses, and the ends of a redrive's range (pure)."""
+"""The syntax of filter values as people write them: times, keys, headers, statuses, and the ends of a redrive's
+range (pure).
+"""
 
 import binascii
 import re
@@ -13,12 +15,13 @@ from bridge.errors import FilterFault, NoMoment
 _AGO: Final = re.compile(r"([0-9]+)\s*(s|m|h|d|w)")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAYS: Final = {"today": 0, "yesterday": 1}
-#: How the text of a key or of a header's value does not begin, unless it says before that it is text.
+#: Prefixes of a key or a header's value; a text that begins with one needs the prefix `text:`.
 _HEX, _BASE64, _TEXT = "0x", "base64:", "text:"
 
 
 def parse_moment(text: str, now: float) -> int:
-    """A time: `2h`, `3d` (that long ago), "today", "yesterday" (their beginning), or ISO 8601; without a zone, UTC.
+    """Return the time of a text: `2h`, `3d` (that long ago), "today", "yesterday" (their begin), or ISO 8601;
+    without a zone, UTC.
 
     Parameters:
         now: Unix time.
@@ -26,10 +29,10 @@ def parse_moment(text: str, now: float) -> int:
     Returns: milliseconds since the epoch.
 
     Raises:
-        FilterFault: it is no time.
+        FilterFault: the text is no time.
     """
     try:
-        # A year that there is not is no time either: pages write it as a date.
+        # A year out of range is no time either: pages write it as a date.
         return _to_milliseconds(_parse_time_of_day(text.strip(), datetime.fromtimestamp(now, UTC)).astimezone(UTC))
     except (ValueError, OverflowError):
         raise FilterFault(
@@ -49,10 +52,11 @@ def _parse_time_of_day(text: str, now: datetime) -> datetime:
 
 
 def parse_key(text: str) -> bytes:
-    """A record's key: text as it is, `0x…` in hexadecimal, `base64:…`; `text:0x…` where the text itself begins so.
+    """Return a record's key: text as it is, `0x…` in hexadecimal, `base64:…`; `text:0x…` if the text itself begins
+    so.
 
     Raises:
-        FilterFault: what follows 0x or base64: is not that.
+        FilterFault: the text after 0x or base64: is invalid.
     """
     try:
         return _parse_bytes(text)
@@ -61,12 +65,12 @@ def parse_key(text: str) -> bytes:
 
 
 def parse_header(text: str) -> tuple[str, str]:
-    """A header, written `name=value`, its value as a key is: `name=0x00ff`.
+    """Return a header, written `name=value`, with its value as a key is written: `name=0x00ff`.
 
     Returns: name and value; bytes that are no UTF-8 as `surrogateescape` has them.
 
     Raises:
-        FilterFault: there is no name, or no =; what follows 0x or base64: is not that.
+        FilterFault: the name or the = is missing, or the text after 0x or base64: is invalid.
     """
     name, equals, value = text.partition("=")
     if not name or not equals:
@@ -75,10 +79,10 @@ def parse_header(text: str) -> tuple[str, str]:
 
 
 def parse_header_value(text: str, name: str) -> str:
-    """Return a header's value from how a person, or `header_words`, writes it.
+    """Return a header's value from the text that a person, or `write_header_value`, wrote.
 
     Raises:
-        FilterFault: what follows 0x or base64: is not that.
+        FilterFault: the text after 0x or base64: is invalid.
     """
     try:
         return _parse_bytes(text).decode("utf-8", "surrogateescape")
@@ -89,7 +93,7 @@ def parse_header_value(text: str, name: str) -> str:
 
 
 def write_header_value(value: str) -> str:
-    """Return how `header` reads a header's value: as its text, or in hexadecimal where it is none."""
+    """Return the text that `parse_header_value` reads as this value: text, or hexadecimal if it is no text."""
     octets = value.encode("utf-8", "surrogateescape")
     if "\0" in value or octets != value.encode("utf-8", "replace"):
         return f"{_HEX}{octets.hex()}"
@@ -105,7 +109,7 @@ def _parse_bytes(text: str) -> bytes:
 
 
 def parse_statuses(texts: Iterable[str]) -> tuple[LetterStatus, ...]:
-    """Statuses by their names.
+    """Return statuses by their names.
 
     Raises:
         FilterFault: there is no such status.
@@ -122,14 +126,14 @@ def _to_milliseconds(at: datetime) -> int:
 
 
 def parse_range_end(text: str, now: float) -> str:
-    """An end of a range as Kafka is asked for it: a time with its zone.
+    """Return an end of a range as Kafka needs it: a time with its zone.
 
     Parameters:
         text: `earliest`, `latest`, an offset, or a time as filters take it (`2026-11-20T08:00`, `2h`, `today`).
         now: seconds since the epoch.
 
     Raises:
-        NoMoment: it is none of these.
+        NoMoment: the text is none of these.
     """
     if text in ("earliest", "latest") or (text.isascii() and text.isdecimal()):
         return text

@@ -18,9 +18,9 @@ class TracebackPart(NamedTuple):
     """Lines of a traceback that belong together.
 
     Attributes:
-        what: "yours", a frame of the user's code; "theirs", frames of other code; "said", what is no frame.
-        lines: of a frame also its line of code.
-        frames: how many they are.
+        what: "yours", a frame of the user's code; "theirs", frames of other code; "said", other lines.
+        lines: with the line of code of a frame.
+        frames: the number of frames.
     """
 
     what: str
@@ -42,15 +42,15 @@ class RaisedException:
 
     @property
     def raised_at(self) -> int | None:
-        """The user's part that is nearest to where it was raised; `None`: there is none."""
+        """Return the index of the user's part nearest to the raise; `None` if there is none."""
         yours = [at for at, part in enumerate(self.parts) if part.what == "yours"]
-        # Python says the last call last, Java first.
+        # Python prints the last call last, Java first.
         is_python = any(part.lines[0].lstrip().startswith("File ") for part in self.parts if part.frames)
         return (yours[-1] if is_python else yours[0]) if yours else None
 
 
 def split_traceback(traceback: str, handler: str = "") -> list[RaisedException]:
-    """The exceptions of a traceback, each one the cause of the next.
+    """Return the exceptions of a traceback, each one the cause of the next.
 
     Parameters:
         handler: as for `bridge.deadletters.model.failure_location.find_failure_location`.
@@ -63,7 +63,7 @@ def split_traceback(traceback: str, handler: str = "") -> list[RaisedException]:
 
 
 def _chain(lines: Sequence[str]) -> Iterator[list[str]]:
-    """The lines of each exception, the first one first; without the words between two."""
+    """Yield the lines of each exception, the first one first, without the lines between two."""
     begins = 0
     for at in [*(at for at, line in enumerate(lines) if line.strip() in CHAINED), len(lines)]:
         yield list(lines[begins:at])
@@ -71,7 +71,7 @@ def _chain(lines: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _parts(lines: Iterable[str], handler: str) -> Iterator[TracebackPart]:
-    """Frames of other code that follow each other are one part; each of the user's is one of its own."""
+    """Yield the parts: consecutive frames of other code together, each frame of the user alone."""
     found = [part for part in _frames(lines, handler) if any(line.strip() for line in part.lines)]
     for what, some in groupby(found, key=lambda part: part.what):
         if what == "yours":
@@ -89,7 +89,7 @@ def _frames(lines: Iterable[str], handler: str) -> Iterator[TracebackPart]:
                 yield part
             part = TracebackPart("yours" if is_user_frame(line, handler) else "theirs", [line], 1)
         elif part is not None and part.frames and line.startswith("    "):
-            # Its line of code, and what points into that.
+            # Its line of code, and the markers below that.
             part = part._replace(lines=[*part.lines, line])
         else:
             if part is not None:
@@ -99,18 +99,18 @@ def _frames(lines: Iterable[str], handler: str) -> Iterator[TracebackPart]:
         yield part
 
 
-#: In front of what stands for something: U+001A, which tracebacks hardly have.
+#: The escape character of placeholders: U+001A, which tracebacks hardly have.
 _MARK: Final = "\x1a"
 _MESSAGE: Final = _MARK + "m"
 _ITSELF: Final = _MARK + "s"
-#: What Python and Java print in front of a message.
+#: The separator before a message in Python and Java.
 _BEFORE: Final = ": "
 
 
 def strip_message(traceback: str, message: str) -> str:
-    """The traceback with a mark for each time that it says the message at the end of a line.
+    """Return a traceback with a mark for each message at the end of a line.
 
-    Guarantees: `with_message` makes the traceback of it again, whatever the two are.
+    Guarantees: `restore_message` reverses it for any two texts.
     """
     marked = traceback.replace(_MARK, _ITSELF)
     said = _BEFORE + message.replace(_MARK, _ITSELF)
@@ -121,18 +121,18 @@ def strip_message(traceback: str, message: str) -> str:
 
 
 def restore_message(text: str, message: str) -> str:
-    """What `without_message` was given."""
+    """Return the traceback that `strip_message` was given."""
     first, *rest = text.split(_MESSAGE)
     return message.join(part.replace(_ITSELF, _MARK) for part in (first, *rest))
 
 
-#: Characters of a message that are read, and of the normalised message that count.
+#: Most characters of a message that are read, and of the normalised message.
 _READ_OF_MESSAGE: Final = 4_000
 _LONGEST_MESSAGE: Final = 300
-#: Exceptions of a chain that count: those nearest to the last one.
+#: Most exceptions of a chain that count: those nearest to the last one.
 _LONGEST_CHAIN: Final = 8
 
-#: What varies between two messages of one cause, in the order in which it is replaced.
+#: The variable parts of messages, in the order of their replacement.
 _VARYING: Final = (
     (re.compile(r"\b[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\b", re.IGNORECASE), "<uuid>"),
     (re.compile(r"""(?<!\w)(?:'[^'\n]*'|"[^"\n]*"|`[^`\n]*`)(?!\w)"""), "<text>"),
@@ -166,7 +166,7 @@ def normalise_message(message: str) -> str:
 
 @lru_cache(maxsize=256)
 def _line_and_chain(traceback: str, handler: str) -> tuple[str, tuple[str, ...]]:
-    """Read a traceback without its message: letters of one cause have the same, so it is read once."""
+    """Return line and chain of a traceback without its message; cached, because letters of one cause share it."""
     text = traceback[-READ:]
     causes = [line.removeprefix(_JAVA_CAUSE) for line in text.splitlines() if line.startswith(_JAVA_CAUSE)]
     if causes and not _PYTHON_LINE.search(text):
@@ -178,7 +178,7 @@ def _line_and_chain(traceback: str, handler: str) -> tuple[str, tuple[str, ...]]
 
 
 def _find_line(exceptions: list[RaisedException]) -> str:
-    """The line number of the user's frame that is nearest to where the last exception was raised; else ""."""
+    """Return the line number of the user's frame nearest to the raise of the last exception; else ""."""
     for each in reversed(exceptions):
         if each.raised_at is not None:
             frame = each.parts[each.raised_at].lines[0]
@@ -188,7 +188,7 @@ def _find_line(exceptions: list[RaisedException]) -> str:
 
 
 def _find_title(exception: RaisedException) -> str:
-    """Class and first line of the message, which stand behind the last frame."""
+    """Return class and first line of the message, which follow the last frame."""
     last = max((at for at, part in enumerate(exception.parts) if part.frames), default=-1)
     behind = exception.parts[last + 1 :]
     return behind[0].lines[0] if behind else ""

@@ -7,9 +7,9 @@ from bridge.deadletters.model.stored_letter import ENDED, LetterStatus, StoredLe
 
 
 class DeathKind(StrEnum):
-    """What a record tells."""
+    """The meaning of a record of a dead-letter topic."""
 
-    #: A delivery of which nothing was known.
+    #: The first death of a delivery.
     NEW = "new"
     #: It died again.
     AGAIN = "died again"
@@ -20,13 +20,13 @@ class DeathKind(StrEnum):
 
 
 class KnownLetter(NamedTuple):
-    """What the desk has of a letter.
+    """The stored facts of a letter.
 
     Attributes:
         status_at: ms since the epoch; since when it has the status.
         number, failed_at: of its last death.
-        places: where its records lie, one a death: topic, partition, offset.
-        is_unknown: whether nobody can tell what became of the replay that it was sent back with.
+        places: the positions of its records, one for each death: topic, partition, offset.
+        is_unknown: whether the outcome of its replay is unknown.
     """
 
     status: LetterStatus
@@ -38,16 +38,14 @@ class KnownLetter(NamedTuple):
 
 
 def classify_death(known: KnownLetter, letter: StoredLetter) -> DeathKind:
-    """Tell a new death of a delivery, after which it is open again, from one that is known.
+    """Return whether a record is a new death of a delivery, which opens it again, or a known one.
 
-    A replay has a higher number than what was sent back, so a death with one is new, whatever became of the letter
-    meanwhile. With the same number (or a lower one, where a delivery began anew) it ran once more than is known: after
-    a crash, by `bridge reset --again`, or because the ledger was lost. That is a new death if it failed later than what
-    is known; but while a replay is under way, and its end not given up as unknown, it is not what became of that, and
-    of what was ended meanwhile it is new only if it failed after that: else it is late news of what was ended.
+    A replay has a higher number than the letter, so a death with a higher number is always new. A death with the same
+    or a lower number comes from an additional run: after a crash, `bridge reset --again`, or a lost ledger. It is new
+    if it failed later than the known death, with two exceptions: while a replay is in flight (and its outcome is not
+    unknown), it does not count; and a letter that has ended is opened only by a failure after its end.
 
-    A record at a place that is known is that one again; unless it tells of a later death, with a higher number: then
-    the topic was made again.
+    A record at a known position is the same record, unless its number is higher: then the topic was recreated.
     """
     later = letter.number > known.number and letter.failed_at > known.failed_at
     if (letter.topic, letter.partition, letter.offset) in known.places and not later:

@@ -1,4 +1,4 @@
-"""The timeline of a letter: what happened to it, in order (pure)."""
+"""The timeline of a letter: its events in order (pure)."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,12 +8,12 @@ from bridge.deadletters.model.stored_letter import LetterStatus
 
 
 class TimelineEvent(NamedTuple):
-    """Something that happened.
+    """An event of a letter's timeline.
 
     Attributes:
         at: ms since the epoch.
-        bad: whether it failed then.
-        plan: that did it.
+        bad: whether it is a failure.
+        plan: the plan that did it.
     """
 
     at: int
@@ -23,8 +23,8 @@ class TimelineEvent(NamedTuple):
 
 
 def build_timeline(letter: LetterView) -> list[TimelineEvent]:
-    """From the record's making to where it stands now; of the same millisecond, in the order of their causes."""
-    # A regression stands in the trail by its plan and by its group.
+    """Return the events from the record's production until now; of one millisecond, in the order of their causes."""
+    # A regression is in the audit log twice: by its plan and by its group.
     return sorted(dict.fromkeys(_list_events(letter)), key=lambda event: event.at)
 
 
@@ -37,12 +37,12 @@ def _list_events(letter: LetterView) -> Iterator[TimelineEvent]:
     for each in letter.history:
         yield TimelineEvent(each.failed_at, _describe_death(each.reason, each.error_class, each.runs), True)
     yield TimelineEvent(now.failed_at, _describe_death(now.reason, now.error_class, now.runs), True)
-    # That a plan was made stands in the trail too, and how far it is with this letter does not.
+    # The audit log also has the making of a plan, but not its state for this letter.
     made = {(act.plan, act.what) for act in letter.plans}
     trail = [act for act in letter.trail if act.plan is None or (act.plan, act.what) not in made]
     for act in (*letter.plans, *letter.edits, *trail):
         if act.at is not None:
-            # How far a plan is with the letter is of when it came to be so, and not of when the plan was made.
+            # The time of the plan's state for this letter, not of the making of the plan.
             yield TimelineEvent(act.at if act.state_at is None else act.state_at, _describe_act(act), plan=act.plan)
     if now.status in (LetterStatus.RESOLVED, LetterStatus.REPLAYING):
         yield TimelineEvent(letter.status_at, str(now.status))

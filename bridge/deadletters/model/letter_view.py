@@ -1,4 +1,4 @@
-"""Dead letters as people and programs see them: a line of a list, and one letter in full (pure)."""
+"""Dead letters for people and programs: a line of a list, and one letter in full (pure)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,18 +13,18 @@ from bridge.formats.text_forms import format_time
 
 @dataclass(frozen=True, slots=True)
 class LetterLine:
-    """A line of a list.
+    """A letter as a line of a list.
 
     Attributes:
         topic, partition, offset: of the source record.
-        runs: how often the handler ran for it.
+        runs: the runs of the handler for it.
         failed_at: ms since the epoch, as all times here.
         group: id of its group.
-        origin: "bridge", or who else wrote it.
-        failures: how often it died: more than once, a replay has failed.
+        origin: "bridge", or the other program that wrote it.
+        failures: how often it died; more than once, a replay has failed.
         value_size: bytes; -1: a tombstone.
-        plan: that sends it back, or did last.
-        lost: of `runs`, how many were cut off: their worker died.
+        plan: the plan that replays it, or did last.
+        lost: the part of `runs` whose worker died.
     """
 
     id: int
@@ -52,7 +52,7 @@ class LetterLine:
 
     @property
     def name(self) -> str:
-        """`orders-3-1234:orders.handlers.charge`, as deliveries are named."""
+        """Return the name of the delivery: `orders-3-1234:orders.handlers.charge`."""
         record = f"{self.topic}-{self.partition}-{self.offset}"
         return f"{record}:{self.handler}" if self.handler else record
 
@@ -85,11 +85,11 @@ class LetterLine:
 
 @dataclass(frozen=True, slots=True)
 class LetterPage:
-    """A part of a list.
+    """A page of a list of letters.
 
     Attributes:
         letters: newest first.
-        next: where the next page begins; `None`: there is none. A page may be short, and not be the last.
+        next: the cursor of the next page; `None`: this is the last. A short page need not be the last.
     """
 
     letters: tuple[LetterLine, ...]
@@ -98,11 +98,11 @@ class LetterPage:
 
 @dataclass(frozen=True, slots=True)
 class LetterCount:
-    """How many letters a filter means.
+    """A number of letters, exact or a lower bound.
 
     Attributes:
-        exact: otherwise there are at least so many.
-        among: of how many letters, the newest that might be meant, they were counted; `None`: of all.
+        exact: whether it is exact, not a lower bound.
+        among: the number of newest candidates that were counted; `None`: all.
     """
 
     number: int
@@ -110,7 +110,7 @@ class LetterCount:
     among: int | None = None
 
     def __str__(self) -> str:
-        """`10,000+` where it is not exact; and where not all were looked at, that and how many were."""
+        """Return the number, with a + or "at least" if it is a lower bound."""
         if self.among is not None:
             return f"at least {self.number:,} (counted among the newest {self.among:,} alone)"
         return f"{self.number:,}" + ("" if self.exact else "+")
@@ -118,14 +118,14 @@ class LetterCount:
 
 @dataclass(frozen=True, slots=True)
 class LetterFailure:
-    """How a letter failed one time.
+    """An earlier failure of a letter.
 
     Attributes:
-        where: the record of the dead-letter topic that says so: `orders.dlq-3-17`.
-        plan: that sent it back after that.
-        mended: whether another value failed then than the one that failed next.
-        value: that one; `None` where it was none, a tombstone, or too large to be kept.
-        kept: whether `value` is all of it.
+        where: its record in the dead-letter topic: `orders.dlq-3-17`.
+        plan: the plan that replayed it afterwards.
+        mended: whether the value was edited before the next failure.
+        value: the edited value; `None`: not edited, a tombstone, or too large to be stored.
+        kept: whether `value` is complete.
     """
 
     number: int
@@ -162,14 +162,14 @@ class LetterFailure:
 
 @dataclass(frozen=True, slots=True)
 class LetterAct:
-    """What was done with a letter: in its trail, by a plan, or by sending another value in its place.
+    """An act on a letter: an audit entry, a plan, or an edit.
 
     Attributes:
-        what: "note", "discard", …; of a plan, what it does; "edit", "patch" or "upgrade".
-        state: of a plan: how far it is with the letter.
+        what: "note", "discard", …; the kind of a plan; "edit", "patch" or "upgrade".
+        state: of a plan: its state for the letter.
         said: the note, the reason.
-        state_at: of a plan: when it came to be so far with the letter; `None`: not since it was made.
-        value: that was sent instead of the letter's own; only of edits.
+        state_at: of a plan: when that state began; `None`: when the plan was made.
+        value: of an edit: the value that was sent.
     """
 
     at: int | None
@@ -195,19 +195,19 @@ class LetterAct:
 
 @dataclass(frozen=True, slots=True)
 class LetterView:
-    """One letter with all that is known of it.
+    """A letter in full.
 
     Attributes:
-        listed: as it stands in a list.
-        value: `None` where it is a tombstone, or too large to be kept (`kept`).
-        kept: whether the database has the value; otherwise it is read from Kafka, where `where` says.
+        listed: its line of a list.
+        value: `None` if it is a tombstone, or too large to be stored (`kept`).
+        kept: whether the database has the value; otherwise it is read from Kafka, at `where`.
         timestamp: of the source record.
         number: how often the delivery was parked or replayed.
         where: its last record in the dead-letter topic: `orders.dlq-3-17`.
-        history: how it failed before, oldest first; its last failure is `listed`'s, with `traceback`.
-        plans: those that it is in, oldest first.
-        edits: values that were sent in its place.
-        trail: what people did with it.
+        history: its earlier failures, oldest first; the last one is in `listed` and `traceback`.
+        plans: its plans, oldest first.
+        edits: the values that were sent in its place.
+        trail: the audit entries about it.
     """
 
     listed: LetterLine
@@ -230,19 +230,19 @@ class LetterView:
 
     @property
     def is_of_nowhere(self) -> bool:
-        """Whether it does not say of which record it is: then no replay sends it."""
+        """Return whether it does not name its source record, so that no replay can send it."""
         it = self.listed
         return it.origin != OURS and self.where == f"{it.topic}-{it.partition}-{it.offset}"
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it is `replaying`, and its plan could not find out how that ended."""
+        """Return whether it is `replaying` with an unknown outcome."""
         it = self.listed
         unknown = any(act.plan == it.plan and act.state == "unknown" for act in self.plans)
         return it.status is LetterStatus.REPLAYING and unknown
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON: key, value and headers as text, what is none with `\\x00`."""
+        """Return the letter as JSON: key, value and headers as text, other bytes as `\\x00`."""
         return self.listed.to_data() | {
             "status_at": format_moment(self.status_at),
             "timestamp": format_moment(self.timestamp),
@@ -263,7 +263,7 @@ class LetterView:
 
 
 def format_moment(at: int | None) -> str | None:
-    """Milliseconds since the epoch as ISO 8601; nothing of a time that no calendar has: records may say any."""
+    """Return ms since the epoch as ISO 8601; `None` for a time that no calendar has, which records may contain."""
     try:
         return None if at is None else format_time(at / 1000, "milliseconds")
     except (ValueError, OverflowError, OSError):
@@ -271,7 +271,7 @@ def format_moment(at: int | None) -> str | None:
 
 
 def format_bytes(data: bytes | None) -> str | None:
-    r"""Bytes in JSON: what is no UTF-8 as `\xff`."""
+    r"""Return bytes in JSON: what is no UTF-8 as `\xff`."""
     return None if data is None else bytes(data).decode("utf-8", "backslashreplace")
 
 

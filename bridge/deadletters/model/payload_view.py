@@ -1,4 +1,4 @@
-"""A value as a page shows it, one part at a time: indented, as it was sent, or in hexadecimal (pure).
+"""A value as a page shows it, one part at a time: indented, raw, or in hexadecimal (pure).
 
 Indenting moves the parts of a JSON text and changes none of them, except escapes of readable characters.
 """
@@ -11,27 +11,27 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-#: Most bytes of a value that are read for a look, and levels that are indented: what is deeper stays on its line.
+#: Most bytes of a value that are read, and most levels that are indented: deeper ones stay on their line.
 READ: Final = 1_000_000
 DEEPEST: Final = 64
-#: Characters of a part of a text, and bytes of one in hexadecimal, of which each line has a few.
+#: Characters of a part of a text; bytes of a part in hexadecimal, and of a line of it.
 PART: Final = 65_536
 HEX_PART: Final = 4_096
 HEX_LINE: Final = 16
 
-#: A string (the last may be cut off), a bracket, a comma or a colon of a JSON text, or what else is no space.
+#: A token of a JSON text: a string (the last may be cut off), a bracket, a comma, a colon, or another run.
 _PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{},:]|[^][{},:"\s]+', re.DOTALL)
 _STEP: Final = "  "
-#: An escape of a string: of a character in two halves, or in one, or any other one, which stays.
+#: An escape of a string: a surrogate pair, one character, or another escape, which stays.
 _ESCAPE: Final = re.compile(
     r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|u([0-9a-f]{4})|.)", re.DOTALL | re.IGNORECASE
 )
-#: What an error says of a value it says in quotes.
+#: A quoted part of an error's message.
 _QUOTED: Final = re.compile(r"'([^']{2,200})'|\"([^\"]{2,200})\"")
 
 
 class PayloadMode(StrEnum):
-    """How a value is looked at."""
+    """A way to show a value."""
 
     PRETTY = "pretty"
     SENT = "sent"
@@ -40,18 +40,18 @@ class PayloadMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PayloadView:
-    """A part of a value, as it is shown.
+    """A part of a value for a page.
 
     Attributes:
         kind: "JSON", "text", "bytes", "empty" or "a tombstone".
-        ways: in which it can be shown.
-        way: in which it is.
-        lines: of the part, where it is text.
-        dump: of the part in hexadecimal, a line each: the place, the bytes, and their text.
-        at: where the part begins: in characters, of hexadecimal in bytes.
-        next: where the next part begins; `None`: this is the last.
-        fault_at: the first byte that is no text, or no JSON where it seems to be meant as that; `None`: there is none.
-        unread: bytes at its end that are not read for a look.
+        ways: the modes in which it can be shown.
+        way: the mode in which it is shown.
+        lines: of the part, if it is text.
+        dump: of the part in hexadecimal, for each line: offset, bytes, and text.
+        at: the begin of the part, in characters, or bytes of hexadecimal.
+        next: the begin of the next part; `None`: this is the last.
+        fault_at: the first byte that is no text, or no JSON if the value begins as JSON; `None`: no fault.
+        unread: bytes at its end that are not read.
     """
 
     kind: str
@@ -66,11 +66,11 @@ class PayloadView:
 
 
 def view_payload(value: bytes | None, way: PayloadMode | None = None, at: int | None = None) -> PayloadView:
-    """A part of a value.
+    """Return a part of a value.
 
     Parameters:
-        way: as it is wished; what cannot be shown that way is shown as it can be.
-        at: where the part begins; without one at the beginning, in hexadecimal a little before the fault.
+        way: the wished mode; another one is used if the value cannot be shown so.
+        at: the begin of the part; by default the begin of the value, in hexadecimal just before the fault.
     """
     if not value:
         return PayloadView("a tombstone" if value is None else "empty")
@@ -93,12 +93,12 @@ def view_payload(value: bytes | None, way: PayloadMode | None = None, at: int | 
 
 
 def find_quoted_text(message: str) -> frozenset[str]:
-    """What an error's message quotes, which may be looked for in the value that it is about."""
+    """Return the texts that an error's message quotes, to highlight them in the value."""
     return frozenset(one or other for one, other in _QUOTED.findall(message[:4_000]))
 
 
 def _read_text(some: bytes, *, cut: bool) -> tuple[str | None, int | None]:
-    """The text that bytes are, or the place of the first that is none."""
+    """Return the text of bytes, or the offset of the first byte that is no text."""
     try:
         return some.decode(), None
     except UnicodeDecodeError as error:
@@ -108,11 +108,11 @@ def _read_text(some: bytes, *, cut: bool) -> tuple[str | None, int | None]:
 
 
 def _check_json(text: str, *, cut: bool) -> tuple[bool, int | None]:
-    """Whether a text is JSON; and at which byte it stops being it, where it begins as an object or a list."""
+    """Return whether a text is JSON, and the byte at which an object or a list becomes invalid."""
     if cut:
         return text.lstrip()[:1] in ("{", "["), None
     try:
-        # No number is made of what may have a million digits.
+        # Numbers are not converted: they may have a million digits.
         json.loads(text, parse_int=str, parse_float=str)
         return True, None
     except json.JSONDecodeError as error:
@@ -123,7 +123,7 @@ def _check_json(text: str, *, cut: bool) -> tuple[bool, int | None]:
 
 
 def _find_fault_start(fault: int | None) -> int:
-    """Where a part in hexadecimal begins that has a fault in it, with what stands before it."""
+    """Return the begin of the hexadecimal part with a fault and some bytes before it."""
     return 0 if fault is None else max(0, fault // HEX_LINE * HEX_LINE - 4 * HEX_LINE)
 
 
@@ -137,7 +137,7 @@ def _dump_bytes(some: bytes, begins: int) -> tuple[list[tuple[int, str, str]], i
 
 
 def _cut_part(pieces: Iterator[str], begins: int) -> tuple[list[str], int | None]:
-    """The lines of a part of a text; no more of it is made than up to there."""
+    """Return the lines of a part of a text, without computing the rest of the text."""
     made: list[str] = []
     length, wanted = 0, begins + PART + 1
     while length < wanted and (some := "".join(islice(pieces, 1_000))):
@@ -146,13 +146,13 @@ def _cut_part(pieces: Iterator[str], begins: int) -> tuple[list[str], int | None
     text = "".join(made)[begins:]
     if len(text) <= PART:
         return text.split("\n"), None
-    # At the end of a line, where there is one.
+    # At the end of a line, if there is one.
     end = text.rfind("\n", PART // 2, PART) + 1 or PART
     return text[:end].removesuffix("\n").split("\n"), begins + end
 
 
 def _indent_json(text: str) -> Iterator[str]:
-    """A JSON text, a member a line, its parts as they were sent, but for escapes of what can be read."""
+    """Yield a JSON text with a member a line, its tokens unchanged but for escapes of readable characters."""
     depth, before = 0, ""
     for match in _PIECE.finditer(text):
         piece = match.group()
@@ -179,7 +179,7 @@ def _decode_escape(escape: re.Match[str]) -> str:
 
 
 def _write_separator(before: str, piece: str, depth: int) -> str:
-    """What stands between two parts of a JSON text."""
+    """Return the space between two tokens of a JSON text."""
     if before == ":":
         return " "
     opened, closes = before in ("{", "["), piece in ("}", "]")

@@ -1,4 +1,4 @@
-"""What a changed retry policy would have done with the letters that exist (pure).
+"""The simulation of a changed retry policy on the existing letters (pure).
 
 The simulation assumes that each attempt fails with the error of the last one. If a letter of the group was replayed
 with success, a retry after that time counts as a success.
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, Protocol
 
-#: Why deliveries die that no policy decides on.
+#: Reasons of deaths that no policy decides on.
 NOT_JUDGED: Final = ("undecodable", "poison", "unknown_handler")
-#: How a delivery ends by a policy.
+#: The ends of a delivery by a policy.
 AT_ONCE, RETRIED, HALTED, ENDLESS, ASKED, DONE = (
     *("dead at once", "dead after retries", "the topic halted"),
     *("retried without an end", "as each failure says itself", "given up as done"),
@@ -22,10 +22,10 @@ _ENDS: Final = {"halt": HALTED, "endless": ENDLESS, "asked": ASKED, "done": DONE
 
 
 class FailingLetter(NamedTuple):
-    """What the database knows of a letter's failing.
+    """The facts about a letter's failures.
 
     Attributes:
-        runs: how often its handler ran.
+        runs: the runs of its handler.
         first_failed_at, failed_at: ms since the epoch.
     """
 
@@ -38,36 +38,36 @@ class FailingLetter(NamedTuple):
 
 
 class PolicyCourse(Protocol):
-    """What a policy makes of an error that comes every time (`tasks.policy.policy_override`)."""
+    """The course of a policy for an error that occurs at every attempt (`tasks.policy.policy_override`)."""
 
     @property
     def waits(self) -> Sequence[float]:
-        """Seconds until each retry."""
+        """Return seconds until each retry."""
 
     @property
     def end(self) -> str:
-        """The reason of its dead letter, "halt", "endless", "asked" or "done"."""
+        """Return the reason of its dead letter, "halt", "endless", "asked" or "done"."""
 
     @property
     def known(self) -> bool:
-        """Whether the error's class is imported here."""
+        """Return whether the error's class is imported here."""
 
 
 @dataclass(slots=True)
 class SimulationResult:
-    """What would have become of some letters.
+    """The result of a simulation.
 
     Attributes:
-        letters: those that a policy decides on.
-        not_judged: those that none decides on, by reason.
-        before: how those of `letters` ended, as they did.
-        after: how they end by the policy, if no later attempt succeeds.
-        attempts_before, attempts_after: how often the handler ran, and would have run.
-        evidence: of how many it is known that their fault was gone later.
-        saved: of these, how many a retry would have reached after that.
-        attempts_saved: how often the handler would have run, if what was reached ended there.
-        retrying: seconds from the first failure to the last retry, by how many that is so.
-        unknown: by class that is not imported here, how many letters: of these the name alone was judged.
+        letters: letters that a policy decides on.
+        not_judged: letters that no policy decides on, by reason.
+        before: the actual ends of `letters`.
+        after: their ends by the policy, if no later attempt succeeds.
+        attempts_before, attempts_after: the actual and the simulated runs of the handler.
+        evidence: letters whose fault is known to have been gone later.
+        saved: those of these that a retry would have reached after that.
+        attempts_saved: the simulated runs, if the saved letters ended there.
+        retrying: letters by the seconds from the first failure to the last retry.
+        unknown: letters by exception class that is not imported here, so that only its name was judged.
     """
 
     letters: int = 0
@@ -83,7 +83,9 @@ class SimulationResult:
     unknown: Counter[str] = field(default_factory=Counter)
 
     def retrying_for(self, part: float) -> float | None:
-        """Seconds after which retries have ended of such a part of those that are retried; `None`: none is."""
+        """Return the seconds after which this share of the retried letters have no retry left; `None` if none is
+        retried.
+        """
         wanted = part * self.retrying.total()
         counts = accumulate(count for _, count in sorted(self.retrying.items()))
         return next(
@@ -109,11 +111,11 @@ class SimulationResult:
 def simulate_policy(
     letters: Iterable[FailingLetter], course: Callable[[str], PolicyCourse], resolved: Mapping[int, Sequence[int]]
 ) -> SimulationResult:
-    """Judge letters by a policy.
+    """Simulate a policy on letters.
 
     Parameters:
-        course: what the policy makes of an error, by its class.
-        resolved: by group when letters of it were replayed with success (ms since the epoch), ascending.
+        course: returns the policy's course for an exception class.
+        resolved: by group, the times of successful replays (ms since the epoch), ascending.
     """
     found, courses = SimulationResult(), dict[str, _TimedCourse]()
     for letter in letters:
@@ -127,7 +129,7 @@ def simulate_policy(
 
 
 class _TimedCourse:
-    """A course, with the seconds from the first failure on at which each retry begins."""
+    """A course with the seconds from the first failure to each retry."""
 
     def __init__(self, course: PolicyCourse) -> None:
         self.known = course.known
@@ -159,7 +161,7 @@ def _judge_letter(
 
 
 def group_resolution_times(resolved: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
-    """Times by group, ascending, of pairs of a group and a time."""
+    """Return ascending times by group, from pairs of a group and a time."""
     found: dict[int, list[int]] = defaultdict(list)
     for group, at in resolved:
         found[group].append(at)

@@ -1,4 +1,4 @@
-"""A dead letter as the dead-letter store has it: its status, its identity, and what it shares with others (pure)."""
+"""A dead letter as it is stored: its status, its identity, and the columns that it shares with others (pure)."""
 
 import hashlib
 import struct
@@ -11,7 +11,7 @@ from bridge.formats.delivery import Attempts, Header, Headers
 
 
 class LetterStatus(StrEnum):
-    """Where a dead letter stands."""
+    """The status of a dead letter."""
 
     OPEN = "open"
     REPLAYING = "replaying"
@@ -20,19 +20,19 @@ class LetterStatus(StrEnum):
     ARCHIVED = "archived"
 
 
-#: Why a delivery dies (`tasks.policy.retry_policy.REASONS`, which is the Celery side's).
+#: The reasons of dead letters (`tasks.policy.retry_policy.REASONS` on the Celery side).
 REASONS: Final = ("exhausted", "permanent", "undecodable", "poison", "expired", "unknown_handler")
-#: Of what nobody need do anything any more: cleaned up after a while.
+#: The statuses of ended letters, which are cleaned up after a while.
 ENDED: Final = (LetterStatus.RESOLVED, LetterStatus.DISCARDED, LetterStatus.ARCHIVED)
-#: The cause of letters that were recorded before causes were, and of those behind the most causes of a group.
+#: The cause of letters that old versions recorded, and of those beyond the most causes of a group.
 UNKNOWN_CAUSE: Final = "unknown"
 OTHER_CAUSE: Final = "other"
-#: As a number of bytes is written before them.
+#: The format of a length before its bytes.
 _SIZE: Final = struct.Struct(">i")
 
 
 class FailureGroup(NamedTuple):
-    """Failures that are one thing to mend.
+    """A group of equal failures.
 
     Attributes:
         place: the first frame of the user's code that raised it, without a line number: `orders/bank.py:pay`.
@@ -44,18 +44,18 @@ class FailureGroup(NamedTuple):
 
     @property
     def digest(self) -> bytes:
-        """What it is known by in the database."""
+        """Return the key in the database."""
         return compute_digest(*self)
 
 
 class LetterKind(NamedTuple):
-    """What letters have in common that is asked for.
+    """The columns that letters share and filters select.
 
     Attributes:
-        origin: "bridge", or who else wrote it (bridge.formats.foreign_dead_letter).
-        consumer_group: that handed it off; of others' letters a consumer group's or a connector's name.
+        origin: "bridge", or the other program that wrote it (bridge.formats.foreign_dead_letter).
+        consumer_group: the group that handed it off; for other programs a consumer group or a connector.
         version: of the code that failed.
-        cause: of these failures within the group (bridge.deadletters.model.fingerprint), or a word below.
+        cause: the fingerprint within the group (model/fingerprint.py), or a word below.
     """
 
     group: FailureGroup
@@ -68,18 +68,18 @@ class LetterKind(NamedTuple):
 
     @property
     def digest(self) -> bytes:
-        """What it is known by in the database."""
-        # Kinds that were recorded before causes keep their digest.
+        """Return the key in the database."""
+        # Kinds that old versions recorded keep their digest.
         common = self[1:-1] if self.cause == UNKNOWN_CAUSE else self[1:]
         return compute_digest(*self.group, *common)
 
 
 class LetterIdentity(NamedTuple):
-    """Whose delivery a letter is: one row of the database.
+    """The identity of a letter: one row of the database.
 
     Attributes:
-        handler: of others' letters, "".
-        topic: the source; where a letter does not say it, the dead-letter topic in which it lies.
+        handler: "" for letters of other programs.
+        topic: the source topic; if unknown, the dead-letter topic.
     """
 
     consumer_group: str
@@ -91,31 +91,31 @@ class LetterIdentity(NamedTuple):
 
     @property
     def digest(self) -> bytes:
-        """What it is known by in the database."""
+        """Return the key in the database."""
         return compute_digest(*map(str, self))
 
     def __str__(self) -> str:
-        """`orders-3-1234:orders.handlers.charge`, as deliveries are named."""
+        """Return the name of the delivery: `orders-3-1234:orders.handlers.charge`."""
         place = f"{self.topic}-{self.partition}-{self.offset}"
         return f"{place}:{self.handler}" if self.handler else place
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLetter:
-    """A record of a dead-letter topic, read.
+    """A letter as read from a record of a dead-letter topic.
 
     Attributes:
-        identity: whose delivery it is.
-        kind: what it has in common with others.
+        identity: of its delivery.
+        kind: the columns that it shares.
         key, value: as produced.
-        headers: the producer's own.
+        headers: the producer's.
         timestamp: of the source record, in ms since the epoch, where it has one.
         number: how often its delivery was parked or replayed.
-        runs: how often the handler ran for it.
-        attempts: what became of that.
+        runs: the runs of the handler for it.
+        attempts: their results.
         first_failed_at, failed_at: ms since the epoch.
-        topic, partition, offset: where the letter itself lies.
-        again: by what it had been asked to run though it was done; empty: it was not.
+        topic, partition, offset: of its own record.
+        again: the redrive that ran it though it was done; empty: none.
     """
 
     identity: LetterIdentity
@@ -138,32 +138,32 @@ class StoredLetter:
 
     @property
     def value_size(self) -> int:
-        """Bytes of its value; -1: a tombstone."""
+        """Return the bytes of its value; -1 for a tombstone."""
         return -1 if self.value is None else len(self.value)
 
 
 def compute_digest(*parts: str) -> bytes:
-    """16 bytes that stand for these, in this order."""
+    """Return a digest of 16 bytes of these texts, in this order."""
     said = (part.encode("utf-8", "surrogateescape") for part in parts)
     data = b"".join([each for some in said for each in (len(some).to_bytes(4, "big"), some)])
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def key_digest(key: bytes | None) -> int | None:
-    """A number that stands for a key, for an index; `None` for no key."""
+    """Return a digest of a key as a number, for an index; `None` for no key."""
     if key is None:
         return None
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big", signed=True)
 
 
 def pack_headers(headers: Sequence[Header]) -> bytes:
-    """Headers as one value, byte for byte."""
+    """Return headers as one value, byte for byte."""
     parts = [_sized(name.encode("utf-8", "surrogateescape")) + _sized(value) for name, value in headers]
     return b"".join(parts)
 
 
 def unpack_headers(headers: bytes) -> Headers:
-    """What `packed` made."""
+    """Return the headers that `pack_headers` packed."""
     found: list[bytes | None] = []
     at, end = 0, len(headers)
     while at < end:

@@ -1,5 +1,5 @@
-"""The recorder's duties beside recording, each on its own timetable and in its own thread, and the thread that keeps a
-slow database from blocking the poll loop.
+"""The recorder's duties beside recording, each on its own timetable and thread, and the thread that keeps a slow
+database from blocking the poll loop.
 """
 
 import logging
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class SideTask(Generic[T]):
-    """Does one thing at a time, in a thread that ends with the process, whatever it waits for."""
+    """A daemon thread that does one thing at a time."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -31,27 +31,27 @@ class SideTask(Generic[T]):
 
     @property
     def lasts(self) -> float:
-        """For how many seconds something has been under way; 0: nothing is."""
+        """Return the seconds for which work has been in flight; 0 if none is."""
         return 0.0 if self._under_way is None else time.monotonic() - self._begun
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way, and no answer waits to be taken."""
+        """Return whether no work is in flight and no result waits."""
         return self._under_way is None
 
     def begin(self, work: Callable[[], T]) -> None:
-        """Do this; it must be idle."""
+        """Begin this work; the task must be idle."""
         future: Future[T] = Future()
         self._under_way, self._begun = future, time.monotonic()
         Thread(target=_do, args=(work, future), name=self._name, daemon=True).start()
 
     def wait(self, seconds: float) -> None:
-        """Until it is done, or so long."""
+        """Wait until the work is done, or for this time."""
         if self._under_way is not None:
             wait([self._under_way], seconds)
 
     def taken(self) -> "Future[T] | None":
-        """What it came to, once it is done; it is idle then."""
+        """Return the result once the work is done; then the task is idle."""
         if self._under_way is None or not self._under_way.done():
             return None
         done, self._under_way = self._under_way, None
@@ -67,20 +67,20 @@ def _do(work: Callable[[], Any], future: "Future[Any]") -> None:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two times that it is said why a duty cannot be done.
+#: Seconds between two log lines about a duty that fails.
 SAY_EVERY: Final = 60.0
-#: Seconds that duties have to end when the recorder is told to.
+#: Seconds that duties have to end at a shutdown.
 END_WITHIN: Final = 5.0
 
 
 class Duty(NamedTuple):
-    """Something that is done again and again.
+    """A periodic task of the recorder.
 
     Attributes:
-        what: for the log: "following replays".
-        every: seconds between two times.
-        do: does it once, with the desk; what takes long looks now and then whether the event is set, and returns then.
-            Recorders of one group do it beside each other: it must not matter which of them, or that several do.
+        what: its name for the log.
+        every: seconds between two runs.
+        do: does it once; a long duty checks the event now and then, and returns if it is set.
+            Recorders of a group do it concurrently: it must not matter which of them does it, or how many.
     """
 
     what: str
@@ -88,7 +88,7 @@ class Duty(NamedTuple):
     do: "Callable[[DeadLetterService, threading.Event], object]"
 
 
-#: What the recorder does besides recording.
+#: The duties of every recorder.
 DUTIES: Final[Sequence[Duty]] = (
     Duty("cleaning up", 3_600, apply_retention),
     Duty("following what was sent back", 1.0, lambda desk, stopping: desk.plans.follow(stopping)),
@@ -116,7 +116,7 @@ DUTIES: Final[Sequence[Duty]] = (
 
 
 class Duties:
-    """Each in a thread of its own: none waits for another, and none holds up recording."""
+    """The duties, each in a thread of its own, so that none delays another or the recording."""
 
     def __init__(self, desk: "DeadLetterService", duties: Sequence[Duty] = DUTIES) -> None:
         self._desk = desk
@@ -126,12 +126,12 @@ class Duties:
         ]
 
     def start(self) -> None:
-        """Begin; the database has its tables."""
+        """Start all duties; the database must have its tables."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Have them end, and wait for that some seconds; what is not over then ends with the process."""
+        """Stop the duties, and wait some seconds for them; the rest ends with the process."""
         self._stopping.set()
         until = time.monotonic() + END_WITHIN
         for thread in self._threads:
@@ -146,7 +146,7 @@ class Duties:
             except Exception as error:
                 if time.monotonic() - said_at >= SAY_EVERY:
                     said_at = time.monotonic()
-                    # What is not ours, and so not expected, says where it comes from.
+                    # An unexpected error is logged with its traceback.
                     unexpected = not isinstance(error, BridgeError)
                     logger.error("%s: %s It is tried again.", duty.what, error, exc_info=unexpected)
             self._stopping.wait(duty.every)

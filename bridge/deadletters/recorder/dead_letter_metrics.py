@@ -1,4 +1,4 @@
-"""The dead letters' metrics for Prometheus, from counters that every change updates: a scrape reads no letter."""
+"""The Prometheus metrics of dead letters, from counters that every change updates: a scrape reads no letter."""
 
 import threading
 import time
@@ -17,13 +17,13 @@ from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.errors import DeskUnavailable
 
-#: Seconds for which what was read is shown: several who scrape are one.
+#: Seconds for which figures are cached, for several scrapers.
 EVERY: Final = 5.0
-#: Seconds for which who scrapes waits for them: the other figures of the page must not wait for a database that hangs.
+#: Seconds for which a scrape waits for them: other metrics must not wait for a database that hangs.
 WITHIN: Final = 2.0
-#: Ms for which a plan that was come to the end of is looked at again: longer than between two scrapes.
+#: Ms for which an ended plan is read again: longer than between two scrapes.
 LOOK_BACK: Final = 600_000
-#: How replays end.
+#: The outcomes of replays.
 ENDS: Final = (
     PlanItemState.DONE,
     PlanItemState.DEAD,
@@ -34,12 +34,12 @@ ENDS: Final = (
 
 
 class DeadLetterMetrics(Collector):
-    """Open letters, the oldest of them, groups that grow, and how replays end.
+    """The collector of open letters, the oldest of them, growing groups, and outcomes of replays.
 
-    Where the database does not answer there are none of these: `bridge_deadletters_recorder_ready` tells of that.
+    Without an answer of the database it returns none: see `bridge_deadletters_recorder_ready`.
 
     Parameters:
-        seconds: a clock that only goes forward.
+        seconds: a monotonic clock.
     """
 
     def __init__(self, database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
@@ -52,7 +52,7 @@ class DeadLetterMetrics(Collector):
         self._ended: dict[int, Counter[str]] = {}
 
     def collect(self) -> Iterable[Metric]:
-        """What was read, at most `EVERY` seconds ago."""
+        """Return the figures, read at most `EVERY` seconds ago."""
         with self._lock:
             reading = self._reading
             if reading is None or (reading.done() and self._seconds() - self._read_at >= EVERY):
@@ -64,7 +64,7 @@ class DeadLetterMetrics(Collector):
             return []
 
     def _begin(self) -> Future[list[Metric]]:
-        """Read, in a thread that ends with the process, whatever it waits for."""
+        """Read the figures in a daemon thread."""
         future: Future[list[Metric]] = Future()
 
         def read() -> None:
@@ -134,7 +134,7 @@ class DeadLetterMetrics(Collector):
         yield from (told, oldest)
 
     def _ends(self) -> Metric:
-        """How replays ended since this process began; of plans that are over, as it was counted then."""
+        """Return how replays ended since this process began; plans that are over are not counted again."""
         with self._database.reading() as connection:
             now = sql.read_clock(connection)
             self._began_at = self._began_at or now

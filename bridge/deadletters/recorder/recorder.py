@@ -1,4 +1,4 @@
-"""The recorder: it writes each record of the dead-letter topics into the database once, until it is told to stop."""
+"""The recorder: it writes each record of the dead-letter topics into the database once, until it is stopped."""
 
 import logging
 import threading
@@ -31,21 +31,21 @@ from bridge.kafka.topic_names import TopicNames
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two tries: first, and at most.
+#: Seconds between two tries: the first pause, and the longest.
 RETRY_AFTER: Final = (0.2, 10.0)
-#: Seconds between two times that it is said.
+#: Seconds between two log lines about an outage.
 SAY_OUTAGE_EVERY: Final = 60.0
 
 
 class Outage:
-    """One thing that does not answer.
+    """The outage of one dependency.
 
     Parameters:
-        waits: what waits for it, for the log: "nothing is recorded".
-        well: what is said when it is over.
+        waits: the effect, for the log: "nothing is recorded".
+        well: the log line for its end.
 
     Attributes:
-        why: a sentence; `None` while there is none.
+        why: a sentence; `None` without an outage.
     """
 
     def __init__(self, waits: str, well: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,7 +55,7 @@ class Outage:
         self._retry_at = self._since = self._said_at = 0.0
 
     def met(self, error: Exception) -> None:
-        """It was tried, and failed."""
+        """Note that a try has failed."""
         now, (first, most) = self._clock(), RETRY_AFTER
         self._retry_at = now + min(most, first * 2 ** min(self._failures, 10))
         self._failures += 1
@@ -74,24 +74,24 @@ class Outage:
 
     @property
     def lasts(self) -> float:
-        """For how many seconds there has been any."""
+        """Return the seconds since the outage began; 0 without one."""
         return 0.0 if self.why is None else self._clock() - self._since
 
     @property
     def may_try(self) -> bool:
-        """Whether it is time to try again."""
+        """Return whether the next try is due."""
         return self._clock() >= self._retry_at
 
 
-#: The labels of what is told of each partition.
+#: The labels of metrics by partition.
 AT: Final = ("topic", "partition")
 
 
 class RecorderMetrics:
-    """A recorder's metrics, in a registry of their own: a bridge that runs a recorder beside it shows both."""
+    """The metrics of a recorder, in a registry of their own: a bridge with a recorder beside it shows both."""
 
     def __init__(self) -> None:
-        # In memory, also where the environment has PROMETHEUS_MULTIPROC_DIR for workers: a recorder is one process.
+        # In memory, even if PROMETHEUS_MULTIPROC_DIR is set for workers: a recorder is one process.
         values.ValueClass = values.MutexValue
         self.registry = CollectorRegistry()
         counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
@@ -112,45 +112,45 @@ class RecorderMetrics:
         self.ready = gauge("bridge_deadletters_recorder_ready", "1 while the database takes what is read.")
 
     def show_lag(self, lag: Mapping[Place, int]) -> None:
-        """Show how far the database is behind, in the partitions that this recorder has now."""
+        """Set the lag of the database in the partitions that this recorder has now."""
         self.lag.clear()
         for place, records in lag.items():
             self.lag.labels(*place).set(max(0, records))
 
 
-#: Seconds that a poll waits for a record; and while a transaction is under way.
+#: Seconds that a poll waits for a record; and while a transaction is in flight.
 POLL, POLL_BUSY = 0.1, 0.01
-#: Seconds that are waited for a transaction without polling Kafka, before its partitions are paused.
+#: Seconds to wait for a transaction without polling Kafka, before its partitions are paused.
 PATIENCE: Final = 2.0
-#: Seconds between two looks whether topics are others now and whether the database answers, and at the lag.
+#: Seconds between two checks for recreated topics, of the database, and of the lag.
 LOOK_EVERY: Final = 10.0
 TELL_EVERY: Final = 1.0
-#: Seconds after which a database that takes what it is given, and says nothing, is held to hang: it may be frozen, or
-#: the network swallow what it says. It is said then; when it is given up, deadletters/db/postgresql_engine.py has.
+#: Seconds after which a silent database is reported as unavailable: it may be frozen, or the network drops its
+#: answers. deadletters/db/postgresql_engine.py has the timeout of the connection.
 HANGS_AFTER: Final = 10.0
-#: Seconds that the last transaction, and leaving the group, may take at the end.
+#: Seconds for the last transaction and for leaving the group at the end.
 END_WITHIN: Final = 5.0
-#: Seconds for which what does not answer is waited for by who records up to an end.
+#: Seconds to wait for a server that does not answer, with `--once`.
 GIVE_UP_AFTER: Final = 15.0
-#: Seconds without a turn after which the loop is held to be stuck.
+#: Seconds without a turn after which the loop counts as stuck.
 STUCK_AFTER: Final = 60.0
 
 
 class Recorder:
-    """Records the dead letters of a group.
+    """The recorder of the dead letters of a group.
 
-    In its handlers' topics letters of other groups of ours are left to those. Only `obstacles`, `alive` and `stop` may
+    In its handlers' topics it skips letters of other groups. Only `obstacles`, `alive` and `stop` may
     be called from other threads than `run`.
 
     Parameters:
         desk: its database need not answer yet.
-        topics: dead-letter topics besides those of the handlers; of them all letters are recorded, whosever they are.
-        duties: what it does besides.
-        stays: whether it says in Redis that it lives, and is missed where it does not.
+        topics: dead-letter topics besides those of the handlers, of which all groups' letters are recorded.
+        duties: its other periodic tasks.
+        stays: whether it has a heartbeat in Redis, and is missed without one.
 
     Attributes:
-        topics: those that are recorded.
-        taken: what was recorded since it began.
+        topics: all recorded topics.
+        taken: the counts since it began.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Recorder:
         self._desk, self._clock = desk, clock
         self.metrics, self.taken = RecorderMetrics(), TakenCounts()
         self.metrics.registry.register(DeadLetterMetrics(desk.database))
-        # Duties, webhooks and plans may hold all of the desk's connections at once.
+        # Duties, webhooks and plans may use all other connections at once.
         self._own = desk.database.apart()
         self._presence = RecorderMembership(desk.settings, self.alive, stays)
         self._looking = StartFinder(desk.settings, self._own, self._everybodys, self._presence)
@@ -193,19 +193,19 @@ class Recorder:
 
     @property
     def registry(self) -> CollectorRegistry:
-        """What it measures."""
+        """Return the registry of its metrics."""
         return self.metrics.registry
 
     def stop(self) -> None:
-        """Finish the transaction under way, leave the group, return from `run`."""
+        """Finish the transaction in flight, leave the group, and return from `run`."""
         self._stopping.set()
 
     def alive(self) -> bool:
-        """Whether the loop turns."""
+        """Return whether the loop runs."""
         return self._clock() - self._turned < STUCK_AFTER
 
     def obstacles(self) -> list[str]:
-        """Why nothing is recorded, a sentence each; none if what comes is."""
+        """Return why nothing is recorded, in sentences; empty if all is well."""
         found = [trouble.why for trouble in self._troubles if trouble.why is not None]
         if not found and not (self._prepared and self._intake is not None and self._intake.assigned):
             found.append(
@@ -216,10 +216,10 @@ class Recorder:
     # The loop
 
     def run(self, ends: Mapping[Place, int] | None = None) -> None:
-        """Record until `stop` is called; survives Kafka and the database going away for any length of time.
+        """Record until `stop` is called; outages of Kafka and the database of any length are survived.
 
         Parameters:
-            ends: record up to these offsets, and return; then what does not answer is not waited for.
+            ends: record up to these offsets, and return; then outages are not waited for.
 
         Raises:
             DeskOfAnotherKafka, DeskDatabaseNewer, RecordedElsewhere: this database is not for this recorder.
@@ -256,7 +256,7 @@ class Recorder:
             intake.pause(False)
             intake.poll(POLL if self._write.idle else POLL_BUSY)
         elif not waits and not self._write.idle and self._clock() - self._begun_at < PATIENCE:
-            # What is paused would have to be fetched anew.
+            # Pausing would discard prefetched records.
             self._write.wait(POLL)
         else:
             intake.pause(True)
@@ -269,14 +269,14 @@ class Recorder:
         if not self._look.idle:
             return
         if self._prepared and not intake.unbegun:
-            # What it asked for is another recorder's by now: no answer will come that tells that all is well again.
+            # The partitions are another recorder's now: no answer will end the outage.
             self._beginning.over()
         elif self._beginning.may_try:
             places, went_back = frozenset(intake.unbegun), frozenset(intake.went_back)
             self._look.begin(lambda: self._looking.look(places, went_back))
 
     def _take_found(self, intake: Intake) -> None:
-        """Begin what can; what cannot is asked for again."""
+        """Begin partitions with a known start position; the others are asked for again."""
         done = self._look.taken()
         if done is None:
             return
@@ -295,7 +295,7 @@ class Recorder:
     def _begin(self, intake: Intake, found: StartsFound) -> None:
         if not self._prepared:
             self._prepared = True
-            # What was recorded once is recorded on, were its handler gone.
+            # A topic stays recorded even if its handler is gone.
             self.topics |= set(found.topics)
             intake.subscribe(self.topics)
             self._duties.start()
@@ -310,14 +310,14 @@ class Recorder:
         if not self._write.idle or not self._database.may_try:
             return
         self._batch = batch = intake.take()
-        # What could not be written may be another recorder's by now: nothing written then tells that all is well again.
-        # And where nothing comes, nothing written tells that the database is away: plans and webhooks need it, too.
+        # The batch may be another recorder's now: then no write of it ends the outage.
+        # Without records no write detects an outage, and plans and webhooks need the database too.
         if batch.parts or self._database.why is not None or (self._prepared and self._timetable.due("ask", LOOK_EVERY)):
             self._begun_at = self._clock()
             self._write.begin(lambda: self._writing.write(batch.reads, batch.reached))
 
     def _take_written(self, intake: Intake) -> None:
-        """Take in what became of a batch; one that was not written is tried again."""
+        """Process the result of a batch; one that was not written is tried again."""
         done = self._write.taken()
         if done is None:
             return
@@ -337,7 +337,7 @@ class Recorder:
             self._tell_strangers(intake)
 
     def _notice_silence(self) -> None:
-        """Whoever waits for an answer would wait in silence, and all would look well."""
+        """Report a database that does not answer, which would otherwise look well."""
         lasts = self._write.lasts
         if lasts > HANGS_AFTER:
             name = f"The dead letters' database ({self._own.name}, DEADLETTERS_DATABASE_URL)"
@@ -357,7 +357,7 @@ class Recorder:
         intake.put_back(batch)
         intake.begin_anew([place for place, each in intake.partitions.items() if each.log in error.logs])
 
-    # What is told
+    # Logs and metrics
 
     def _tell(self, intake: Intake) -> None:
         if self._timetable.due("topics", TELL_EVERY if self._kafka.why else LOOK_EVERY):
@@ -384,7 +384,7 @@ class Recorder:
                 )
 
     def _on_error(self, error: KafkaError) -> None:
-        """Called by Kafka's client inside poll()."""
+        """Note an error that Kafka's client reports inside poll()."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._kafka.met(KafkaUnavailable(f"Kafka does not answer: {error.str()}."))
         elif error.code() != KafkaError._TRANSPORT:
@@ -393,10 +393,10 @@ class Recorder:
     # The end
 
     def _is_over(self, intake: Intake, left: dict[Place, int]) -> bool:
-        """Whether all is recorded up to these ends; those that are, are taken out.
+        """Return whether all records up to these ends are recorded; completed partitions are removed from them.
 
         Raises:
-            DeskUnavailable, KafkaUnavailable: it does not go on.
+            DeskUnavailable, KafkaUnavailable: a server did not answer for too long.
         """
         kinds = (KafkaUnavailable, KafkaUnavailable, DeskUnavailable)
         for trouble, kind in zip(self._troubles, kinds, strict=True):

@@ -12,21 +12,21 @@ from bridge.ledger import Ledger
 from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_member_name
 from bridge.settings import Settings
 
-#: Seconds for Redis's answer.
+#: Seconds to wait for Redis.
 ANSWER_WITHIN: Final = 2.0
 #: Seconds between two announcements before the database has answered.
 UNKNOWN_EVERY: Final = 0.3
 
 
 class RecorderMembership:
-    """A recorder among those of its group.
+    """The membership of a recorder among those of its group.
 
     Parameters:
-        is_alive: whether its loop turns; one that hangs is silent.
-        stays: whether it is there to stay, and so announces itself.
+        is_alive: whether its loop runs; a stuck recorder has no heartbeat.
+        stays: whether it announces itself: not with `--once`.
 
     Attributes:
-        refused: why it must not go on; `None`: it may.
+        refused: why it must end; `None`: it may run.
     """
 
     def __init__(self, settings: Settings, is_alive: Callable[[], bool] = lambda: True, stays: bool = False) -> None:
@@ -34,16 +34,16 @@ class RecorderMembership:
         self._settings, self._is_alive, self._stays = settings, is_alive, stays
         self._member = make_member_name()
         self._identity, self._name = "", ""
-        #: When Redis heard first of its database, by Redis's clock; it outlives a Redis that was wiped.
+        #: When it first announced its database, by Redis's clock; it survives a wiped Redis.
         self._since: float | None = None
 
     @property
     def duty(self) -> Duty:
-        """The duty of one that is there to stay."""
+        """Return the duty that sends the heartbeat."""
         return Duty("saying that it lives", ANNOUNCE_EVERY, lambda _, stopping: self._announce(stopping))
 
     def enter(self, identity: str, name: str) -> None:
-        """Say which database this recorder has, before it records anything.
+        """Announce which database this recorder has, before it records anything.
 
         Without a ledger in Redis, or while that is unavailable, other recorders are not known yet.
 
@@ -52,7 +52,7 @@ class RecorderMembership:
             name: of the same, for people.
 
         Raises:
-            RecordedElsewhere: another recorder of the group, which was there before, has another database.
+            RecordedElsewhere: an earlier recorder of the group has another database.
         """
         self._identity, self._name = identity, name
         ledger = Ledger.once(self._settings, ANSWER_WITHIN)
@@ -67,7 +67,7 @@ class RecorderMembership:
             raise self.refused
 
     def look(self, ledger: Ledger) -> None:
-        """Announce this recorder, and only then see who else is there: of two that start at once one sees the other.
+        """Announce this recorder, then read the others: of two that start at once, one sees the other.
 
         Raises:
             LedgerUnavailable: Redis did not answer.
@@ -88,7 +88,7 @@ class RecorderMembership:
         others = sorted(
             member
             for member, state in living.items()
-            # Recorders of versions that do not announce their database are not compared.
+            # Recorders of old versions do not announce their database, and are not compared.
             if (state.get("database") or self._identity) != self._identity
             # Those of versions that do not say since when were there before.
             and (mine is None or (state.get("since") or 0.0, member) < mine)
@@ -110,7 +110,7 @@ class RecorderMembership:
             while not stopping.is_set():
                 if self._is_alive() and self.refused is None:
                     self.look(ledger)
-                # Soon again, as long as others do not know which database this one has.
+                # Soon again, until others know the database of this one.
                 stopping.wait(ANNOUNCE_EVERY if self._identity else UNKNOWN_EVERY)
 
 

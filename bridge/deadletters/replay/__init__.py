@@ -1,1 +1,1 @@
-"""Plans and what they do: replay, discard, archive, copy, redrive; and how what they sent ends."""
+"""Plans and their actions (replay, discard, archive, copy, redrive), and the outcomes of what they sent."""

@@ -1,4 +1,4 @@
-"""The actions that send nothing: letters are discarded, which the ledger must know, or archived."""
+"""The actions that send nothing: discard letters, which the ledger notes too, or archive them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,39 +19,39 @@ from bridge.deadletters.replay.plan_action import (
 from bridge.deadletters.replay.plan_conflicts import explain_lateness, find_plan_makers
 from bridge.ledger import Fate
 
-#: What may be archived: all but what is on its way.
+#: The statuses that may be archived: all but replaying.
 ARCHIVED_FROM: Final = (LetterStatus.OPEN, LetterStatus.RESOLVED, LetterStatus.DISCARDED)
 
 
 class DiscardAction:
-    """What a plan does that gives letters up: the ledger says so, then the database.
+    """The action of a plan that discards letters: first the ledger notes it, then the database.
 
-    In that order for who asks the ledger: but first the letter is taken from whoever may want to replay it.
+    Before that the letter is claimed, so that no replay takes it.
     """
 
     def __init__(self, database: Database, plan: BulkPlan, fates: LedgerFates) -> None:
         self._database, self._plan, self._fates = database, plan, fates
 
     def take(self, connection: Connection, waiting: Sequence[PlanItem], at: int) -> TakenDeliveries:
-        """Letters that are open are discarded; the others are skipped."""
+        """Discard the open letters, and skip the others."""
         return take_letters(connection, self._plan, waiting, (LetterStatus.OPEN,), LetterStatus.DISCARDED, at)
 
     def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
-        """What the ledger was told it may be told again."""
+        """Return nothing done: telling the ledger again is harmless."""
         return ActionResult()
 
     def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
-        """Tell the ledger; what it has as done stays done."""
+        """Note the discards in the ledger; a delivery that is done stays done."""
         with self._database.reading() as connection:
             letters = letter_payload.read_letter_standings(connection, [each.item.letter_id or 0 for each in claimed])
         ours = [letter for letter in letters.values() if letter.is_ours]
         fates = self._fates.discard([letter.delivery for letter in ours])
-        # What was asked for though it was done is given up all the same.
+        # A delivery that runs again although it was done is discarded too.
         done = {letter.id for letter, fate in zip(ours, fates, strict=True) if fate is Fate.DONE and not letter.again}
         return ActionResult(ends={each.item.position: _build_end(each.item.letter_id in done) for each in claimed})
 
     def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
-        """What was done all the same is resolved."""
+        """Resolve the letters whose delivery turned out to be done."""
         done = [each.item.letter_id for each in claimed if acted.ends[each.item.position].state is PlanItemState.DONE]
         letter_table.change_letter_status(
             connection, filter(None, done), LetterStatus.DISCARDED, LetterStatus.RESOLVED, at
@@ -59,25 +59,25 @@ class DiscardAction:
 
 
 class ArchiveAction:
-    """What a plan does that puts letters away: their status is another, and nothing else."""
+    """The action of a plan that archives letters: only their status changes."""
 
     def __init__(self, plan: BulkPlan) -> None:
         self._plan = plan
 
     def take(self, connection: Connection, waiting: Sequence[PlanItem], at: int) -> TakenDeliveries:
-        """All are archived but what is on its way."""
+        """Archive all letters that are not replaying."""
         return take_letters(connection, self._plan, waiting, ARCHIVED_FROM, LetterStatus.ARCHIVED, at)
 
     def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
-        """Nothing more is to be done."""
+        """Return that nothing is left to do."""
         return ActionResult()
 
     def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
-        """Nothing more is to be done."""
+        """Return that nothing is left to do."""
         return ActionResult(ends={each.item.position: ActionEnd(PlanItemState.DONE) for each in claimed})
 
     def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
-        """Nothing more is to be done."""
+        """Do nothing."""
 
 
 def take_letters(
@@ -88,7 +88,7 @@ def take_letters(
     to: LetterStatus,
     at: int,
 ) -> TakenDeliveries:
-    """Give letters their new status where they have one of the expected, and are as they were; skip the others."""
+    """Change the status of letters that have an expected one and are unchanged; skip the others."""
     found = letter_payload.read_letter_standings(connection, [item.letter_id or 0 for item in waiting], lock=True)
     by = find_plan_makers(connection, found.values())
     skipped: dict[int, str] = {}

@@ -14,17 +14,17 @@ from bridge.ledger import Account, Fate, Ledger, LogHistory, Mark
 from bridge.ledger.fate_pages import RETRY_RECORD
 from bridge.settings import Settings
 
-#: By number: it is asked a hundred thousand times in a row.
+#: A lookup by number, for a hundred thousand fates in a row.
 _FATES: Final = {int(fate): fate for fate in Fate}
 
 
 class LedgerFates:
-    """The ledgers of this Kafka, one a group, opened as they are needed.
+    """The ledgers of this Kafka cluster, one for each group, opened when needed.
 
     Parameters:
-        ledger_of: the ledger of a group; `None` where there is no Redis for it: nothing is known then.
+        ledger_of: returns the ledger of a group; `None` without a Redis for it: then nothing is known.
 
-    Every method raises LedgerUnavailable where Redis does not answer.
+    Every method raises LedgerUnavailable if Redis does not answer.
     """
 
     def __init__(self, ledger_of: Callable[[str], Ledger | None]) -> None:
@@ -33,9 +33,9 @@ class LedgerFates:
     @classmethod
     @contextmanager
     def opened(cls, settings: Settings) -> Iterator["LedgerFates"]:
-        """Those of the settings' Kafka and Redis, which are asked as the first is needed.
+        """Open the ledgers of the settings' Kafka and Redis, on first use.
 
-        Every method then raises KafkaUnavailable too, where Kafka does not say which cluster it is.
+        Every method then also raises KafkaUnavailable if Kafka does not return its cluster id.
         """
         cluster = cache(lambda: read_cluster(admin_client(settings.kafka)).id)
         known: dict[str, Ledger | None] = {}
@@ -51,16 +51,16 @@ class LedgerFates:
             yield cls(ledger_of)
 
     def ledger(self, group: str) -> Ledger | None:
-        """The ledger of a group; `None` where there is no Redis for it."""
+        """Return the ledger of a group; `None` if there is no Redis for it."""
         return self._ledger_of(group)
 
     def since(self, group: str) -> float:
-        """Since when nothing was forgotten (Unix time)."""
+        """Return the time since which nothing was forgotten (Unix time)."""
         ledger = self._ledger_of(group)
         return 0.0 if ledger is None else ledger.since()
 
     def of(self, deliveries: Sequence[Origin]) -> list[Fate]:
-        """The fate of each; of what no ledger knows: open."""
+        """Return the fate of each delivery; open if no ledger knows it."""
         found: dict[Origin, Fate] = {}
         for group, wanted in _by_account(deliveries).items():
             if (ledger := self._ledger_of(group)) is None:
@@ -71,10 +71,10 @@ class LedgerFates:
         return [found.get(delivery, Fate.OPEN) for delivery in deliveries]
 
     def own(self, group: str, topic: str, topic_id: str, spots: Sequence[tuple[int, int]]) -> list[Fate]:
-        """The fates of records of a replay or retry topic themselves.
+        """Return the fates of records of a replay or retry topic themselves.
 
         Parameters:
-            topic_id: the topic's id; empty: the topic is gone, and the last log is meant that a bridge knew.
+            topic_id: the topic's id; empty: the topic is gone, so the last log that a bridge knew.
             spots: partition and offset of each.
         """
         if (ledger := self._ledger_of(group)) is None:
@@ -93,10 +93,10 @@ class LedgerFates:
         return [known[spot] for spot in spots]
 
     def discard(self, deliveries: Sequence[Origin]) -> list[Fate]:
-        """Have the ledger note that these are discarded; return what each is now: what is done stays done.
+        """Note deliveries as discarded in the ledger; return the fate of each: a done one stays done.
 
         Raises:
-            LedgerUnavailable: also where there is no Redis for it.
+            LedgerUnavailable: also if there is no Redis for it.
         """
         for group, wanted in _by_account(deliveries).items():
             if (ledger := self._ledger_of(group)) is None:
@@ -106,7 +106,7 @@ class LedgerFates:
 
 
 def _by_account(deliveries: Sequence[Origin]) -> dict[str, dict[Account, dict[int, Origin]]]:
-    """By group and account, what is asked for at which offset."""
+    """Return the deliveries by group, account and offset."""
     found: dict[str, dict[Account, dict[int, Origin]]] = defaultdict(lambda: defaultdict(dict))
     for each in deliveries:
         account = Account(each.handler, each.topic, each.topic_id, each.partition)

@@ -21,18 +21,18 @@ from bridge.kafka.topic_names import TopicNames
 from bridge.ledger.retry_records import ROUNDS, ParkedSearch
 from bridge.settings import Settings
 
-#: Seconds between two looks.
+#: Seconds between two polls.
 LOOK_EVERY: Final = 0.2
 
 
 class RecordingProgress:
-    """How far the dead letters of sources are recorded."""
+    """The recorded positions of the dead letters of sources."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings, self._database = settings, database
 
     def all_of(self, group: str, source: str, within: float) -> bool:
-        """Whether all dead letters of a source that Kafka has now are recorded, before so many seconds are over.
+        """Return whether all dead letters of a source that Kafka has now are recorded within this time.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -58,7 +58,7 @@ class RecordingProgress:
         return all(reached.get(partition, 0) >= end for partition, end in ends.items())
 
 
-#: Seconds for which the recorder is waited for, to have taken in the dead letters that Kafka has.
+#: Seconds to wait for the recorder to record the dead letters that Kafka has.
 RECORDED_WITHIN: Final = 3.0
 
 
@@ -66,7 +66,7 @@ class SentDelivery(NamedTuple):
     """A delivery that was sent.
 
     Attributes:
-        where: its record lies.
+        where: the position of its record.
         again: whether it runs though it was done.
     """
 
@@ -76,7 +76,7 @@ class SentDelivery(NamedTuple):
 
 
 class OutcomeDeduction:
-    """One look at the letters of which the ledger says nothing."""
+    """One deduction for letters about which the ledger is silent."""
 
     def __init__(self, settings: Settings, database: Database, fates: LedgerFates) -> None:
         self._settings, self._database, self._fates = settings, database, fates
@@ -84,10 +84,10 @@ class OutcomeDeduction:
         self._recorded = RecordingProgress(settings, database)
 
     def verdicts(self, letters: Sequence[LetterStanding]) -> dict[int, OutcomeVerdict]:
-        """How these letters have ended, by id; of those that are under way nothing.
+        """Return the verdicts on letters by id, without those in flight.
 
         Raises:
-            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing is known.
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: a server did not answer.
         """
         with self._database.reading() as connection:
             sent = plan_item_table.read_sent_positions(connection, [letter.id for letter in letters])
@@ -97,10 +97,10 @@ class OutcomeDeduction:
         )
 
     def of(self, sent: Mapping[int, SentDelivery]) -> dict[int, OutcomeVerdict]:
-        """How deliveries have ended, by any number; of those that are under way nothing.
+        """Return the verdicts on deliveries by any number, without those in flight.
 
         Raises:
-            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing is known.
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: a server did not answer.
         """
         with self._database.reading() as connection:
             now = sql.read_clock(connection)
@@ -118,8 +118,8 @@ class OutcomeDeduction:
 
     def _known(self, group: str, source: str, sent: Mapping[int, SentDelivery], now: int) -> dict[int, KnownOutcome]:
         topic = name_target_topic(self._settings, group, source, ours=True)
-        # Asked anew for each page, after it was read, and before the fates: an older answer does not know what was sent
-        # since, and what is handed off meanwhile must be seen as that.
+        # Read for each page, after the page and before the fates: an older answer lacks later sends, and a hand-off in
+        # between must appear in the fates.
         there = {extent.partition: extent for extent in read_extents(self._settings.of_group(group), [topic])}
         topic_id = self._topic_id(topic)
         spots = [(each.where.spot.partition, each.where.spot.offset) for each in sent.values()]
@@ -147,7 +147,7 @@ class OutcomeDeduction:
     def _after_a_look(
         self, group: str, source: str, deliveries: Mapping[int, Origin], known: Mapping[int, KnownOutcome]
     ) -> dict[int, OutcomeVerdict]:
-        # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
+        # In this order: a delivery that leaves a retry topic meanwhile has its dead letter written before.
         parked = self._parked.of(group, source)
         recorded = self._recorded.all_of(group, source, RECORDED_WITHIN)
         return {
@@ -162,10 +162,10 @@ class OutcomeDeduction:
 
 
 class StillParked:
-    """The deliveries that wait in the retry and replay topics of sources.
+    """The deliveries parked in the retry and replay topics of sources.
 
-    What was found is kept for the next question, and what has come since is read each time: an answer covers all that
-    was parked before it was asked for. A delivery that has run meanwhile may still be in it.
+    Results are cached, and new records are read for each call, so an answer covers all deliveries parked before the
+    call. It may include a delivery that has run meanwhile.
     """
 
     def __init__(self, settings: Settings, fates: LedgerFates) -> None:
@@ -174,10 +174,10 @@ class StillParked:
         self._found: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
 
     def of(self, group: str, source: str) -> frozenset[tuple[str, str]]:
-        """Return identity and log of each delivery of a source that is parked and is to run.
+        """Return identity and log of each parked delivery of a source that is to run.
 
         Raises:
-            LedgerUnavailable, KafkaUnavailable: nothing is known.
+            LedgerUnavailable, KafkaUnavailable: a server did not answer.
         """
         ledger = self._fates.ledger(group)
         if ledger is None:
@@ -207,5 +207,5 @@ def _group_by_source(sent: Mapping[int, SentDelivery]) -> dict[tuple[str, str], 
 
 
 def _identify_delivery(delivery: Origin) -> tuple[str, str]:
-    """A delivery, and the log that it is of."""
+    """Return the identity of a delivery, and its log."""
     return delivery.identity, delivery.topic_id

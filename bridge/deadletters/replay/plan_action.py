@@ -8,16 +8,16 @@ from bridge.deadletters.db.database import Connection
 from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.model.bulk_plan import PlanItemState
 
-#: Shows that who applies a plan lives; raises PlanTakenOver where another has the plan by now. It is called before each
-#: part of a batch that is sent, and while that is got together.
+#: Renews the plan's lease; raises PlanTakenOver if another process has the plan. It is called before each part of a
+#: batch is sent, and while it is prepared.
 Live = Callable[[], None]
 
 
 class ClaimedDelivery(NamedTuple):
-    """A delivery that is about to be sent.
+    """A claimed delivery, which is about to be sent.
 
     Attributes:
-        spot: at this offset or behind it lies its record, if it was sent; `None`: nothing is sent for it.
+        spot: the least offset of its record, if it was sent; `None`: nothing is sent for it.
     """
 
     item: PlanItem
@@ -25,11 +25,11 @@ class ClaimedDelivery(NamedTuple):
 
 
 class TakenDeliveries(NamedTuple):
-    """What a plan takes of the deliveries that it comes to.
+    """The result of a claim.
 
     Attributes:
-        claimed: what is to be done.
-        skipped: by position, why not.
+        claimed: the claimed deliveries.
+        skipped: by position, the reason for skipping.
     """
 
     claimed: Sequence[ClaimedDelivery]
@@ -37,7 +37,7 @@ class TakenDeliveries(NamedTuple):
 
 
 class ActionEnd(NamedTuple):
-    """How a delivery ended at once, and why."""
+    """The immediate end of a delivery, with its reason."""
 
     state: PlanItemState
     why: str = ""
@@ -45,11 +45,11 @@ class ActionEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class ActionResult:
-    """What is certain of what was claimed; what is in neither is not known.
+    """The certain results of an action; a claimed delivery without a result is uncertain.
 
     Attributes:
         ends: by position.
-        why: that of others nothing is certain, where that was said.
+        why: why the others are uncertain, if known.
     """
 
     sent: Sequence[SentRecord] = ()
@@ -58,25 +58,25 @@ class ActionResult:
 
 
 class PlanAction(Protocol):
-    """One thing that plans do. A process may die between any two of its steps, and another goes on."""
+    """An action of plans. A process may die between any two of its steps, and another resumes."""
 
     def take(self, connection: Connection, waiting: Sequence[PlanItem], at: int) -> TakenDeliveries:
-        """First, in the transaction that claims them: take the letters from whoever else may want them."""
+        """Claim letters, in the transaction of the claim, so that no other plan takes them."""
 
     def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
-        """Where that may have been done before, by this process or one that died: find what was.
+        """Find what was done by an earlier try, of this process or a dead one.
 
         Raises:
             KafkaUnavailable, LedgerUnavailable: nothing is certain.
         """
 
     def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
-        """Then, in no transaction: do it, and wait until it is certain.
+        """Do the action, outside of a transaction, and wait until it is certain.
 
         Raises:
             KafkaUnavailable, LedgerUnavailable: nothing is certain.
-            PlanTakenOver: another process goes on with the plan; what was not sent yet is its.
+            PlanTakenOver: another process has resumed the plan, with the unsent part.
         """
 
     def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
-        """At last, in the transaction that notes what was done: give the letters their status."""
+        """Set the status of the letters, in the transaction that notes the results."""

@@ -9,17 +9,17 @@ from bridge.errors import PlanChanged
 from bridge.jobs.group_facts import format_letter_count as letters_said
 from bridge.jobs.group_facts import format_utc
 
-#: Ms for which a discard waits, for who thinks better of it.
+#: Ms for which a discard can be undone before it begins.
 DISCARD_AFTER: Final = 10_000
 
 
 class PlanApproval(NamedTuple):
-    """That a plan is to be done, or gone on with, and how.
+    """The approval of a plan, to be applied or resumed.
 
     Attributes:
-        key: of the plan as it was looked at (bridge.deadletters.model.bulk_plan).
-        left: how many of its letters nobody else had taken then.
-        rate, canary, why: of a plan that was not begun (Options, Plan).
+        key: the version of the plan that the person saw (model/bulk_plan.py).
+        left: the number of its letters that no other plan had taken then.
+        rate, canary, why: of a plan that was not begun (`PlanOptions`, `BulkPlan`).
     """
 
     key: str
@@ -30,10 +30,10 @@ class PlanApproval(NamedTuple):
 
 
 def require_unchanged_plan(connection: Connection, plan: BulkPlan, by: str, seen: str) -> None:
-    """Nothing was done with a plan since it was seen.
+    """Require that nothing was done with a plan since the person saw it.
 
     Raises:
-        PlanChanged: something was: who did what, and when.
+        PlanChanged: it has changed; the message says who did what, and when.
     """
     acts = audit_table.read_history(connection, plan_id=plan.id, last=1)
     if seen == compute_plan_version(plan.state, acts[-1].id if acts else 0):
@@ -48,10 +48,10 @@ def require_unchanged_plan(connection: Connection, plan: BulkPlan, by: str, seen
 
 
 def require_untaken_letters(connection: Connection, plan: BulkPlan, left: int) -> None:
-    """Nobody has taken letters of a plan since it was seen.
+    """Require that no other plan has taken letters of a plan since the person saw it.
 
     Raises:
-        PlanChanged: somebody has: which plan of whom, how many, and how many are left.
+        PlanChanged: one has; the message says which plan of whom, how many, and how many are left.
     """
     gone = plan_table.find_changed_letters(connection, plan.id, plan.at)
     now = plan.counts.letters - gone.letters

@@ -1,4 +1,4 @@
-"""Which handlers are known to this app or a living worker, and the deliveries of a topic's other handlers that a plan
+"""The handlers that this app or a living worker knows, and the deliveries of a topic's other handlers that a plan
 adds.
 """
 
@@ -22,7 +22,7 @@ from bridge.settings import Settings
 
 
 def find_known_handlers(app: Celery, settings: Settings, routes: Routes) -> frozenset[str]:
-    """The names of the handlers that this app or a living worker knows; what Redis does not tell is left out."""
+    """Return the names of the handlers that this app or a living worker knows; without Redis those of the app."""
     names = set(routes.handlers)
     for name in routes.handlers:
         names |= set(getattr(app.tasks.get(name), "other_names", ()))
@@ -33,20 +33,20 @@ def find_known_handlers(app: Celery, settings: Settings, routes: Routes) -> froz
     return frozenset(names)
 
 
-#: Letters that are looked at at once.
+#: Letters of one batch.
 AT_ONCE: Final = 1_000
 
 
 def add_other_handlers(
     connection: Connection, plan_id: int, letters: int, settings: Settings, routes: Routes, canary: bool
 ) -> int:
-    """Take the other handlers' deliveries into a plan, each beside its letter's; how many it has then.
+    """Add the other handlers' deliveries to a plan, each next to its letter's; return the new number of items.
 
-    What is itself an open letter goes as that. What is done, or under way, is left out as the plan is applied, when the
-    ledger is asked. In a `sequence` the later handlers follow by themselves.
+    A delivery with an open letter goes as that letter. Done ones and those in flight are left out when the plan is
+    applied. In a `sequence` the later handlers follow by themselves.
 
     Parameters:
-        letters: how many the plan has so far.
+        letters: the number of the plan's letters so far.
     """
     last, after = letters, 0
     taken: set[int] = set()
@@ -83,7 +83,7 @@ def add_other_handlers(
 def _find_others(
     found: Mapping[int, LetterStanding], settings: Settings, routes: Routes
 ) -> Iterator[tuple[bytes, tuple[LetterStanding, str]]]:
-    """By the digest of each other handler's delivery, the letter and the handler."""
+    """Yield, by the digest of each other handler's delivery, the letter and the handler."""
     for letter in found.values():
         origin = letter.delivery
         if not letter.is_ours or settings.topic(origin.topic).sequence:

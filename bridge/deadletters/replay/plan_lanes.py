@@ -17,7 +17,7 @@ from bridge.settings import Settings
 
 
 def lay_plan_lanes(connection: Connection, plan_id: int, settings: Settings) -> None:
-    """Lay the lanes of a plan that is begun, or gone on with: then they are as the topics are ordered now."""
+    """Assign the lanes of a plan that begins or is resumed, by the current order of the topics."""
     topics = find_ordered_topics(settings)
     if not topics:
         return
@@ -28,17 +28,17 @@ def lay_plan_lanes(connection: Connection, plan_id: int, settings: Settings) -> 
     plan_order_table.lay_lanes(connection, plan_id, found)
 
 
-#: Seconds after which the later handlers of a sequence are waited for no more: what the ledger has lost would hold its
-#: lane for ever.
+#: Seconds to wait for the later handlers of a sequence: a delivery that the ledger has lost must not hold its lane for
+#: ever.
 WAITS: Final = 3_600.0
 
 
 def is_message_on_its_way(fates: Sequence[Fate], died: Sequence[bool]) -> bool:
-    """Whether a message is on its way along the later handlers of its sequence (pure).
+    """Return whether a message is in flight at the later handlers of its sequence (pure).
 
     Parameters:
-        fates: of its deliveries to these, in their order. Of a message that died at an earlier handler those are dead,
-            too, until they have had their turn.
+        fates: of its deliveries to these, in their order. After a death at an earlier handler, the later ones are dead
+            too until their turn.
         died: whether each has a letter of its own.
     """
     for fate, dead in zip(fates, died, strict=True):
@@ -48,16 +48,16 @@ def is_message_on_its_way(fates: Sequence[Fate], died: Sequence[bool]) -> bool:
 
 
 class LaneRelease:
-    """Looks which of a plan's deliveries hold those behind them no more."""
+    """The check which items of a plan no longer hold their successors."""
 
     def __init__(self, settings: Settings, database: Database, plan: BulkPlan, fates: LedgerFates) -> None:
         self._settings, self._database, self._plan, self._fates = settings, database, plan, fates
 
     def passed(self) -> list[int]:
-        """Their positions.
+        """Return the positions of these items.
 
         Raises:
-            DeskUnavailable, LedgerUnavailable: it is not known.
+            DeskUnavailable, LedgerUnavailable: a server did not answer.
         """
         with self._database.reading() as connection:
             found, now = plan_order_table.read_ended_items(connection, self._plan.id), sql.read_clock(connection)
@@ -66,11 +66,11 @@ class LaneRelease:
         return [each.position for each in found if each.position not in held]
 
     def _later(self, ended: EndedItem) -> list[Origin]:
-        """The deliveries of a message that come after one that was done."""
+        """Return the deliveries of a message after one that was done."""
         delivery = ended.delivery
         if delivery is None and self._plan.what is PlanKind.REDRIVE and ended.place:
             delivery = find_redriven_delivery(self._plan, self._settings.group, ended.place)
-        # What goes to all handlers has no place in a sequence.
+        # A delivery to all handlers has no place in a sequence.
         if delivery is None or ended.state != PlanItemState.DONE:
             return []
         sequence = self._settings.topic(delivery.topic).sequence
@@ -84,7 +84,7 @@ class LaneRelease:
         asked = [each for some in later.values() for each in some]
         digests = [LetterIdentity(each.group, *each[:5]).digest for each in asked]
         fates = dict(zip(asked, self._fates.of(asked), strict=True))
-        # In this order: who died has the fate before the letter.
+        # In this order: a dead delivery gets its fate before its letter.
         with self._database.reading() as connection:
             known = plan_counts.find_letters_by_digest(connection, digests)
         died = {each: digest in known for each, digest in zip(asked, digests, strict=True)}

@@ -21,11 +21,11 @@ from bridge.deadletters.model.letter_view import LetterAct
 from bridge.deadletters.model.plan_order import ALL_OF, PART, WAVES, find_stage
 from bridge.errors import NoSuchPlan
 
-#: Letters that died again, and reasons for leaving letters out, of which a plan shows the first.
+#: Most letters that died again, and most reasons for left-out letters, that are shown.
 SHOWN: Final = 20
-#: How what was left out has ended, or may have.
+#: The states of left-out letters.
 _NOT_DONE: Final = (PlanItemState.SKIPPED, PlanItemState.REFUSED, PlanItemState.UNKNOWN)
-#: Ms after which it is said that nobody has taken up a plan that is to be done.
+#: Ms after which a plan without a process is reported.
 TAKEN_UP_WITHIN: Final = 10_000
 
 
@@ -34,9 +34,9 @@ class WaveProgress(NamedTuple):
 
     Attributes:
         number: from 1 on.
-        stops_at: how many deaths in it stop the plan.
+        stops_at: the deaths in it that stop the plan.
         sent_at, ended_at: of the first, and the last, ms since the epoch, as all times here.
-        is_now: whether the plan is at it.
+        is_now: whether it is the current wave.
     """
 
     number: int
@@ -49,20 +49,20 @@ class WaveProgress(NamedTuple):
 
     @property
     def letters(self) -> int:
-        """How many it has."""
+        """Return the number of its letters."""
         return sum(self.outcomes.values())
 
     def count(self, *states: PlanItemState) -> int:
-        """How many of it are in one of these states."""
+        """Return the number of its items in one of these states."""
         return sum(self.outcomes.get(state, 0) for state in states)
 
 
 class LetterDeadAgain(NamedTuple):
-    """A letter that a plan has sent and that died again, as it failed last.
+    """A letter that died again after a plan replayed it, with its last failure.
 
     Attributes:
         wave: from 1 on; `None`: the plan has none.
-        took: ms from its sending to its end.
+        took: ms from the send to its end.
     """
 
     id: int
@@ -75,7 +75,7 @@ class LetterDeadAgain(NamedTuple):
 
 
 class LeftOutLetters(NamedTuple):
-    """Letters that a plan came to and did not do, or of which it cannot know what became.
+    """Letters that a plan left out, or whose outcome is unknown.
 
     Attributes:
         state: "skipped", "refused", "discarded", "unknown".
@@ -87,14 +87,14 @@ class LeftOutLetters(NamedTuple):
 
 
 class ItemProgress(NamedTuple):
-    """How far a plan is with one of its deliveries.
+    """The progress of one item of a plan.
 
     Attributes:
         position: in the plan, from 1 on.
-        letter: whose record is sent; `None`: that of no letter (a redrive).
-        place: the delivery, where it is another one than the letter's.
+        letter: the letter whose record is sent; `None`: no letter (a redrive).
+        place: the delivery, if it is not the letter's own.
         wave: of a canary, from 1 on.
-        why: it was left out, or died again.
+        why: why it was left out, or died again.
         sent_at, ended_at: ms since the epoch.
     """
 
@@ -110,14 +110,14 @@ class ItemProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
-    """A plan, all that is known of it.
+    """A plan with its progress.
 
     Attributes:
-        key: for who decides on it (bridge.deadletters.model.bulk_plan).
-        gone: of a plan that was not begun, how many of its letters others have taken.
-        taken_up: whether a process does it, or it is delayed.
+        key: its version, for a decision (model/bulk_plan.py).
+        gone: of a plan that was not begun, its letters that other plans have taken.
+        taken_up: whether a process applies it, or it is delayed.
         waves: of a canary.
-        trail: who did what with it, oldest first.
+        trail: its audit entries, oldest first.
     """
 
     plan: BulkPlan
@@ -132,12 +132,14 @@ class PlanProgress:
 
     @property
     def left(self) -> int:
-        """How many of its letters nobody else has taken."""
+        """Return the number of its letters that no other plan has taken."""
         return self.plan.counts.letters - self.gone
 
     @property
     def alone_for(self) -> int | None:
-        """Ms for which it is to be done and no process does it; `None`: that is not so, or not yet worth a word."""
+        """Return the ms for which the plan is to be applied and no process does; `None` if one does, or for a short
+        time.
+        """
         begun = self.trail[-1].at if self.trail else None
         if self.plan.state is not PlanState.APPLYING or self.taken_up or begun is None:
             return None
@@ -147,13 +149,13 @@ class PlanProgress:
 
 @dataclass(frozen=True)
 class PlanProgressReader:
-    """What is asked of single plans. Every method raises DeskUnavailable where the database does not answer."""
+    """The progress of single plans. Every method raises DeskUnavailable if the database does not answer."""
 
     database: Database
     clock: Callable[[], float] = time.time
 
     def of(self, id_: int) -> PlanProgress:
-        """A plan, all that is known of it.
+        """Return a plan with its progress.
 
         Raises:
             NoSuchPlan: there is none of that number.
@@ -175,18 +177,18 @@ class PlanProgressReader:
             )
 
     def left_out(self, plan: BulkPlan) -> tuple[LeftOutLetters, ...]:
-        """What a plan has come to and not done, or of which it cannot know what became, and why; the most first."""
+        """Return the left-out letters of a plan by reason, the largest number first."""
         if not plan.count(*_NOT_DONE, PlanItemState.DISCARDED):
             return ()
         with self.database.reading() as connection:
             return _read_left_out(connection, plan)
 
     def each(self, id_: int, states: Sequence[PlanItemState], after: int, limit: int) -> list[ItemProgress]:
-        """How far a plan is with its deliveries, in their order.
+        """Return the progress of a plan's items, in their order.
 
         Parameters:
             states: empty: all.
-            after: the position behind which it goes on; 0: from the first on.
+            after: the position after which the page begins; 0: from the first on.
 
         Raises:
             NoSuchPlan: there is none of that number.
@@ -200,10 +202,10 @@ class PlanProgressReader:
 
 
 def find_canary_limit(number: int, letters: int) -> int:
-    """How many deaths of a wave of so many letters stop a plan (pure).
+    """Return how many deaths in a wave of so many letters stop a plan (pure).
 
     Parameters:
-        number: of the wave, from 1 on, since the canary began or was last gone on with.
+        number: of the wave, from 1 on, since the canary began or was last resumed.
     """
     if number <= ALL_OF:
         return 1
@@ -211,7 +213,7 @@ def find_canary_limit(number: int, letters: int) -> int:
 
 
 def _read_plan_state(connection: Connection, id_: int) -> tuple[BulkPlan, Sequence[WaveState]]:
-    """A plan, and the waves of a canary; its deliveries are gone over once, however many they are."""
+    """Return a plan and the waves of a canary, with one scan of its items."""
     plan = plan_table.read_plan(connection, id_, counts=False)
     if plan is None:
         raise NoSuchPlan(f"There is no plan {id_}.")

@@ -21,17 +21,16 @@ from bridge.deadletters.model.plan_order import CanaryDecision, CanaryTurn, deci
 from bridge.deadletters.replay.plan_action import ActionResult, ClaimedDelivery, PlanAction
 from bridge.errors import BridgeError, DeskUnavailable, KafkaUnavailable, LedgerUnavailable, PlanOver, PlanTakenOver
 
-#: Seconds of a rate that may go at once: a batch, or a look at how others ended, takes as long on a busy machine,
-#: and the rate is kept all the same.
+#: Seconds of a rate that may be sent at once: a batch, or a poll of outcomes, takes as long on a busy machine.
 BURST: Final = 1.0
 
 
 class SendingRate:
-    """Lets so many through a second.
+    """The rate limit of a plan.
 
     Parameters:
-        rate: letters a second; `None`: all.
-        now: seconds, by any clock that only goes forward.
+        rate: letters a second; `None`: unlimited.
+        now: seconds of a monotonic clock.
     """
 
     def __init__(self, rate: float | None, now: float) -> None:
@@ -40,7 +39,7 @@ class SendingRate:
         self._may, self._at = 1.0, now
 
     def allowed(self, most: int, now: float) -> int:
-        """How many may go now, of so many at most."""
+        """Return how many letters may be sent now."""
         if self._rate is None:
             return most
         room = max(1.0, self._rate * BURST)
@@ -49,13 +48,13 @@ class SendingRate:
         return min(most, int(self._may))
 
     def went(self, count: int) -> None:
-        """So many have gone."""
+        """Note that letters were sent."""
         if self._rate is not None:
             self._may -= count
 
     @property
     def until_next(self) -> float:
-        """Seconds until the next may go; 0: at once."""
+        """Return the seconds until the next letter may be sent; 0 for now."""
         return 0.0 if self._rate is None or self._may >= 1 else (1 - self._may) / self._rate
 
 
@@ -65,31 +64,31 @@ logger = logging.getLogger(__name__)
 
 #: Letters of one batch.
 BATCH: Final = 1_000
-#: Seconds between two looks at what is waited for: whether it was stopped, how a wave ended.
+#: Seconds between two polls for a stop and for the outcomes of a wave.
 LOOK_AT_WAVE_EVERY: Final = 0.5
-#: How much longer than a look the pause after it is, while others still go out.
+#: The factor of the pause after a poll over the time that the poll took, while letters are sent.
 REST: Final = 2.0
-#: Seconds between two tries, and for which it is tried, while Kafka or Redis is away.
+#: Seconds between two tries, and seconds of trying, while Kafka or Redis is unavailable.
 TRY_EVERY: Final = 1.0
 TRY_FOR: Final = 60.0
-#: Seconds after which a process shows again that it lives, before it sends more: what it sends then is acknowledged, or
-#: given up, within its lease.
+#: Seconds after which a process renews its lease before it sends more, so that all sends are acknowledged or given up
+#: within the lease.
 SHOW_EVERY: Final = plan_table.PLAN_LEASE_MS / 1000 / 6
 
 
 def name_this_process() -> str:
-    """Who applies a plan: this process, and no other before or after it."""
+    """Return a unique name of this process, for leases."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
 
 class RunnerHooks(NamedTuple):
-    """What goes on beside a plan that is applied.
+    """The callbacks of a plan runner.
 
     Attributes:
-        look: is called while it waits: follows how what was sent ends.
-        passed: tells which of what has ended hold those behind them in their lanes no more, by their positions.
-        heard: is called about once a second.
-        leaves: whether this process is to end, and to leave the plan to others.
+        look: called while it waits, to read outcomes.
+        passed: returns the positions of ended items that release their lanes.
+        heard: called about once a second.
+        leaves: returns whether this process is to leave the plan to others.
     """
 
     look: Callable[[], object]
@@ -99,10 +98,10 @@ class RunnerHooks(NamedTuple):
 
 
 class PlanRunner:
-    """One plan, applied by this process, which has its lease.
+    """The runner of one plan, of which this process has the lease.
 
     Parameters:
-        who: that has the lease.
+        who: the name on the lease.
     """
 
     def __init__(self, database: Database, plan: BulkPlan, action: PlanAction, who: str, around: RunnerHooks) -> None:
@@ -116,11 +115,11 @@ class PlanRunner:
             self._last_wave = plan_item_table.find_last_wave(connection, plan.id)
 
     def run(self) -> None:
-        """Go on until each delivery was come to, or somebody stops it.
+        """Apply the plan until all items are processed, or somebody stops it.
 
         Raises:
-            PlanTakenOver: another process goes on with it.
-            KafkaUnavailable, LedgerUnavailable: for too long; whoever takes it up goes on.
+            PlanTakenOver: another process has resumed it.
+            KafkaUnavailable, LedgerUnavailable: a server did not answer for too long; the plan can be resumed.
         """
         try:
             self._go_on_with_what_was_left()
@@ -159,13 +158,15 @@ class PlanRunner:
             raise PlanOver
 
     def _hold_on(self) -> None:
-        """The rate lets none go now."""
+        """Wait, because the rate limit allows no letter now."""
         with self._database.writing() as connection:
             self._go_on(connection)
         time.sleep(min(LOOK_AT_WAVE_EVERY, self._pace.until_next))
 
     def _claim(self) -> list[ClaimedDelivery] | None:
-        """Take the next; empty where none are left (of this wave), `None` where all that was looked at is skipped."""
+        """Claim the next batch; return an empty list if none are left in the wave, `None` if all of the batch were
+        skipped.
+        """
         passed = self._passed() if self._in_lanes else ()
         with self._database.writing() as connection:
             self._go_on(connection)
@@ -189,7 +190,7 @@ class PlanRunner:
         return [*taken.claimed] or None
 
     def _do(self, claimed: Sequence[ClaimedDelivery], *, again: bool = False) -> None:
-        """Act, and note what is certain, until all is."""
+        """Act on claimed deliveries, and note the results, until all are certain."""
         give_up = time.monotonic() + TRY_FOR
         while True:
             trouble: BridgeError | None = None
@@ -215,7 +216,7 @@ class PlanRunner:
         return self._action.act(claimed, self._live) if claimed else ActionResult()
 
     def _live(self) -> None:
-        """Show that this process lives, where it has not for a while: it was frozen, or a batch takes long."""
+        """Renew the lease if that is due, because the process was frozen or a batch takes long."""
         began = time.monotonic()
         if began - self._held_at > SHOW_EVERY:
             with self._database.writing() as connection:
@@ -223,7 +224,7 @@ class PlanRunner:
             self._held_at = began
 
     def _note(self, claimed: Sequence[ClaimedDelivery], acted: ActionResult) -> list[ClaimedDelivery]:
-        """Note what is certain; return what is not."""
+        """Note the certain results; return the uncertain deliveries."""
         known = {each.position for each in acted.sent} | acted.ends.keys()
         with self._database.writing() as connection:
             self._hold(connection)
@@ -239,7 +240,7 @@ class PlanRunner:
         return [each for each in claimed if each.item.position not in known]
 
     def _next_wave(self) -> None:
-        """Nothing more may go in this wave: go on to the next, wait for how it ends, or end the plan."""
+        """Go to the next wave, wait for the outcomes of this one, or end the plan."""
         with self._database.writing() as connection:
             self._go_on(connection)
             if not plan_item_table.has_waiting_items(connection, self._plan.id):
@@ -258,9 +259,9 @@ class PlanRunner:
             self._look()
 
     def _decision(self, connection: Connection) -> CanaryDecision:
-        """What comes after all that may go has gone, and some is left."""
+        """Return the next step after all that may be sent was sent."""
         if not self._plan.options.canary or self._wave >= self._last_wave:
-            # No wave comes after this one: the rest is held in lanes.
+            # This is the last wave: the rest is held in lanes.
             return CanaryDecision(CanaryTurn.WAIT)
         outcomes = plan_item_table.count_item_states(connection, [self._plan.id], self._wave).get(self._plan.id, {})
         return decide_next_wave(
@@ -268,7 +269,7 @@ class PlanRunner:
         )
 
     def _look(self) -> None:
-        """See how what was sent ends; and not again before a while that is longer than that took."""
+        """Read outcomes, at most after a pause that is longer than the last read."""
         began = time.monotonic()
         self._ask(self._around.look, None)
         self._looked_at = time.monotonic()
@@ -278,7 +279,7 @@ class PlanRunner:
         return self._ask(self._around.passed, ())
 
     def _ask(self, question: Callable[[], Answer], unknown: Answer) -> Answer:
-        """What Redis and Kafka tell; for a while they may tell nothing."""
+        """Return an answer of Redis and Kafka, or the default while they are unavailable for a short time."""
         try:
             found = question()
         except (KafkaUnavailable, LedgerUnavailable) as error:
@@ -295,21 +296,21 @@ class PlanRunner:
             self._around.heard()
 
 
-#: Seconds between two looks for such plans.
+#: Seconds between two polls for plans to resume.
 LOOK_FOR_PLANS_EVERY: Final = 1.0
-#: Seconds before one is taken up again that could not be gone on with: after the first time, and at most.
+#: Seconds before a plan that failed is resumed: after the first failure, and at most.
 AGAIN_AFTER: Final = (5.0, 60.0)
-#: Does a plan, by its id, under the lease of this name.
+#: Applies a plan, by its id and the name on the lease.
 Do = Callable[[int, str], object]
 
 
 def resume_plans(database: Database, do: Do, stopping: Event) -> None:
-    """Do all such plans beside each other until `stopping` is set, and those under way have been left."""
+    """Resume all abandoned plans concurrently until `stopping` is set and all runners have left."""
     taken_at: dict[int, float] = {}
     failed: Counter[int] = Counter()
     threads: list[Thread] = []
     while not stopping.is_set():
-        # That the database does not answer, the recorder's other duties say.
+        # The recorder's other duties report that the database does not answer.
         with suppress(DeskUnavailable):
             for id_, who in _lease_plans(database, taken_at, failed):
                 threads = [thread for thread in threads if thread.is_alive()]
@@ -323,7 +324,7 @@ def resume_plans(database: Database, do: Do, stopping: Event) -> None:
 def _lease_plans(
     database: Database, taken_at: dict[int, float], failed: Mapping[int, int]
 ) -> Iterator[tuple[int, str]]:
-    """Take the lease of those that nobody has; yield each with who has it now."""
+    """Lease abandoned plans; yield each with the name on the lease."""
     with database.reading() as connection:
         left = plan_table.find_abandoned_plans(connection)
     for id_ in left:
@@ -339,7 +340,7 @@ def _lease_plans(
 
 
 def compute_pause(failures: int) -> float:
-    """For how many seconds a plan rests that so many times in a row could not be gone on with (pure)."""
+    """Return the seconds before a plan is resumed after so many failures in a row (pure)."""
     first, most = AGAIN_AFTER
     return min(most, first * float(1 << min(max(0, failures - 1), 10)))
 
@@ -350,5 +351,5 @@ def _run_plan(do: Do, id_: int, who: str, failed: Counter[int]) -> None:
         failed[id_] = 0
     except Exception as error:
         failed[id_] += 1
-        # What is not ours, and so not expected, says where it comes from.
+        # An unexpected error is logged with its traceback.
         logger.error("plan %d: %s", id_, error, exc_info=not isinstance(error, BridgeError))

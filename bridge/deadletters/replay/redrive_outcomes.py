@@ -18,11 +18,11 @@ from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Fate
 from bridge.settings import Settings
 
-#: Deliveries that are asked for at once.
+#: Deliveries that are read at once.
 PAGE: Final = 5_000
-#: Seconds for which the recorder is waited for, to have taken in the dead letters that Kafka has.
+#: Seconds to wait for the recorder to record the dead letters that Kafka has.
 RECORDED_WITHIN: Final = 3.0
-#: What a fate says of how a delivery ended.
+#: The state of an item by its fate.
 _ENDS: Final = {Fate.DONE: PlanItemState.DONE, Fate.DISCARDED: PlanItemState.DISCARDED}
 _GONE: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
 _MADE_AGAIN: Final = "its replay topic was made again since it was sent: whether it ran is not known"
@@ -39,10 +39,10 @@ _FORGOTTEN: Final = "what became of it is not known: neither Redis nor Kafka say
 
 
 def decide_redrive_end(own: Fate | None, origin: Fate, *, died: bool, again: bool) -> PlanItemState | None:
-    """How a delivery ended; `None`: it is under way, or not known (pure).
+    """Return how a delivery ended; `None` if it is in flight or unknown (pure).
 
     Parameters:
-        own: the fate of the record by which it was sent; `None`: of that nothing can be known any more.
+        own: the fate of the record that was sent; `None`: it cannot be known any more.
         died: whether it has a letter from after that.
         again: whether it runs though its origin was done.
     """
@@ -52,20 +52,20 @@ def decide_redrive_end(own: Fate | None, origin: Fate, *, died: bool, again: boo
 
 
 class RedriveOutcomes:
-    """Looks how what redrives have sent ends.
+    """The outcomes of redriven deliveries.
 
-    Raises, from `look`: DeskUnavailable, LedgerUnavailable, KafkaUnavailable where nothing more is known.
+    `look` raises DeskUnavailable, LedgerUnavailable or KafkaUnavailable if a server does not answer.
     """
 
     def __init__(self, settings: Settings, database: Database, fates: LedgerFates) -> None:
         self._settings, self._database, self._fates = settings, database, fates
 
     def look(self, plan_id: int | None, *, deduces: bool) -> int:
-        """Take in what has ended since; return how many deliveries are still under way.
+        """Note new outcomes; return how many deliveries are still in flight.
 
         Parameters:
             plan_id: of this plan alone.
-            deduces: whether Kafka is asked for what the ledger does not tell; that costs more.
+            deduces: whether outcomes that the ledger does not know are deduced from Kafka, which costs more.
         """
         with self._database.reading() as connection:
             found = [
@@ -76,10 +76,10 @@ class RedriveOutcomes:
         return sum(self._of_plan(plan, deduces) for plan in found if plan is not None)
 
     def enter(self, plan: BulkPlan) -> None:
-        """Note into which replay topic a redrive sends from now on; what it sent into one that is no more has ended.
+        """Note the replay topic of a redrive; deliveries that were sent into an older one have ended.
 
         Raises:
-            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing is to be sent yet.
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing may be sent yet.
         """
         topic = name_target_topic(self._settings, self._settings.group, str(plan.asked["topic"]), ours=True)
         into = self._topic_id(topic)
@@ -87,7 +87,7 @@ class RedriveOutcomes:
             self._of_plan(plan, False)
             with self._database.writing() as connection:
                 if plan.options.into:
-                    # Who claimed them has died: they may have been sent into the topic that is no more.
+                    # Their process has died: they may have been sent into the deleted topic.
                     redrive_table.note_lost_redrives(connection, plan.id, _MADE_AGAIN_LEFT, sql.read_clock(connection))
                 plan_table.note_target_topic(connection, plan, into)
 
@@ -104,7 +104,7 @@ class RedriveOutcomes:
             left += len(silent) - (self._deduced(plan, silent, parked) if deduces and silent else 0)
 
     def _told(self, plan: BulkPlan, page: Sequence[SentRedrive]) -> dict[SentRedrive, Fate]:
-        """Take in what the ledger and the desk tell; return the others, with their records' own fates."""
+        """Note outcomes from the ledger and the database; return the others, with their records' own fates."""
         own = self._own(plan, page)
         deliveries = [find_redriven_delivery(plan, self._settings.group, each.place) for each in page]
         origins = self._fates.of(deliveries)
@@ -125,7 +125,7 @@ class RedriveOutcomes:
         return silent
 
     def _deduced(self, plan: BulkPlan, silent: Mapping[SentRedrive, Fate], still_parked: StillParked) -> int:
-        """Take in what Kafka tells of the others; return how many ended so."""
+        """Note outcomes deduced from Kafka; return how many."""
         spots = {each.spot.topic for each in silent}
         there = {each.place: each for each in read_extents(self._settings, spots)}
         gone = self._gone(plan, [each for each, own in silent.items() if own is Fate.OPEN], there)
@@ -137,7 +137,7 @@ class RedriveOutcomes:
         if ran or forgotten or cut:
             topic = str(plan.asked["topic"])
             parked = {identity for identity, _ in still_parked.of(self._settings.group, topic)}
-            # In this order: what leaves a retry topic meanwhile has its dead letter before, if it has one.
+            # In this order: a delivery that leaves a retry topic meanwhile has its dead letter written before.
             if RecordingProgress(self._settings, self._database).all_of(self._settings.group, topic, RECORDED_WITHIN):
                 left = [each for each in (*ran, *forgotten, *cut) if each.place not in parked]
                 # It may have died and been recorded since the ledger was asked.
@@ -145,7 +145,7 @@ class RedriveOutcomes:
                     left, [find_redriven_delivery(plan, self._settings.group, each.place) for each in left]
                 )
                 over = [each for each, dead in zip(left, died, strict=True) if not dead]
-                # What runs though its origin was done: of any other the origin says that it is done.
+                # Only for a delivery that runs again: for others the origin's fate is done.
                 done = [each for each in over if plan.options.again and silent[each] is Fate.PARKED]
                 unknown = self._long_silent(
                     [each for each in over if not (plan.options.again and silent[each] is Fate.PARKED)]
@@ -159,13 +159,13 @@ class RedriveOutcomes:
         return sum(map(len, ends.values()))
 
     def _gone(self, plan: BulkPlan, some: Sequence[SentRedrive], there: Mapping[tuple[str, int], Extent]) -> list[int]:
-        """Return the positions of what Kafka dropped before a bridge handed it off, with the ledger as the proof."""
+        """Return the positions of records that Kafka dropped before a bridge handed them off, proven by the ledger."""
         dropped = [each for each in some if _is_dropped(each, there)]
         since = self._fates.since(self._settings.group)
         if not dropped or self._fates.ledger(self._settings.group) is None:
             return []
         if not there and self._topic_id(dropped[0].spot.topic):
-            # Of two answers one knows the topic.
+            # One of two answers knows the topic.
             return []
         # Once more, after Kafka was asked: it may have been handed off before it was dropped.
         own = self._own(plan, dropped)
@@ -176,7 +176,7 @@ class RedriveOutcomes:
         ]
 
     def _cut(self, some: Sequence[SentRedrive], there: Mapping[tuple[str, int], Extent]) -> list[SentRedrive]:
-        """Return those behind the end of their log, where two answers of Kafka say so: one may be a late one."""
+        """Return the deliveries behind the end of their log, confirmed by two answers of Kafka: one may be stale."""
         found = [each for each in some if _is_behind_the_end(each, there)]
         if not found:
             return []
@@ -184,14 +184,14 @@ class RedriveOutcomes:
         return [each for each in found if _is_behind_the_end(each, again)]
 
     def _long_silent(self, some: Sequence[SentRedrive]) -> list[int]:
-        """Of these, what was sent so long ago that nothing more is waited for."""
+        """Return the positions of deliveries that were sent too long ago to wait further."""
         with self._database.reading() as connection:
             now = sql.read_clock(connection)
         patience = 1_000 * self._settings.file.kafka_stuck_after
         return [each.position for each in some if now - each.at > patience]
 
     def _own(self, plan: BulkPlan, page: Sequence[SentRedrive]) -> Sequence[Fate | None]:
-        """Of each the fate of its record; `None`: its topic was made again, and another's record lies there.
+        """Return the fate of each record; `None` if its topic was recreated, so that another record has its offset.
 
         A redrive has one replay topic.
         """
@@ -223,7 +223,7 @@ class RedriveOutcomes:
 
 
 def _is_dropped(each: SentRedrive, there: Mapping[tuple[str, int], Extent]) -> bool:
-    """Whether Kafka has it no more, and nobody has committed it; a log that ends before it does not prove that."""
+    """Return whether Kafka has dropped a record that nobody committed; a log that ends before it is no proof."""
     extent = there.get((each.spot.topic, each.spot.partition))
     return extent is None or extent.first > each.spot.offset >= (extent.committed or 0)
 

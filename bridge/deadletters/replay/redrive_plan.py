@@ -27,23 +27,23 @@ from bridge.kafka.clients import Record, admin_client
 from bridge.kafka.topic_admin import read_cluster
 from bridge.settings import Settings
 
-#: Is told how many records were looked at, of about how many.
+#: Called with the records that were read so far, and about how many there are.
 LookListener = Callable[[int, int], None]
 
 
 def ignore_look(looked: int, of: int) -> None:
-    """Hears of it, and does nothing."""
+    """Ignore the progress: a listener that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedriveRequest:
-    """Which records, and for whom.
+    """The range and the handlers of a redrive.
 
     Attributes:
         since, until: `earliest`, `latest`, an offset, or a time as ISO 8601; the range ends before `until`.
-        partitions: of these alone; empty: of all.
-        handlers: for these alone; empty: for all of the topic.
-        key: of this key alone, byte for byte.
+        partitions: only these; empty: all.
+        handlers: only these; empty: all of the topic.
+        key: only records with this key, byte for byte.
     """
 
     topic: str
@@ -64,7 +64,7 @@ class RedriveRequest:
 
 @dataclass(frozen=True)
 class RedrivePlanner:
-    """Ranges of source topics, sent again. Every method raises DeskUnavailable where the database does not answer."""
+    """The redrives. Every method raises DeskUnavailable if the database does not answer."""
 
     settings: Settings
     routes: Routes
@@ -79,16 +79,16 @@ class RedrivePlanner:
         looked: LookListener = ignore_look,
         most: int | None = None,
     ) -> BulkPlan:
-        """A plan that sends again what of a range needs it; nothing is sent yet.
+        """Return a plan that sends the deliveries of a range again that need it; nothing is sent yet.
 
-        What is done or discarded, or may be, is left out unless `options.again`; what is on its way, always.
+        Deliveries that are or may be done or discarded are left out unless `options.again`; those in flight always.
 
         Parameters:
-            most: deliveries that are looked at, one for each offset and handler; `None`: any number.
+            most: the most deliveries that are read, one for each offset and handler; `None`: unlimited.
 
         Raises:
-            RedriveRefused: the topic, a handler or a partition is none, or there is no ledger that knows what is done.
-            NoMoment: an end of the range is none.
+            RedriveRefused: the topic, a handler or a partition does not exist, or there is no ledger.
+            NoMoment: an end of the range is invalid.
             DeskOfAnotherKafka: this database is not for this Kafka.
             KafkaUnavailable, LedgerUnavailable: one of them did not answer; the plan that was begun is never applied.
         """
@@ -138,7 +138,7 @@ class RedrivePlanner:
         options: PlanOptions,
         counting: "_LookCounter",
     ) -> int:
-        """Take what is sent into the plan, as it is found; how many deliveries that are."""
+        """Add the deliveries that are sent to the plan as they are found; return how many."""
         wanted, count = find_sent_stands(again=options.again), 0
         sequence = self.settings.topic(chosen.topic).sequence
         for some in found:
@@ -160,7 +160,7 @@ class RedrivePlanner:
         options: PlanOptions,
         count: int,
     ) -> list[PlanItem]:
-        """Deliveries as a plan has them: what is dead is its letter, where that is recorded and open."""
+        """Return the items of deliveries: a dead one with an open letter is that letter's."""
         digests = {
             self._digest(each, chosen): each for each in taken if options.again or each.stand is DeliveryStand.DEAD
         }
@@ -179,7 +179,7 @@ class RedrivePlanner:
             elif letter.status is LetterStatus.OPEN and (letter.again or each.stand is not DeliveryStand.DONE):
                 made.append(PlanItem(count + len(made) + 1, letter.id, None, letter.failures))
             elif letter.status is not LetterStatus.REPLAYING and options.again:
-                # A person has put it away; so it is asked for as what is done.
+                # A person has ended the letter: it is treated like a done delivery.
                 made.append(PlanItem(count + len(made) + 1, None, place, 0, lane))
         return made
 
@@ -190,14 +190,14 @@ class RedrivePlanner:
 
 
 class _LookCounter:
-    """Counts what is looked at, while it is."""
+    """The counter of deliveries that are read."""
 
     def __init__(self, looked: LookListener, of: int) -> None:
         self._looked, self._of, self._seen = looked, of, 0
         self._stands: Counter[tuple[str, DeliveryStand]] = Counter()
 
     def records(self, chosen: OffsetRange, settings: Settings, key: bytes | None) -> Iterator[Record]:
-        """The records of a range that have a key, or all."""
+        """Yield the records of a range, with a key if given."""
         for record in chosen.records(settings):
             self._seen += 1
             if self._seen % 1_000 == 0:
@@ -206,12 +206,12 @@ class _LookCounter:
                 yield record
 
     def count(self, found: Iterable[RangeDelivery]) -> None:
-        """Count how they stand."""
+        """Count deliveries by their stand."""
         self._stands.update((each.handler, each.stand) for each in found)
 
     @property
     def stands(self) -> dict[str, dict[str, int]]:
-        """By handler, how many stand how."""
+        """Return the deliveries by handler and stand."""
         told: dict[str, dict[str, int]] = {}
         for (handler, stand), count in sorted(self._stands.items()):
             told.setdefault(handler, {})[str(stand)] = count
@@ -219,7 +219,7 @@ class _LookCounter:
 
 
 def _group_by_record(found: Sequence[RangeDelivery]) -> Iterator[list[RangeDelivery]]:
-    """Deliveries, each record's together, as they come."""
+    """Yield the deliveries of each record together."""
     some: list[RangeDelivery] = []
     for each in found:
         if some and (each.partition, each.offset) != (some[0].partition, some[0].offset):

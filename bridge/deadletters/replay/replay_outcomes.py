@@ -21,11 +21,11 @@ from bridge.deadletters.replay.redrive_outcomes import RedriveOutcomes
 from bridge.ledger import Fate
 from bridge.settings import Settings
 
-#: Letters that are asked for at once.
+#: Letters that are read at once.
 OUTCOME_PAGE: Final = 5_000
-#: Seconds between two looks at those of which the ledger says nothing: they cost more.
+#: Seconds between two deductions for letters about which the ledger is silent, which cost more.
 DEDUCE_EVERY: Final = 10.0
-#: How a letter ends by its fate, with the status that it has then.
+#: The state and the status of a letter by its fate.
 ENDS: Final = {
     Fate.DONE: (PlanItemState.DONE, LetterStatus.RESOLVED),
     Fate.DISCARDED: (PlanItemState.DISCARDED, LetterStatus.DISCARDED),
@@ -33,7 +33,7 @@ ENDS: Final = {
 _GONE: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
 _UNKNOWN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
 _SETTLED: Final = "it was settled, and is neither dead nor parked"
-#: How a delivery ended that is no letter's own, by what was deduced of it.
+#: The state of a delivery that is no letter's own, by its verdict.
 DEDUCED: Final = {
     OutcomeVerdict.DONE: (PlanItemState.DONE, _SETTLED),
     OutcomeVerdict.DISCARDED: (PlanItemState.DISCARDED, ""),
@@ -43,20 +43,20 @@ DEDUCED: Final = {
 
 
 class ReplayOutcomes:
-    """Follows what was sent back."""
+    """The outcomes of replayed letters."""
 
     def __init__(self, settings: Settings, database: Database, fates: LedgerFates) -> None:
         self._settings, self._database, self._fates = settings, database, fates
         self._deduced_at = time.monotonic()
 
     def look(self, plan_id: int | None = None) -> int:
-        """Take in all that has ended since; return how many deliveries are still under way.
+        """Note new outcomes; return how many deliveries are still in flight.
 
         Parameters:
             plan_id: of this plan alone.
 
         Raises:
-            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing more is known.
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: a server did not answer.
         """
         deduces = time.monotonic() - self._deduced_at >= DEDUCE_EVERY
         left = self._letters(plan_id, deduces) + self._others(plan_id, deduces)
@@ -81,15 +81,15 @@ class ReplayOutcomes:
             if not page:
                 return left
             after = page[-1].id
-            # The ledger may prove later how one ended whose end was not known; that is looked for more seldom.
+            # The ledger may prove an unknown outcome later; that is checked less often.
             silent = self._told([letter for letter in page if deducing is not None or not letter.unknown])
             waited_for = [letter for letter in silent if not letter.unknown]
             left += len(waited_for) - (self._deduce(deducing, waited_for) if deducing is not None else 0)
 
     def _told(self, page: Sequence[ReplayingLetter]) -> list[ReplayingLetter]:
-        """Take in what the ledger tells; return the others."""
+        """Note outcomes from the ledger; return the other letters."""
         fates = self._fates.of([letter.delivery for letter in page])
-        # Of what runs though it was done, its origin's fate tells nothing.
+        # The origin's fate says nothing about a delivery that runs again.
         found = [Fate.OPEN if letter.again else fate for letter, fate in zip(page, fates, strict=True)]
         for fate in ENDS:
             ids = [letter.id for letter, each in zip(page, found, strict=True) if each is fate]
@@ -98,7 +98,7 @@ class ReplayOutcomes:
         return [letter for letter, fate in zip(page, found, strict=True) if fate not in ENDS]
 
     def _deduce(self, deducing: OutcomeDeduction, letters: Sequence[ReplayingLetter]) -> int:
-        """Take in what Kafka tells where the ledger is silent; return how many ended so."""
+        """Note outcomes deduced from Kafka; return how many."""
         with self._database.reading() as connection:
             standings = letter_payload.read_letter_standings(connection, [letter.id for letter in letters])
         found = deducing.verdicts([*standings.values()])
@@ -107,7 +107,7 @@ class ReplayOutcomes:
         unknown = [id_ for id_, verdict in found.items() if verdict is OutcomeVerdict.UNKNOWN]
         self._end(done, PlanItemState.DONE, LetterStatus.RESOLVED, _SETTLED)
         self._end(gone, PlanItemState.UNKNOWN, LetterStatus.OPEN, _GONE)
-        # Without proof that it did not run, it stays `replaying`: a person opens it (UnknownEnds).
+        # Without proof that it did not run, it stays `replaying`, for a person to open (`UnknownOutcomes`).
         self._end(unknown, PlanItemState.UNKNOWN, LetterStatus.REPLAYING, _UNKNOWN)
         return len(done) + len(gone) + len(unknown)
 
@@ -116,7 +116,7 @@ class ReplayOutcomes:
             return
         with self._database.writing() as connection:
             at = sql.read_clock(connection)
-            # What the recorder has opened meanwhile stays open.
+            # A letter that the recorder has opened meanwhile stays open.
             if status is LetterStatus.REPLAYING:
                 moved = letter_table.lock_letters(connection, ids, status)
             else:
@@ -124,7 +124,7 @@ class ReplayOutcomes:
             plan_item_table.end_items_of_letters(connection, moved, state, at, why)
 
     def _others(self, plan_id: int | None, deduces: bool) -> int:
-        """Deliveries that were no letters themselves; return how many are under way."""
+        """Note outcomes of deliveries that are no letter's own; return how many are in flight."""
         with self._database.reading() as connection:
             ids = [each for each in plan_table.find_plans_to_all_handlers(connection) if plan_id in (None, each)]
         return sum(self._others_of(each, deduces) for each in ids)
@@ -144,7 +144,7 @@ class ReplayOutcomes:
             left += len(silent) - (self._deduce_others(deducing, silent) if deducing is not None and silent else 0)
 
     def _deduce_others(self, deducing: OutcomeDeduction, silent: Sequence[OtherDelivery]) -> int:
-        """Take in what Kafka tells where the ledger is silent; return how many ended so."""
+        """Note outcomes deduced from Kafka; return how many."""
         verdicts = deducing.of({each.position: SentDelivery(each.delivery, each.where) for each in silent})
         with self._database.writing() as connection:
             at = sql.read_clock(connection)
@@ -156,7 +156,7 @@ class ReplayOutcomes:
     def _end_others(
         self, connection: Connection, page: Sequence[OtherDelivery], found: Sequence[Fate]
     ) -> list[OtherDelivery]:
-        """Take in what the ledger and the desk tell; return the others."""
+        """Note outcomes from the ledger and the database; return the other deliveries."""
         at = sql.read_clock(connection)
         for fate, (state, _) in ENDS.items():
             over = [each for each, its in zip(page, found, strict=True) if its is fate]
@@ -173,16 +173,16 @@ REOPEN_PAGE: Final = 1_000
 
 @dataclass(frozen=True)
 class UnknownOutcomes:
-    """Letters that are `replaying` while their plan has their end as `unknown`.
+    """Letters that are `replaying` with an unknown outcome of their plan.
 
-    They may have run, so nothing but proof or a person ends that. Every method raises DeskUnavailable where the
-    database does not answer.
+    They may have run, so only proof or a person ends that. Every method raises DeskUnavailable if the database does not
+    answer.
     """
 
     database: Database
 
     def reopen(self, ids: Sequence[int], plan_id: int | None, why: str, by: str) -> list[int]:
-        """Open the letters of these whose end is unknown, and return their ids; the others stay as they are.
+        """Open those of these letters whose outcome is unknown; return their ids.
 
         Parameters:
             ids: of letters; empty: all of a plan.
@@ -191,9 +191,9 @@ class UnknownOutcomes:
         return self._end(ids, plan_id, why, by, LetterStatus.OPEN)
 
     def resolve(self, ids: Sequence[int], plan_id: int | None, why: str, by: str) -> list[int]:
-        """Note that the letters of these whose end is unknown did run, and return their ids; the others stay.
+        """Resolve those of these letters whose outcome is unknown, because they ran; return their ids.
 
-        The ledger is told nothing. If a new dead letter of one is recorded later, that opens it.
+        The ledger is not changed. A new dead letter of one that is recorded later opens it.
 
         Parameters:
             ids, why: as `reopen`.
