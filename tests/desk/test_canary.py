@@ -41,7 +41,7 @@ def test_it_goes_on_when_all_of_the_first_waves_and_most_of_the_later_ones_ended
 def test_why_it_stopped_is_said_in_numbers():
     assert decide_next_wave(2, {"done": 17, "dead": 2, "unknown": 1}, 0).why == "canary: of 20 of wave 3, 2 died again"
     assert decide_next_wave(2, {"done": 18, "sent": 1, "unknown": 1}, WAITS).why == (
-        "canary: of 2 of wave 3 it was not known after 3600 s how they end"
+        "canary: 2 of wave 3 had no outcome after 3600 s"
     )
 
 

@@ -48,7 +48,7 @@ def test_without_a_terminal_and_yes_nothing_is_planned_or_done(desk):
     for words in (("replay",), ("archive", 1), ("discard", 1, "--why", "a test's"), ("plans", "apply", 1)):
         ended = desk.run(*words)
         assert ended.exit_code == NOT_FOUND
-        assert "nobody can be asked here" in ended.output
+        assert "there is no terminal to confirm on" in ended.output
     assert desk.given("plans") == []
 
 
@@ -63,7 +63,7 @@ def test_every_letter_is_meant_only_where_that_is_said(desk):
     for command in (("archive",), ("discard", "--why", "x")):
         ended = desk.run(*command, "--yes")
         assert ended.exit_code == FAULTS
-        assert "say which letters" in ended.output
+        assert "name the letters to" in ended.output
     desk.given("archive", "--all", "--yes")
     assert set(statuses(desk).values()) == {"archived"}
 
@@ -107,8 +107,8 @@ def test_a_plan_that_is_over_or_not_there_is_said(desk):
 def test_a_group_is_marked_as_fixed_and_not(desk):
     (group,) = [each["id"] for each in desk.given("groups", "--handler", "orders.handlers.charge")]
     assert desk.given("fixed", group, "1.4.2", "--by", "ann")["fixed_in"] == "1.4.2"
-    assert "fixed in 1.4.2, says ann" in desk.run("groups").output
-    assert "no worker that lives has orders.handlers.charge" in desk.run("fixed", group, "1.4.2").stderr
+    assert "fixed in 1.4.2, by ann" in desk.run("groups").output
+    assert "no living worker has orders.handlers.charge" in desk.run("fixed", group, "1.4.2").stderr
     assert desk.given("fixed", group, "--undo")["fixed_in"] is None
     assert desk.run("fixed", group).exit_code == FAULTS
 
@@ -118,7 +118,7 @@ def test_a_cause_is_marked_as_fixed_and_not(desk):
     (cause,) = [each["id"] for each in desk.given("groups", "--group", group["id"])[0]["causes"]]
     (fix,) = desk.given("fixed", group["id"], "1.4.2", "--cause", cause, "--by", "ann")["cause_fixes"]
     assert (fix["cause"], fix["fixed_in"], fix["fixed_by"]) == (cause, "1.4.2", "ann")
-    assert f"cause {cause} fixed in 1.4.2, says ann" in desk.run("groups").output
+    assert f"cause {cause} fixed in 1.4.2, by ann" in desk.run("groups").output
     assert desk.given("fixed", group["id"], "--undo", "--cause", cause)["cause_fixes"] == []
     assert "has no cause x" in desk.run("fixed", group["id"], "1.4.2", "--cause", "x").output
 
@@ -147,7 +147,7 @@ def test_how_a_value_changes_is_shown_a_member_a_line(desk_of_charge, words):
 def test_what_has_ended_is_not_asked_for_in_vain_and_what_is_open_not_taken_instead(desk, words, status):
     ended = desk.run(*words, "--status", status, "--yes")
     assert ended.exit_code == FAULTS
-    assert f"this asks for what is {status}" in ended.output
+    assert f"this selects {status}" in ended.output
     assert desk.given("plans") == []
 
 
@@ -191,7 +191,7 @@ def test_a_letter_that_has_ended_is_said_to_stay(desk):
     desk.given("archive", 1, "--yes")
     ended = desk.run("archive", 1, "--yes")
     assert "letter 1 is archived, and stays so" in ended.stderr
-    assert "it has no letter: none that fits is open" in ended.stdout
+    assert "it has no letter: no open letter matches" in ended.stdout
 
 
 def test_what_is_done_without_asking_is_said_on_stderr_for_who_reads_the_log(desk):

@@ -80,7 +80,7 @@ def test_the_list_is_a_table_for_people_and_says_how_many_more_there_are(desk):
     assert lines[0].split() == ["id", "failed", "(UTC)", "delivery", "error"]
     assert all(len(line) <= 80 for line in lines[:-1])
     assert lines[-1].startswith("2 of 3; all: --limit 0")
-    assert "no dead letter fits" in desk.run("list", "--topic", "none").output
+    assert "no dead letter matches" in desk.run("list", "--topic", "none").output
 
 
 def test_a_letter_is_shown_with_all_that_is_known_of_it(desk):
@@ -111,7 +111,7 @@ def test_a_letter_is_named_by_its_record_too(desk):
     assert desk.given("show", "orders-0-1234:orders.handlers.notify")["id"] == 2
     several = desk.run("show", "orders-0-1234")
     assert several.exit_code == FAULTS
-    assert "has 2 dead letters, say which: 1, 2." in several.output
+    assert "has 2 dead letters, name one of them: 1, 2." in several.output
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_what_was_put_aside_says_why_and_how_it_goes_back_if_that_was_a_mistake(
 def test_a_name_that_no_letter_has_is_said_with_the_nearest(desk, command):
     ended = desk.run(command, "--handler", "orders.handlers.chrage")
     assert ended.exit_code == 0
-    assert "no dead letter fits" in ended.stdout
+    assert "no dead letter matches" in ended.stdout
     assert "No letter has the handler 'orders.handlers.chrage': is 'orders.handlers.charge' meant?" in ended.stderr
 
 

@@ -26,7 +26,7 @@ def test_one_that_has_the_tables_answers(database: Database, database_url: str):
 
 def test_one_that_is_empty_is_no_fault_and_stays_so(database_url: str):
     level, said = check_database(database_url)
-    assert (level, "is made by who opens it first" in said) == ("ok", True)
+    assert (level, "is created when it is first opened" in said) == ("ok", True)
     # Of SQLite not even a file.
     assert not database_url.startswith("sqlite") or not Path(database_url.removeprefix("sqlite:///")).exists()
 

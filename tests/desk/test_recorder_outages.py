@@ -157,7 +157,7 @@ def test_who_loses_all_partitions_while_the_database_is_away_goes_on_too_when_it
     second = recorder(stack, wait=False, DEADLETTERS_DATABASE_URL=url)
     second.says("assigned: ")
     first.signal(signal.SIGCONT)
-    first.says("the group went on without this recorder")
+    first.says("the consumer group continued without this recorder")
     own_postgres.start()
     once_each(url, 100)
     eventually(lambda: first.ready() and second.ready(), 60)
@@ -211,7 +211,7 @@ def test_a_recorder_whose_database_stands_still_for_longer_than_it_may_not_poll_
             time.sleep(0.5)
     once_each(url, 3_000)
     assert "maximum poll interval" not in first.text
-    assert "the group went on without this recorder" not in first.text
+    assert "the consumer group continued without this recorder" not in first.text
     assert first.count("assigned: ") == assigned
     assert first.metric("bridge_deadletters_recorded_total", what="new") == 3_000
 

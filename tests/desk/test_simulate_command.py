@@ -77,7 +77,7 @@ def test_where_it_cannot_be_asked_what_is_in_force_that_is_said(desk, monkeypatc
 
     monkeypatch.setattr(policy_trial, "read_policy_changes", silent)
     assert desk.given("simulate", NAME)["in_force_unknown"] == "Redis does not answer."
-    assert "is not known: Redis does not answer." in " ".join(desk.run("simulate", NAME).output.split())
+    assert "are unknown: Redis does not answer." in " ".join(desk.run("simulate", NAME).output.split())
 
 
 def test_a_filter_says_which_letters(desk):
@@ -87,7 +87,7 @@ def test_a_filter_says_which_letters(desk):
 def test_it_is_a_table_and_sentences_for_people(desk):
     page = desk.run("simulate", NAME, "dead_letter_for=ConnectionError").output
     lines = [" ".join(line.split()) for line in page.splitlines()]
-    assert lines[0] == f"3 letters of {NAME}, as if each attempt had failed as its last one did"
+    assert lines[0] == f"3 letters of {NAME}, if each attempt had failed like the last one"
     assert "dead after retries 2 1" in lines
     assert "dead at once 1 2" in lines
     assert "attempts in all 9 6" in lines

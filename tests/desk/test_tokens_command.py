@@ -92,9 +92,9 @@ def test_two_living_tokens_never_share_a_name_so_the_trail_tells_them_apart(data
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("make", " ", "--role", "viewer"), "A token's name says what it is for"),
-        (("make", "x" * 101, "--role", "viewer"), "A token's name says what it is for"),
-        (("make", "a\x1bb", "--role", "viewer"), "A token's name says what it is for"),
+        (("make", " ", "--role", "viewer"), "A token's name says its purpose"),
+        (("make", "x" * 101, "--role", "viewer"), "A token's name says its purpose"),
+        (("make", "a\x1bb", "--role", "viewer"), "A token's name says its purpose"),
         (("make", "deploy", "--role", "viewer", "--days", "0"), "1 to 366 days"),
         (("make", "deploy", "--role", "viewer", "--days", "367"), "1 to 366 days"),
         (("revoke", "7"), "There is no token 7"),

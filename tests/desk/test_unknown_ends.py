@@ -81,7 +81,7 @@ def test_the_command_resolves_an_unknown_end_and_leaves_every_other(database: Da
     ended = desk.run("resolve", *ids[:2], "--why", "the bank has it", "--by", "bob")
     assert ended.exit_code == FAULTS
     assert "1 letter resolved" in ended.output
-    assert f"left as they are, since their end is not unknown: {ids[1]}" in ended.output
+    assert f"left as they are, since their outcome is not unknown: {ids[1]}" in ended.output
     assert desk.run("reopen", "--plan", plan_id, "--why", "the bank has it not").exit_code == 0
     assert statuses(database, ids) == ["resolved", "replaying", "open"]
 

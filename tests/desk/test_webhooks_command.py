@@ -84,10 +84,10 @@ def test_a_test_says_what_came_of_it_and_that_nobody_sends(desk, database, datab
 
         thread = threading.Thread(target=run)
         thread.start()
-        assert desk.run("webhooks", "test", "ops").output == "it was taken: HTTP 200\n"
+        assert desk.run("webhooks", "test", "ops").output == "the test event was accepted: HTTP 200\n"
         there.answers(404)
         ended = desk.run("webhooks", "test", "ops")
-        assert (ended.exit_code, ended.output) == (FAULTS, "it was not taken: HTTP 404\n")
+        assert (ended.exit_code, ended.output) == (FAULTS, "the test event was not accepted: HTTP 404\n")
         stopping.set()
         thread.join(20)
         deadline = time.monotonic() + 20

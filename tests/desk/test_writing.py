@@ -84,7 +84,7 @@ def test_one_record_that_the_database_refuses_stops_none_behind_it(database, wri
     found = {row["offset"]: row for row in rows(database)}
     assert sorted(found) == list(range(40))
     assert (found[13]["key"], found[13]["value"]) == (b"13", b"{}")
-    assert "did not take this record as it is" in found[13]["error_message"]
+    assert "refused this record" in found[13]["error_message"]
     assert "3133" not in found[13]["error_message"]
     assert "3133" not in caplog.text
     assert at(database) == {0: 40, 1: 38, 2: 39}
@@ -96,7 +96,10 @@ def test_what_is_refused_whole_is_left_in_kafka_and_said(database, writing, capl
     written = writing.write(reads(*range(9)), begun())
     assert dict(written.counts) == {("orders.dlq", "new"): 8, ("orders.dlq", REFUSED): 1}
     assert at(database) == {0: 7, 1: 8, 2: 9}
-    assert "orders.dlq-0-3: nor its bytes alone: it is not recorded, and stays in Kafka." in caplog.text
+    assert (
+        "orders.dlq-0-3: the database refuses its bytes too: the record is not recorded, and stays in Kafka."
+        in caplog.text
+    )
 
 
 def test_what_was_cleaned_up_meanwhile_is_made_again(database, writing):

@@ -97,10 +97,10 @@ def test_ctrl_c_in_a_replay_says_what_was_sent_and_how_to_go_on(stack: Stack, de
     eventually(lambda: len(stack.done("odd")) >= 1, 60, "the first is done")
     replay.signal(signal.SIGINT)
     assert replay.ends(60) == INTERRUPTED
-    said = re.search(r"interrupted: (\d) of 6 were sent, and go their way; (\d) were not\.", replay.text)
+    said = re.search(r"interrupted: (\d) of 6 were sent and will run; (\d) were not sent\.", replay.text)
     assert said is not None, replay.text
     assert int(said[1]) + int(said[2]) == 6
-    assert "go on: bridge deadletters plans apply 1" in replay.text
+    assert "to resume: bridge deadletters plans apply 1" in replay.text
     assert "Traceback" not in replay.text
     assert desk.given("plans")[0]["state"] == "stopped"
 

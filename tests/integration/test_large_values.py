@@ -39,7 +39,7 @@ def test_it_is_shown_and_sent_back_as_it_is_and_where_kafka_has_dropped_it_that_
     assert "Kafka does not have it any more" in command(stack, "deadletters", "show", "1", "--value", code=1)
     shown = json_of(stack, "deadletters", "show", "1")
     assert (shown["kept"], shown["value"], shown["value_size"]) == (False, None, len(value))
-    assert f"value, {len(value):,} bytes: too large to be kept" in command(stack, "deadletters", "show", "1")
+    assert f"value, {len(value):,} bytes: too large for the database" in command(stack, "deadletters", "show", "1")
     mended.touch()
     found = json_of(stack, "deadletters", "replay", "--yes", "--wait", code=3)
     assert found["counts"]["too_old"] == 1

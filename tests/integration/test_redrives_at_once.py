@@ -52,7 +52,7 @@ def test_what_one_redrive_has_under_way_is_left_out_of_the_other(stack: Stack, t
         here.plans.apply(one.id, "ann")
         eventually(lambda: runs(stack, "begun") >= 2, 30, "it runs once more")
         here.plans.apply(other.id, "bob")
-        assert left_out(here, other) == f"plan {one.id} has it under way"
+        assert left_out(here, other) == f"plan {one.id} has it in flight"
         go.touch()
         # What is parked and asked for again is dead until then, which is settled too.
         eventually(lambda: audit(stack, "blocking")["done"] == 1, 40)
@@ -92,7 +92,7 @@ def test_what_a_redrive_has_under_way_is_left_out_of_the_replay_of_its_letter(st
         here.plans.apply(redrives(here, stack).id, "ann")
         eventually(lambda: runs(stack, "begun") >= 2, 30, "it runs once more")
         record(stack, here, "blocking", 1)
-        assert left_out(here, here.plans.apply(replay(here).id, "bob")) == "plan 1 has it under way"
+        assert left_out(here, here.plans.apply(replay(here).id, "bob")) == "plan 1 has it in flight"
         go.touch()
         eventually(lambda: audit(stack, "blocking")["done"] == 1, 40)
         all_settled(stack, "blocking", done=1, letters=1)

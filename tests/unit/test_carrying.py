@@ -96,7 +96,7 @@ def test_a_script_learns_by_the_code_whether_all_went_well(
 def test_what_was_sent_is_waited_for_where_that_is_asked(capsys: pytest.CaptureFixture[str]):
     desk = Desk(plan(sent=5), waited=plan(done=4, dead=1))
     assert ended(desk) == OK
-    assert "how they end: bridge deadletters plans show 7" in capsys.readouterr().out
+    assert "outcomes: bridge deadletters plans show 7" in capsys.readouterr().out
     assert ended(desk, wait=True) == BAD
     assert "plan 7 is done: 4 done, 1 dead" in capsys.readouterr().out
 
@@ -119,7 +119,7 @@ def test_ctrl_c_stops_the_plan_and_says_how_to_go_on(capsys: pytest.CaptureFixtu
     assert ended(desk) == INTERRUPTED
     said = capsys.readouterr().err
     assert desk.stopped == ["interrupted (Ctrl-C)"]
-    assert "3 of 8 were sent, and go their way; 4 were not." in said
+    assert "3 of 8 were sent and will run; 4 were not sent." in said
     assert "plans apply 7" in said
 
 
@@ -136,9 +136,9 @@ def test_ctrl_c_in_the_midst_of_a_batch_calls_nothing_sent_that_nobody_knows_of(
     desk = Desk(plan(PlanState.APPLYING, sent=2, claimed=5), KeyboardInterrupt())
     assert ended(desk) == INTERRUPTED
     said = capsys.readouterr().err
-    assert "2 of 7 were sent, and go their way; 0 were not." in said
-    assert "of 5 it is not known: `bridge deadletters record` looks" in said
-    assert "go on: bridge deadletters plans apply 7" in said
+    assert "2 of 7 were sent and will run; 0 were not sent." in said
+    assert "5 may have been sent: `bridge deadletters record` checks" in said
+    assert "to resume: bridge deadletters plans apply 7" in said
 
 
 def test_of_a_plan_that_has_nothing_left_it_is_not_said_how_to_go_on(capsys: pytest.CaptureFixture[str]):
@@ -149,8 +149,8 @@ def test_of_a_plan_that_has_nothing_left_it_is_not_said_how_to_go_on(capsys: pyt
 def test_of_a_plan_that_failed_it_is_said_how_to_go_on(capsys: pytest.CaptureFixture[str]):
     assert ended(Desk(plan(PlanState.FAILED, waiting=3, claimed=2))) == BAD
     said = capsys.readouterr().out
-    assert "3 are untouched; go on: bridge deadletters plans apply 7" in said
-    assert "of 2 it is not known" in said
+    assert "3 are untouched; to resume: bridge deadletters plans apply 7" in said
+    assert "2 may have been sent" in said
 
 
 @pytest.mark.parametrize("what", [PlanKind.DISCARD, PlanKind.ARCHIVE, PlanKind.COPY])

@@ -26,7 +26,7 @@ def test_a_desk_command_without_its_extra_says_in_a_line_what_to_install(library
     ended = ran(WITHOUT.format(library=library))
     assert ended.returncode == NOT_FOUND
     assert ended.stderr.splitlines() == [
-        f"the dead-letter desk needs {library}; in a clone of the project's repository: pip install '.[deadletters]'."
+        f"the dead-letter store needs {library}; in a clone of the project's repository: pip install '.[deadletters]'."
     ]
 
 
@@ -56,7 +56,7 @@ def test_commands_without_the_extra_end_before_they_connect_to_anything():
     ended = ran(COMMANDS.format(lines=lines))
     assert ended.returncode == 0, ended.stderr
     needs = (
-        "the dead-letter desk needs sqlalchemy; in a clone of the project's repository: pip install '.[deadletters]'."
+        "the dead-letter store needs sqlalchemy; in a clone of the project's repository: pip install '.[deadletters]'."
     )
     said = ended.stderr.splitlines()
     assert [

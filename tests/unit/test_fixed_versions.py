@@ -63,10 +63,16 @@ def test_letters_go_back_once_every_worker_that_may_get_them_has_what_was_mended
 @pytest.mark.parametrize(
     ("workers", "said"),
     [
-        ((), "no worker that lives has pay: its letters go back once one does that reports 1.4.2"),
-        ((("other", "1.4.2"),), "no worker that lives has pay: its letters go back once one does that reports 1.4.2"),
-        ((("pay", None), ("pay", "1.4.2")), "1 of 2 workers report no version of pay, so nothing goes back by itself"),
-        ((("pay", "1.4.1"), ("pay", "1.4.2")), "workers still have 1.4.1: its letters go back once all have 1.4.2"),
+        ((), "no living worker has pay: its letters are replayed once one reports 1.4.2"),
+        ((("other", "1.4.2"),), "no living worker has pay: its letters are replayed once one reports 1.4.2"),
+        (
+            (("pay", None), ("pay", "1.4.2")),
+            "1 of 2 workers report no version of pay, so nothing is replayed automatically",
+        ),
+        (
+            (("pay", "1.4.1"), ("pay", "1.4.2")),
+            "workers still have 1.4.1: its letters are replayed once all have 1.4.2",
+        ),
         ((("pay", "1.4.2"), ("pay", "1.5")), ""),
     ],
 )

@@ -167,14 +167,14 @@ def test_what_is_masked_goes_along_unchanged_digit_by_digit():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (OFFERED.replace('"id":1', '"id":"[masked 1]"'), "stands at another place"),
-        (OFFERED.replace('"id"', '"[masked 1]"'), "stands at another place"),
-        (OFFERED.replace('"[masked 1]"', '"x [masked 1]"'), "stands at another place"),
+        (OFFERED.replace('"id":1', '"id":"[masked 1]"'), "is in another place"),
+        (OFFERED.replace('"id"', '"[masked 1]"'), "is in another place"),
+        (OFFERED.replace('"[masked 1]"', '"x [masked 1]"'), "is in another place"),
         (OFFERED.replace('"[masked 1]"', '"bob@example.org"'), r"\[masked 1\] is gone"),
         (OFFERED.replace('{"card":"[masked 3]"}', ""), "no JSON"),
         (OFFERED.replace(',{"card":"[masked 3]"}', ""), r"\[masked 3\] is gone"),
         (OFFERED.replace("masked 3", "masked 2"), "twice"),
-        (OFFERED.replace('"buyer"', '"seller"'), "stands at another place"),
+        (OFFERED.replace('"buyer"', '"seller"'), "is in another place"),
         ("", "no JSON"),
     ],
 )

@@ -59,7 +59,7 @@ def groups(console: Console) -> list[int]:
 def test_groups_with_open_letters_are_listed_with_their_picture_and_what_to_do_next(ann, groups):
     page = ann.get("/groups").text
     assert "1 group with open letters" in page
-    for words in ("Declined", "orders/bank.py:pay", "1, 2", "most 7", "See what failed", "There is no Redis"):
+    for words in ("Declined", "orders/bank.py:pay", "1, 2", "most 7", "See the failure below", "There is no Redis"):
         assert words in page, words
     assert page.count("<rect x=") == 2
     assert "Failures an hour: none before, then 0, 0, 0, 3, 0, 7" in page
@@ -143,7 +143,7 @@ def test_a_group_is_marked_as_fixed_once_and_that_is_taken_back(console, ann, gr
     assert (group.fixed_in, group.fixed_by) == ("1.5.0", "ann")
     assert [act.what for act in console.desk.notes.of_group(groups[0])] == ["fixed"]
     page = ann.get(address).text
-    assert "go back by themselves once all workers have 1.5.0" in page
+    assert "are replayed automatically once all workers have 1.5.0" in page
     undo = ann.form(address, f"{address}/not-fixed")
     for _ in range(2):
         assert ann.post(f"{address}/not-fixed", **undo).status_code == 303

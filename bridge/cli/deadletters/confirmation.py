@@ -16,18 +16,18 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without aski
 
 
 def require_terminal(yes: bool) -> None:
-    """Refuse to begin what must be asked for where nobody can be asked."""
+    """Refuse to begin an action that asks for a confirmation if no terminal can show the question."""
     if not yes and not has_terminal():
-        fail("nobody can be asked here, there is no terminal: look first what it is about, then say --yes.", NOT_FOUND)
+        fail("there is no terminal to confirm on: check what it would do first, then pass --yes.", NOT_FOUND)
 
 
 def has_terminal() -> bool:
-    """Whether somebody sees a question, and can answer it."""
+    """Return whether a terminal shows the question and takes the answer."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirm_plan(yes: bool, what: PlanKind, counts: PlanCounts) -> bool:
-    """Say what a plan is about, also to who reads a script's log; and ask whether to do it, unless that is said."""
+    """Print the counts of a plan, in a script too, and return whether the user, or `--yes`, confirms it."""
     print_counts(error_console, counts)
     if yes:
         return True
@@ -35,13 +35,13 @@ def confirm_plan(yes: bool, what: PlanKind, counts: PlanCounts) -> bool:
 
 
 def print_counts(console: Console, counts: PlanCounts) -> None:
-    """How many letters a plan has, of which handlers and reasons, and what is to be known of them."""
+    """Print how many letters a plan has, by handler and reason, and the warnings about them."""
     for handler, reasons in counts.handlers.items():
         print_line(console, f"  {handler or 'letters of other programs'}: {_join_counts(reasons)}")
     for count, words in (
-        (counts.done, "are done by now, as the ledger has it: they are skipped"),
-        (counts.replaying, "were asked for too, and are on their way already"),
-        (counts.too_large, "are larger than the topic takes to which they would go"),
+        (counts.done, "are done by now, says the ledger: they are skipped"),
+        (counts.replaying, "match too, and are replaying already: they are skipped"),
+        (counts.too_large, "are larger than their target topic takes"),
         (counts.too_old, "were too large for the database, and Kafka has dropped them"),
         (counts.foreign, "are of other programs: they go to their source topic, where all of its groups read them"),
     ):
@@ -52,8 +52,12 @@ def print_counts(console: Console, counts: PlanCounts) -> None:
     for handler, stands in counts.stands.items():
         print_line(console, f"  {handler}: {_join_counts(stands)}")
     for handler, count in counts.unknown_handlers.items():
-        print_line(console, f"  {count:,} are of {handler}, which nobody knows: they are skipped", "yellow")
-    # Where all have died equally often, or it is a replay, that is one of its warnings.
+        print_line(
+            console,
+            f"  {count:,} are of {handler}, an unknown handler: they are skipped",
+            "yellow",
+        )
+    # If all have died equally often, or the plan is a replay, a warning says so.
     again = {times: count for times, count in counts.replayed.items() if str(times) != "0"}
     if again and (len(again) > 1 or not counts.warnings):
         said = ", ".join(f"{count:,} {_count_times(int(times))}" for times, count in again.items())
@@ -63,13 +67,13 @@ def print_counts(console: Console, counts: PlanCounts) -> None:
 
 
 def print_edits(console: Console, edits: Mapping[str, Any]) -> None:
-    """How many go back with another value, and why others do not."""
+    """Print how many letters go back with another value, and why the others stay."""
     print_line(console, f"  {edits['changed']:,} go back with another value")
     for name, words in (
         ("unchanged", "stay here: the patch changes nothing of them"),
-        ("no_json", "stay here: they cannot be patched"),
+        ("no_json", "stay here: their values are no JSON that can be patched"),
         ("not_applied", "stay here: the patch does not apply"),
-        ("not_valid", "stay here: their handlers would not take them after it"),
+        ("not_valid", "stay here: their handlers would refuse the patched value"),
     ):
         if edits.get(name):
             print_line(console, f"  {edits[name]:,} {words}", "yellow")
@@ -77,7 +81,7 @@ def print_edits(console: Console, edits: Mapping[str, Any]) -> None:
 
 
 def print_reasons(console: Console, reasons: Iterable[Mapping[str, Any]]) -> None:
-    """Reasons with how many have each, and some letters that do."""
+    """Print each reason with its count and the ids of some letters."""
     for each in reasons:
         some = ", ".join(map(str, each["letters"]))
         print_line(console, f"    {each['count']:,}: {each['why']} (letters {some})")

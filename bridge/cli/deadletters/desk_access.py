@@ -39,12 +39,12 @@ from bridge.inspection.terminal_output import print_line
 if TYPE_CHECKING:
     from bridge.deadletters.dead_letter_service import DeadLetterService
 
-#: What the extra `deadletters` brings.
+#: The packages of the extra `deadletters`.
 DESK_LIBRARIES: Final = ("sqlalchemy", "alembic", "jsonpatch", "jsonpointer", "packaging")
-#: What the extra `console` brings.
+#: The packages of the extra `console`.
 CONSOLE_LIBRARIES: Final = ("argon2", "starlette", "jinja2", "markupsafe", "uvicorn")
 
-#: What was asked for is wrong, or is not there.
+#: Errors of a request that is wrong, or names something that does not exist.
 REFUSALS: Final = (
     *(
         CopyRefused,
@@ -65,13 +65,13 @@ REFUSALS: Final = (
 
 @contextmanager
 def open_desk(context: typer.Context, *, makes: bool = False) -> "Iterator[DeadLetterService]":
-    """The desk of the app that `-A` names.
+    """Return the dead-letter store of the app that `-A` names.
 
     Parameters:
-        makes: whether a database is made where there is none: by what puts something into it.
+        makes: whether a missing database is created: by commands that write to it.
 
-    What cannot be asked or done is printed, and ends the command: with 2 where a server or the database does not
-    answer, with 1 where what was asked for is wrong, with 75 where another process has the plan.
+    An error is printed and ends the command: with 2 if a server or the database does not
+    answer, with 1 if the request is wrong, with 75 if another process applies the plan.
     """
     require_extra()
     from bridge.deadletters.dead_letter_service import DeadLetterService
@@ -88,17 +88,17 @@ def open_desk(context: typer.Context, *, makes: bool = False) -> "Iterator[DeadL
 
 
 def require_extra() -> None:
-    """End a command that needs the extra `deadletters`, where it is not installed."""
+    """End a command that needs the extra `deadletters` if that is not installed."""
     try:
         import bridge.deadletters.dead_letter_service  # noqa: F401
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in DESK_LIBRARIES:
             raise
-        fail(f"the dead-letter desk needs {error.name}; {how_to_install('deadletters')}.", NOT_FOUND)
+        fail(f"the dead-letter store needs {error.name}; {how_to_install('deadletters')}.", NOT_FOUND)
 
 
 def require_console() -> None:
-    """End a command that needs the extra `console`, where it is not installed."""
+    """End a command that needs the extra `console` if that is not installed."""
     require_extra()
     try:
         import bridge.console.console_server  # noqa: F401
@@ -109,18 +109,18 @@ def require_console() -> None:
 
 
 def report_absent(desk: "DeadLetterService", chosen: LetterFilter) -> None:
-    """On stderr, as what was asked for is answered."""
+    """Print on stderr the names of a filter that do not exist."""
     for sentence in desk.absent.of(chosen):
         print_line(error_console, sentence, "yellow")
 
 
 def report_unrecorded(desk: "DeadLetterService") -> None:
-    """On stderr, that what the database has is not all, where no recorder lives: it looks well then."""
+    """Print on stderr that the database is incomplete, if no recorder runs."""
     if sentence := read_recorder_presence(desk.settings).said():
         print_line(error_console, sentence, "yellow")
 
 
 def refuse_absent(desk: "DeadLetterService", chosen: LetterFilter) -> None:
-    """End a command that would change letters, where it names something that is not there: nothing is planned."""
+    """End a command that would change letters if its filter names something that does not exist."""
     if found := desk.absent.of(chosen):
         fail("\n".join([*found, "Nothing was planned."]), FAULTS)

@@ -31,7 +31,7 @@ def edit(
     value: Annotated[str | None, typer.Option(help="The new value, as text (UTF-8).")] = None,
     file: Annotated[str | None, typer.Option(help="The new value, byte for byte; - is the input.")] = None,
     tombstone: Annotated[bool, typer.Option("--tombstone", help="No value.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also where its handler does not take it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Send it even if the handler refuses the value.")] = False,
     wait: WaitOption = False,
     plan_only: PlanOnlyOption = False,
     yes: YesOption = False,
@@ -39,12 +39,12 @@ def edit(
     by: ByOption = "",
     as_json: PlanJsonOption = False,
 ) -> None:
-    """Send a letter back with another value, which its handler's codec and model must take. Its own is kept.
+    """Send a letter back with another value, which its handler's codec and model must accept. The old value is kept.
 
-    Without a value an editor opens with the one that it has. Key and headers stay as they are: by the key a record has
-    its place in the order of others, and what it was is told by its headers.
+    Without a value an editor opens with the current one. Key and headers stay as they are: the key decides the record's
+    place in the order, and the headers say which record it was.
 
-    Exits 1 if the handler does not take it, 2 if nobody can be asked and --yes is not said, 3 with --wait if it died
+    Exits 1 if the handler refuses it, 2 without a terminal and without --yes, 3 with --wait if it died
     again.
 
     Example: bridge deadletters edit 4711 --file order.json --why "the client sent cents" --wait
@@ -72,9 +72,9 @@ def check(
     chosen: LetterFilter,
     as_json: Annotated[bool, typer.Option("--json", help="Print {letters, valid, upgraded, invalid, …}.")] = False,
 ) -> None:
-    """Tell which letters their handlers would take now, by the code that is here: codec, model and `upgrade`.
+    """Count the letters that their handlers would accept now, with the code that is here: codec, model and `upgrade`.
 
-    No handler runs, and nothing is sent. Exits 3 if some would not be taken.
+    No handler runs, and nothing is sent. Exits 3 if a letter would be refused.
 
     Example: bridge deadletters check --group 7
     """
@@ -89,9 +89,9 @@ def check(
 def _read_new_value(
     desk: "DeadLetterService", letter: int, value: str | None, file: str | None, tombstone: bool
 ) -> bytes | None:
-    """The new value; of a text that was written on a command line, its bytes in UTF-8."""
+    """Return the new value; a text of the command line as UTF-8."""
     if (value is not None) + (file is not None) + tombstone > 1:
-        fail("say one of --value, --file and --tombstone.", FAULTS)
+        fail("pass only one of --value, --file and --tombstone.", FAULTS)
     if tombstone:
         return None
     if value is not None:
@@ -99,16 +99,16 @@ def _read_new_value(
     if file is not None:
         return _read_value_file(file)
     if not sys.stdin.isatty():
-        fail("say the new value: --value, --file or --tombstone.", FAULTS)
+        fail("pass the new value: --value, --file or --tombstone.", FAULTS)
     return _edit_in_editor(desk, letter)
 
 
 def _edit_in_editor(desk: "DeadLetterService", letter: int) -> bytes:
-    """What a person makes of a letter's value in an editor."""
+    """Return the value as the user saved it in an editor."""
     before = desk.mending.text(letter)
     after = click.edit(before, extension=".json")
     if after is None or after == before:
-        fail("nothing was changed, and nothing is sent.", FAULTS)
+        fail("the value was not changed, so nothing was sent.", FAULTS)
     # Editors end a file with a line break; a value has one only if it had one.
     return (after if before.endswith("\n") else after.removesuffix("\n")).encode()
 
@@ -121,10 +121,10 @@ def _read_value_file(path: str) -> bytes:
 
 
 def _print_checked(to: Console, found: "HandlerCheck") -> None:
-    print_line(to, f"{found.valid:,} of {format_letter_count(found.letters)} would be taken as they are")
+    print_line(to, f"{found.valid:,} of {format_letter_count(found.letters)} would be accepted as they are")
     if found.upgraded:
-        print_line(to, f"{found.upgraded:,} would be taken after their handler's upgrade")
-    for reasons, words in ((found.invalid, "would not be taken"), (found.unknown, "cannot be told of here")):
+        print_line(to, f"{found.upgraded:,} would be accepted after their handler's upgrade")
+    for reasons, words in ((found.invalid, "would be refused"), (found.unknown, "cannot be checked here")):
         if reasons.count:
             print_line(to, f"{reasons.count:,} {words}:", "yellow")
             print_reasons(to, reasons.to_data())

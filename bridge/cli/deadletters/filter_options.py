@@ -19,28 +19,28 @@ from bridge.errors import FilterFault
 from bridge.handler_routes import Routes, find_routes
 from bridge.settings.app_discovery import find_celery_app, import_handlers
 
-#: Seconds in which an app must have been imported: completion prints nothing and waits for nothing, so an app that
-#: cannot be imported, or not in time, completes nothing.
+#: Seconds for importing the app: completion prints nothing and does not wait, so an app that cannot be imported in
+#: time completes nothing.
 IMPORT_SECONDS: Final = 1.5
 
 
 def complete_statuses(incomplete: str) -> list[str]:
-    """Where a letter may stand."""
+    """Return the statuses that begin with a text."""
     return _match_prefix(incomplete, LetterStatus)
 
 
 def complete_reasons(incomplete: str) -> list[str]:
-    """Why a delivery dies."""
+    """Return the reasons of dead letters that begin with a text."""
     return _match_prefix(incomplete, REASONS)
 
 
 def complete_handlers(context: typer.Context, incomplete: str) -> list[str]:
-    """The handlers of the app that `-A` names."""
+    """Return the handlers of the app that `-A` names that begin with a text."""
     return _match_prefix(incomplete, _list_app_names(context, lambda routes: routes.handlers))
 
 
 def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
-    """The topics of its handlers."""
+    """Return the topics of the app's handlers that begin with a text."""
     return _match_prefix(incomplete, _list_app_names(context, lambda routes: routes.topics))
 
 
@@ -61,7 +61,7 @@ def _list_app_names(context: typer.Context, names: Callable[[Routes], Iterable[s
 
 @contextmanager
 def _silence_output() -> Iterator[None]:
-    """Whatever modules print, also past Python: it would stand in the midst of the line that is being typed."""
+    """Discard what modules print, native code too: it would appear in the line that the user types."""
     nowhere, kept = os.open(os.devnull, os.O_WRONLY), (os.dup(1), os.dup(2))
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -76,7 +76,7 @@ def _silence_output() -> Iterator[None]:
 
 @contextmanager
 def _limit_time(seconds: float) -> Iterator[None]:
-    # What an app's own `except Exception` does not swallow.
+    # A BaseException: the app's own `except Exception` does not swallow it.
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -86,7 +86,7 @@ def _limit_time(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-_FILTER_PANEL = "Which dead letters (all of it must fit; of what is repeated, one)"
+_FILTER_PANEL = "Which dead letters (all options must match; of a repeated one, any value)"
 _TIME_HELP = "2026-11-20T08:00 (UTC), 2h, 3d, today, yesterday."
 
 IdsArgument = Annotated[list[int] | None, typer.Argument(help="Letters by their ids.", show_default=False)]
@@ -102,25 +102,25 @@ def read_filter(
         list[str] | None, _option("handler", "The handler that failed.", autocompletion=complete_handlers)
     ] = None,
     topic: Annotated[list[str] | None, _option("topic", "Source topic.", autocompletion=complete_topics)] = None,
-    exception: Annotated[list[str] | None, _option("exception", "Class, whole or its last part.")] = None,
+    exception: Annotated[list[str] | None, _option("exception", "Class: full name, or its last part.")] = None,
     reason: Annotated[list[str] | None, _option("reason", "Why it died.", autocompletion=complete_reasons)] = None,
     text: Annotated[str, _option("text", "Words of error, key, headers or value.")] = "",
     key: Annotated[str | None, _option("key", "Key: text, 0x… or base64:….")] = None,
     header: Annotated[
         list[str] | None, _option("header", "name=value, also name=0x… or name=base64:…; repeated: all.")
     ] = None,
-    since: Annotated[str | None, _option("since", f"Failed then or later: {_TIME_HELP}")] = None,
-    until: Annotated[str | None, _option("until", "Failed before then.")] = None,
+    since: Annotated[str | None, _option("since", f"Failed at this time or later: {_TIME_HELP}")] = None,
+    until: Annotated[str | None, _option("until", "Failed before this time.")] = None,
     status: Annotated[list[str] | None, _option("status", "Their status.", autocompletion=complete_statuses)] = None,
-    version: Annotated[list[str] | None, _option("version", "Of the code that failed.")] = None,
+    version: Annotated[list[str] | None, _option("version", "Version of the code that failed.")] = None,
     group: Annotated[list[int] | None, _option("group", "Id of a group.")] = None,
     cause: Annotated[list[str] | None, _option("cause", "Id of a cause in a group (groups --group N).")] = None,
-    origin: Annotated[list[str] | None, _option("origin", "bridge, or who else wrote it: spring, connect, …")] = None,
+    origin: Annotated[list[str] | None, _option("origin", "Program that wrote it: bridge, spring, …")] = None,
     in_plan: Annotated[list[int] | None, _option("in-plan", "Id of a plan that it is or was in.")] = None,
-    attempts: Annotated[int | None, _option("attempts", "Its handler ran so often, or more.", min=1)] = None,
+    attempts: Annotated[int | None, _option("attempts", "Its handler ran at least so often.", min=1)] = None,
     died_again: Annotated[bool, _option("died-again", "A replay of it has failed.")] = False,
 ) -> LetterFilter:
-    """What these options mean; what cannot be read is said, and ends the command."""
+    """Return the filter that the options describe; an option that cannot be read ends the command with a message."""
     now = time.time()
     try:
         return LetterFilter(
@@ -148,10 +148,10 @@ def read_filter(
 
 
 def with_filter_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of `asked` in the place of its parameter `chosen`, which gets what they mean.
+    """Replace the parameter `chosen` of a command by the filter options, and pass it the filter that they describe.
 
     Parameters:
-        without: those that it has not.
+        without: options that the command does not take.
     """
     options = [
         each for each in inspect.signature(read_filter, eval_str=True).parameters.values() if each.name not in without
@@ -165,7 +165,7 @@ def with_filter_options(*without: str) -> Callable[[Callable[..., None]], Callab
         own = inspect.signature(command, eval_str=True).parameters
         parameters = [each for name, each in own.items() if name != "chosen"] + options
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-        # What Typer reads: a command's signature, and the annotations of what it wraps.
+        # Typer reads a command's signature, and the annotations of the function that it wraps.
         update_wrapper(run, command)
         del run.__wrapped__  # type: ignore[attr-defined]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bridge.deadletters.dead_letter_service import DeadLetterService
     from bridge.deadletters.inspection.group_details import GroupCause
 
-#: Letters that are shown to people, unless they want more.
+#: Letters in the table unless --limit says otherwise.
 SHOWN_LETTERS: Final = 50
 
 LimitOption = Annotated[
@@ -71,7 +71,7 @@ def list_letters(
 def list_topic_letters(
     context: typer.Context, chosen: LetterFilter, limit: int | None, topics: Sequence[str], last: int, as_json: bool
 ) -> None:
-    """The letters in dead-letter topics; what was not looked through is said beside them."""
+    """Print the letters of dead-letter topics; on stderr, what was not read."""
     _, settings, routes = load_app(context.obj)
     most = (None if as_json else SHOWN_LETTERS) if limit is None else limit or None
     try:
@@ -85,7 +85,7 @@ def list_topic_letters(
     else:
         letter_printout.print_letters(console, looked.letters, standing=False)
         if not looked.letters:
-            print_line(console, "no dead letter fits")
+            print_line(console, "no dead letter matches")
     for topic in looked.missing:
         print(f"there is no topic {topic}.", file=sys.stderr)
     for (topic, partition), first in looked.looked_from.items():
@@ -96,7 +96,7 @@ def _print_letters(desk: "DeadLetterService", chosen: LetterFilter, limit: int) 
     found = list(islice(desk.letters.each(chosen), limit or None))
     letter_printout.print_letters(console, found)
     if not found:
-        print_line(console, "no dead letter fits")
+        print_line(console, "no dead letter matches")
     elif len(found) == limit:
         print_line(
             console,
@@ -124,7 +124,7 @@ def list_groups(
         data = [each.to_data() | _build_causes_data(causes.get(each.id)) for each in found]
         print_result(data, as_json, lambda: letter_printout.print_groups(console, found, causes))
         if not found and not as_json:
-            print_line(console, "no dead letter fits")
+            print_line(console, "no dead letter matches")
             report_absent(desk, chosen)
         report_unrecorded(desk)
 
@@ -149,7 +149,7 @@ def show_stats(
 
 
 def print_json_list(rows: Iterable[dict[str, Any]]) -> None:
-    """A list as JSON, an object a line, as they come: there may be a million."""
+    """Write a JSON list row by row, an object a line: there may be a million."""
     before = "["
     for row in rows:
         sys.stdout.write(f"{before}\n{json.dumps(row)}")
@@ -165,9 +165,9 @@ def show(
     last: Annotated[int, typer.Option(min=1, help="With --from-topic: records of a partition, the latest.")] = LAST,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
-    """Show all that is known of one letter: value, headers, traceback, what happened to it, and what to do next.
+    """Show everything that is known about one letter: value, headers, traceback, timeline, and the next commands.
 
-    With --from-topic also where it lies itself: orders.dlq-3-17. Exits 1 if there is no such letter.
+    With --from-topic it can also be named by its own offset: orders.dlq-3-17. Exits 1 if there is no such letter.
 
     Example: bridge deadletters show orders-3-1234
     """
@@ -192,7 +192,7 @@ def _read_from_database(desk: "DeadLetterService", named: str) -> LetterView:
     if not found:
         raise NoSuchLetter(f"there is no dead letter of {named}: `bridge find` says where its deliveries stand.")
     if len(found) > 1:
-        fail(f"{named} has {len(found)} dead letters, say which: {', '.join(map(str, found))}.", FAULTS)
+        fail(f"{named} has {len(found)} dead letters, name one of them: {', '.join(map(str, found))}.", FAULTS)
     return desk.letters.one(found[0])
 
 
@@ -201,7 +201,10 @@ def _read_from_topic(settings: Settings, named: str, last: int) -> LetterView:
     if not found:
         fail(f"none of the latest {last:,} records of a partition is {named}'s: look further back with --last.", FAULTS)
     if len(found) > 1:
-        fail(f"{named} has {len(found)} dead letters, say which: {', '.join(e.listed.name for e in found)}.", FAULTS)
+        fail(
+            f"{named} has {len(found)} dead letters, name one of them: {', '.join(e.listed.name for e in found)}.",
+            FAULTS,
+        )
     return found[0]
 
 
@@ -213,7 +216,7 @@ def _parse_place(named: str) -> tuple[str, int, int, str | None]:
 
 
 def _read_with_value(desk: "DeadLetterService", letter: LetterView) -> LetterView:
-    """What is too large for the database is read from Kafka, if it is still there."""
+    """Return a letter with its value, read from Kafka if it is too large for the database."""
     try:
         return fetch_letter_value(desk.settings, letter)
     except KafkaUnavailable as error:
@@ -241,10 +244,10 @@ def note(
     context: typer.Context,
     text: Annotated[str, typer.Option("--text", "-m", callback=require_why, help="The text of the note.")],
     ids: Annotated[list[int] | None, typer.Argument(help="Letters by their ids.", show_default=False)] = None,
-    group: Annotated[int | None, typer.Option(help="A group: it stands with each of its letters.")] = None,
+    group: Annotated[int | None, typer.Option(help="A group: the note is shown with each of its letters.")] = None,
     by: ByOption = "",
 ) -> None:
-    """Note something on letters, or on a group, for whoever looks at them next. It is never deleted.
+    """Add a note to letters, or to a group. It is shown with them and never deleted.
 
     Example: bridge deadletters note 17 18 -m "the bank has these by hand"
     """
@@ -265,20 +268,20 @@ def note(
 def mark_fixed(
     context: typer.Context,
     group: Annotated[int, typer.Argument(help="A group, by its id.")],
-    version: Annotated[str | None, typer.Argument(help="Of the handlers' code.", show_default=False)] = None,
+    version: Annotated[str | None, typer.Argument(help="The version that has the fix.", show_default=False)] = None,
     cause: Annotated[str | None, typer.Option("--cause", help="This cause of the group alone, by its id.")] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="It is not fixed: take that back.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Remove the mark: it is not fixed.")] = False,
     by: ByOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the group as it is now, as JSON.")] = False,
 ) -> None:
-    """Say that a group, or a cause of it, is fixed in a version: its letters are replayed when workers report that.
+    """Mark a group, or a cause of it, as fixed in a version: its letters are replayed once all workers report that.
 
-    A canary goes first. The mark is taken back, as a regression, if it fails in that version. `record` must run.
+    A canary goes first. A failure in that version removes the mark: a regression. `record` must run.
 
     Example: bridge deadletters fixed 7 1.4.2 --cause 1f0c9a3b2c4d
     """
     if (version is None) != undo:
-        fail("say the version in which it is fixed, or --undo.", FAULTS)
+        fail("name the version in which it is fixed, or pass --undo.", FAULTS)
     with open_desk(context) as desk:
         who_by = by or find_person()
         if version is None:
@@ -291,11 +294,11 @@ def mark_fixed(
 
 
 def _describe_wait(desk: "DeadLetterService", handler: str, version: str) -> str:
-    """What is still to come before letters go back by themselves: nobody else would say that it never does."""
+    """Return why letters do not go back by themselves yet; empty if nothing is in the way."""
     from bridge.deadletters.model import code_version
     from bridge.deadletters.replay import fixed_group_replay
 
     try:
         return code_version.explain_fix_wait(handler, version, fixed_group_replay.read_living_workers(desk.settings))
     except LedgerUnavailable as error:
-        return f"which versions workers have is not known: {error}"
+        return f"the versions of the workers are unknown: {error}"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Most characters of an error in a table; `show` has all of it.
 MAX_ERROR_CHARACTERS: Final = 160
-#: Of a chart of hours, from none to most.
+#: The bars of a chart of hours, from none to most.
 CHART_BARS: Final = " ▁▂▃▄▅▆▇█"
 COLOURS: Final[Mapping[str, str]] = {
     "open": "red",
@@ -38,12 +38,12 @@ COLOURS: Final[Mapping[str, str]] = {
 
 
 def format_minute(at: int | None) -> str:
-    """A time (ms since the epoch) for people, in UTC, to the minute."""
+    """Return a time (ms since the epoch) for people, in UTC, to the minute."""
     return "" if at is None else datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def print_letters(console: Console, found: Iterable[LetterLine], standing: bool = True) -> None:
-    """A row a letter: its id and status, when and what failed, and with what.
+    """Print a row for each letter: id and status, time, delivery, and error.
 
     Parameters:
         standing: whether ids and statuses are known: a topic has none.
@@ -62,7 +62,7 @@ def print_letters(console: Console, found: Iterable[LetterLine], standing: bool 
 
 
 def _format_delivery(each: LetterLine) -> str:
-    # An empty key is one: all that have it belong together.
+    # An empty key is a key too: all records with it are ordered.
     key = "" if each.key is None else f", key {cut(each.key.decode('utf-8', 'backslashreplace'), 40) or EMPTY_KEY}"
     record = f"{each.topic}-{each.partition}-{each.offset}{key}"
     return make_cell(record) + (f"\n{make_cell(each.handler)}" if each.handler else f"\n{make_cell(each.origin)}")
@@ -76,7 +76,7 @@ def _format_error(each: LetterLine) -> str:
 
 
 def print_groups(console: Console, found: Iterable["GroupState"], causes: Mapping[int, Sequence["GroupCause"]]) -> None:
-    """A row a group: how many of its letters are open, what it is, and since when."""
+    """Print a row for each group: how many of its letters are open, its failure, and since when."""
     table = _build_table()
     for name in ("id", "open", "all"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -96,7 +96,7 @@ def print_groups(console: Console, found: Iterable["GroupState"], causes: Mappin
 
 
 def _print_causes(console: Console, group_id: int, causes: Sequence["GroupCause"]) -> None:
-    """A row for each cause of a group."""
+    """Print a row for each cause of a group."""
     table = _build_table()
     table.add_column("cause", no_wrap=True)
     for name in ("open", "all"):
@@ -118,11 +118,11 @@ def _format_group(each: "GroupState") -> str:
     if any(each.versions):
         said.append(f"versions {', '.join(filter(None, each.versions))}")
     if each.fixed_in:
-        said.append(f"fixed in {each.fixed_in}, says {each.fixed_by}")
-    failed = [f"[red]failed in it all the same, {format_minute(each.regressed_at)}[/]"] if each.regressed_at else []
+        said.append(f"fixed in {each.fixed_in}, by {each.fixed_by}")
+    failed = [f"[red]failed in that version, {format_minute(each.regressed_at)}[/]"] if each.regressed_at else []
     for fix in each.cause_fixes:
         if fix.fixed_in:
-            said.append(f"cause {fix.cause} fixed in {fix.fixed_in}, says {fix.fixed_by}")
+            said.append(f"cause {fix.cause} fixed in {fix.fixed_in}, by {fix.fixed_by}")
         elif fix.regressed_at:
             failed.append(
                 f"[red]cause {make_cell(fix.cause)}: fixed, and failed again, {format_minute(fix.regressed_at)}[/]"
@@ -137,12 +137,12 @@ def _format_recent(each: "GroupState") -> str:
 
 
 def get_class_name(error_class: str) -> str:
-    """A class without its module, as `--exception` takes it too; `show` says all of it."""
+    """Return a class without its module, as `--exception` accepts it too; `show` has the full name."""
     return error_class.rpartition(".")[2]
 
 
 def print_stats(console: Console, found: "LetterStatistics") -> None:
-    """How many letters have each status, by handler and reason; how fast they come, and how they end."""
+    """Print how many letters have each status, by handler and reason; their rate, and how they end."""
     table = _build_table()
     table.add_column("handler, and why", overflow="fold")
     for status in COLOURS:
@@ -154,13 +154,13 @@ def print_stats(console: Console, found: "LetterStatistics") -> None:
     console.print(table)
     if found.oldest_open is not None:
         age = format_span((found.at - found.oldest_open) / 1000)
-        print_line(console, f"the oldest that is open failed {age} ago, at {format_minute(found.oldest_open)}")
+        print_line(console, f"the oldest open letter failed {age} ago, at {format_minute(found.oldest_open)}")
     print_line(
         console,
         f"the last 24 hours: {draw_chart(found.hours)}  {sum(found.hours):,} failures, at most {max(found.hours):,}",
     )
     if found.growth is not None:
-        print_line(console, f"they grow, since {format_minute(found.growth.since)}", "red")
+        print_line(console, f"failures grow since {format_minute(found.growth.since)}", "red")
     if found.resolved_after is not None:
         half, most = found.resolved_after
         print_line(
@@ -175,7 +175,7 @@ def _format_counts(statuses: Mapping[str, int]) -> list[str]:
 
 
 def draw_chart(counts: Sequence[int]) -> str:
-    """A bar a count, the highest for the most."""
+    """Return a bar for each count, the highest for the largest."""
     most = max(counts, default=0) or 1
     return "".join(CHART_BARS[-(-count * (len(CHART_BARS) - 1) // most)] for count in counts)
 
@@ -189,17 +189,17 @@ def _build_table() -> Table:
     return Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
-#: Bytes that are shown in hexadecimal, and lines of all else; `show --value` gives all of it.
+#: Most bytes that are shown in hexadecimal, and most lines of text; `show --value` prints all.
 MAX_DUMPED_BYTES: Final = 512
 MAX_LINES: Final = 200
 
 
 class PayloadText(NamedTuple):
-    """What a value is, and how it looks.
+    """A value as text for a terminal.
 
     Attributes:
         kind: "JSON", "text", "bytes", "empty" or "a tombstone".
-        lines: of which `more` are left out.
+        lines: the first ones; `more` are left out.
     """
 
     kind: str
@@ -208,7 +208,7 @@ class PayloadText(NamedTuple):
 
 
 def view_payload(value: bytes | None) -> PayloadText:
-    """A value for a person's eyes."""
+    """Return a value as text for a terminal."""
     if value is None:
         return PayloadText("a tombstone", [])
     if not value:
@@ -228,7 +228,7 @@ def _cut_lines(kind: str, lines: list[str]) -> PayloadText:
 
 
 def _dump_bytes(data: bytes) -> list[str]:
-    """Sixteen bytes a line: where they stand, what they are, and as ASCII."""
+    """Return sixteen bytes a line: offset, hexadecimal, and ASCII."""
     found = []
     for at in range(0, len(data), 16):
         some = data[at : at + 16]
@@ -240,11 +240,11 @@ def _dump_bytes(data: bytes) -> list[str]:
 def print_letter(
     console: Console, letter: LetterView, others: Sequence[Mapping[str, Any]] | str, stored: bool = True
 ) -> None:
-    """Everything that is known of a letter.
+    """Print everything that is known about a letter.
 
     Parameters:
-        others: how the deliveries of its record stand, as `bridge find` has them; or why that is not known.
-        stored: whether it is in the database: in a topic it has no number and no status.
+        others: the fates of the deliveries of its record, as `bridge find` lists them; or why they are unknown.
+        stored: whether it is in the database: a letter of a topic has no id and no status.
     """
     _print_head(console, letter, stored)
     _print_value(console, letter)
@@ -275,7 +275,7 @@ def _print_head(console: Console, letter: LetterView, stored: bool) -> None:
 def _list_facts(letter: LetterView) -> Iterator[tuple[str, str]]:
     it = letter.listed
     said = f": {it.error_message}" if it.error_message else ""
-    yield "error", f"{it.error_class}{said}" if it.error_class else it.error_message or "nobody says"
+    yield "error", f"{it.error_class}{said}" if it.error_class else it.error_message or "unknown"
     yield "why", f"{it.reason or 'nobody says'}; attempts: {letter.attempts if any(letter.attempts) else it.runs}"
     if it.place:
         yield "where", it.place
@@ -284,7 +284,7 @@ def _list_facts(letter: LetterView) -> Iterator[tuple[str, str]]:
     if it.origin != "bridge":
         yield "written", f"by {it.origin}, for {it.consumer_group or 'nobody that it names'}"
     if it.failures > 1:
-        yield "again", f"it has died {it.failures} times: a replay does not cure it by itself"
+        yield "again", f"it has died {it.failures} times: a replay alone does not fix it"
     yield "lies", letter.where + (f", {it.occurrences} times" if it.occurrences > it.failures else "")
     if it.key is not None:
         yield "key", cut(format_bytes(it.key) or EMPTY_KEY, 200)
@@ -297,7 +297,7 @@ def _print_value(console: Console, letter: LetterView) -> None:
         size = letter.listed.value_size
         print_line(
             console,
-            f"value, {size:,} bytes: too large to be kept here, and Kafka has dropped it or does not answer",
+            f"value, {size:,} bytes: too large for the database, and Kafka has dropped it or does not answer",
             "bold",
         )
         return
@@ -312,13 +312,13 @@ def _print_value(console: Console, letter: LetterView) -> None:
 
 
 def _print_original(console: Console, letter: LetterView) -> None:
-    """How its value differs from the one that failed first, where somebody has mended it."""
+    """Print how the value differs from the one that failed first, if it was edited."""
     original = next((each for each in letter.history if each.mended), None)
     if original is None:
         return
-    print_line(console, "the edits of the value that failed first", "bold")
+    print_line(console, "changes since the value that failed first", "bold")
     if not (original.kept and letter.kept):
-        print_line(console, f"  it is too large to be kept here; it lies at {original.where}")
+        print_line(console, f"  that value is too large for the database; its record is {original.where}")
         return
     for line in diff_values(original.value, letter.value).splitlines()[2:]:
         print_line(console, f"  {line}")
@@ -330,13 +330,13 @@ def _print_traceback(console: Console, letter: LetterView) -> None:
     print_line(console, "traceback (your code is marked with >)", "bold")
     mine = False
     for line in letter.traceback.splitlines():
-        # What stands under a frame is its line of code.
+        # Below a frame stands its line of code.
         mine = is_user_frame(line, letter.listed.handler) or (mine and line.startswith("    "))
         print_line(console, f"{'>' if mine else ' '} {line}", None if mine else "dim")
 
 
 def _print_others(console: Console, letter: LetterView, others: Sequence[Mapping[str, Any]] | str) -> None:
-    print_line(console, "the deliveries of its record, as the ledger has them", "bold")
+    print_line(console, "the deliveries of its record, in the ledger", "bold")
     if isinstance(others, str):
         print_line(console, f"  {others}")
         return
@@ -347,12 +347,12 @@ def _print_others(console: Console, letter: LetterView, others: Sequence[Mapping
 
 
 def _format_second(at: int) -> str:
-    """To the second, in UTC."""
+    """Return a time to the second, in UTC."""
     return str(format_moment(at))[:19].replace("T", " ")
 
 
 def list_next_commands(letter: LetterView) -> list[str]:
-    """What a person may do with it next, to be copied."""
+    """Return the commands that fit the letter's status, ready to paste."""
     it = letter.listed
     mine = f"bridge deadletters list --group {it.group}"
     match it.status:
@@ -370,7 +370,7 @@ def list_next_commands(letter: LetterView) -> list[str]:
         case LetterStatus.REPLAYING:
             return [f"bridge deadletters plans show {it.plan}", f"bridge find {it.topic}-{it.partition}-{it.offset}"]
         case LetterStatus.DISCARDED | LetterStatus.ARCHIVED if it.origin == "bridge":
-            # It was a mistake: once more, whatever the ledger has of it.
+            # For a discard by mistake: run it again, whatever its fate in the ledger.
             place = f"{it.topic} --partition {it.partition} --from {it.offset} --to {it.offset + 1}"
             return [f"bridge redrive {place} --handler {it.handler} --again --wait", mine]
     return [mine]

@@ -19,35 +19,35 @@ if TYPE_CHECKING:
     from bridge.deadletters.dead_letter_service import DeadLetterService
     from bridge.deadletters.replay.plan_progress import LeftOutLetters
 
-#: Seconds without an end of anything on its way, after which it is said what the outcomes need.
+#: Seconds without a new outcome after which the command says that a recorder must run.
 PATIENCE_SECONDS: Final = 20.0
-#: What has been done where no handler runs.
+#: The past participle of each kind of plan that runs no handler.
 _END_WORDS: Final = {PlanKind.ARCHIVE: "archived", PlanKind.COPY: "copied"}
-#: After which handlers run.
+#: The kinds of plans after which handlers run.
 ACTIONS_THAT_RUN: Final = (PlanKind.REPLAY, PlanKind.REDRIVE)
-#: How many were come to, of those that a plan has.
+#: The states of the items that the plan has reached.
 _REACHED_STATES: Final = tuple(state for state in PlanItemState if state is not PlanItemState.WAITING)
 
 
 @contextmanager
 def report_interruption() -> Iterator[None]:
-    """Around the making of a plan: Ctrl-C says that nothing was done, and where to find what stands of it."""
+    """Report, on Ctrl-C while a plan is made, that nothing was done and where the unfinished plan is listed."""
     try:
         yield
     except KeyboardInterrupt:
         print_line(
             error_console,
-            "interrupted while it was planned: nothing was sent or changed, nor will it be. What stands of the plan is "
+            "interrupted while it was planned: nothing was sent or changed. The unfinished plan is "
             "listed by bridge deadletters plans; apply it, or leave it.",
         )
         raise typer.Exit(INTERRUPTED) from None
 
 
 def run_plan(desk: "DeadLetterService", plan: BulkPlan, by: str, wait: bool, as_json: bool) -> None:
-    """Apply a plan, wait for its outcomes if asked to, say how it stands, and end the command with its code."""
+    """Apply a plan, wait for its outcomes if asked to, print its state, and exit with its code."""
     from bridge.deadletters.recorder.recorder_process import record_meanwhile
 
-    # What sends nothing to handlers has no deaths that would have to be recorded.
+    # A plan that sends nothing to handlers causes no deaths, so no recorder is needed.
     records = plan.what in ACTIONS_THAT_RUN and (wait or plan.options.canary)
     try:
         with record_meanwhile(desk) if records else nullcontext(), _show_plan_progress(plan) as heard:
@@ -68,14 +68,14 @@ def run_plan(desk: "DeadLetterService", plan: BulkPlan, by: str, wait: bool, as_
 
 
 def get_plan_exit_code(plan: BulkPlan, wait: bool) -> int:
-    """3 where it was stopped, or of what was waited for something ended badly."""
+    """Return 3 if the plan was stopped, or if a letter that was waited for ended badly."""
     return BAD if plan.state in (PlanState.STOPPED, PlanState.FAILED) or (wait and not plan.is_good) else OK
 
 
 def print_plan(to: Console, plan: BulkPlan, wait: bool = True, left_out: Sequence["LeftOutLetters"] = ()) -> None:
-    """How a plan stands, what it has left out and why, and what can be done with it."""
+    """Print the state of a plan, the letters that it left out, with reasons, and the next commands."""
     said = ", ".join(f"{count:,} {_name_end(plan, state)}" for state, count in plan.outcomes.items()) or (
-        "nothing yet" if plan.counts.letters else "it has no letter: none that fits is open"
+        "nothing yet" if plan.counts.letters else "it has no letter: no open letter matches"
     )
     print_line(to, f"plan {plan.id} is {plan.state}: {said}")
     if plan.stopped:
@@ -84,18 +84,20 @@ def print_plan(to: Console, plan: BulkPlan, wait: bool = True, left_out: Sequenc
         print_line(to, f"  {each.letters:,} {each.state}: {each.why}")
     if plan.state in (PlanState.STOPPED, PlanState.PLANNED, PlanState.FAILED):
         if plan.count(PlanItemState.WAITING, PlanItemState.CLAIMED):
-            print_line(to, f"  {_get_left(plan):,} are untouched; go on: bridge deadletters plans apply {plan.id}")
+            print_line(to, f"  {_get_left(plan):,} are untouched; to resume: bridge deadletters plans apply {plan.id}")
         _print_claimed(to, plan)
     if plan.count(PlanItemState.DEAD):
         print_line(
-            to, "  what died again is open again, with its new failure: bridge deadletters list --status open", "red"
+            to,
+            "  letters that died again are open, with their new failure: bridge deadletters list --status open",
+            "red",
         )
     if not wait and plan.count(PlanItemState.SENT, PlanItemState.CLAIMED):
-        print_line(to, f"  how they end: bridge deadletters plans show {plan.id}")
+        print_line(to, f"  outcomes: bridge deadletters plans show {plan.id}")
 
 
 def _name_end(plan: BulkPlan, state: str) -> str:
-    """How it is said that deliveries of a plan have ended."""
+    """Return the word for how deliveries of a plan have ended."""
     return _END_WORDS.get(plan.what, state) if state == PlanItemState.DONE else state
 
 
@@ -104,16 +106,16 @@ def _get_left(plan: BulkPlan) -> int:
 
 
 def _print_claimed(to: Console, plan: BulkPlan) -> None:
-    """Of what was on its way as the plan was left, nobody has looked yet whether Kafka has it."""
+    """Print how many letters were claimed and perhaps sent when the plan was left."""
     if claimed := plan.count(PlanItemState.CLAIMED):
         print_line(
-            to, f"  of {claimed:,} it is not known: `bridge deadletters record` looks, and brings them to an end"
+            to, f"  {claimed:,} may have been sent: `bridge deadletters record` checks them in Kafka and resumes"
         )
 
 
 @contextmanager
 def _show_plan_progress(plan: BulkPlan) -> Iterator[Callable[[BulkPlan], None]]:
-    """A bar on a terminal; nothing elsewhere, but what is to be known of a long wait."""
+    """Show a progress bar on a terminal; elsewhere only a hint when the wait is long."""
     columns = (
         TextColumn("plan {task.fields[plan]}"),
         BarColumn(),
@@ -130,19 +132,19 @@ def _show_plan_progress(plan: BulkPlan) -> Iterator[Callable[[BulkPlan], None]]:
             ended = now.count(*_REACHED_STATES) - now.count(*UNDER_WAY)
             progress.update(task, completed=now.count(*_REACHED_STATES), how=f"{ended:,} ended")
             if patience.is_over(now, ended):
-                print_line(error_console, "what dies again is told by `bridge deadletters record`: it must run")
+                print_line(error_console, "outcomes need `bridge deadletters record`: it must run")
 
         yield heard
 
 
 class _Patience:
-    """Whether for long nothing has ended of what is on its way; said once."""
+    """The check, true once, that no delivery in flight has ended for long."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._ended, self._since, self._said = clock, -1, clock(), False
 
     def is_over(self, plan: BulkPlan, ended: int) -> bool:
-        """Whether it is to be said now."""
+        """Return whether to print the hint now."""
         if ended != self._ended or not plan.count(*UNDER_WAY):
             self._ended, self._since = ended, self._clock()
         if self._said or self._clock() - self._since < PATIENCE_SECONDS:
@@ -152,22 +154,22 @@ class _Patience:
 
 
 def _end_unavailable(desk: "DeadLetterService", plan_id: int, why: str) -> NoReturn:
-    """What does not answer may answer again: the plan stays to be done."""
+    """End the command if a server does not answer; the plan stays and can be resumed."""
     print_line(error_console, why, "red")
     plan = desk.plans.one(plan_id)
     if plan.state is PlanState.APPLYING:
-        print_line(error_console, f"plan {plan_id} goes on where `bridge deadletters record` runs")
-        print_line(error_console, f"to go on by hand: bridge deadletters plans apply {plan_id}")
-        print_line(error_console, f"to give it up: bridge deadletters plans stop {plan_id}")
+        print_line(error_console, f"plan {plan_id} is resumed by `bridge deadletters record`")
+        print_line(error_console, f"to resume it by hand: bridge deadletters plans apply {plan_id}")
+        print_line(error_console, f"to stop it: bridge deadletters plans stop {plan_id}")
     elif plan.state is PlanState.PLANNED:
         print_line(error_console, f"nothing was begun; to try again: bridge deadletters plans apply {plan_id}")
     else:
-        print_line(error_console, f"how it stands: bridge deadletters plans show {plan_id}")
+        print_line(error_console, f"its state: bridge deadletters plans show {plan_id}")
     raise typer.Exit(AGAIN)
 
 
 def _stop_interrupted(desk: "DeadLetterService", plan_id: int) -> NoReturn:
-    """Stop the plan: nobody else is to go on by themselves with what a person has interrupted."""
+    """Stop a plan that the user interrupted: no other process may resume it by itself."""
     plan = desk.plans.one(plan_id)
     if plan.state in (PlanState.PLANNED, PlanState.APPLYING):
         plan = desk.plans.stop(plan_id, find_person(), "interrupted (Ctrl-C)")
@@ -176,10 +178,10 @@ def _stop_interrupted(desk: "DeadLetterService", plan_id: int) -> NoReturn:
     )
     print_line(
         error_console,
-        f"interrupted: {sent:,} of {plan.counts.letters:,} were sent, and go their way; {_get_left(plan):,} were not.",
+        f"interrupted: {sent:,} of {plan.counts.letters:,} were sent and will run; {_get_left(plan):,} were not sent.",
     )
     _print_claimed(error_console, plan)
     if plan.count(PlanItemState.WAITING, PlanItemState.CLAIMED):
-        print_line(error_console, f"go on: bridge deadletters plans apply {plan.id}")
-    print_line(error_console, f"how they end: bridge deadletters plans show {plan.id}")
+        print_line(error_console, f"to resume: bridge deadletters plans apply {plan.id}")
+    print_line(error_console, f"outcomes: bridge deadletters plans show {plan.id}")
     raise typer.Exit(INTERRUPTED)

@@ -29,7 +29,7 @@ from bridge.jobs.group_facts import format_letter_count
 if TYPE_CHECKING:
     from bridge.deadletters.dead_letter_service import DeadLetterService
 
-#: Differences that are shown before it is asked whether to send what a patch has made.
+#: Differences that are shown before the user confirms a patch.
 SHOWN_DIFFERENCES = 3
 
 
@@ -43,7 +43,7 @@ def replay(
     patch: Annotated[str | None, typer.Option("--patch", help="JSON Patch (RFC 6902), or a file of one.")] = None,
     to_topic: Annotated[str | None, typer.Option("--to-topic", help="A copy, to this topic.")] = None,
     to_kafka: Annotated[str | None, typer.Option("--to-kafka", help="With --to-topic: addresses, or a file.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also what is not valid; into a topic of ours.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also invalid values, and own topics.")] = False,
     wait: WaitOption = False,
     plan_only: PlanOnlyOption = False,
     yes: YesOption = False,
@@ -51,18 +51,18 @@ def replay(
     by: ByOption = "",
     as_json: PlanJsonOption = False,
 ) -> None:
-    """Send dead letters that are open back, each to the handler that failed and to no other.
+    """Replay open dead letters, each at the handler that failed and at no other.
 
-    Which ones is frozen in a plan first, and its counts are shown; it can be interrupted, and gone on with. With
-    --canary the next wave goes only if the last ended well, and the rest stays untouched if one did not.
+    A plan freezes the letters first, and its counts are shown; it can be interrupted and resumed. With
+    --canary a wave goes only if the last one ended well; otherwise the rest stays untouched.
     Letters of all waves but the last have one attempt: what fails is dead again at once.
 
-    With --patch each goes back with what the patch makes of its value, if its handler takes that; what is left out is
-    said with why. With --to-topic copies go there instead, and nothing changes here; another Kafka is named by
-    --to-kafka, and its user and password stand in TARGET_KAFKA_… or in the file.
+    With --patch each goes back with the patched value, if its handler accepts that; letters left out are listed
+    with the reason. With --to-topic copies go there instead, and nothing changes here. --to-kafka names another
+    Kafka; its user and password are in TARGET_KAFKA_… or in the file.
 
-    Exits 2 if nobody can be asked and --yes is not said, 3 if the canary stopped, or with --wait if any died again,
-    75 if Kafka or Redis stopped answering or another process carries the plan, 130 after Ctrl-C.
+    Exits 2 without a terminal and without --yes, 3 if the canary stopped, or with --wait if a letter died again,
+    75 if Kafka or Redis stopped answering or another process applies the plan, 130 after Ctrl-C.
 
     Example: bridge deadletters replay --handler orders.handlers.charge --since 2h --canary --wait
     """
@@ -91,7 +91,7 @@ def replay(
 
 
 def print_planned(plan: BulkPlan, as_json: bool) -> None:
-    """What a plan is about that is not done yet."""
+    """Print a plan that is not applied yet."""
 
     def tell() -> None:
         print_counts(console, plan.counts)
@@ -102,7 +102,7 @@ def print_planned(plan: BulkPlan, as_json: bool) -> None:
 
 
 def print_differences(desk: "DeadLetterService", plan: BulkPlan) -> None:
-    """How the first of a plan's letters change."""
+    """Print how the first letters of a plan change."""
     for each in desk.mending.differences(plan.id, SHOWN_DIFFERENCES):
         print_line(error_console, f"letter {each.letter_id}:")
         for line in each.text.splitlines():
@@ -141,7 +141,7 @@ def _read_patch_file(path: str) -> str:
         fail(f"{path!r} cannot be read as a patch: {error}.", FAULTS)
 
 
-PlanOption = Annotated[int | None, typer.Option(help="All letters of a plan whose end is unknown.")]
+PlanOption = Annotated[int | None, typer.Option(help="All letters of a plan whose outcome is unknown.")]
 
 
 def reopen(
@@ -151,7 +151,7 @@ def reopen(
     plan: PlanOption = None,
     by: ByOption = "",
 ) -> None:
-    """Open letters whose replay has an unknown end. Find out first whether their handlers ran: they run once more.
+    """Open letters whose replay has an unknown outcome. Find out first that they did not run: a replay runs them again.
 
     Example: bridge deadletters reopen 17 18 --why "the bank has no such payment"
     """
@@ -170,7 +170,7 @@ def resolve(
     plan: PlanOption = None,
     by: ByOption = "",
 ) -> None:
-    """Resolve letters whose replay has an unknown end. Find out first that their handlers ran: they do not run again.
+    """Resolve letters whose replay has an unknown outcome. Find out first that they ran: they do not run again.
 
     Example: bridge deadletters resolve 17 18 --why "the bank has both payments"
     """
@@ -189,7 +189,7 @@ def _named(command: str, ids: Sequence[int] | None, plan: int | None) -> list[in
 def _print(wanted: Sequence[int], found: Sequence[int], become: str) -> None:
     print_line(console, f"{format_letter_count(len(found))} {become}")
     if left := [id_ for id_ in wanted if id_ not in found]:
-        fail(f"left as they are, since their end is not unknown: {', '.join(map(str, left))}.", FAULTS)
+        fail(f"left as they are, since their outcome is not unknown: {', '.join(map(str, left))}.", FAULTS)
 
 
 EveryOption = Annotated[bool, typer.Option("--all", help="Every letter, where no filter is given.")]
@@ -205,7 +205,7 @@ def discard(
     by: ByOption = "",
     as_json: PlanJsonOption = False,
 ) -> None:
-    """Give dead letters up, with a reason: the ledger has their deliveries as discarded from then on.
+    """Discard dead letters, with a reason: the ledger notes their deliveries as discarded.
 
     Example: bridge deadletters discard --handler orders.handlers.charge --key test-7 --why "a load test's"
     """
@@ -222,7 +222,7 @@ def archive(
     by: ByOption = "",
     as_json: PlanJsonOption = False,
 ) -> None:
-    """Put dead letters aside: no replay takes them. `show` has the command for one that is to go back all the same.
+    """Archive dead letters: no replay takes them. `show` prints the command that sends one back all the same.
 
     Example: bridge deadletters archive --until 2026-01-01 --yes
     """
@@ -240,7 +240,7 @@ def _end_letters(
     as_json: bool,
 ) -> None:
     if chosen == ALL_LETTERS and not every:
-        fail(f"say which letters to {what}, or --all.", FAULTS)
+        fail(f"name the letters to {what} by a filter, or pass --all.", FAULTS)
     require_terminal(yes)
     who_by = by or find_person()
     with open_desk(context) as desk:

@@ -42,19 +42,19 @@ def record(
             show_default=False,
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when what lies there now is recorded.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when all records that are there now are recorded.")] = False,
     no_more: Annotated[
         bool,
-        typer.Option("--no-more", help="Record nothing; say that none is to run any more, so that none is missed."),
+        typer.Option("--no-more", help="Record nothing; note that no recorder is to run, so that status misses none."),
     ] = False,
     level: LevelOption = LogLevel.INFO,
     form: FormatOption = LogFormat.TEXT,
 ) -> None:
-    """Record dead letters in the desk's database, until SIGTERM or Ctrl-C.
+    """Record dead letters in the database, until SIGTERM or Ctrl-C.
 
-    With --no-more, once it was stopped, `bridge status` does not miss it until one is started again.
+    Stop the recorder and run this with --no-more: then `bridge status` misses none until one is started again.
 
-    Exits 0 after a clean shutdown, or with --once when all is recorded; 1 if settings are wrong; 75 if it must be
+    Exits 0 after a clean shutdown, or with --once when all is recorded; 1 if a setting is wrong; 75 if it must be
     started again, or with --once if Kafka or the database did not answer.
 
     Example: bridge deadletters record --topics payments.DLT,connect-errors
@@ -81,18 +81,18 @@ def _end_recording(context: typer.Context) -> None:
     with open_desk(context, makes=True) as desk:
         expect_no_recorder(desk.settings)
         desk.trail.add(find_person(), "note", "no recorder is to run any more")
-    print_line(console, "no recorder is missed from now on, until one is started again")
+    print_line(console, "no recorder is expected from now on, until one is started again")
 
 
 def build_recorder_beside(app: Celery, settings: Settings, routes: Routes) -> CompanionThread:
-    """The recorder, for a thread beside a bridge."""
+    """Return a recorder for a thread beside a bridge."""
     return CompanionThread("the recorder", _build_recorder(app, settings, routes, (), stays=True)[0])
 
 
 def _build_recorder(
     app: Celery, settings: Settings, routes: Routes, topics: Sequence[str], *, stays: bool
 ) -> "tuple[Recorder, Settings]":
-    """Connects to nothing yet: what does not answer is waited for."""
+    """Return a recorder, which connects to nothing yet and waits for servers that do not answer."""
     require_extra()
     from bridge.deadletters.db.database import Database
     from bridge.deadletters.dead_letter_service import DeadLetterService
@@ -113,23 +113,23 @@ def _read_topic_names(topics: Sequence[str]) -> list[str]:
     return named
 
 
-#: This machine alone.
+#: The console listens on this machine alone unless --host says otherwise.
 LOCAL_ADDRESS: Final = "127.0.0.1"
 
 
 def serve(
     context: typer.Context,
     host: Annotated[
-        str, typer.Option(help="The address on which it listens; another than this needs users.")
+        str, typer.Option(help="The address on which it listens; any other than the default needs users.")
     ] = LOCAL_ADDRESS,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port on which it listens.")] = 8093,
     level: LevelOption = LogLevel.INFO,
     form: FormatOption = LogFormat.TEXT,
 ) -> None:
-    """The desk in a browser: groups, letters, and each letter with all that is known of it.
+    """Serve the console: status, failure groups, dead letters, plans.
 
-    Without users (bridge deadletters users) it listens on this machine alone, and prints a link that opens it once.
-    With users, or a proxy that signs people in, it may listen elsewhere too: behind something that speaks TLS.
+    Without users (bridge deadletters users) it listens on this machine alone, and prints a one-time link.
+    With users, or a proxy that signs people in, it may listen elsewhere too: behind a proxy with TLS.
 
     Example: bridge deadletters serve --host 0.0.0.0 --port 8093
     """
@@ -145,14 +145,14 @@ def serve(
 
 def migrate(
     context: typer.Context,
-    to: Annotated[str, typer.Option("--to", help="A step of this version, where it is not the newest.")] = "head",
+    to: Annotated[str, typer.Option("--to", help="A step of this version, if not the newest.")] = "head",
     as_json: Annotated[bool, typer.Option("--json", help="Print {database, before, now}.")] = False,
 ) -> None:
-    """Make the desk's tables, or bring them to what this version needs.
+    """Create the tables of the dead-letter store, or bring them to the step that this version needs.
 
-    Every command does that by itself, where its user of the database may. Run this as the owner of the tables where it
-    may not; and with --to before an older version of the bridge is deployed again, once nothing of this version runs,
-    as that would bring it back. Of a step that is taken back the letters stay, and what it brought goes: of 0004 the
+    Every command does that by itself if its database user may. If not, run this as the owner of the tables. Run it
+    with --to before an older version of the bridge is deployed again, once nothing of this version runs: any command
+    of it would bring the step back. The letters stay; the data that a reverted step added is deleted: with 0004 the
     webhooks.
 
     Example: DEADLETTERS_DATABASE_URL=postgresql://owner@db/desk bridge deadletters migrate
@@ -176,5 +176,5 @@ def _describe_migration(database: str, before: str | None, now: str) -> str:
         return f"{database} is at step {now} already: nothing to do"
     brought = f"{database} was brought from {f'step {before}' if before else 'no tables'} to step {now}"
     if before and before > now:
-        return f"{brought}; each command of this version would bring it to its newest again: let none run"
+        return f"{brought}; any command of this version would bring it back to the newest step: run none"
     return brought

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 def simulate(
     context: typer.Context,
     chosen: LetterFilter,
-    handler: Annotated[str, typer.Argument(help="By its whole name.", autocompletion=complete_handlers)],
+    handler: Annotated[str, typer.Argument(help="The handler, by its full name.", autocompletion=complete_handlers)],
     options: Annotated[list[str] | None, typer.Argument(help="option=value, as for `bridge policy set`.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Try a changed policy on a handler's dead letters: what would have become of them, and for how many calls.
+    """Simulate a changed retry policy on a handler's dead letters: their ends, and the number of attempts.
 
-    It is as if each attempt had failed with the error of the last. The options go over the policy in force: that of
-    the code here, with what `bridge policy set` has changed of it. Nothing is changed.
+    Each attempt is assumed to fail with the error of the last one. The options override the policy in force: that of
+    the code here with the changes of `bridge policy set`. Nothing is changed.
 
     Example: bridge deadletters simulate orders.handlers.charge max_retries=20 dead_letter_for=CardDeclined --since 7d
     """
@@ -44,7 +44,7 @@ def _print_simulation(handler: str, options: list[str], found: "PolicyTrial") ->
     result = found.result
     print_line(
         console,
-        f"{format_letter_count(result.letters)} of {handler}, as if each attempt had failed as its last one did",
+        f"{format_letter_count(result.letters)} of {handler}, if each attempt had failed like the last one",
     )
     if result.letters:
         console.print(_build_simulation_table(" ".join(options) or "by the policy in force", result))
@@ -53,7 +53,7 @@ def _print_simulation(handler: str, options: list[str], found: "PolicyTrial") ->
             console, f"The policy in force is the code's with {format_options(found.in_force)} (bridge policy show)."
         )
     if found.unknown:
-        print_line(console, f"Whether `bridge policy set` has changed the code's policy is not known: {found.unknown}")
+        print_line(console, f"The changes of `bridge policy set` are unknown: {found.unknown}")
     for line in write_sentences(result, found.policy.get("retry_when")):
         print_line(console, line)
 
@@ -70,7 +70,7 @@ def _build_simulation_table(tried: str, result: "SimulationResult") -> Table:
 
 
 def write_sentences(result: "SimulationResult", retry_when: str | None) -> Iterator[str]:
-    """What a table does not say: for how long, what speaks for a success, and what cannot be known."""
+    """Yield the sentences below the table: the time of the last retry, evidence of success, and unknowns."""
     half, longest = result.retrying_for(0.5), result.retrying_for(1.0)
     if half is not None and longest is not None:
         for_half = f" for half of them, {format_span(longest)} at most" if longest > half else ""

@@ -23,21 +23,21 @@ from bridge.jobs.group_facts import format_letter_count
 if TYPE_CHECKING:
     from bridge.deadletters.inspection.letter_file import ImportResult
 
-#: For a file: the standard output, or input.
+#: In the place of a file's name: the standard output, or input.
 STANDARD_STREAM: Final = "-"
 
 ToOption = Annotated[
-    str, typer.Option("--to", help="A file; compressed where it ends with .gz.", show_default="stdout")
+    str, typer.Option("--to", help="A file; compressed if its name ends with .gz.", show_default="stdout")
 ]
 FilesArgument = Annotated[list[str], typer.Argument(help="Files of an export or of the archive; -: stdin.")]
 
 
 @with_filter_options()
 def export(context: typer.Context, chosen: LetterFilter, to: ToOption = STANDARD_STREAM, by: ByOption = "") -> None:
-    """Write letters as lines of JSON, with all that the database has of them, as `import` reads them.
+    """Write letters as lines of JSON, with all their data, as `import` reads them.
 
-    Values are base64, with their text beside it where they are one. A file appears under its name once it is whole.
-    The audit log keeps who exported what, and how many.
+    Values are base64, with their text beside it if they are text. A file gets its name when it is complete.
+    The audit log notes who exported which letters, and how many.
 
     Example: bridge deadletters export --to letters.jsonl.gz
     """
@@ -61,10 +61,10 @@ def import_letters(
     by: ByOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print {added, known, refused, why}.")] = False,
 ) -> None:
-    """Read letters of an export, or of the archive, into the database; those that are there already stay as they are.
+    """Import letters of an export, or of the archive, into the database. Letters that are there already stay.
 
-    It can be interrupted and done again. Letters that were replaying are open here. Exits 1 if a line was
-    refused, or a file ends too early: what could be read is there.
+    It can be interrupted and run again. Letters that were replaying are open here. Exits 1 if a line was
+    refused, or a file ends too early: all other letters are imported.
 
     Example: DEADLETTERS_DATABASE_URL=postgresql://… bridge deadletters import letters.jsonl.gz
     """
@@ -80,12 +80,12 @@ def import_letters(
             torn += [file] if whole.torn else []
     print_result(total.to_data() | {"torn": torn}, as_json, lambda: _print_import(total))
     for file in torn:
-        print(f"{file} ends in the middle: what stands before that was read.", file=sys.stderr)
+        print(f"{file} ends in the middle of a line: all lines before it were read.", file=sys.stderr)
     raise typer.Exit(FAULTS if total.refused or torn else OK)
 
 
 class _FileLines:
-    """The lines of a file until its end, or until a part that a crash has torn."""
+    """The lines of a file, up to its end or to a part that a crash has torn."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines, self.torn = lines, False
@@ -115,13 +115,13 @@ def _print_import(taken: "ImportResult") -> None:
 
 @contextmanager
 def _open_output(to: str) -> Iterator[Callable[[bytes], Any]]:
-    """Where lines go: what is not whole has another name, and is gone where it fails."""
+    """Open an output; an incomplete file has another name, and is deleted on failure."""
     if to == STANDARD_STREAM:
         yield sys.stdout.buffer.write
         return
     partial = Path(f"{to}.{os.getpid()}.partial")
     try:
-        # Payloads are nobody else's to read.
+        # The file has payloads: only its owner may read it.
         with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as plain:
             if to.endswith(".gz"):
                 with gzip.open(plain, "wb", 6) as file:

@@ -17,7 +17,7 @@ from bridge.inspection.topic_halt import find_person
 
 
 class _TokensGroup(DefaultCommandGroup):
-    """`bridge deadletters users tokens` alone lists them."""
+    """The group `users tokens`, which lists tokens if no subcommand is given."""
 
     default: ClassVar = "list"
 
@@ -27,10 +27,10 @@ tokens = typer.Typer(cls=_TokensGroup, no_args_is_help=False)
 
 @tokens.callback()
 def tokens_group() -> None:
-    """List the tokens with which programs use the console's API, make one, and revoke one.
+    """List, create and revoke tokens, with which programs use the console's API.
 
-    A token has a role, as users have, and ends by itself. The audit log names its actions `token NAME`, and
-    keeps every change made here.
+    A token has a role, as users have, and expires. The audit log names its actions `token NAME`, and
+    notes every change made here.
 
     Example: bridge deadletters users tokens make deploy --role operator
     """
@@ -41,7 +41,7 @@ def tokens_list(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a token.")] = False,
 ) -> None:
-    """List them by name, without their secrets, which are kept nowhere. `list` may be left out.
+    """List tokens by name, without their secrets, which are stored nowhere. `list` may be left out.
 
     Example: bridge deadletters users tokens --json
     """
@@ -87,10 +87,10 @@ def tokens_make(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Its purpose: the audit log names it.")],
     role: Annotated[RoleChoice, typer.Option("--role", help="Its permissions.")],
-    days: Annotated[int, typer.Option("--days", help="For how long, 366 at most.")] = 90,
+    days: Annotated[int, typer.Option("--days", help="Days until it expires, 366 at most.")] = 90,
     by: ByOption = "",
 ) -> None:
-    """Make one, and print its secret, alone, on standard output: it is shown this once.
+    """Create a token, and print its secret, alone, on standard output: it is shown only this time.
 
     Example: bridge deadletters users tokens make deploy --role operator --days 30
     """
@@ -108,10 +108,10 @@ def tokens_make(
 @tokens.command("revoke")
 def tokens_revoke(
     context: typer.Context,
-    id: Annotated[int, typer.Argument(help="Its number, as `list` has it.")],
+    id: Annotated[int, typer.Argument(help="The token's id, as `list` prints it.")],
     by: ByOption = "",
 ) -> None:
-    """Revoke one: it opens nothing from now on. The audit log keeps its actions.
+    """Revoke a token at once. The audit log keeps its actions.
 
     Example: bridge deadletters users tokens revoke 3
     """
@@ -121,7 +121,7 @@ def tokens_revoke(
 
 
 class _UsersGroup(DefaultCommandGroup):
-    """`bridge deadletters users` alone lists them."""
+    """The group `bridge deadletters users`, which lists users if no subcommand is given."""
 
     default: ClassVar = "list"
 
@@ -136,9 +136,9 @@ StdinOption = Annotated[
 
 @users.callback()
 def users_group() -> None:
-    """List who may sign in to the console, add somebody, change what they may or their password, and remove them.
+    """List the users of the console, add and remove them, and change their role or password.
 
-    A viewer sees; an operator replays, edits, halts and resumes too; an admin all. The audit log keeps every change.
+    A viewer reads; an operator also replays, edits, halts and resumes; an admin may do all. The audit log has it all.
 
     Example: bridge deadletters users add ann --role operator
     """
@@ -149,7 +149,7 @@ def users_list(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a user.")] = False,
 ) -> None:
-    """List who may sign in, by name. `list` may be left out.
+    """List users by name. `list` may be left out.
 
     Example: bridge deadletters users --json
     """
@@ -181,7 +181,7 @@ def users_add(
     from_stdin: StdinOption = False,
     by: ByOption = "",
 ) -> None:
-    """Add somebody. Their password is asked for, or read from standard input; it is never an argument.
+    """Add a user. The password is asked for, or read from standard input; it is never an argument.
 
     Example: bridge deadletters users add ann --role operator
     """
@@ -201,7 +201,7 @@ def users_role(
     role: Annotated[RoleChoice, typer.Argument(help="Their permissions from now on.")],
     by: ByOption = "",
 ) -> None:
-    """Change what somebody may; they are signed out, and sign in again.
+    """Change the role of a user, who is signed out and signs in again.
 
     Example: bridge deadletters users role ann admin
     """
@@ -216,7 +216,7 @@ def users_role(
 def users_password(
     context: typer.Context, name: UserNameArgument, from_stdin: StdinOption = False, by: ByOption = ""
 ) -> None:
-    """Change somebody's password; they are signed out everywhere.
+    """Change the password of a user, who is signed out everywhere.
 
     Example: bridge deadletters users password ann
     """
@@ -230,7 +230,7 @@ def users_password(
 
 @users.command("remove")
 def users_remove(context: typer.Context, name: UserNameArgument, by: ByOption = "") -> None:
-    """Remove somebody; they are signed out at once. The audit log keeps their actions.
+    """Remove a user, who is signed out at once. The audit log keeps their actions.
 
     Example: bridge deadletters users remove ann
     """
@@ -240,11 +240,11 @@ def users_remove(context: typer.Context, name: UserNameArgument, by: ByOption = 
 
 
 def _read_password(from_stdin: bool) -> str:
-    """A new password, from standard input or from who sits there."""
+    """Return a new password, from standard input or from a prompt."""
     if from_stdin:
         read = sys.stdin.readline().rstrip("\r\n")
         return read or fail("standard input has no password in its first line: nothing was changed.", FAULTS)
     if not has_terminal():
-        fail("nobody can be asked here, there is no terminal: pass the password with --password-stdin.", NOT_FOUND)
+        fail("there is no terminal to ask for the password: pass it with --password-stdin.", NOT_FOUND)
     asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     return asked

@@ -19,13 +19,13 @@ from bridge.inspection.topic_halt import find_person
 if TYPE_CHECKING:
     from bridge.deadletters.alarms.webhook_service import ShownWebhook
 
-#: Seconds for which a test is waited for, and between two looks.
+#: Seconds for which a test is waited for, and between two polls.
 TEST_SECONDS: Final = 30.0
 TEST_POLL_PERIOD: Final = 0.5
 
 
 class WebhookFormatOption(StrEnum):
-    """For whom a webhook is written."""
+    """The formats of webhooks, as options."""
 
     STANDARD = "standard"
     SLACK = "slack"
@@ -33,7 +33,7 @@ class WebhookFormatOption(StrEnum):
 
 
 class WebhookSubject(StrEnum):
-    """What a webhook tells of."""
+    """The kinds of alarms that a webhook can receive, as options."""
 
     NEW = "new"
     REGRESSION = "regression"
@@ -43,7 +43,7 @@ class WebhookSubject(StrEnum):
 
 
 class _WebhooksGroup(DefaultCommandGroup):
-    """`bridge deadletters webhooks` alone lists them."""
+    """The group `bridge deadletters webhooks`, which lists webhooks if no subcommand is given."""
 
     default: ClassVar = "list"
 
@@ -54,9 +54,9 @@ WebhookNameArgument = Annotated[str, typer.Argument(help="The webhook's name.")]
 
 @webhooks.callback()
 def webhooks_group() -> None:
-    """List, add, try, switch and remove webhooks: who is told of new groups, regressions, growth, halts and breakers.
+    """List, add, test, switch and remove webhooks for new groups, regressions, growth, halts and circuit breakers.
 
-    A recorder (bridge deadletters record) notices and sends; no console need be open.
+    A recorder (bridge deadletters record) sends the events; no console need run.
 
     Example: bridge deadletters webhooks add payments-chat --format slack
     """
@@ -67,7 +67,7 @@ def webhooks_list(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a webhook.")] = False,
 ) -> None:
-    """List them by name, each with what it was told last. `list` may be left out.
+    """List webhooks by name, each with its last event. `list` may be left out.
 
     Example: bridge deadletters webhooks --json
     """
@@ -102,7 +102,7 @@ def webhooks_add(
         WebhookFormatOption, typer.Option("--format", help="The format that its receiver takes.")
     ] = WebhookFormatOption.STANDARD,
     about: Annotated[
-        list[WebhookSubject] | None, typer.Option("--of", help="Tell of this alone; may be repeated.")
+        list[WebhookSubject] | None, typer.Option("--of", help="Send events of this kind alone; may be repeated.")
     ] = None,
     from_stdin: Annotated[
         bool,
@@ -110,10 +110,10 @@ def webhooks_add(
     ] = False,
     by: ByOption = "",
 ) -> None:
-    """Add one, and print the secret by which its receiver knows what comes from here, alone, on standard output.
+    """Add a webhook, and print its signing secret, alone, on standard output.
 
     The address, or PagerDuty's integration key, is asked for, or read from standard input: it is never an argument,
-    since it may be a password.
+    since it may be a secret.
 
     Example: bridge deadletters webhooks add payments-chat --format slack --of halt --of breaker
     """
@@ -133,7 +133,7 @@ def webhooks_add(
 
 @webhooks.command("test")
 def webhooks_test(context: typer.Context, name: WebhookNameArgument, by: ByOption = "") -> None:
-    """Have a recorder send a test, and wait for what comes of it.
+    """Have a recorder send a test event, and wait for the receiver's answer.
 
     Example: bridge deadletters webhooks test payments-chat
     """
@@ -141,16 +141,19 @@ def webhooks_test(context: typer.Context, name: WebhookNameArgument, by: ByOptio
         message, until = desk.webhooks.test(name, by or find_person()), time.monotonic() + TEST_SECONDS
         while (told := desk.webhooks.told(message)) is not None and told.state == "waiting" and not told.said:
             if time.monotonic() > until:
-                fail(f"nobody has sent it in {TEST_SECONDS:g} s: start `bridge deadletters record`.", NOT_FOUND)
+                fail(
+                    f"the event was not sent within {TEST_SECONDS:g} s: start `bridge deadletters record`.",
+                    NOT_FOUND,
+                )
             time.sleep(TEST_POLL_PERIOD)
     if told is None or told.state != "sent":
-        fail(f"it was not taken: {told.said if told else 'the webhook was removed'}", FAULTS)
-    print_line(console, f"it was taken: {told.said}")
+        fail(f"the test event was not accepted: {told.said if told else 'the webhook was removed'}", FAULTS)
+    print_line(console, f"the test event was accepted: {told.said}")
 
 
 @webhooks.command("off")
 def webhooks_off(context: typer.Context, name: WebhookNameArgument, by: ByOption = "") -> None:
-    """Tell one nothing from now on; what waits for it is given up.
+    """Switch a webhook off; its waiting events are given up.
 
     Example: bridge deadletters webhooks off payments-chat
     """
@@ -161,7 +164,7 @@ def webhooks_off(context: typer.Context, name: WebhookNameArgument, by: ByOption
 
 @webhooks.command("on")
 def webhooks_on(context: typer.Context, name: WebhookNameArgument, by: ByOption = "") -> None:
-    """Tell one what happens from now on.
+    """Switch a webhook on, for events from now on.
 
     Example: bridge deadletters webhooks on payments-chat
     """
@@ -172,7 +175,7 @@ def webhooks_on(context: typer.Context, name: WebhookNameArgument, by: ByOption 
 
 @webhooks.command("remove")
 def webhooks_remove(context: typer.Context, name: WebhookNameArgument, by: ByOption = "") -> None:
-    """Remove one, with what it was told.
+    """Remove a webhook, with its events.
 
     Example: bridge deadletters webhooks remove payments-chat
     """
@@ -193,5 +196,5 @@ def _read_secret(what: str, from_stdin: bool) -> str:
         read = sys.stdin.readline().strip()
         return read or fail(f"standard input has no {what.lower()} in its first line: nothing was changed.", FAULTS)
     if not has_terminal():
-        fail(f"nobody can be asked here, there is no terminal: pass the {what.lower()} with --stdin.", NOT_FOUND)
+        fail(f"there is no terminal to ask for the {what.lower()}: pass it with --stdin.", NOT_FOUND)
     return str(typer.prompt(what, hide_input=True, err=True))

@@ -12,54 +12,54 @@ from bridge.deadletters.db.database import Database
 from bridge.errors import DeskUnavailable, TokenRefused
 from bridge.formats.text_forms import format_time
 
-#: What every token begins with, so that scanners for secrets know it.
+#: The prefix of every token, by which secret scanners recognise it.
 PREFIX: Final = "bdl_"
-#: Days after which a token ends, unless others are asked for; and the most.
+#: Days until a token ends by default, and at most.
 DAYS: Final = 90
 MOST_DAYS: Final = 366
 _DAY: Final = 86_400_000
 #: Ms between two notes of when a token was used.
 NOTED_EVERY: Final = 60_000
-#: Characters of a name.
+#: Most characters of a name.
 LONGEST: Final = 100
-#: In the trail.
+#: The kind of audit entries about tokens.
 _WHAT: Final = "token"
 
 
 def digest_secret(secret: str) -> bytes:
-    """By what a token is found. It has 256 random bits: no salt, and no slow hash, makes them harder to guess."""
+    """Return the hash by which a token is found; its 256 random bits need no salt and no slow hash."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
 def name_token_user(token: ApiToken) -> str:
-    """As the trail names who came by it: no user is called so, since their names have no spaces."""
+    """Return the actor's name in the audit log; no user has it, since their names have no spaces."""
     return f"token {token.name}"
 
 
 @dataclass(frozen=True)
 class ApiTokens:
-    """What programs sign in with. Every method raises DeskUnavailable where the database does not answer."""
+    """The API tokens. Every method raises DeskUnavailable if the database does not answer."""
 
     database: Database
 
     def make(self, name: str, role: Role, by: str, days: int = DAYS) -> tuple[ApiToken, str]:
-        """Make one.
+        """Create a token.
 
         Parameters:
-            name: what it is for; it stands in the trail for who came by it.
+            name: its purpose, by which the audit log names the actor.
 
         Returns:
-            The token, and its secret, which is kept nowhere.
+            The token, and its secret, which is stored nowhere.
 
         Raises:
-            TokenRefused: the name is none, or that of a token that has not ended; or it would last too long.
+            TokenRefused: the name is invalid or in use, or the token would last too long.
         """
         name = _check_token_request(name, days)
         secret = PREFIX + secrets.token_urlsafe(32)
         with self.database.writing() as connection:
             at = sql.read_clock(connection)
             if account_table.find_living_token(connection, name, at):
-                raise TokenRefused(f"There is a token {name} already: revoke it, or name this one otherwise.")
+                raise TokenRefused(f"There is a token {name} already: revoke it, or choose another name.")
             made = account_table.add_token(connection, digest_secret(secret), name, str(role), at, by, at + days * _DAY)
             audit_table.write_entry(
                 connection, at, by, _WHAT, f"{name} made, as {role}, until {format_time(made.until / 1000)}"
@@ -67,12 +67,12 @@ class ApiTokens:
         return made, secret
 
     def all(self) -> list[ApiToken]:
-        """All of them, those that have ended too, by name."""
+        """Return all tokens by name, those that have ended too."""
         with self.database.reading() as connection:
             return account_table.list_tokens(connection)
 
     def who(self, secret: str, now: int) -> ApiToken | None:
-        """The token of a secret; `None`: there is none, or it has ended, or was revoked.
+        """Return the token of a secret; `None` if there is none, or it has ended or was revoked.
 
         Parameters:
             now: ms since the epoch.
@@ -84,10 +84,10 @@ class ApiTokens:
         return found
 
     def revoke(self, id_: int, by: str) -> ApiToken:
-        """Remove one: it opens nothing from now on. What was done by it stays in the trail.
+        """Revoke a token at once; the audit log keeps its actions.
 
         Raises:
-            TokenRefused: there is none of that number.
+            TokenRefused: there is no such token.
         """
         with self.database.writing() as connection:
             token = account_table.hold_token(connection, id_)
@@ -104,14 +104,14 @@ class ApiTokens:
             with self.database.writing() as connection:
                 account_table.note_token_use(connection, id_, now)
         except DeskUnavailable:
-            # Who only reads is not kept from it by a database that cannot be written.
+            # A read-only database must not keep readers out.
             return
 
 
 def _check_token_request(name: str, days: int) -> str:
     made = " ".join(name.split())
     if not made or len(made) > LONGEST or not made.isprintable():
-        raise TokenRefused(f"A token's name says what it is for, in {LONGEST} characters at most: nothing was made.")
+        raise TokenRefused(f"A token's name says its purpose, in {LONGEST} characters at most: nothing was made.")
     if not 1 <= days <= MOST_DAYS:
         raise TokenRefused(f"A token lasts 1 to {MOST_DAYS} days, and not {days:,}: nothing was made.")
     return made

@@ -16,17 +16,17 @@ CLAIMED: Final = 120_000
 
 
 class AnsweredRequest(NamedTuple):
-    """What was answered when it was asked first."""
+    """The answer that was given to the first request of a key."""
 
     status: int
     answer: str
 
 
 class BegunRequest(NamedTuple):
-    """A request that is to be done now.
+    """A request that this process must do now.
 
     Attributes:
-        done: the entry of the trail that says that it was done already, by a process that died before it could answer.
+        done: the audit entry of the act, if a process did it and died before it answered.
     """
 
     claim: RequestClaim
@@ -35,20 +35,20 @@ class BegunRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class IdempotentRequests:
-    """What programs asked to be done. Every method raises DeskUnavailable where the database does not answer."""
+    """The requests of programs. Every method raises DeskUnavailable if the database does not answer."""
 
     database: Database
 
     def begin(self, digest: bytes, asked: bytes) -> BegunRequest | AnsweredRequest:
-        """Begin a request, or find what was answered to it.
+        """Claim a request, or return its earlier answer.
 
         Parameters:
-            digest: of who asks, and their key.
-            asked: a digest of what they ask.
+            digest: of the caller and the idempotency key.
+            asked: the digest of the request.
 
         Raises:
-            KeyReused: something else was asked under this key.
-            RequestUnderWay: it is done just now.
+            KeyReused: the key was used for another request.
+            RequestUnderWay: another process does it now.
         """
         claim = RequestClaim(digest, secrets.token_bytes(16))
         with self.database.writing() as connection:
@@ -57,22 +57,24 @@ class IdempotentRequests:
                 return BegunRequest(claim, None)
             found = audit_table.hold_request(connection, digest)
             if found.asked != asked:
-                raise KeyReused("Something else was asked under this Idempotency-Key: take a new one for each wish.")
+                raise KeyReused("This Idempotency-Key was used for another request: take a new key for each request.")
             if found.status is not None:
                 return AnsweredRequest(found.status, found.answer or "")
             if found.claimed_until > now:
-                raise RequestUnderWay("This request is done just now: ask again for its answer.")
+                raise RequestUnderWay("This request is in flight: repeat it for its answer.")
             audit_table.take_over_request(connection, claim, now + CLAIMED)
             return BegunRequest(
                 claim, None if found.trail_id is None else audit_table.read_entry(connection, found.trail_id)
             )
 
     def answered(self, claim: RequestClaim, status: int, answer: str) -> None:
-        """Keep what is answered."""
+        """Store the answer."""
         with self.database.writing() as connection:
             audit_table.keep_answer(connection, claim, status, answer)
 
     def leave(self, claim: RequestClaim) -> None:
-        """Give one up that could not be done: who asks again does it; where it was done all the same, hears of it."""
+        """Release a request that could not be done: a repetition does it, or gets the answer if it was done all the
+        same.
+        """
         with self.database.writing() as connection:
             audit_table.release_request(connection, claim)

@@ -17,7 +17,7 @@ from bridge.errors import UserChanged, UserRefused
 
 
 class Role(IntEnum):
-    """What somebody may: each all that those before may."""
+    """A role, ordered: each may do all that those before may."""
 
     NOBODY = 0
     """Not signed in: signing in, and what every page needs."""
@@ -26,23 +26,23 @@ class Role(IntEnum):
     ADMIN = 3
 
     def __str__(self) -> str:
-        """As it is written: `operator`."""
+        """Return the word: `operator`."""
         return self.name.lower()
 
     @classmethod
     def read(cls, word: str) -> "Role | None":
-        """The role that somebody can be given by this word; `None`: there is none."""
+        """Return the role of this word; `None` if no user can be given it."""
         return next((role for role in cls if role and str(role) == word), None)
 
 
-#: Ms for which it opens something.
+#: Ms for which a link is valid.
 LINK_LASTS: Final = 3 * 86_400_000
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _KEPT: Final = re.compile(r"link\$([0-9a-f]{64})\$([0-9]{1,16})")
 
 
 class PasswordLink(NamedTuple):
-    """One as it is kept, in the place of a password: by a hash, so that a copy of the database opens nothing.
+    """A link to choose a password, stored as a hash in the place of the password.
 
     Attributes:
         until: ms since the epoch.
@@ -53,21 +53,21 @@ class PasswordLink(NamedTuple):
 
     @classmethod
     def of(cls, token: str, now: int) -> Self | None:
-        """One that is made now; `None`: the token is none, or may be guessed."""
+        """Return a link of this token; `None` if the token is none, or may be guessed."""
         return cls(_digest_token(token), now + LINK_LASTS) if _TOKEN.fullmatch(token) else None
 
     @classmethod
     def read(cls, kept: str) -> Self | None:
-        """The one that is kept; `None`: there is a password."""
+        """Return the link that is stored; `None` if a password is."""
         found = _KEPT.fullmatch(kept)
         return cls(found[1], int(found[2])) if found else None
 
     def written(self) -> str:
-        """As it is kept: no password fits it."""
+        """Return the text to store, which no password matches."""
         return f"link${self.digest}${self.until}"
 
     def opens(self, token: str, now: int) -> bool:
-        """Whether it is opened by this token, still."""
+        """Return whether this token opens the link now."""
         return hmac.compare_digest(self.digest, _digest_token(token)) and now < self.until
 
 
@@ -75,22 +75,22 @@ def _digest_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-#: In the trail: what is done with users.
+#: The kind of audit entries about users.
 AUDIT_KIND: Final = "user"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,99}")
 
 
 @dataclass(frozen=True)
 class Users:
-    """Who may sign in to the console. Every method raises DeskUnavailable where the database does not answer.
+    """The users of the console. Every method raises DeskUnavailable if the database does not answer.
 
-    Passwords come and go as hashes: what they are made with is the console's (`bridge.console.auth.passwords`).
+    Passwords are hashes, which `bridge.console.auth.passwords` makes.
     """
 
     database: Database
 
     def add(self, name: str, role: Role, password: str, by: str) -> None:
-        """Add somebody.
+        """Add a user.
 
         Parameters:
             password: its hash.
@@ -107,17 +107,17 @@ class Users:
             audit_table.write_entry(connection, at, by, AUDIT_KIND, f"{name} added, as {role}")
 
     def all(self) -> list[User]:
-        """All of them, by name."""
+        """Return all users by name."""
         with self.database.reading() as connection:
             return account_table.list_users(connection)
 
     def any(self) -> bool:
-        """Whether there is one."""
+        """Return whether there are users."""
         with self.database.reading() as connection:
             return account_table.has_users(connection)
 
     def secret(self, name: str) -> UserSecret | None:
-        """By what a user is known, to try a password on; `None`: there is no such user."""
+        """Return a user's password hash; `None` if there is no such user."""
         made = name.strip().lower()
         if not _NAME.fullmatch(made):
             return None
@@ -125,7 +125,7 @@ class Users:
             return account_table.read_user_secret(connection, made)
 
     def give_role(self, name: str, role: Role, by: str) -> None:
-        """Change what somebody may; they are signed out everywhere.
+        """Change the role of a user, who is signed out everywhere.
 
         Raises:
             UserRefused: there is no such user.
@@ -139,7 +139,7 @@ class Users:
             )
 
     def give_password(self, name: str, password: str, by: str) -> None:
-        """Change somebody's password, to one of this hash; they are signed out everywhere.
+        """Change the password hash of a user, who is signed out everywhere.
 
         Raises:
             UserRefused: there is no such user.
@@ -153,7 +153,7 @@ class Users:
             )
 
     def sign_out_everywhere(self, name: str, by: str) -> None:
-        """End all of somebody's sessions: one may be in other hands.
+        """End all sessions of a user.
 
         Raises:
             UserRefused: there is no such user.
@@ -166,14 +166,14 @@ class Users:
             )
 
     def rehashed(self, secret: UserSecret, password: str) -> UserSecret:
-        """Keep the same password by a better hash; nobody is signed out, and one that was changed meanwhile stays."""
+        """Store a better hash of the same password, unless the password was changed meanwhile; nobody is signed out."""
         with self.database.writing() as connection:
             if account_table.hold_unchanged_user(connection, secret):
                 account_table.set_user_password(connection, secret.id, password)
         return secret._replace(password=password)
 
     def remove(self, name: str, by: str) -> None:
-        """Remove somebody, with all their sessions; what they did stays in the trail.
+        """Remove a user and all sessions; the audit log keeps the user's actions.
 
         Raises:
             UserRefused: there is no such user.
@@ -187,10 +187,10 @@ class Users:
 
 
 def normalise_name(name: str) -> str:
-    """A user's name as it is kept.
+    """Return a user's name as it is stored.
 
     Raises:
-        UserRefused: it is none.
+        UserRefused: the name is invalid.
     """
     made = name.strip().lower()
     if not _NAME.fullmatch(made):
@@ -208,21 +208,21 @@ def _require_user(connection: Connection, name: str) -> User:
     return found
 
 
-_GONE: Final = "There is no such user any more: somebody has removed them."
+_GONE: Final = "There is no such user any more: somebody has removed it."
 
 
 @dataclass(frozen=True)
 class UserAdministration:
-    """Every method raises DeskUnavailable where the database does not answer, and UserChanged where there is no such
-    user any more.
+    """The administration of users. Every method raises DeskUnavailable if the database does not answer, and UserChanged
+    if the user was removed.
 
-    Parameters of the methods: `token` is of the link by which somebody chooses a password, `by` the admin's name.
+    Parameters of the methods: `token` is of the link to choose a password, `by` is the admin's name.
     """
 
     database: Database
 
     def invite(self, name: str, role: Role, token: str, by: str) -> User:
-        """Add somebody, who chooses a password by a link; the same once more changes nothing.
+        """Add a user who chooses a password by a link; a repetition changes nothing.
 
         Raises:
             UserRefused: the name is none, or somebody's already; or the first user would be no admin.
@@ -244,15 +244,15 @@ class UserAdministration:
             return _require_unchanged_user(connection, account_table.hold_user_of_name(connection, name))
 
     def one(self, id_: int) -> User:
-        """A user."""
+        """Return a user."""
         with self.database.reading() as connection:
             return _require_unchanged_user(connection, account_table.read_user(connection, id_))
 
     def give_role(self, id_: int, was: str, role: Role, by: str) -> None:
-        """Change what somebody may, if it is still what was seen; they are signed out everywhere.
+        """Change the role of a user if it is still `was`; the user is signed out everywhere.
 
         Raises:
-            UserChanged: somebody else has given them another role since.
+            UserChanged: somebody has changed the role since.
             UserRefused: no admin would be left.
         """
         with self.database.writing() as connection:
@@ -267,7 +267,7 @@ class UserAdministration:
             _write_audit_entry(connection, by, f"{user.name} is {role} now, was {user.role}")
 
     def new_link(self, id_: int, token: str, by: str) -> User:
-        """Have somebody choose another password: the one until now is worth nothing, and they are signed out.
+        """Have a user choose another password: the old one is void, and all sessions end.
 
         Raises:
             UserRefused: no admin would be left who can sign in.
@@ -285,14 +285,14 @@ class UserAdministration:
             return user
 
     def sign_out(self, id_: int, by: str) -> None:
-        """End all of somebody's sessions; nothing is said where they have none."""
+        """End all sessions of a user; no audit entry if there are none."""
         with self.database.writing() as connection:
             user = _require_unchanged_user(connection, account_table.hold_user(connection, id_))
             if account_table.end_sessions_of_user(connection, id_):
                 _write_audit_entry(connection, by, f"{user.name} signed out everywhere")
 
     def remove(self, id_: int, by: str) -> None:
-        """Remove somebody, with all their sessions; nothing where they are gone. What they did stays in the trail.
+        """Remove a user and all sessions, if it exists; the audit log keeps the user's actions.
 
         Raises:
             UserRefused: no admin would be left.
@@ -305,14 +305,14 @@ class UserAdministration:
                 _write_audit_entry(connection, by, f"{user.name} removed, was {user.role}")
 
     def invited(self, id_: int, token: str) -> str | None:
-        """Who chooses a password by this link; `None`: it was used already, is over, or is none."""
+        """Return the name of the user who chooses a password by this link; `None` if it is invalid or over."""
         with self.database.reading() as connection:
             user = account_table.read_user(connection, id_)
             fits = user is not None and _is_opened_by(connection, user, token, sql.read_clock(connection))
             return user.name if user and fits else None
 
     def choose(self, id_: int, token: str, password: str) -> bool:
-        """Take a password that was chosen by a link, which is used up by this; whether it was so.
+        """Store the password that was chosen by a link, once; return whether the link was valid.
 
         Parameters:
             password: its hash.
@@ -346,7 +346,7 @@ def _is_opened_by(connection: Connection, user: User, token: str, at: int) -> bo
 
 
 def _is_admin_left(connection: Connection, user: User) -> None:
-    """Somebody else is left who may all, and has a password; held, so that two do not take it of each other."""
+    """Require another admin with a password, and lock the admins: two must not remove each other's last one."""
     if user.role == str(Role.ADMIN) and not account_table.hold_admins(connection) - {user.id}:
         raise UserRefused(
             f"{user.name} is the last admin with a password: make somebody else one first. Nothing was changed."
@@ -354,7 +354,7 @@ def _is_admin_left(connection: Connection, user: User) -> None:
 
 
 def _read_last_entry(connection: Connection, name: str) -> str:
-    """What was done last with somebody."""
+    """Return a sentence with the last audit entry about a user."""
     acts = audit_table.read_entries(connection, "", (AUDIT_KIND,), None, 200)
     last = next((act for act in acts if act.said.startswith(f"{name} ")), None)
     return f"{last.said}, by {last.by}. " if last else ""

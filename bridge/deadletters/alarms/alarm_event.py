@@ -1,6 +1,6 @@
-"""The alarms and events that webhooks tell of, each with a sentence for people (pure).
+"""The alarms and events of webhooks, each with a sentence for people (pure).
 
-No payload and no error message is told, because events leave the network.
+An event has no payload and no error message, because it leaves the network.
 """
 
 import time
@@ -15,12 +15,12 @@ from bridge.formats.group_decision import GroupDecision
 from bridge.formats.text_forms import make_printable
 from bridge.ledger.circuit_breakers import BreakerStatus
 
-#: Characters that are told of a name, or of a reason, that others have written.
+#: Most characters of a name or reason in an event.
 LONGEST: Final = 300
 
 
 class AlarmKind(StrEnum):
-    """What a webhook can be asked to tell of."""
+    """The kinds of alarms that a webhook can receive."""
 
     NEW = "new"
     REGRESSION = "regression"
@@ -28,12 +28,12 @@ class AlarmKind(StrEnum):
     HALT = "halt"
     BREAKER = "breaker"
     TEST = "test"
-    """What somebody has asked for, to see whether it arrives: every webhook tells of it."""
+    """A test on request, which every webhook receives."""
 
 
-#: What a webhook tells of that was not told which.
+#: The kinds that a webhook receives by default.
 ALL: Final = tuple(about for about in AlarmKind if about is not AlarmKind.TEST)
-#: What has begun, and what has ended; what has no end is told once.
+#: The types of events for the begin and the end of an alarm; an alarm without an end is sent once.
 BEGUN: Final[Mapping[AlarmKind, str]] = {
     AlarmKind.NEW: "group.new",
     AlarmKind.REGRESSION: "group.regressed",
@@ -51,13 +51,13 @@ ENDED: Final[Mapping[AlarmKind, str]] = {
 
 
 class Alarm(NamedTuple):
-    """What is so, and should not be.
+    """A condition that should not last.
 
     Attributes:
         name: of the group of letters (its number, and `/` and a cause), the topic, or the dependency.
-        at: since when, ms since the epoch.
+        at: the begin, ms since the epoch.
         data: JSON values.
-        whose: the consumer group's, where it is one group's alone: several may share a database.
+        whose: the consumer group, if it is one group's alone: several may share a database.
     """
 
     about: AlarmKind
@@ -68,24 +68,24 @@ class Alarm(NamedTuple):
 
     @property
     def key(self) -> str:
-        """By which its end is told to be its own: `halt:bridge:orders`."""
+        """Return the key that pairs its begin and its end: `halt:bridge:orders`."""
         return f"{start_alarm_key(self.about, self.whose)}{self.name}"
 
 
 def start_alarm_key(about: AlarmKind, whose: str) -> str:
-    """How the keys of such alarms begin."""
+    """Return the prefix of the keys of such alarms."""
     return f"{about}:{whose}:"
 
 
 class AlarmEvent(NamedTuple):
-    """What is told.
+    """An event that webhooks send.
 
     Attributes:
         type: `topic.halted`.
-        key: of the alarm that begins or ends with it.
+        key: of the alarm that begins or ends.
         at: when, ms since the epoch.
-        text: the same for people.
-        page: of the console.
+        text: a sentence for people.
+        page: the path of the console's page.
     """
 
     about: AlarmKind
@@ -98,18 +98,18 @@ class AlarmEvent(NamedTuple):
 
     @property
     def is_end(self) -> bool:
-        """Whether its alarm ends with it."""
+        """Return whether it ends its alarm."""
         return ENDED.get(self.about) == self.type
 
 
 def begin_event(alarm: Alarm) -> AlarmEvent:
-    """An alarm begins."""
+    """Return the event for the begin of an alarm."""
     text = _BEGINS[alarm.about](alarm.data)
     return AlarmEvent(alarm.about, BEGUN[alarm.about], alarm.key, alarm.at, text, _find_page(alarm), alarm.data)
 
 
 def end_event(alarm: Alarm, at: int) -> AlarmEvent:
-    """An alarm ends, which is not one of what is told once."""
+    """Return the event for the end of an alarm, which is not one that is sent once."""
     text = f"{_ENDS[alarm.about](alarm.data)}, {_describe_duration(at - alarm.at)} after it began."
     return AlarmEvent(
         alarm.about,
@@ -123,47 +123,47 @@ def end_event(alarm: Alarm, at: int) -> AlarmEvent:
 
 
 def describe_new_group(group: GroupState, more: int) -> Alarm:
-    """A group that there was not before.
+    """Return the alarm for a new failure group.
 
     Parameters:
-        more: how many others are new as well, and not told one by one.
+        more: how many others are new, and have no event of their own.
     """
     return Alarm(AlarmKind.NEW, str(group.id), group.first_at, {**_group_data(group), "more": more})
 
 
 def describe_regression(group: GroupState) -> Alarm:
-    """A group that failed again in the version that was to mend it."""
+    """Return the alarm for a group that failed again in the version that was to fix it."""
     return Alarm(AlarmKind.REGRESSION, str(group.id), group.regressed_at or 0, _group_data(group))
 
 
 def regression_of_cause(group: GroupState, fix: CauseFix) -> Alarm:
-    """A cause of a group that failed again in the version that was to fix it."""
+    """Return the alarm for a cause of a group that failed again in the version that was to fix it."""
     told = {**_group_data(group), "cause": fix.cause}
     return Alarm(AlarmKind.REGRESSION, f"{group.id}/{fix.cause}", fix.regressed_at or 0, told)
 
 
 def describe_growth(group: GroupState, growth: FailureGrowth) -> Alarm:
-    """A group that grows."""
+    """Return the alarm for a group that grows."""
     told = {"failures": growth.failures, "usual": growth.usual, "since": format_moment(growth.since)}
     return Alarm(AlarmKind.GROWTH, str(group.id), growth.since, {**_group_data(group), **told})
 
 
 def describe_halt(whose: str, topic: str, decision: GroupDecision) -> Alarm:
-    """A topic that is halted."""
+    """Return the alarm for a halted topic."""
     at = int(decision.since * 1000)
     told = {"topic": topic, "why": _cut_text(decision.why), "by": _cut_text(decision.by), "since": format_moment(at)}
     return Alarm(AlarmKind.HALT, topic, at, {"bridge_group": whose, **told}, whose)
 
 
 def describe_open_breaker(whose: str, dependency: str, known: BreakerStatus, handlers: list[str]) -> Alarm:
-    """A dependency that is held to be down."""
+    """Return the alarm for a dependency whose circuit breaker is open."""
     at = int(known.since * 1000)
     told = {"dependency": dependency, "why": _cut_text(known.why), "handlers": handlers, "since": format_moment(at)}
     return Alarm(AlarmKind.BREAKER, dependency, at, {"bridge_group": whose, **told}, whose)
 
 
 def describe_trial(webhook: str, by: str) -> Alarm:
-    """Somebody wants to see whether a webhook arrives."""
+    """Return the test alarm of a webhook."""
     return Alarm(AlarmKind.TEST, webhook, int(time.time() * 1000), {"webhook": webhook, "by": _cut_text(by)})
 
 
@@ -189,7 +189,7 @@ def _describe_new(data: Mapping[str, Any]) -> str:
 def _describe_growing(data: Mapping[str, Any]) -> str:
     usual = f"{data['usual']:g} an hour were usual"
     grown = f"{data['failures']:,} dead letters of {_name_group(data)}, since {data['since']}"
-    return f"It grows: {grown}; {usual}, {data['open']:,} are open."
+    return f"Failures grow: {grown}; {usual}, {data['open']:,} are open."
 
 
 _BEGINS: Final[Mapping[AlarmKind, Callable[[Mapping[str, Any]], str]]] = {

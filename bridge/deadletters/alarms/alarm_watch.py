@@ -24,18 +24,18 @@ from bridge.ledger.decision_store import DecisionMirror, look_up_decisions, read
 from bridge.settings import Settings
 from bridge.settings.mask_rules import read_mask_rules
 
-#: In the place of what a handler, or its error, has said where fields are masked.
-NOT_TOLD: Final = "what its handler said may quote what is masked, and is not told"
+#: In the place of a text of a handler or its error, if fields are masked.
+NOT_TOLD: Final = "the handler's words may quote masked fields, and are left out"
 
 
 def find_topic_alarms(settings: Settings, routes: Routes) -> tuple[list[Alarm], set[str]]:
-    """Topics that are halted, and dependencies that are held to be down.
+    """Return the alarms of halted topics and open circuit breakers.
 
     Returns:
-        Those, and the keys of what may neither begin nor end by this look: a dependency that is being tried again.
+        The alarms, and the keys of those that may neither begin nor end now: of half-open breakers.
 
     Raises:
-        LedgerUnavailable, KafkaUnavailable, NotDecided: what may know of one did not answer.
+        LedgerUnavailable, KafkaUnavailable, NotDecided: a server did not answer.
     """
     ledger = Ledger.of(settings)
     if ledger is None:
@@ -46,7 +46,7 @@ def find_topic_alarms(settings: Settings, routes: Routes) -> tuple[list[Alarm], 
 
 
 def find_group_alarms(database: Database) -> list[Alarm]:
-    """Groups that grow, or failed again though they were fixed, of which letters are open.
+    """Return the alarms of groups with open letters that grow, or failed again though they were fixed.
 
     Raises:
         DeskUnavailable: the database did not answer.
@@ -70,7 +70,7 @@ def _find_halts(settings: Settings, mirror: DecisionMirror | None) -> list[Alarm
 
 
 def _build_halt_alarm(settings: Settings, topic: str, halt: GroupDecision) -> GroupDecision:
-    """A halt as it is told; what a person says stays."""
+    """Return a halt without words that may quote masked fields; a person's words stay."""
     masks = read_mask_rules(settings.environment.DEADLETTERS_MASK)
     if "handler" not in (halt.data or {}) or not masks.of(topic):
         return halt
@@ -78,7 +78,7 @@ def _build_halt_alarm(settings: Settings, topic: str, halt: GroupDecision) -> Gr
 
 
 def _build_breaker_alarm(settings: Settings, known: BreakerStatus) -> BreakerStatus:
-    """A dependency as it is told: its error was of a record of any topic."""
+    """Return a breaker's state without words that may quote masked fields: its error was of a record of any topic."""
     return known._replace(why=NOT_TOLD) if read_mask_rules(settings.environment.DEADLETTERS_MASK) else known
 
 
@@ -94,23 +94,23 @@ def _find_open_breakers(settings: Settings, routes: Routes, ledger: Ledger) -> t
     return found, unsure
 
 
-#: Seconds after which what was looked at is not so any more: the process was frozen, or a server slow.
+#: Seconds after which an observation is too old: the process was frozen, or a server slow.
 GOOD_FOR: Final = 10.0
-#: New groups of one look that are told one by one; the last says how many more there are.
+#: New groups of one poll with an event each; the last event counts the others.
 NEW_AT_ONCE: Final = 5
-#: New groups that one look takes on.
+#: New groups of one poll.
 LOOKED_AT: Final = 500
-#: Ms for which what was sent, or given up, is kept to be looked at.
+#: Ms for which ended deliveries are kept for people to see.
 KEPT_FOR: Final = 7 * 86_400_000
 
 
 def notice_topics(
     settings: Settings, routes: Routes, database: Database, seconds: Callable[[], float] = time.monotonic
 ) -> None:
-    """Notice halts and breakers, and their ends.
+    """Note begins and ends of halts and open breakers, and queue their events.
 
     Raises:
-        LedgerUnavailable, KafkaUnavailable, NotDecided, DeskUnavailable: something did not answer; nothing was noticed.
+        LedgerUnavailable, KafkaUnavailable, NotDecided, DeskUnavailable: a server did not answer; nothing was noted.
     """
     group = settings.group
     scope = tuple(start_alarm_key(about, group) for about in (AlarmKind.HALT, AlarmKind.BREAKER))
@@ -122,7 +122,7 @@ def notice_topics(
 
 
 def notice_groups(database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
-    """Notice growth and regressions, and their ends; forget what was sent long ago.
+    """Note begins and ends of growth and regressions, and queue their events; delete old deliveries.
 
     Raises:
         DeskUnavailable: the database did not answer.
@@ -137,7 +137,7 @@ def notice_groups(database: Database, seconds: Callable[[], float] = time.monoto
 
 
 def notice_new(database: Database) -> None:
-    """Notice groups that there were not before.
+    """Note groups that are new, and queue their events.
 
     Raises:
         DeskUnavailable: the database did not answer.
@@ -148,7 +148,7 @@ def notice_new(database: Database) -> None:
         seen, ids = webhook_table.read_look_number(connection), webhook_table.find_untold_groups(connection, LOOKED_AT)
     if not ids:
         return
-    # Of what was cleaned up, or imported, since there may be nothing to tell.
+    # A group may have been cleaned up, or imported, since: then it has no event.
     found = sorted(FailureGroups(database).all(LetterFilter(groups=tuple(ids))), key=lambda group: -group.open)
     told, more = found[:NEW_AT_ONCE], max(0, len(found) - NEW_AT_ONCE)
     with database.writing() as connection:
@@ -166,7 +166,7 @@ def _notice_alarms(
     look: Callable[[], tuple[list[Alarm], set[str]]],
     seconds: Callable[[], float],
 ) -> None:
-    """Compare what stands with what was noted."""
+    """Compare the alarms of now with those that were noted, and write the events of the difference."""
     with database.reading() as connection:
         if not webhook_table.has_webhooks(connection):
             return

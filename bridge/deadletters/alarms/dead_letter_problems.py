@@ -22,15 +22,15 @@ from bridge.kafka.partition_offsets import read_extents
 from bridge.kafka.topic_names import TopicNames
 from bridge.settings import Settings
 
-#: Groups that grow of which a sentence is said; of more there is one for all the others.
+#: Growing groups with a sentence each; one more sentence counts the others.
 SAID: Final = 5
-#: Seconds that a recorder has to take in what is there before it is behind; it is asked again so often.
+#: Seconds that a recorder has to catch up before it counts as lagging; and seconds between two polls.
 TAKES: Final = 3.0
 ASK_EVERY: Final = 0.5
-#: Seconds for which it is told that letters were missed.
+#: Seconds for which missed letters are reported.
 TOLD_FOR: Final = 86_400.0
-#: Tries after which a webhook's receiver is held to be away, about four minutes; and seconds in which what nobody has
-#: tried would have been.
+#: Tries after which a webhook's receiver counts as unavailable, about four minutes; and seconds in which an event
+#: is tried if a recorder runs.
 TRIED: Final = 5
 UNSENT_FOR: Final = 60.0
 _SEE: Final = "`bridge deadletters webhooks` shows what was said"
@@ -39,12 +39,12 @@ _SEE: Final = "`bridge deadletters webhooks` shows what was said"
 def find_dead_letter_problems(
     settings: Settings, routes: Routes, now: Callable[[], float] = time.time, database: Database | None = None
 ) -> list[Problem]:
-    """Everything of the desk that needs a person; nothing where no recorder was ever here.
+    """Return the problems of the dead-letter store that need a person; none if no recorder ever ran here.
 
-    Raises nothing: a database that does not answer is a sentence. None is made, and none brought to another step.
+    Raises nothing: a database that does not answer is a problem. None is created or migrated.
 
     Parameters:
-        database: the desk's, where somebody has it open; it stays so.
+        database: the open database, if the caller has one; it stays open.
     """
     try:
         if database is not None:
@@ -80,7 +80,7 @@ def _find_problems(settings: Settings, routes: Routes, now: Callable[[], float],
 
 
 def explain_other_step(name: str, step: str) -> str:
-    """What is to be done where a database's tables are not those of this version; empty: nothing."""
+    """Return what to do about tables that are not those of this version; empty if they are."""
     if step == schema_migration.find_newest_step():
         return ""
     if not schema_migration.is_known_step(step):
@@ -96,7 +96,7 @@ def explain_other_step(name: str, step: str) -> str:
 
 
 def find_missed_letters(stood: Iterable[PositionState], now: float) -> Iterator[Problem]:
-    """Records of dead-letter topics that Kafka dropped before they were recorded, in the last day."""
+    """Yield a problem for each partition of which Kafka dropped records before they were recorded, in the last day."""
     for each in stood:
         if each.missed_at is not None and now - each.missed_at / 1000 < TOLD_FOR:
             yield Problem(
@@ -115,10 +115,10 @@ def find_missed_letters(stood: Iterable[PositionState], now: float) -> Iterator[
 
 
 def count_left_letters(stood: Iterable[PositionState], ends: Mapping[Place, int]) -> dict[str, int]:
-    """What Kafka has of dead letters and the database has not, by topic; nothing of topics that are recorded.
+    """Return the records that are not recorded yet, by topic, without topics that are up to date.
 
     Parameters:
-        ends: of partitions that have records, the offset behind the last.
+        ends: the end offset of each partition that has records.
     """
     known = {(each.topic, each.partition): each.next for each in stood}
     lag: dict[str, int] = {}
@@ -129,19 +129,18 @@ def count_left_letters(stood: Iterable[PositionState], ends: Mapping[Place, int]
 
 
 def describe_gone_recorder(since: float, left: Mapping[str, int], now: float) -> Problem:
-    """No recorder lives where one did, and so `left` is not recorded: one cause, one sentence.
+    """Return the problem that no recorder runs where one did, with the records that wait for it.
 
     Parameters:
-        since: when one said last that it lives (Unix time).
+        since: the last heartbeat (Unix time).
     """
-    what = "what dies stays in Kafka"
+    what = "new dead letters stay in Kafka"
     if left:
         of = ", ".join(f"{format_record_count(count)} of {topic}" for topic, count in left.items())
         what = f"{of} are not in the dead letters' database yet"
     return Problem(
-        f"No recorder of dead letters runs, {format_since(since, now)}: {what}, webhooks tell nothing, and no plan is "
-        f"gone on "
-        "with. Start `bridge deadletters record`, or see its log; if none is to run any more, say so: `bridge "
+        f"No recorder of dead letters runs, {format_since(since, now)}: {what}, webhooks send nothing, and no plan "
+        "is resumed. Start `bridge deadletters record`, or see its log; if none is to run any more, say so: `bridge "
         "deadletters record --no-more`.",
         "recorder",
         "No recorder of dead letters runs",
@@ -153,10 +152,10 @@ def describe_gone_recorder(since: float, left: Mapping[str, int], now: float) ->
 
 
 def find_recording_lag(stood: Iterable[PositionState], ends: Mapping[Place, int], now: float) -> Iterator[Problem]:
-    """What Kafka has of dead letters and the database has not, by topic.
+    """Yield a problem for each topic with records that are not recorded yet.
 
     Parameters:
-        ends: of partitions that have records, the offset behind the last.
+        ends: the end offset of each partition that has records.
     """
     known = list(stood)
     for topic, left in count_left_letters(known, ends).items():
@@ -176,7 +175,7 @@ def find_recording_lag(stood: Iterable[PositionState], ends: Mapping[Place, int]
 
 
 def find_unknown_outcomes(number: int, since: int | None, now: float) -> Iterator[Problem]:
-    """Letters that were sent back and of which nobody can tell whether they ran.
+    """Yield the problem of replayed letters with an unknown outcome.
 
     Parameters:
         since: ms since the epoch, when the oldest was sent back.
@@ -198,7 +197,7 @@ def find_unknown_outcomes(number: int, since: int | None, now: float) -> Iterato
 
 
 def find_growing_groups(groups: Sequence[GroupState], now: float) -> Iterator[Problem]:
-    """Groups with open letters of which there are more and more; those that grow most first."""
+    """Yield the problems of growing groups with open letters, the fastest first."""
     grow = [group for group in groups if group.growth and group.open]
     for group in grow[:SAID]:
         assert group.growth
@@ -229,7 +228,7 @@ def find_growing_groups(groups: Sequence[GroupState], now: float) -> Iterator[Pr
 
 
 def _describe_database_fault(sentence: str) -> Problem:
-    """What keeps the desk from saying anything."""
+    """Return the problem of a database that cannot be read."""
     return Problem(sentence, "desk", "The dead letters' database cannot be asked", lost=None, do="as it says")
 
 
@@ -239,10 +238,10 @@ def find_failing_webhooks(
     now: float,
     missed: bool = False,
 ) -> Iterator[Problem]:
-    """Webhooks that do not take what they are told, or of late have not.
+    """Yield the problems of webhooks whose receiver does not accept events, or did not lately.
 
     Parameters:
-        missed: that no recorder lives is said: with that, nobody sends.
+        missed: whether the missing recorder is reported already: it explains why nothing is sent.
     """
     for each in hooks:
         found = stood[each.name]
@@ -315,7 +314,7 @@ def _read_positions(settings: Settings, database: Database) -> list[PositionStat
 def _find_unrecorded(
     settings: Settings, routes: Routes, database: Database, of: RecorderPresence, now: Callable[[], float]
 ) -> list[Problem]:
-    """That no recorder lives, or that one is behind; nothing where none is to run any more."""
+    """Return the problem that no recorder runs, or that it lags; none if no recorder is expected."""
     if not of.wanted:
         return []
     ends = _read_topic_ends(settings, routes, database)
@@ -327,7 +326,7 @@ def _find_unrecorded(
 
 
 def _read_topic_ends(settings: Settings, routes: Routes, database: Database) -> dict[Place, int]:
-    """Where the records of dead-letter topics end; nothing where Kafka does not answer, which the status says."""
+    """Return the end offsets of the dead-letter topics; empty if Kafka does not answer, which the status reports."""
     names = TopicNames.of(settings)
     topics = {*map(names.dead_letters, routes.topics), *(each.topic for each in _read_positions(settings, database))}
     try:
@@ -340,7 +339,7 @@ def _read_topic_ends(settings: Settings, routes: Routes, database: Database) -> 
 def _wait_for_lag(
     settings: Settings, database: Database, ends: Mapping[Place, int], now: Callable[[], float]
 ) -> list[Problem]:
-    """Asked until it is not so, for some seconds: what has just come is taken in within one."""
+    """Return the lag problems that persist for some seconds: new records are normally recorded within one."""
     give_up = time.monotonic() + TAKES
     while (
         found := [*find_recording_lag(_read_positions(settings, database), ends, now())]
@@ -350,16 +349,16 @@ def _wait_for_lag(
 
 
 class DatabaseCheck(NamedTuple):
-    """What was found, as a sentence; with a `fault` no recorder starts, with a `warning` one does."""
+    """The result of a check of the database: a recorder starts despite a `warning`, and not with a `fault`."""
 
     level: Literal["ok", "warning", "fault"]
     text: str
 
 
 def check_database(url: str) -> DatabaseCheck:
-    """Ask the database at an address; none is made, and nothing of it is changed.
+    """Check the database at an address without creating or changing it.
 
-    Raises nothing: what does not answer is a fault.
+    Raises nothing: a database that does not answer is a fault.
     """
     try:
         database = Database(url)
@@ -367,12 +366,12 @@ def check_database(url: str) -> DatabaseCheck:
             if not database.is_there and not database.may_be_made:
                 return DatabaseCheck(
                     "fault",
-                    f"the dead letters' database ({database.name}) cannot be made: its folder must exist, and be "
+                    f"the dead letters' database ({database.name}) cannot be created: its folder must exist, and be "
                     "writable by this user.",
                 )
             if not database.is_there or (step := database.step) is None:
                 return DatabaseCheck(
-                    "ok", f"the dead letters' database ({database.name}) is made by who opens it first."
+                    "ok", f"the dead letters' database ({database.name}) is created when it is first opened."
                 )
             if said := explain_other_step(database.name, step):
                 return DatabaseCheck("warning" if schema_migration.is_known_step(step) else "fault", said)

@@ -1,7 +1,7 @@
 """The sender of webhook events, with its retry times.
 
-A process leases a webhook, counts the try, sends, and notes the answer. After a crash the event may be sent twice, by
-the same id, and never not at all.
+A process leases a webhook, counts the try, sends, and notes the answer: at-least-once. After a crash the event may be
+sent twice, with the same id.
 """
 
 import json
@@ -25,25 +25,25 @@ from bridge.errors import DeskUnavailable, WebhookRefused
 from bridge.settings import Settings
 from bridge.settings.address_values import read_networks
 
-#: Ms to the second try; each further pause is so many times as long, up to the longest.
+#: Ms until the second try; the factor of each further pause, and the longest pause.
 FIRST: Final = 5_000
 TIMES: Final = 3
 LONGEST: Final = 3_600_000
-#: Ms after what is told for which it is tried.
+#: Ms after an event for which it is tried.
 GIVE_UP_AFTER: Final = 86_400_000
-#: The part of a pause that is left to chance: all that a receiver has missed does not come at one time.
+#: The random part of a pause: the events that a receiver missed do not arrive all at once.
 JITTER: Final = 0.3
 
 
 def decide_next_try(
     tries: int, made_at: int, now: int, wanted: float | None, chance: Callable[[], float]
 ) -> int | None:
-    """When it is tried again, ms since the epoch; `None`: it is given up.
+    """Return the time of the next try, ms since the epoch; `None` to give up.
 
     Parameters:
-        tries: how often it was, 1 or more.
-        wanted: the seconds after which the receiver wants it again (`Retry-After`); never more than the longest pause.
-        chance: gives a number from 0 to 1.
+        tries: the tries so far, 1 or more.
+        wanted: the seconds of `Retry-After`; capped at the longest pause.
+        chance: returns a random number from 0 to 1.
     """
     pause = min(LONGEST, FIRST * TIMES ** min(tries - 1, 20)) * (1 - JITTER * chance())
     at = now + int(max(pause, min(LONGEST, (wanted or 0) * 1000)))
@@ -52,18 +52,18 @@ def decide_next_try(
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks for what is due, while something is sent.
+#: Seconds between two polls for due events, while something is sent.
 LOOK_EVERY: Final = 0.5
 #: Webhooks that one process sends for at a time.
 AT_ONCE: Final = 8
-GONE: Final = "HTTP 410: the receiver wants nothing any more"
+GONE: Final = "HTTP 410: the receiver wants no more events"
 
 
 class Letterhead(NamedTuple):
-    """What all that a process sends has in common.
+    """The settings that all requests of a process share.
 
     Attributes:
-        allowed: networks that are not public, and may be sent to.
+        allowed: the private networks that are allowed.
     """
 
     group: str
@@ -72,18 +72,18 @@ class Letterhead(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> "Letterhead":
-        """As the settings say."""
+        """Return the letterhead of these settings."""
         said = settings.environment
         return cls(settings.group, said.DEADLETTERS_CONSOLE_URL, read_networks(said.DEADLETTERS_WEBHOOK_NETWORKS))
 
 
 def send_due_events(settings: Settings, database: Database, stopping: threading.Event) -> None:
-    """Send what is due, for each webhook in a thread of its own, until nothing is due.
+    """Send the due events, each webhook's in a thread of its own, until none is due.
 
-    A receiver that does not take what it is sent gives its place to the next after each try.
+    A receiver that does not accept an event yields its thread to the next webhook.
 
     Raises:
-        DeskUnavailable: the database did not answer; what was sent and not noted is sent again.
+        DeskUnavailable: the database did not answer; an event that was sent and not noted is sent again.
     """
     sending: dict[int, WebhookSender] = {}
     failed: list[DeskUnavailable] = []
@@ -100,7 +100,7 @@ def send_due_events(settings: Settings, database: Database, stopping: threading.
 
 
 def take_due_webhooks(database: Database, count: int, but: set[int]) -> list[int]:
-    """So many webhooks for which something is due, and that no process has, in turn (deliveries.due)."""
+    """Return at most `count` webhooks with due events and without a lease, in turn."""
     with database.reading() as connection:
         waiting = [
             id_ for id_ in webhook_table.find_due_webhooks(connection, sql.read_clock(connection)) if id_ not in but
@@ -111,11 +111,11 @@ def take_due_webhooks(database: Database, count: int, but: set[int]) -> list[int
 
 @dataclass
 class WebhookSender:
-    """One webhook, while something is due for it.
+    """The sender of one webhook's due events.
 
     Attributes:
-        failed: takes what the database did not do.
-        chance: gives a number from 0 to 1.
+        failed: receives the error of the database.
+        chance: returns a random number from 0 to 1.
     """
 
     database: Database
@@ -129,11 +129,11 @@ class WebhookSender:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it goes on."""
+        """Return whether its thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Do it in a thread, which ends with the process."""
+        """Send in a daemon thread."""
         self._thread = threading.Thread(target=self._run, name=f"webhook {self.id}", daemon=True)
         self._thread.start()
 
@@ -143,10 +143,10 @@ class WebhookSender:
         except DeskUnavailable as error:
             self.failed.append(error)
         except Exception:
-            logger.exception("webhook %d: it is tried again.", self.id)
+            logger.exception("webhook %d failed; it is tried again.", self.id)
 
     def run(self) -> None:
-        """Send what is due for it, until something is not taken; nothing where another process has it.
+        """Send the due events until one is not accepted; do nothing if another process has the lease.
 
         Raises:
             DeskUnavailable: the database did not do it.
@@ -190,12 +190,15 @@ class WebhookSender:
             else:
                 webhook_table.end_delivery(connection, delivery.id, WebhookDeliveryState.GIVEN_UP, answer.words, now)
                 logger.error(
-                    "webhook %s: %s was not taken, and is given up: %s", webhook.name, delivery.message, answer
+                    "webhook %s: the receiver did not accept %s, which is given up: %s",
+                    webhook.name,
+                    delivery.message,
+                    answer,
                 )
 
 
 def write_request(webhook: Webhook, delivery: WebhookDelivery, head: Letterhead) -> tuple[bytes, dict[str, str]]:
-    """What is sent, and its headers; signed as of now, which is when it is tried."""
+    """Return the body and the headers of a request, signed with the current time."""
     event = AlarmEvent(
         AlarmKind(delivery.about),
         delivery.type,

@@ -13,10 +13,10 @@ from bridge.errors import RequestTakenOver
 
 
 class RequestClaim(NamedTuple):
-    """A request that this process does.
+    """The claim of a process on a request.
 
     Attributes:
-        by: tells it from others that did, or will do, the same one.
+        by: the process's id, which tells its claim from others on the same request.
     """
 
     digest: bytes
@@ -24,12 +24,12 @@ class RequestClaim(NamedTuple):
 
 
 class StoredRequest(NamedTuple):
-    """A request as it stands.
+    """A request as it is stored.
 
     Attributes:
-        claimed_until: until when nobody else may do it, ms since the epoch.
-        trail_id: of the entry that says that it was done; `None`: it was not, or it is nothing of the database.
-        status, answer: what was answered; `None`: nothing yet.
+        claimed_until: the end of the claim, ms since the epoch.
+        trail_id: the audit entry of the act; `None`: it was not done, or is no act in the database.
+        status, answer: the answer; `None`: none yet.
     """
 
     asked: bytes
@@ -42,7 +42,7 @@ class StoredRequest(NamedTuple):
 def begin_request(
     connection: Connection, claim: RequestClaim, asked: bytes, now: int, until: int, claimed_until: int
 ) -> bool:
-    """Claim a request that nobody has made yet; whether it was so. Those that are kept no longer go."""
+    """Claim a new request and delete expired ones; return whether the request was new."""
     connection.execute(delete(requests).where(requests.c.until <= now))
     insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(requests)
     row = {"digest": claim.digest, "asked": asked, "until": until}
@@ -52,7 +52,7 @@ def begin_request(
 
 
 def hold_request(connection: Connection, digest: bytes) -> StoredRequest:
-    """A request that is there, held until the transaction ends."""
+    """Return a request that exists, locked until the transaction ends."""
     held = [requests.c[name] for name in StoredRequest._fields]
     return StoredRequest(*connection.execute(select(*held).where(requests.c.digest == digest).with_for_update()).one())
 
@@ -64,22 +64,24 @@ def take_over_request(connection: Connection, claim: RequestClaim, claimed_until
 
 
 def finish_request(connection: Connection, claim: RequestClaim, trail_id: int) -> None:
-    """It is done, in this transaction.
+    """Note the audit entry of a request in this transaction: it is done.
 
     Raises:
-        RequestTakenOver: another process has claimed it meanwhile.
+        RequestTakenOver: another process has claimed it.
     """
     if connection.execute(_is_claimed_by(claim).values(trail_id=trail_id)).rowcount != 1:
-        raise RequestTakenOver("This request was taken over: this process was away for too long. It did nothing.")
+        raise RequestTakenOver(
+            "This request was taken over by another process: this one did not respond for too long. It did nothing."
+        )
 
 
 def keep_answer(connection: Connection, claim: RequestClaim, status: int, answer: str) -> None:
-    """Keep what was answered, for when it is asked again."""
+    """Store the answer for repetitions of the request."""
     connection.execute(_is_claimed_by(claim).values(status=status, answer=answer))
 
 
 def release_request(connection: Connection, claim: RequestClaim) -> None:
-    """Give up one that could not be done, or answered: who asks again goes on with it at once."""
+    """Release a request that could not be done or answered: a repetition resumes it at once."""
     mine = (requests.c.digest == claim.digest, requests.c.claimed_by == claim.by)
     connection.execute(delete(requests).where(*mine, requests.c.trail_id.is_(None)))
     connection.execute(_is_claimed_by(claim).values(claimed_until=0))
@@ -90,13 +92,13 @@ def _is_claimed_by(claim: RequestClaim) -> Update:
 
 
 class AuditEntry(NamedTuple):
-    """What somebody did.
+    """An entry of the audit log.
 
     Attributes:
         at: ms since the epoch.
         what: "note", "replay", "discard", …
-        said: in words: the note, the reason, what was asked for.
-        letter: the delivery in words, for when its row is gone; empty where it was not about a single one.
+        said: in words: the note, the reason, the selection.
+        letter: the delivery's name, which outlives its row; empty if the act was not on a single letter.
     """
 
     id: int
@@ -122,12 +124,12 @@ def write_entry(
     group_id: int | None = None,
     plan_id: int | None = None,
 ) -> int:
-    """Add what somebody does in this transaction: it stands in the trail if, and only if, it was done.
+    """Add an audit entry in the transaction of the act: it is there if, and only if, the act was done.
 
     Returns: its number.
 
     Raises:
-        RequestTakenOver: it is a request's (`Database.doing`) that another process does by now.
+        RequestTakenOver: it belongs to a request (`Database.doing`) that another process has claimed.
     """
     whom = {"letter_id": letter_id, "letter": letter, "group_id": group_id, "plan_id": plan_id}
     written = insert(trail).values(at=at, by=by, what=what, said=said, **whom).returning(trail.c.id)
@@ -138,7 +140,7 @@ def write_entry(
 
 
 def read_entry(connection: Connection, id_: int) -> AuditEntry | None:
-    """An entry."""
+    """Return an audit entry."""
     row = connection.execute(select(trail).where(trail.c.id == id_)).first()
     return None if row is None else AuditEntry(*row)
 
@@ -151,7 +153,7 @@ def read_history(
     plan_id: int | None = None,
     last: int = 200,
 ) -> list[AuditEntry]:
-    """What was done, oldest first: with a letter (also by plans in which it was), a group or a plan; or all.
+    """Return the audit entries about a letter (also by plans that had it), a group or a plan, or all; oldest first.
 
     Parameters:
         last: how many entries at most, the latest.
@@ -171,12 +173,12 @@ def read_history(
 def read_entries(
     connection: Connection, by: str, what: Sequence[str], before: int | None, limit: int
 ) -> list[AuditEntry]:
-    """What was done, newest first.
+    """Return audit entries, newest first.
 
     Parameters:
-        by: who; empty: anybody.
-        what: as it is written; empty: anything.
-        before: the entry behind which it goes on.
+        by: the actor; empty: any.
+        what: kinds; empty: any.
+        before: the entry after which the page begins.
     """
     asked = select(trail).where(*_build_entry_conditions(by, what)).order_by(trail.c.id.desc()).limit(limit)
     if before is not None:
@@ -185,7 +187,7 @@ def read_entries(
 
 
 def count_entries(connection: Connection, by: str, what: Sequence[str]) -> int:
-    """How much of it there is; by whom and what as `page`."""
+    """Return the number of audit entries of an actor and of kinds."""
     return int(
         connection.execute(
             select(func.count()).select_from(trail).where(*_build_entry_conditions(by, what))

@@ -30,16 +30,16 @@ from bridge.errors import (
 
 __all__ = ["Connection", "Database", "explain_error", "remember_fact"]
 
-#: Classes of SQLSTATE that are about the values: data, constraints, more than the database's limits take.
+#: Classes of SQLSTATE for values that are refused: data, constraints, limits of the database.
 _REFUSALS: Final = ("22", "23", "54")
 
 _ADVICE: Final = (
     ("database or disk is full", "its disk is full: make room; nothing is recorded until then"),
     ("no space left", "its disk is full: make room; nothing is recorded until then"),
     ("disk i/o error", "its disk is full, or fails: look at it; nothing is recorded until then"),
-    ("file is not a database", "the file is something else: name another"),
-    ("failed to resolve host", "mend the host's name"),
-    ("database is locked", "another process writes for long: see which (a backup, a cleanup), and try again"),
+    ("file is not a database", "the file is no SQLite database: name another"),
+    ("failed to resolve host", "fix the host's name"),
+    ("database is locked", "another process writes for long (a backup, a cleanup): find it, and try again"),
     ("readonly database", "the file, or its folder, may not be written by this user"),
     ("unable to open database file", "its folder must exist, and be writable by this user"),
     (
@@ -48,30 +48,30 @@ _ADVICE: Final = (
     ),
     (
         "idle-in-transaction timeout",
-        "this process was away in the midst of it (frozen?), and nothing of it was written",
+        "this process did not respond during the transaction (frozen?): nothing was written",
     ),
     ("password authentication failed", "check user and password"),
-    ('role "', "create it (createuser), or mend the user's name"),
-    ("does not exist", "create it (createdb), or mend the name"),
+    ('role "', "create it (createuser), or fix the user's name"),
+    ("does not exist", "create it (createdb), or fix the name"),
     ("permission denied for schema", "have its owner make the tables: bridge deadletters migrate"),
     ("too many clients", "raise max_connections, or let fewer processes connect"),
     ("canceling statement due to statement timeout", "see what keeps it busy (pg_stat_activity), and try again"),
-    ("connection", "start it or mend the network, and try again"),
+    ("connection", "start it or fix the network, and try again"),
 )
 
 
 class Database:
-    """One database with the desk's tables, in SQLite or PostgreSQL.
+    """A database with the tables of the dead-letter store, in SQLite or PostgreSQL.
 
     Parameters:
-        url: SQLAlchemy's form; `postgresql://` goes by psycopg.
+        url: in SQLAlchemy's form; `postgresql://` uses psycopg.
 
     Attributes:
         name: the database, without a password.
         dialect: "sqlite" or "postgresql".
 
     Raises:
-        DeskUnavailable: the address is none, or names a database that the desk does not work with.
+        DeskUnavailable: the address is invalid, or names an unsupported database.
     """
 
     def __init__(self, url: str) -> None:
@@ -82,43 +82,43 @@ class Database:
         self._claim: RequestClaim | None = None
 
     def doing(self, claim: RequestClaim) -> Self:
-        """The same one, in which a request is done: what the trail says of it is noted with the request (`trail`)."""
+        """Return the same database for a request: audit entries complete the request (`trail`)."""
         made = copy(self)
         made._claim = claim
         return made
 
     def apart(self) -> Self:
-        """The same one, by connections of its own: whatever holds the others, nobody here waits for one of them."""
+        """Return the same database with connections of its own, which no other work can exhaust."""
         made = copy(self)
         made._engine = _create_engine(self._engine.url)
         return made
 
     @property
     def is_there(self) -> bool:
-        """Whether it can have anything: a SQLite file that is not there would be made by opening it."""
+        """Return whether the database may have data: opening a missing SQLite file would create it."""
         file = self._engine.url.database
         return self.dialect != "sqlite" or file is None or Path(file).exists()
 
     def need(self) -> None:
-        """Raises NoDatabase where a SQLite file is not there; without its folder, opening it says what is wrong."""
+        """Raise NoDatabase if a SQLite file does not exist; opening a file without its folder explains itself."""
         if not self.is_there and Path(str(self._engine.url.database)).absolute().parent.is_dir():
             file = Path(str(self._engine.url.database)).absolute()
             raise NoDatabase(
                 f"There is no dead letters' database {file}, and none was made. In another folder, or by another "
-                "DEADLETTERS_DATABASE_URL, there may be one: that of the recorder is meant. Where nothing was recorded "
+                "DEADLETTERS_DATABASE_URL, there may be one: use that of the recorder. If nothing was recorded "
                 "yet, start `bridge deadletters record`; without a database there is `bridge deadletters list "
                 "--from-topic`."
             )
 
     @property
     def may_be_made(self) -> bool:
-        """Whether a file that is not there can be made: its folder is, and this user may write there."""
+        """Return whether a missing file can be created: the folder exists and is writable."""
         file = self._engine.url.database
         return self.dialect != "sqlite" or file is None or os.access(Path(file).absolute().parent, os.W_OK)
 
     @property
     def step(self) -> str | None:
-        """The step that its tables are at; `None`: there are none, and none are made.
+        """Return the migration step of the tables; `None` if there are no tables.
 
         Raises:
             DeskUnavailable: the database did not answer.
@@ -127,20 +127,20 @@ class Database:
             return schema_migration.read_step(connection)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._engine.dispose()
 
     def migrate(self, to: str = "head") -> tuple[str | None, str]:
-        """Make the tables, or bring them to a step (what this version needs); one process at a time.
+        """Create the tables, or migrate them to a step, one process at a time.
 
         Parameters:
-            to: one of `migrating.steps`, or "head".
+            to: one of `schema_migration.list_steps`, or "head".
 
         Returns:
             The step before (`None`: there were no tables) and now.
 
         Raises:
-            DeskDatabaseNewer: a newer version of the desk has been here.
+            DeskDatabaseNewer: a newer version has migrated it.
             DeskUnavailable: the database did not do it.
             NoSuchStep: `to` is no step of this version.
         """
@@ -162,7 +162,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only reads.
+        """Open a transaction that only reads.
 
         Raises:
             DeskUnavailable: the database did not answer.
@@ -174,11 +174,11 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that writes, committed at its end; on SQLite the only one at a time.
+        """Open a transaction that writes and commits at its end; SQLite has one at a time.
 
         Raises:
-            DeskUnavailable: the database did not do it; whether a commit that was under way happened is not known.
-            DeskRefused: it does not take what it was given.
+            DeskUnavailable: the database failed; the outcome of a commit in flight is unknown.
+            DeskRefused: the database refuses the values.
         """
         with self._explained("written"), self._engine.connect() as connection:
             connection = connection.execution_options(desk_writes=True, desk_claim=self._claim)
@@ -198,13 +198,13 @@ class Database:
 
 
 def explain_error(error: BaseException, advice: str = "") -> str:
-    """What went wrong in a line, and what to do; without the statement and its values, which may be payloads.
+    """Return the error in a line, with advice; without the statement and its values, which may be payloads.
 
     Parameters:
-        advice: what to do, where more is known than the error tells.
+        advice: overrides the usual advice.
     """
     original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    # Of PostgreSQL the message alone: behind it stand rows that it was given.
+    # Only the first line of PostgreSQL's message: the others quote rows.
     primary = getattr(getattr(original, "diag", None), "message_primary", None)
     line = " ".join(str(primary or original).split())[:300].rstrip(". ") or type(original).__name__
     usual = next((advice for words, advice in _ADVICE if words in line.lower()), "see the database's own log")
@@ -212,14 +212,14 @@ def explain_error(error: BaseException, advice: str = "") -> str:
 
 
 def _is_locked(error: Exception) -> bool:
-    """Whether another process has written to a SQLite file for as long as was waited."""
+    """Return whether the error is a SQLite file that another process has locked for too long."""
     return isinstance(error, DBAPIError) and getattr(error.orig, "sqlite_errorname", "") == "SQLITE_BUSY"
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether it is what was written that the database does not take, and not the database that does not work."""
+    """Return whether the database refuses the values, rather than fails itself."""
     if not isinstance(error, DBAPIError):
-        # What the driver cannot pass on: the database has not seen it.
+        # The driver cannot pass the value on: the database has not seen it.
         return isinstance(error, (OverflowError, UnicodeError, StatementError, sqlite3.DataError))
     return str(getattr(error.orig, "sqlstate", None))[:2] in _REFUSALS or isinstance(error, (DataError, IntegrityError))
 
@@ -228,7 +228,7 @@ def _create_engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "sqlite":
             return database_engine.create_sqlite_engine(url)
-        # psycopg is an extra: who works with a file does without.
+        # psycopg is an extra, which SQLite does not need.
         from bridge.deadletters.db import postgresql_engine
 
         return postgresql_engine.create_postgresql_engine(url)
@@ -240,7 +240,7 @@ def _create_engine(url: URL) -> Engine:
 
 
 def remember_fact(connection: Connection, name: str, value: str) -> str:
-    """What the database has noted under a name; `value` is noted where there is nothing yet."""
+    """Return the fact that is stored under a name; store `value` if there is none yet."""
     row = {"name": name, "value": value}
     connection.execute(
         text("INSERT INTO facts (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING"), row
@@ -249,13 +249,13 @@ def remember_fact(connection: Connection, name: str, value: str) -> str:
 
 
 def require_same_cluster(database: Database, cluster: str) -> None:
-    """Hold a database to one Kafka: that of who asks first.
+    """Bind a database to one Kafka cluster: the first that asks.
 
     Parameters:
-        cluster: the id of the Kafka that is asked about.
+        cluster: the id of the Kafka cluster.
 
     Raises:
-        DeskOfAnotherKafka: the letters are of another.
+        DeskOfAnotherKafka: the letters are of another cluster.
         DeskUnavailable: the database did not answer.
     """
     with database.writing() as connection:
@@ -269,7 +269,7 @@ def require_same_cluster(database: Database, cluster: str) -> None:
 
 
 def read_database_identity(database: Database) -> str:
-    """Return the id that a database has for good, by whichever address it is reached.
+    """Return the permanent id of a database, whatever address reaches it.
 
     Raises:
         DeskUnavailable: the database did not answer.

@@ -1,4 +1,4 @@
-"""Whether handlers would take a value, asked of their own codec, model and `upgrade`, with the refusals counted by
+"""The check whether handlers would accept a value, by their codec, model and `upgrade`, with the refusals counted by
 reason.
 """
 
@@ -12,11 +12,11 @@ from bridge.deadletters.db.letter_payload import LetterValue
 
 
 class HandlerVerdict(NamedTuple):
-    """What a handler says of a value.
+    """The verdict of a handler on a value.
 
     Attributes:
-        ok: whether it would be given it; `None`: that cannot be told here and now.
-        why: why not, or why it cannot be told; empty where it is ok.
+        ok: whether the handler would accept it; `None`: unknown here and now.
+        why: why not, or why it is unknown; empty if it is ok.
         upgraded: whether it is ok only after the handler's `upgrade`.
     """
 
@@ -26,14 +26,14 @@ class HandlerVerdict(NamedTuple):
 
 
 def ask_handler(app: Celery, handler: str, value: bytes | None) -> HandlerVerdict:
-    """What a handler says of a value, without running.
+    """Return the verdict of a handler on a value, without running it.
 
     Parameters:
-        handler: of others' letters, "": nobody but whoever wrote the letter knows what its values must be.
+        handler: "" for letters of other programs, whose values nobody here can judge.
         value: `None` is a tombstone, which every handler takes.
     """
     if not handler:
-        return HandlerVerdict(None, "no handler of this group reads it: nobody here knows what its value must be")
+        return HandlerVerdict(None, "no handler of this group reads it, so its value cannot be checked")
     tasks: Mapping[str, Any] = app.tasks
     check = getattr(tasks.get(handler), "check_value", None)
     if check is None:
@@ -42,7 +42,7 @@ def ask_handler(app: Celery, handler: str, value: bytes | None) -> HandlerVerdic
     return HandlerVerdict(found.ok, found.why, found.upgraded)
 
 
-#: Most reasons that are told apart, and examples of each: what is kept of a million has an end.
+#: Most different reasons, and examples of each: memory is bounded for a million letters.
 MOST: Final = 50
 EXAMPLES: Final = 5
 #: Most characters of a reason.
@@ -51,10 +51,10 @@ OTHERS: Final = "other reasons"
 
 
 class ReasonCounts:
-    """Counts reasons.
+    """Counts of reasons.
 
     Attributes:
-        count: of all.
+        count: letters with any reason.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class ReasonCounts:
         self._found: dict[str, tuple[int, list[int]]] = {}
 
     def add(self, why: str, letter: int) -> None:
-        """One more has this reason.
+        """Count a letter with a reason.
 
         Parameters:
             letter: its id.
@@ -75,20 +75,22 @@ class ReasonCounts:
         self._found[why] = (count + 1, examples if len(examples) >= EXAMPLES else [*examples, letter])
 
     def to_data(self) -> list[dict[str, Any]]:
-        """As JSON, the most frequent first: `[{"why", "count", "letters"}]`, of which the last are examples."""
+        """Return the reasons as JSON, the most frequent first: `[{"why", "count", "letters"}]`, with ids of
+        examples.
+        """
         found = sorted(self._found.items(), key=lambda each: (each[0] == OTHERS, -each[1][0], each[0]))
         return [{"why": why, "count": count, "letters": examples} for why, (count, examples) in found]
 
 
 @dataclass
 class HandlerCheck:
-    """What handlers say of letters.
+    """The verdicts of handlers on letters.
 
     Attributes:
-        valid: letters that they take as they are.
-        upgraded: letters that they take after their `upgrade`.
-        invalid: letters that they do not take.
-        unknown: letters of which it cannot be told here and now.
+        valid: letters that they accept as they are.
+        upgraded: letters that they accept after their `upgrade`.
+        invalid: letters that they refuse.
+        unknown: letters without a verdict here and now.
     """
 
     valid: int = 0
@@ -98,7 +100,7 @@ class HandlerCheck:
 
     @property
     def letters(self) -> int:
-        """How many were looked at."""
+        """Return the number of letters that were checked."""
         return self.valid + self.upgraded + self.invalid.count + self.unknown.count
 
     def look(self, app: Celery, found: Iterable[LetterValue]) -> None:
@@ -108,7 +110,7 @@ class HandlerCheck:
 
     def _count(self, id_: int, app: Celery, letter: LetterValue) -> None:
         if not letter.is_kept:
-            self.unknown.add("its value is not in the database, for its size", id_)
+            self.unknown.add("its value is too large for the database", id_)
             return
         said = ask_handler(app, letter.handler, letter.value)
         if said.ok:

@@ -1,4 +1,4 @@
-"""A JSON Patch (RFC 6902), and what it makes of the values of many letters."""
+"""A JSON Patch (RFC 6902), and its result for the values of many letters."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -12,9 +12,9 @@ from bridge.deadletters.editing import exact_json
 from bridge.deadletters.editing.handler_check import ReasonCounts, ask_handler
 from bridge.errors import NoJson, PatchDoesNotApply, PatchRefused
 
-#: Bytes that copies may add to one value: each may double it, and forty do so to a terabyte.
+#: Most bytes that copies may add to one value: each may double it, so forty would make a terabyte.
 COPIED: Final = 1_000_000
-#: What an operation must have besides its path.
+#: The member that each operation needs besides its path.
 _NEEDED: Final = {"add": "value", "replace": "value", "test": "value", "move": "from", "copy": "from"}
 
 
@@ -31,10 +31,10 @@ class ValuePatch:
 
     @classmethod
     def read(cls, text: str) -> "ValuePatch":
-        """The patch that a JSON text is.
+        """Return the patch of a JSON text.
 
         Raises:
-            PatchRefused: it is none; says which operation, and why.
+            PatchRefused: it is invalid; the message names the operation and the reason.
         """
         try:
             operations = exact_json.parse_json(text)
@@ -45,11 +45,11 @@ class ValuePatch:
         return cls(text, tuple(_describe_step(number, each) for number, each in enumerate(operations, 1)))
 
     def applied(self, value: bytes | None) -> bytes:
-        """What it makes of a value; the very bytes where that is no change.
+        """Return the patched value; the very bytes if nothing changes.
 
         Raises:
-            NoJson: the value is none, or one that could not be written again without a loss.
-            PatchDoesNotApply: one of its operations does not; says which, and nothing of the value.
+            NoJson: the value is no JSON, or could not be written again without a loss.
+            PatchDoesNotApply: an operation fails; the message names it, and has no part of the value.
         """
         if value is None:
             raise NoJson("it is a tombstone")
@@ -72,13 +72,13 @@ class ValuePatch:
 
 
 def _measure_copy(step: JsonPatch, value: Any) -> int:
-    """Bytes that a step adds to a value by copying a part of it."""
+    """Return the bytes that a step adds to a value by copying a part of it."""
     (operation,) = step.patch
     return len(exact_json.write_json(resolve_pointer(value, operation["from"]))) if operation["op"] == "copy" else 0
 
 
 def _describe_step(number: int, operation: Any) -> tuple[str, JsonPatch]:
-    """An operation with its name for people."""
+    """Return an operation with its name for people."""
     if not isinstance(operation, dict):
         raise PatchRefused(f"Operation {number} of the patch is no object.")
     name = f"{operation.get('op')} {operation.get('path')}"
@@ -91,7 +91,7 @@ def _describe_step(number: int, operation: Any) -> tuple[str, JsonPatch]:
 
 
 class PatchedValue(NamedTuple):
-    """What a patch makes of a letter's value; `None`, and why: it gets none."""
+    """The value of a letter after a patch; `None`, with the reason, if it gets none."""
 
     value: bytes | None
     why: str = ""
@@ -99,14 +99,14 @@ class PatchedValue(NamedTuple):
 
 @dataclass
 class PatchRun:
-    """A patch on its way over letters.
+    """The counts of a patch over letters.
 
     Attributes:
-        changed: how many go back with a new value.
-        unchanged: of which the patch changes nothing.
-        no_json: that are no JSON, or could not be written again without a loss.
-        not_applied: that have not what the patch asks for.
-        not_valid: that their handlers would not take after it, or of which that cannot be told here.
+        changed: letters that get a new value.
+        unchanged: letters that the patch does not change.
+        no_json: values that are no JSON, or could not be written again without a loss.
+        not_applied: values to which the patch does not apply.
+        not_valid: patched values that handlers would refuse, or cannot be checked here.
     """
 
     changed: int = 0
@@ -116,13 +116,13 @@ class PatchRun:
     not_valid: ReasonCounts = field(default_factory=ReasonCounts)
 
     def one(self, app: Celery, letter: LetterValue, patch: ValuePatch, *, force: bool) -> PatchedValue:
-        """What becomes of one letter.
+        """Return the patched value of a letter, and count it.
 
         Parameters:
-            force: also where its handler would not take it.
+            force: whether a value that the handler would refuse is returned too.
         """
         if not letter.is_kept:
-            return self._left(self.no_json, letter, "its value is not in the database, for its size", "")
+            return self._left(self.no_json, letter, "its value is too large for the database", "")
         try:
             value = patch.applied(letter.value)
         except NoJson as error:

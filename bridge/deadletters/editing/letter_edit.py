@@ -1,5 +1,5 @@
-"""The edit of a letter's value: the text that a browser's form keeps, the new value that the handler takes, and the
-plan that sends it.
+"""The edit of a letter's value: the text of a browser's form, the new value that the handler accepts, and the plan
+that sends it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,17 +32,17 @@ from bridge.deadletters.replay.plan_conflicts import explain_lateness, find_plan
 from bridge.errors import EditRefused, NoJson, NoSuchLetter
 from bridge.jobs.group_facts import format_letter_count as letters_said
 
-#: Most bytes that are edited in a form.
+#: Most bytes that a form edits.
 LARGEST: Final = 400_000
-#: Where else it can be.
+#: The advice for all other values.
 ELSEWHERE: Final = "edit it in a terminal: bridge deadletters edit LETTER --file FILE"
 
 
 class OfferedText(NamedTuple):
-    """A value to be edited.
+    """A value as text to be edited.
 
     Attributes:
-        is_json: then it is indented, and goes back without those spaces.
+        is_json: whether it is JSON, indented for the form only.
     """
 
     text: str
@@ -50,10 +50,10 @@ class OfferedText(NamedTuple):
 
 
 def offer_text(value: bytes | None) -> OfferedText:
-    """A value as text that a form keeps.
+    """Return a value as text that a form preserves.
 
     Raises:
-        EditRefused: it is none; says what to do.
+        EditRefused: a form would not preserve it; the message says what to do.
     """
     if value is None:
         return OfferedText("", False)
@@ -75,10 +75,10 @@ def offer_text(value: bytes | None) -> OfferedText:
 
 
 def read_typed_text(text: str, before: bytes | None) -> bytes:
-    """The value that a form's text means.
+    """Return the value of a form's text.
 
     Parameters:
-        before: the value that was offered. Where that is JSON and the text is, it is written as a patch writes it.
+        before: the value that was offered. If both are JSON, the result is written as a patch writes it.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if before is not None:
@@ -95,7 +95,7 @@ def _is_kept_by_browser(character: str) -> bool:
 
 
 def _escape_character(character: str) -> str:
-    """A character of a JSON text; what a browser would not show as its escape, which only strings can have."""
+    """Return a character of a JSON text, as an escape if a browser would not show it; only strings can have one."""
     if _is_kept_by_browser(character):
         return character
     number = ord(character)
@@ -105,23 +105,23 @@ def _escape_character(character: str) -> str:
     return f"\\u{0xD800 + (number >> 10):04x}\\u{0xDC00 + (number & 0x3FF):04x}"
 
 
-#: Letters of one look at the database; their values are in memory at once.
+#: Letters that are read at once, with their values in memory.
 AT_ONCE: Final = 500
 
 
 class LetterDifference(NamedTuple):
-    """How a plan changes a letter's value, as a unified diff."""
+    """The change of a letter's value by a plan, as a unified diff."""
 
     letter_id: int
     text: str
 
 
 class PatchSample(NamedTuple):
-    """What a patch would make of a letter's value.
+    """The result of a patch for a letter.
 
     Attributes:
-        difference: from the one that it has, as a unified diff; "": it gets none.
-        why: it gets none.
+        difference: from the current value, as a unified diff; "": it gets no new value.
+        why: the reason if it gets no new value.
     """
 
     letter_id: int
@@ -130,14 +130,14 @@ class PatchSample(NamedTuple):
 
 
 class TriedValue(NamedTuple):
-    """What a new value of a letter would be.
+    """The preview of a new value of a letter.
 
     Attributes:
         value: byte for byte.
-        said: what its handler says of it.
-        difference: from the one that it has, as a unified diff; "" where that is the same.
-        changes: how many places of it are changed.
-        shown: what stands for it, so that only what was looked at is sent.
+        said: the verdict of its handler.
+        difference: from the current value, as a unified diff; "" if they are equal.
+        changes: the number of changed places.
+        shown: a digest of the value, so that only the value that was shown is sent.
     """
 
     value: bytes
@@ -149,21 +149,21 @@ class TriedValue(NamedTuple):
 
 @dataclass(frozen=True)
 class LetterEditor:
-    """What is done to the values of letters. Every method raises DeskUnavailable where the database does not answer."""
+    """The editor of letters' values. Every method raises DeskUnavailable if the database does not answer."""
 
     app: Celery
     database: Database
 
     def edit(self, letter_id: int, value: bytes | None, by: str, why: str = "", *, force: bool = False) -> BulkPlan:
-        """A plan that sends a letter back with another value. Key and headers stay: they say which record it is.
+        """Return a plan that sends a letter back with another value. Key and headers stay: they say which record it is.
 
         Parameters:
             value: byte for byte as it is to be sent; `None` is a tombstone.
-            force: also where its handler does not take it, or is not known here.
+            force: whether the value is sent even if the handler refuses it, or is unknown here.
 
         Raises:
-            NoSuchLetter: there is none of that number.
-            EditRefused: it is not open, the value is the one that it has, or its handler does not take it; says why.
+            NoSuchLetter: there is no such letter.
+            EditRefused: it is not open, the value is unchanged, or its handler refuses it; the message says why.
         """
         letter, failures = self._open(letter_id)
         if letter.is_kept and letter.value == value:
@@ -195,16 +195,16 @@ class LetterEditor:
         *,
         force: bool = False,
     ) -> BulkPlan:
-        """A plan that sends the open letters of a filter back, each with what a JSON Patch makes of its value.
+        """Return a plan that sends the open letters of a filter back, each with the value that a JSON Patch makes.
 
-        Left out, with the reason, is what is no JSON, to what the patch does not apply, what it does not change, and
-        what its handler would not take after it. Nothing is sent yet.
+        Letters are left out, with the reason, if the value is no JSON, the patch does not apply or changes nothing, or
+        the handler would refuse the result. Nothing is sent yet.
 
         Parameters:
-            force: also what its handler would not take.
+            force: whether values that handlers would refuse are sent too.
 
         Raises:
-            FilterFault: it asks for letters that are not open.
+            FilterFault: the filter selects letters that are not open.
         """
         chosen = asked.only_open()
         said = {"filter": chosen.to_data(), "patch": patch.text}
@@ -228,7 +228,7 @@ class LetterEditor:
             return _read_known_edits(plan_table.read_plan(connection, plan_id))
 
     def samples(self, letters: Iterable[int], patch: ValuePatch) -> list[PatchSample]:
-        """What a patch would make of some letters; those that are gone are left out, and nothing is kept."""
+        """Return the results of a patch for some letters, without those that are gone; nothing is stored."""
         with self.database.reading() as connection:
             found = [letter for id_ in letters if (letter := letter_payload.read_letter_value(connection, id_))]
         made = []
@@ -239,7 +239,9 @@ class LetterEditor:
         return made
 
     def check(self, asked: LetterFilter) -> HandlerCheck:
-        """Which letters of a filter their handlers would take now, as they are or after `upgrade`; nothing is sent."""
+        """Return the check of a filter's letters against their handlers, with and without `upgrade`; nothing is
+        sent.
+        """
         found, after = HandlerCheck(), 0
         while some := self._after(asked, after):
             found.look(self.app, some)
@@ -247,13 +249,13 @@ class LetterEditor:
         return found
 
     def differences(self, plan_id: int, count: int = 10) -> list[LetterDifference]:
-        """How a plan changes the first of its letters that it changes."""
+        """Return how a plan changes the first of its letters that it changes."""
         with self.database.reading() as connection:
             found = letter_payload.read_edited_values(connection, plan_id, count)
         return [LetterDifference(letter.id, diff_values(letter.value, value)) for letter, value in found]
 
     def text(self, letter_id: int) -> str:
-        """A letter's value, to be edited.
+        """Return a letter's value as text to be edited.
 
         Raises:
             NoSuchLetter: there is none of that number.
@@ -266,7 +268,7 @@ class LetterEditor:
             raise EditRefused(f"The value of letter {letter_id} is no text: give the new one as a file.") from None
 
     def offered(self, letter_id: int) -> OfferedText:
-        """A letter's value, to be edited in a form.
+        """Return a letter's value as text for a form.
 
         Raises:
             NoSuchLetter: there is none of that number.
@@ -278,7 +280,7 @@ class LetterEditor:
         return offer_text(letter.value)
 
     def tried(self, letter_id: int, text: str) -> TriedValue:
-        """What a form's text would be as the letter's value; nothing is sent.
+        """Return the preview of a form's text as the letter's value; nothing is sent.
 
         Raises:
             NoSuchLetter, EditRefused: as `offered`.
@@ -287,7 +289,7 @@ class LetterEditor:
         return self.tried_value(letter_id, read_typed_text(text, letter.value))
 
     def tried_value(self, letter_id: int, value: bytes) -> TriedValue:
-        """The same of a value.
+        """Return the preview of a value; nothing is sent.
 
         Raises:
             NoSuchLetter, EditRefused: as `offered`.
@@ -295,16 +297,16 @@ class LetterEditor:
         before = self.offered(letter_id)
         letter, _ = self._open(letter_id)
         found = diff_values(letter.value, value)
-        # Of text, a line break at its end is a change that no line shows.
+        # A changed line break at the end of a text shows in no line of the diff.
         count = count_changes(found) or int(value != letter.value and not before.is_json)
         return TriedValue(value, ask_handler(self.app, letter.handler, value), found, count, value)
 
     def takes(self, handler: str, value: bytes | None) -> HandlerVerdict:
-        """Whether a handler would take a value now, by the code that is here."""
+        """Return the verdict of a handler on a value, by the code that is here."""
         return ask_handler(self.app, handler, value)
 
     def _open(self, letter_id: int) -> tuple[LetterValue, int]:
-        """A letter that may be sent back, and how often it has died."""
+        """Return a letter that may be sent back, and how often it has died."""
         with self.database.reading() as connection:
             letter = letter_payload.read_letter_value(connection, letter_id)
             standing = letter_payload.read_letter_standings(connection, [letter_id]).get(letter_id)
@@ -338,7 +340,7 @@ class LetterEditor:
         by: str,
         force: bool,
     ) -> None:
-        """Give some letters of a plan their new values, and leave those out that get none."""
+        """Give letters of a plan their new values, and leave out those that get none."""
         made, left = [], {}
         for position, letter in found:
             patched = done.one(self.app, letter, patch, force=force)
@@ -355,7 +357,7 @@ class LetterEditor:
 
 
 def _explain_refusal(ok: bool | None) -> str:
-    return "Its handler does not take this value" if ok is False else "Whether its handler takes this value is unknown"
+    return "Its handler refuses this value" if ok is False else "Its handler cannot be asked about this value"
 
 
 def _read_known_edits(plan: BulkPlan | None) -> BulkPlan:

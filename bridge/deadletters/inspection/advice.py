@@ -12,7 +12,7 @@ from bridge.jobs.group_facts import format_utc
 
 
 class NextStep(StrEnum):
-    """What can be done next."""
+    """The next step for a group or a letter."""
 
     WATCH = "watch"
     WAIT = "wait"
@@ -24,10 +24,10 @@ class NextStep(StrEnum):
 
 
 class Suggestion(NamedTuple):
-    """What to do next.
+    """A suggested next step.
 
     Attributes:
-        why: in a sentence or two.
+        why: the reason, in a sentence or two.
     """
 
     do: NextStep
@@ -36,12 +36,12 @@ class Suggestion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupSurroundings:
-    """What is known beside a group.
+    """The facts about a group that the group itself does not have.
 
     Attributes:
-        plan: that has letters of it under way.
-        running: how many living workers have which version of its handler; empty: that is not known.
-        down: what its handler needs and whose breaker is open; "": nothing is.
+        plan: a plan that has letters of it in flight.
+        running: living workers by version of its handler; empty: unknown.
+        down: a dependency of its handler whose circuit breaker is open; "": none.
         died_again: whether letters of it were replayed already, and are open again.
     """
 
@@ -52,18 +52,18 @@ class GroupSurroundings:
 
 
 def advise_on_letter(letter: LetterView) -> Suggestion:
-    """What to do with a letter next."""
+    """Return the suggested next step for a letter."""
     it = letter.listed
     if letter.is_unknown:
         return Suggestion(
             NextStep.LOOK,
-            f"Plan {it.plan} has sent it back, and whether it ran is not known. Find that out where its handler "
+            f"Plan {it.plan} has sent it back, and whether it ran is unknown. Find that out where its handler "
             f'writes. If it ran: bridge deadletters resolve {it.id} --why "…". '
             f'If it did not run: bridge deadletters reopen {it.id} --why "…".',
         )
     if it.status is LetterStatus.REPLAYING:
         return Suggestion(
-            NextStep.WATCH, f"Plan {it.plan} has sent it back; how that ends is known within seconds of it."
+            NextStep.WATCH, f"Plan {it.plan} has sent it back; its outcome is known within seconds of its end."
         )
     if it.status is not LetterStatus.OPEN:
         return Suggestion(NextStep.NOTHING, f"It is {it.status}.")
@@ -74,19 +74,19 @@ def advise_on_letter(letter: LetterView) -> Suggestion:
     if it.failures > 1:
         times = f"It has died {it.failures:,} times"
         on = f", the last time on {it.version}" if it.version else ""
-        return Suggestion(NextStep.EDIT, f"{times}{on}: a replay does not cure it by itself.")
-    return Suggestion(NextStep.LOOK, "What failed stands below. Once that is fixed, a replay sends the letter back.")
+        return Suggestion(NextStep.EDIT, f"{times}{on}: a replay alone does not fix it.")
+    return Suggestion(NextStep.LOOK, "The failure is below. Fix the cause, then replay.")
 
 
 class _Case(NamedTuple):
-    """A group with what is known beside it."""
+    """A group with its surroundings."""
 
     group: GroupState
     around: GroupSurroundings
 
 
 def advise_on_group(group: GroupState, around: GroupSurroundings) -> Suggestion:
-    """The first rule that fits says what to do."""
+    """Return the suggestion of the first rule that applies to a group."""
     case = _Case(group, around)
     return next(found for rule in _RULES if (found := rule(case)) is not None)
 
@@ -95,7 +95,7 @@ def _under_way(case: _Case) -> Suggestion | None:
     if case.around.plan is None:
         return None
     count = case.group.statuses.get("replaying", 0)
-    return Suggestion(NextStep.WATCH, f"Plan {case.around.plan} is at it: {count:,} of its letters are on their way.")
+    return Suggestion(NextStep.WATCH, f"Plan {case.around.plan} replays it: {count:,} of its letters are in flight.")
 
 
 def _nothing_open(case: _Case) -> Suggestion | None:
@@ -105,13 +105,13 @@ def _nothing_open(case: _Case) -> Suggestion | None:
 def _came_back(case: _Case) -> Suggestion | None:
     at = case.group.regressed_at
     if at is not None:
-        return Suggestion(NextStep.LOOK, f"It came back: marked as fixed, it failed again at {format_utc(at / 1000)}.")
+        return Suggestion(NextStep.LOOK, f"Regression: marked as fixed, it failed again at {format_utc(at / 1000)}.")
     back = next((each for each in case.group.cause_fixes if each.regressed_at is not None), None)
     if back is None or back.regressed_at is None:
         return None
     at = back.regressed_at
     return Suggestion(
-        NextStep.LOOK, f"Cause {back.cause} came back: marked as fixed, it failed again at {format_utc(at / 1000)}."
+        NextStep.LOOK, f"Regression of cause {back.cause}: marked as fixed, it failed again at {format_utc(at / 1000)}."
     )
 
 
@@ -120,13 +120,13 @@ def _waits_for_a_version(case: _Case) -> Suggestion | None:
     if fixed_in is None:
         return None
     on = f"{has.get(fixed_in, 0):,} of {sum(has.values()):,} workers report it" if has else "no worker is known"
-    return Suggestion(NextStep.WAIT, f"Its letters go back by themselves once all workers have {fixed_in}; {on}.")
+    return Suggestion(NextStep.WAIT, f"Its letters are replayed automatically once all workers have {fixed_in}; {on}.")
 
 
 def _is_down(case: _Case) -> Suggestion | None:
     down = case.around.down
     return (
-        Suggestion(NextStep.WAIT, f"{down} is down: its breaker is open, so a replay would wait, too.")
+        Suggestion(NextStep.WAIT, f"{down} is down: its circuit breaker is open, so a replay would wait too.")
         if down
         else None
     )
@@ -137,11 +137,13 @@ def _grows(case: _Case) -> Suggestion | None:
     if grows is None:
         return None
     since = format_utc(grows.since / 1000)
-    return Suggestion(NextStep.LOOK, f"It grows: {grows.failures:,} since {since}; {grows.usual:g} an hour were usual.")
+    return Suggestion(
+        NextStep.LOOK, f"Failures grow: {grows.failures:,} since {since}; {grows.usual:g} an hour were usual."
+    )
 
 
 def _mended(case: _Case) -> Suggestion | None:
-    """All that runs are versions in which it has never failed."""
+    """Suggest a replay if only versions run in which the group has never failed."""
     runs, failed = set(case.around.running), set(case.group.versions)
     if not runs or not failed or "" in runs or runs & failed:
         return None
@@ -153,7 +155,7 @@ def _needs_an_edit(case: _Case) -> Suggestion | None:
         return Suggestion(NextStep.EDIT, "Values that could not be read fail again unchanged.")
     if case.around.died_again:
         return Suggestion(
-            NextStep.EDIT, "Letters of it have died again after a replay: a replay alone does not cure it."
+            NextStep.EDIT, "Letters of it have died again after a replay: a replay alone does not fix it."
         )
     return None
 
@@ -166,7 +168,7 @@ def _always_discarded(case: _Case) -> Suggestion | None:
 
 
 def _look(case: _Case) -> Suggestion:
-    return Suggestion(NextStep.LOOK, "See what failed. Once that is fixed, a replay sends its letters back.")
+    return Suggestion(NextStep.LOOK, "See the failure below. Fix the cause, then replay.")
 
 
 _RULES: Final = (

@@ -26,19 +26,19 @@ from bridge.jobs.group_facts import format_utc
 
 
 class GroupOrder(StrEnum):
-    """By what groups are listed."""
+    """An order of the list of groups."""
 
     NEED = "need"
-    """What needs a person first: what grows, what failed again though it was fixed, what has most open letters."""
+    """The most urgent first: growing groups, regressions, then the most open letters."""
     NEWEST = "newest"
     OPEN = "open"
 
 
 class RankedGroup(NamedTuple):
-    """A group, by what it stands where it does in a list; the largest stands first.
+    """A group with its sort keys; the largest comes first.
 
     Attributes:
-        grows: failures since it grows; 0: it does not, or no letter of it is open.
+        grows: failures since it grows; 0: it does not grow, or no letter of it is open.
         came_back: whether it failed again in the version in which it was fixed.
         last_at: ms since the epoch.
     """
@@ -53,7 +53,7 @@ class RankedGroup(NamedTuple):
     grows: int
 
     def by(self, order: GroupOrder) -> tuple[int, ...]:
-        """Where it stands in this order; no two are the same."""
+        """Return the unique sort key for an order."""
         if order is GroupOrder.NEWEST:
             return self.last_at, self.id
         if order is GroupOrder.OPEN:
@@ -63,7 +63,7 @@ class RankedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CauseFix:
-    """A cause of a group that is marked as fixed in a version, or failed in it all the same; as a group is."""
+    """A cause of a group that is marked as fixed in a version, or failed in it again."""
 
     cause: str
     fixed_in: str | None
@@ -76,7 +76,7 @@ class CauseFix:
 
     @property
     def came_back(self) -> bool:
-        """Whether it failed in the version in which it was fixed."""
+        """Return whether it failed in the version in which it was fixed."""
         return self.regressed_at is not None
 
     def to_data(self) -> dict[str, Any]:
@@ -89,17 +89,17 @@ class CauseFix:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group as it stands.
+    """A failure group.
 
     Attributes:
-        place: what raised it: `orders/bank.py:pay`.
+        place: the location that raised it: `orders/bank.py:pay`.
         statuses: how many of its letters have each status, without what is 0.
         first_at, last_at: of its failures, ms since the epoch, as all times here.
-        hours: its failures in each of the last 24 hours, the latest last, which is not over.
+        hours: its failures in each of the last 24 hours, the current hour last.
         growth: `None`: it does not grow.
-        fixed_in: the version in which a person says that it is mended.
-        regressed_at: when it failed in that version all the same.
-        cause_fixes: its causes that are marked, or failed again, each alone.
+        fixed_in: the version in which a person marked it as fixed.
+        regressed_at: when it failed in that version again.
+        cause_fixes: its causes that are marked, or failed again.
     """
 
     id: int
@@ -125,7 +125,7 @@ class GroupState:
 
     @property
     def came_back(self) -> bool:
-        """Whether it, or a cause of it, failed in the version in which it was fixed."""
+        """Return whether it, or a cause of it, failed in the version in which it was fixed."""
         return self.regressed_at is not None or any(each.regressed_at is not None for each in self.cause_fixes)
 
     def fix_of(self, cause: str) -> CauseFix:
@@ -135,12 +135,12 @@ class GroupState:
 
     @property
     def count(self) -> int:
-        """How many letters it has, of any status."""
+        """Return the number of its letters, of any status."""
         return sum(self.statuses.values())
 
     @property
     def open(self) -> int:
-        """How many wait for somebody."""
+        """Return the number of its open letters."""
         return self.statuses.get("open", 0)
 
     def to_data(self) -> dict[str, Any]:
@@ -174,20 +174,20 @@ class GroupState:
 
 @dataclass(frozen=True)
 class FailureGroups:
-    """What is asked of groups. Every method raises DeskUnavailable where the database does not answer."""
+    """The failure groups. Every method raises DeskUnavailable if the database does not answer."""
 
     database: Database
     clock: Callable[[], float] = time.time
 
     def all(self, asked: LetterFilter = ALL_LETTERS, order: GroupOrder = GroupOrder.NEED) -> list[GroupState]:
-        """The groups that have letters of a filter.
+        """Return the groups that have letters of a filter.
 
         Parameters:
             asked: by handler, topic, exception, reason, version, origin, status, id of the group; since: failed then or
                 later.
 
         Raises:
-            FilterFault: it asks for what single letters alone have: ids, text, key, headers, until, plans, attempts or
+            FilterFault: it has a field that only letters have: ids, text, key, headers, until, plans, attempts or
                 dying again.
         """
         _require_group_filter(asked)
@@ -195,7 +195,7 @@ class FailureGroups:
             return sorted(self._found(connection, asked), key=lambda each: _rank_group(each).by(order), reverse=True)
 
     def ranked(self, asked: LetterFilter = ALL_LETTERS, order: GroupOrder = GroupOrder.NEED) -> list[RankedGroup]:
-        """The same groups in the same order, of which little is told: of a page of them more is (`of`).
+        """Return the sort keys of the same groups in the same order; `of` returns the groups of a page.
 
         Raises:
             FilterFault: as `all`.
@@ -213,15 +213,15 @@ class FailureGroups:
         )
 
     def of(self, ids: Sequence[int]) -> list[GroupState]:
-        """These groups as they stand, in this order; not those of which there is no letter any more."""
+        """Return groups by id, in this order, without those that have no letters any more."""
         with self.database.reading() as connection:
             found = {each.id: each for each in self._of(connection, ids)}
         return [found[id_] for id_ in ids if id_ in found]
 
     def urgent(self) -> list[GroupState]:
-        """Those with open letters that grow, or failed again though they were fixed; what needs a person first.
+        """Return the groups with open letters that grow, or have a regression; the most urgent first.
 
-        However many groups there are, only those are read that failed of late, or again.
+        Only groups that failed lately or again are read, however many groups there are.
         """
         with self.database.reading() as connection:
             again = self._of(connection, group_table.find_regressed_groups(connection))
@@ -229,10 +229,10 @@ class FailureGroups:
         return sorted(found.values(), key=lambda each: _rank_group(each).by(GroupOrder.NEED), reverse=True)
 
     def one(self, id_: int) -> GroupState:
-        """A group as it stands.
+        """Return a group.
 
         Raises:
-            NoSuchGroup: there is none of that number, or its letters are all cleaned up.
+            NoSuchGroup: there is no such group, or all its letters were cleaned up.
         """
         with self.database.reading() as connection:
             return self._one(connection, id_)
@@ -240,16 +240,16 @@ class FailureGroups:
     def fixed(
         self, id_: int, version: str, by: str, seen: GroupState | None = None, *, cause: str | None = None
     ) -> GroupState:
-        """Note that a group is fixed in a version of the handlers' code, and who says so.
+        """Mark a group as fixed in a version of the handlers' code.
 
         Parameters:
-            seen: the group as it was decided on; `None`: however it stands.
-            cause: of the group; then that alone is fixed.
+            seen: the group as the user saw it; `None`: any state.
+            cause: the cause to mark alone.
 
         Raises:
-            FilterFault: it is no version.
-            NoSuchGroup: there is none of that number, or it has no such cause.
-            GroupChanged: somebody has marked it, or taken that back, or it has failed again, since it was seen.
+            FilterFault: the version is invalid.
+            NoSuchGroup: there is no such group, or it has no such cause.
+            GroupChanged: its mark has changed, or it has failed again, since it was seen.
         """
         if not version.strip():
             raise FilterFault("In which version is it fixed? Name it as workers report theirs.")
@@ -264,7 +264,7 @@ class FailureGroups:
             return self._one(connection, id_)
 
     def not_fixed(self, id_: int, by: str, seen: GroupState | None = None, *, cause: str | None = None) -> GroupState:
-        """Take that back.
+        """Remove the mark of a group or a cause.
 
         Parameters:
             seen, cause: as `fixed`.
@@ -298,7 +298,7 @@ class FailureGroups:
         return found[0]
 
     def _growing(self, connection: Any) -> list[GroupState]:
-        """Those that grow: what does, has failed often this hour or in the one before."""
+        """Return the growing groups, which failed often in this hour or in the one before."""
         failing = group_table.find_failing_groups(connection, int(self.clock() * 1000) // HOUR - 1, LEAST)
         return [each for each in self._of(connection, failing) if each.growth]
 
@@ -316,7 +316,7 @@ def _read_marks(seen: GroupState | CauseFix | None) -> stored.GroupMarks | None:
 
 
 def explain_group_change(group: GroupState | CauseFix) -> GroupChanged:
-    """What has become of a group, or of a cause of it, since it was seen."""
+    """Return the error for a group or cause that has changed since it was seen."""
     if group.fixed_in is None or group.fixed_at is None:
         return GroupChanged("It is not marked as fixed any more.")
     at = format_utc(group.fixed_at / 1000)

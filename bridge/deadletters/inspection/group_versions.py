@@ -20,18 +20,18 @@ from bridge.ledger.circuit_breakers import CircuitBreakers
 from bridge.ledger.group_members import GroupMembers
 from bridge.settings import Settings
 
-#: Seconds for which Redis is waited for: a page without this part is better than none.
+#: Seconds to wait for Redis: a page without this part is better than none.
 ANSWER_WITHIN: Final = 2.0
 
 
 class RunningHandlers(NamedTuple):
-    """What runs.
+    """The handlers and versions of the living workers.
 
     Attributes:
-        versions: by handler, how many living workers have which version; "" of those that report none.
-        down: by handler, what it needs and whose breaker is open.
-        trouble: why it is not known; "": it is.
-        started: by handler and version, when the first living worker that has it came up, ms since the epoch.
+        versions: by handler, living workers by version; "" for those that report none.
+        down: by handler, a dependency whose circuit breaker is open.
+        trouble: why this is unknown; "": it is known.
+        started: by handler and version, when the first living worker with it started, ms since the epoch.
     """
 
     versions: Mapping[str, Mapping[str, int]]
@@ -41,10 +41,10 @@ class RunningHandlers(NamedTuple):
 
 
 def read_running_handlers(settings: Settings, routes: Routes) -> RunningHandlers:
-    """Ask Redis; that it does not answer is a sentence."""
+    """Return the running handlers from Redis; without an answer, a sentence."""
     ledger = Ledger.once(settings, ANSWER_WITHIN)
     if ledger is None:
-        return RunningHandlers({}, {}, "There is no Redis, so it is not known what runs.")
+        return RunningHandlers({}, {}, "There is no Redis, so the running versions are unknown.")
     try:
         with closing(ledger):
             workers = [*GroupMembers(ledger, "workers").living().values()]
@@ -58,10 +58,10 @@ def read_running_handlers(settings: Settings, routes: Routes) -> RunningHandlers
 
 
 def count_workers_by_version(group: str, workers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """By handler, how many workers of a group have which version (pure).
+    """Return, by handler, how many workers of a group have which version (pure).
 
     Parameters:
-        workers: what each announces.
+        workers: the announcement of each.
     """
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for worker in workers:
@@ -73,10 +73,10 @@ def count_workers_by_version(group: str, workers: Iterable[Mapping[str, Any]]) -
 
 
 def find_version_starts(group: str, workers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """By handler and version, when the first of these workers came up that has it, ms since the epoch (pure).
+    """Return, by handler and version, when the first of these workers with it started, ms since the epoch (pure).
 
     Parameters:
-        workers: what each announces; of one that reports no version nothing is known.
+        workers: the announcement of each; one without a version is left out.
     """
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for worker in workers:
@@ -95,12 +95,12 @@ _HOUR: Final = 3_600_000
 
 
 class VersionOutcome(NamedTuple):
-    """What came of a handler while a version of it ran.
+    """The results of a handler while a version of it ran.
 
     Attributes:
-        since: the whole minute or hour from which on it is counted, ms since the epoch, as all times here.
+        since: the begin of the counted whole minutes or hours, ms since the epoch, as all times here.
         failed: letters of the group whose last failure was in this version.
-        handled: deliveries that the handler has handled, of the group's topics and by whatever version.
+        handled: deliveries of the group's topics that the handler has handled, in any version.
         alone: whether all living workers have this version.
     """
 
@@ -111,20 +111,20 @@ class VersionOutcome(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """How many of a hundred failed so; `None`: others have a part in what was handled, or there was nothing."""
+        """Return the failures in percent; `None` if other versions ran too, or nothing was handled."""
         ended = self.failed.number + self.handled
         return 100 * self.failed.number / ended if self.alone and self.failed.exact and ended else None
 
 
 class GroupVersion(NamedTuple):
-    """How a group failed in a version.
+    """The failures of a group in a version.
 
     Attributes:
-        letters: those that failed last in it, and `open`, how many of these are open.
-        workers: how many living workers have it; `None`: that is not known.
-        started: when the first of those came up; `None`: there is none, or it is not known.
-        failed: the first and the last hour in which it failed; `None`: it has not.
-        meanwhile: `None`: it does not run, or that is not known.
+        letters: those that failed last in it; `open` of these are open.
+        workers: living workers that have it; `None`: unknown.
+        started: when the first of those started; `None`: none, or unknown.
+        failed: the first and the last hour in which it failed; `None`: it never failed.
+        meanwhile: the handler's results since then; `None`: it does not run, or that is unknown.
     """
 
     version: str
@@ -138,7 +138,8 @@ class GroupVersion(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupVersions:
-    """Raises DeskUnavailable where the database does not answer; what Redis does not tell is not known.
+    """The versions of groups. Raises DeskUnavailable if the database does not answer; data that Redis does not give
+    is unknown.
 
     Parameters:
         clock: Unix time.
@@ -150,7 +151,7 @@ class GroupVersions:
     clock: Callable[[], float] = time.time
 
     def of(self, group: GroupState) -> list[GroupVersion]:
-        """In which versions a group has failed, and which run, the latest names first."""
+        """Return the versions in which a group has failed, and those that run, in descending order of names."""
         now = self.clock()
         runs = read_running_handlers(self.settings, self.routes)
         has, started = runs.versions.get(group.handler, {}), runs.started.get(group.handler, {})
@@ -190,9 +191,9 @@ class GroupVersions:
 
 
 def count_handled_since(series: Iterable[CountSeries], started: int, now: float) -> tuple[int, int]:
-    """From when on it is known what was handled since a version came up, and how much that is (pure).
+    """Return from when handled deliveries are counted since a version started, and how many (pure).
 
-    By whole minutes of the last hour, else by whole hours of the last day: the first that begins after it came up.
+    By whole minutes of the last hour, else by whole hours of the last day, from the first that begins after the start.
 
     Parameters:
         started: ms since the epoch.

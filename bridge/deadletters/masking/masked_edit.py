@@ -1,5 +1,5 @@
-"""The edit of a value by a person who may not see all of it: hidden parts are tokens in the text and stay unchanged. A
-token stays in its place: elsewhere it would reveal what it hides.
+"""The edit of a value by a person who may not see all of it: hidden parts are tokens in the text and stay unchanged.
+A token must stay in its place: elsewhere it would reveal what it hides.
 """
 
 from collections.abc import Iterator
@@ -27,29 +27,29 @@ from bridge.deadletters.masking.letter_mask import LetterMasks, MaskedView
 from bridge.deadletters.model.bulk_plan import BulkPlan
 from bridge.errors import EditRefused, NoJson
 
-#: Where a name stands: at no field's place.
+#: The path of a name, which no field has.
 NO_PLACE: Final = ("", "")
 
 
 def insert_tokens(found: HiddenParts, value: bytes) -> bytes:
-    """A value as it is edited: JSON with a token, `[masked 1]`, in the place of each part that is hidden."""
+    """Return a value for the editor: JSON with a token, `[masked 1]`, in the place of each hidden part."""
     said = dict(zip((path for path, _ in found.found), _make_tokens(found, value), strict=True))
     return exact_json.write_json(replace_parts(found.tree, said), value)
 
 
 def replace_tokens(text: str, found: HiddenParts, value: bytes) -> bytes:
-    """The value that an edited text means: with what is hidden, unchanged.
+    """Return the value of an edited text, with the hidden parts unchanged.
 
     Parameters:
-        value: that was edited.
+        value: the value that was edited.
 
     Raises:
-        EditRefused: the text is no JSON, or a token does not stand where it stood.
+        EditRefused: the text is no JSON, or a token is not in its place.
     """
     try:
         typed = exact_json.parse_json(text)
     except NoJson as error:
-        raise EditRefused(f"This is no JSON, and so it cannot be told what of it is masked: {error}.") from None
+        raise EditRefused(f"This is no JSON, so its masked parts are unknown: {error}.") from None
     stood = dict(zip(_make_tokens(found, value), found.found, strict=True))
     parts: dict[Path, Any] = {}
     left = set(stood)
@@ -57,18 +57,18 @@ def replace_tokens(text: str, found: HiddenParts, value: bytes) -> bytes:
         for token in [each for each in stood if each in said]:
             before, part = stood[token]
             if said != token or list_path_names(path) != list_path_names(before):
-                raise EditRefused(f"{token} stands at another place: it hides a field, which stays where it is.")
+                raise EditRefused(f"{token} is in another place: it hides a field, and must stay where it was.")
             if token not in left:
-                raise EditRefused(f"{token} stands there twice: what your role does not see goes along unchanged.")
+                raise EditRefused(f"{token} occurs twice: fields that your role does not see must stay unchanged.")
             left.remove(token)
             parts[path] = part
     if left:
-        raise EditRefused(f"{min(left)} is gone: what your role does not see goes along unchanged.")
+        raise EditRefused(f"{min(left)} is gone: fields that your role does not see must stay unchanged.")
     return exact_json.write_json(replace_parts(typed, parts), value)
 
 
 def _make_tokens(found: HiddenParts, value: bytes) -> list[str]:
-    """A token for each part that is hidden, of a word that the value has nowhere."""
+    """Return a token for each hidden part, with a word that the value does not contain."""
     seen = exact_json.write_json(replace_parts(found.tree, {path: None for path, _ in found.found}), value).decode()
     word = "masked"
     while f"[{word} " in seen:
@@ -77,7 +77,7 @@ def _make_tokens(found: HiddenParts, value: bytes) -> list[str]:
 
 
 def _list_text_paths(tree: Any, at: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Each text of a value with its path; of a name, one that no field has."""
+    """Yield each text of a value with its path; names have a path that no field has."""
     match tree:
         case str():
             yield at, tree
@@ -91,10 +91,10 @@ def _list_text_paths(tree: Any, at: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 class JudgedValue(NamedTuple):
-    """What is said of a value; nothing is sent.
+    """A handler's verdict on a value; nothing is sent.
 
     Attributes:
-        difference: from the letter's own, as a unified diff.
+        difference: from the letter's value, as a unified diff.
     """
 
     said: HandlerVerdict
@@ -103,14 +103,14 @@ class JudgedValue(NamedTuple):
 
 @dataclass(frozen=True)
 class MaskedEditor:
-    """Every method raises DeskUnavailable where the database does not answer."""
+    """The editor for a role with masks. Every method raises DeskUnavailable if the database does not answer."""
 
     letters: LetterLookup
     mending: LetterEditor
     masks: LetterMasks
 
     def offered(self, letter_id: int) -> OfferedText:
-        """A letter's value, to be edited in a form: with a token in the place of each part that is hidden.
+        """Return a letter's value as text for a form, with a token in the place of each hidden part.
 
         Raises:
             NoSuchLetter: there is none of that number.
@@ -123,7 +123,7 @@ class MaskedEditor:
         return offer_text(insert_tokens(_require_editable(found), value))
 
     def tried(self, letter_id: int, text: str) -> TriedValue:
-        """What a form's text would be as the letter's value; nothing is sent.
+        """Return the preview of a form's text as the letter's value; nothing is sent.
 
         Raises:
             NoSuchLetter, EditRefused: as `offered`; or a token is not where it stood.
@@ -135,21 +135,21 @@ class MaskedEditor:
         view = self._view(letter_id)
         after = mask_value(value, find_hidden_parts(value, self.masks.of(view.letter.listed.topic))) or b""
         tried = self._told(letter_id, self.mending.tried_value(letter_id, value))
-        # No hash of what is hidden: one could guess it.
+        # No hash of hidden parts: they could be guessed by it.
         return tried._replace(difference=diff_values(view.letter.value, after), shown=after + b"\0" + text.encode())
 
     def tokened(self, letter_id: int) -> bytes | None:
-        """A letter's value as a program edits it: with a token in the place of each part that is hidden.
+        """Return a letter's value for a program, with a token in the place of each hidden part.
 
         Raises:
             NoSuchLetter: there is none of that number.
-            EditRefused: what is hidden of it cannot be told, or all of it is.
+            EditRefused: its hidden parts are unknown, or all of it is hidden.
         """
         found, value = self._of_program(letter_id)
         return insert_tokens(_require_editable(found), value) if found.is_any and value is not None else value
 
     def filled(self, letter_id: int, value: bytes | None) -> bytes | None:
-        """What a program's value means: with what is hidden in the places of its tokens; else byte for byte.
+        """Return a program's value with the hidden parts in the place of their tokens.
 
         Raises:
             NoSuchLetter, EditRefused: as `tokened`; or a token is not where it stood.
@@ -160,10 +160,10 @@ class MaskedEditor:
         try:
             return replace_tokens((value or b"").decode(), _require_editable(found), before)
         except UnicodeDecodeError:
-            raise EditRefused("This is no text, and so it cannot be told what of it is masked.") from None
+            raise EditRefused("This is no text, so its masked parts are unknown.") from None
 
     def judged(self, letter_id: int, value: bytes | None) -> JudgedValue:
-        """What its handler says of a program's value.
+        """Return the handler's verdict on a program's value.
 
         Raises:
             NoSuchLetter, EditRefused: as `filled`.
@@ -174,7 +174,7 @@ class MaskedEditor:
         return JudgedValue(said._replace(why=view.quotes.masked(said.why)), diff_values(view.letter.value, after))
 
     def edit(self, letter_id: int, value: bytes | None, by: str, why: str, *, force: bool) -> BulkPlan:
-        """A plan that sends the letter back with this value (Mending.edit).
+        """Return a plan that sends the letter back with this value (`LetterEditor.edit`).
 
         Raises:
             NoSuchLetter, EditRefused: as that.
@@ -193,7 +193,7 @@ class MaskedEditor:
         fields = self.masks.of(letter.listed.topic)
         if fields.of_value and not letter.kept:
             raise EditRefused(
-                "This value is too large for the database, so what your role does not see of it cannot go along. "
+                "This value is too large for the database, so its hidden fields cannot be filled in. "
                 "An admin who sees it edits it, or bridge deadletters edit."
             )
         return find_hidden_parts(letter.value, fields), letter.value
@@ -202,7 +202,7 @@ class MaskedEditor:
         return self.masks.letter(self.letters.one(letter_id))
 
     def _told(self, letter_id: int, tried: TriedValue) -> TriedValue:
-        """What its handler says may quote the value."""
+        """Return the preview with a redacted verdict, which may quote the value."""
         said = tried.said
         return tried._replace(said=said._replace(why=self._view(letter_id).quotes.masked(said.why)))
 
@@ -214,10 +214,10 @@ def _require_editable(found: HiddenParts) -> HiddenParts:
 
 
 class DifferencePage(NamedTuple):
-    """Some of the differences of a plan.
+    """A page of the differences of a plan.
 
     Attributes:
-        next: behind which letter it goes on; `None`: there are no more.
+        next: the letter after which the next page begins; `None`: this is the last.
     """
 
     differences: list[LetterDifference]
@@ -226,18 +226,18 @@ class DifferencePage(NamedTuple):
 
 @dataclass(frozen=True)
 class MaskedDifferences:
-    """Raises DeskUnavailable where the database does not answer."""
+    """The differences of plans for a role with masks. Raises DeskUnavailable if the database does not answer."""
 
     database: Database
     masks: LetterMasks
 
     def page(self, plan_id: int, count: int, after: int = 0) -> DifferencePage:
-        """Of the next letters of a plan that it changes, by their ids: so many, or fewer where their values are large.
+        """Return the differences of the next letters of a plan, by id; fewer if their values are large.
 
-        What is hidden is hidden on both sides.
+        Hidden parts are masked on both sides.
 
         Parameters:
-            after: the letter behind which it goes on.
+            after: the letter after which the page begins.
         """
         with self.database.reading() as connection:
             found = letter_payload.read_edited_values(connection, plan_id, count, after)
@@ -250,7 +250,7 @@ class MaskedDifferences:
             sides = [letter.value, value]
             if self.masks:
                 if letter.id not in known:
-                    # It was cleaned up this moment: nobody knows any more what of it is hidden.
+                    # It was just cleaned up: its hidden parts are unknown.
                     continue
                 fields = self.masks.of(known[letter.id].topic)
                 sides = [mask_value(each, find_hidden_parts(each, fields)) for each in sides]

@@ -1,5 +1,5 @@
-"""A plan, which is a bulk action on dead letters: its kind, state, options and counts, its preview, and its version as
-a user saw it (pure).
+"""A plan, which is a bulk action on dead letters: its kind, state, options and counts, its preview, and the version
+that a user saw (pure).
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple, Self
 
 from bridge.formats.text_forms import format_time
 
-#: From when on plans are numbered by their seconds (2026-01-01, ms since the epoch): in 31 bits until 2094.
+#: The begin of the numbers of plans, which count seconds (2026-01-01, ms since the epoch): 31 bits until 2094.
 NUMBERED_FROM: Final = 1_767_225_600_000
 
 
 class PlanKind(StrEnum):
-    """What a plan does with its letters."""
+    """The action of a plan."""
 
     REPLAY = "replay"
     DISCARD = "discard"
@@ -24,58 +24,58 @@ class PlanKind(StrEnum):
 
 
 class PlanState(StrEnum):
-    """How far a plan is."""
+    """The state of a plan."""
 
     MAKING = "making"
-    """What it is about is being written down; if the process that did it died, it stays so and is never applied."""
+    """Its letters are being frozen; if the process died meanwhile, it stays so and is never applied."""
     PLANNED = "planned"
     APPLYING = "applying"
-    """Somebody does it, or is to: what a process left that died, another takes up."""
+    """A process applies it or is to; if that process died, another resumes it."""
     STOPPED = "stopped"
-    """A person or the canary stopped it; what it had not come to is untouched, and it may be gone on with."""
+    """A person or the canary stopped it; the remaining items are untouched, and it may be resumed."""
     DONE = "done"
-    """Each of its letters was come to; how those end that were sent is known later."""
+    """All its items were processed; the outcomes of sent ones are known later."""
     FAILED = "failed"
 
 
 class PlanItemState(StrEnum):
-    """How far a plan is with one of its deliveries."""
+    """The state of an item of a plan."""
 
     WAITING = "waiting"
     CLAIMED = "claimed"
-    """This plan has it, and is about to send it, or has sent it."""
+    """This plan is about to send it, or has just sent it."""
     SENT = "sent"
     DONE = "done"
     DEAD = "dead"
     """It died again."""
     DISCARDED = "discarded"
     UNKNOWN = "unknown"
-    """What became of it cannot be known any more."""
+    """Its outcome cannot be known any more."""
     SKIPPED = "skipped"
-    """It was not as it was when the plan was made, or needs nothing."""
+    """It had changed since the plan was made, or needed nothing."""
     REFUSED = "refused"
-    """Kafka does not take it."""
+    """Kafka refused it."""
 
 
-#: Of what is on its way.
+#: The states of items in flight.
 UNDER_WAY: Final = (PlanItemState.CLAIMED, PlanItemState.SENT)
-#: Of what has not ended yet.
+#: The states of items that have not ended.
 UNENDED: Final = (PlanItemState.WAITING, *UNDER_WAY)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """How a plan is done.
+    """The options of a plan.
 
     Attributes:
-        rate: letters a second at most; `None`: as fast as it goes.
-        canary: in waves, each only if the one before ended well (bridge.deadletters.model.plan_order).
-        all_handlers: to every handler of the topic whose delivery is not done, not only to the one that failed.
-        again: deliveries run although they are done; each once for this plan.
-        logs: of a redrive, by partition the id of the log that its offsets are of.
-        into: of a redrive, the id of the replay topic into which it has sent; empty: it has sent nothing yet.
-        target: of a copy, the topic and which Kafka (bridge.deadletters.replay.letter_copy); nothing of it is secret.
-        canary_starts: the waves at which a stopped canary began again with a wave of one letter, in order.
+        rate: most letters a second; `None`: unlimited.
+        canary: whether it sends in waves, each only if the one before ended well (model/plan_order.py).
+        all_handlers: whether it sends to every handler of the topic whose delivery is not done.
+        again: whether deliveries that are done run again, once for this plan.
+        logs: of a redrive, the ids of the partitions' logs, in which its offsets are valid.
+        into: of a redrive, the id of its replay topic; empty: it has sent nothing yet.
+        target: of a copy, the topic and the Kafka cluster (replay/letter_copy.py), without secrets.
+        canary_starts: the waves at which a stopped canary was resumed with one letter, in order.
     """
 
     rate: float | None = None
@@ -90,32 +90,32 @@ class PlanOptions:
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
         data = asdict(self) | {"canary_starts": list(self.canary_starts)}
-        # Versions of before these came read all other plans.
+        # Without these, older versions can read the plan.
         return {name: value for name, value in data.items() if value or name not in ("into", "canary_starts")}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """What `to_data` wrote."""
+        """Return the options that `to_data` wrote."""
         return cls(**{**data, "canary_starts": tuple(data.get("canary_starts", ()))})
 
 
 @dataclass(frozen=True, slots=True)
 class PlanCounts:
-    """What a plan was about when it was made.
+    """The counts of a plan when it was made.
 
     Attributes:
-        letters: that it has.
-        handlers: how many by handler and reason.
-        done: whose delivery the ledger has as done by now: they are skipped.
-        replaying: that were asked for too, and are replaying already: the plan does not have them.
-        too_large: larger than the topic takes to which they would go.
-        too_old: too large for the database, and no longer in Kafka.
-        foreign: of other programs: they go to their source topic.
-        unknown_handlers: by handlers that neither the app nor a worker knows: they are skipped.
-        replayed: how many have already failed after so many replays.
-        stands: of a redrive, by handler how many deliveries of the range stood how (redrive.standing).
-        edits: of letters that go back with another value, how many, and why others do not.
-        warnings: for who approves it, a sentence each.
+        letters: all letters of the plan.
+        handlers: letters by handler and reason.
+        done: letters whose delivery is done by now, says the ledger: they are skipped.
+        replaying: matching letters that are replaying already: the plan does not have them.
+        too_large: letters larger than their target topic takes.
+        too_old: letters too large for the database, and no longer in Kafka.
+        foreign: letters of other programs: they go to their source topic.
+        unknown_handlers: letters by handlers that neither the app nor a worker knows: they are skipped.
+        replayed: letters by the number of replays that have failed.
+        stands: of a redrive, deliveries of the range by handler and `DeliveryStand`.
+        edits: letters that go back with another value, and why others do not.
+        warnings: sentences for the person who approves the plan.
     """
 
     letters: int = 0
@@ -137,21 +137,21 @@ class PlanCounts:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """What `to_data` wrote."""
+        """Return the counts that `to_data` wrote."""
         return cls(**{**data, "warnings": tuple(data.get("warnings", ()))})
 
 
 @dataclass(frozen=True, slots=True)
 class BulkPlan:
-    """A plan as it stands.
+    """A plan with the states of its items.
 
     Attributes:
         at, began_at, ended_at: ms since the epoch.
-        why: as who made it says.
+        why: the reason of its maker.
         asked: the filter, as JSON.
-        outcomes: how many of its deliveries are how far (`ItemState`), without what is 0.
+        outcomes: its items by `PlanItemState`, without zeros.
         stopped: why it stopped, if it did.
-        wave: of a canary, the one that it is at.
+        wave: the current wave of a canary.
     """
 
     id: int
@@ -170,32 +170,32 @@ class BulkPlan:
     ended_at: int | None = None
 
     def count(self, *states: PlanItemState) -> int:
-        """How many of its deliveries are in one of these states."""
+        """Return the number of its items in one of these states."""
         return sum(self.outcomes.get(state, 0) for state in states)
 
     @property
     def name(self) -> str:
-        """By what it is told from all plans, also of other databases, where there is one of the same id."""
+        """Return the name of the plan, unique across databases that have plans of the same id."""
         return f"plan {self.id} of {format_time(self.at / 1000, 'milliseconds')}"
 
     @property
     def number(self) -> int:
-        """The number of deliveries that it sends and that are no letters: higher than those of all plans before it.
+        """Return the number of its deliveries that are no letters, higher than those of all earlier plans.
 
-        By the clock, so that it is so of plans of other databases, too, and stays so while retries count it on.
+        It comes from the clock, so it also exceeds plans of other databases, and retries that increment it.
         """
         return (self.at - NUMBERED_FROM) // 1000
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come of it unless somebody goes on with it: all that was sent has ended."""
+        """Return whether the plan has ended, with all outcomes, unless somebody resumes it."""
         return self.state not in (PlanState.MAKING, PlanState.PLANNED, PlanState.APPLYING) and not self.count(
             *UNDER_WAY
         )
 
     @property
     def is_good(self) -> bool:
-        """Whether it was done, and nothing of it ended badly, as far as that is known."""
+        """Return whether it was done and nothing of it ended badly, as far as known."""
         bad = self.count(PlanItemState.DEAD, PlanItemState.UNKNOWN, PlanItemState.REFUSED)
         return self.state is PlanState.DONE and not bad
 
@@ -219,15 +219,15 @@ class BulkPlan:
 
 
 class PlanPreview(NamedTuple):
-    """The letters that matched.
+    """The expected result of a plan for its matching letters.
 
     Attributes:
-        will: that it will do, as far as that is known.
-        done: by the ledger.
-        elsewhere: that another plan has: it had them when this one was made, or has taken them since.
-        unknown: of handlers that nobody knows.
-        unfit: too large for their topic, or too old to be at hand.
-        unpatched: that a patch leaves out: it changes nothing of them, does not apply, or makes what is not taken.
+        will: letters that it will process, as far as known.
+        done: letters that are done, says the ledger.
+        elsewhere: letters of another plan, at the time of the preview or since.
+        unknown: letters of unknown handlers.
+        unfit: letters that are too large for their topic, or whose value Kafka has dropped.
+        unpatched: letters that a patch does not change, does not apply to, or makes invalid.
     """
 
     matched: int
@@ -240,15 +240,15 @@ class PlanPreview(NamedTuple):
 
     @property
     def left_out(self) -> int:
-        """How many it will not do."""
+        """Return the number of letters that it will not process."""
         return self.matched - self.will
 
 
 def preview_plan(plan: BulkPlan, gone: int) -> PlanPreview:
-    """What will become of the letters that matched.
+    """Return the expected result of a plan.
 
     Parameters:
-        gone: how many of the plan's letters others have taken since it was made.
+        gone: the plan's letters that other plans have taken since it was made.
     """
     counts = plan.counts
     unknown, unfit = sum(counts.unknown_handlers.values()), counts.too_large + counts.too_old
@@ -266,9 +266,9 @@ def preview_plan(plan: BulkPlan, gone: int) -> PlanPreview:
 
 
 def compute_plan_version(state: str, last_act: int) -> str:
-    """Changes with everything that is done with a plan: who decides says it, and so the same is not done twice.
+    """Return the version of a plan, which changes with every act on it: a decision names it, and so is applied once.
 
     Parameters:
-        last_act: id of the last entry of the trail about it; 0: there is none.
+        last_act: the id of its last audit entry; 0: none.
     """
     return f"{state}-{last_act}"

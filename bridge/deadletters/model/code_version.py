@@ -6,20 +6,20 @@ from typing import Any, Final
 
 from packaging.version import InvalidVersion, Version
 
-#: A day, and what counts the releases of that day: `20261120`, `2026-11-20`, `2026-11-20.3`, `20261120093000`.
+#: A date, and the release of that day: `20261120`, `2026-11-20`, `2026-11-20.3`, `20261120093000`.
 _DATE: Final = re.compile(r"v?(20\d\d)[-._]?(0[1-9]|1[0-2])[-._]?([0-2]\d|3[01])((?:[-._T:]?\d)*)Z?")
-#: What a commit's hash looks like, whole or cut; PEP 440 would read a number from digits alone or with one letter.
+#: A commit's hash, whole or cut; PEP 440 would read a number from some of them.
 _HASH: Final = re.compile(r"[0-9a-f]{7,64}")
 
 
 def has_fix(version: str, fixed_in: str) -> bool:
-    """Whether code of a version has what was mended in another: it is that one, or a later one.
+    """Return whether code of a version has the fix of another: the same version, or a later one.
 
-    A date has an order. What is no version by PEP 440, and a commit's hash whatever it is made of, has none: only the
-    same has it.
+    Dates and PEP 440 versions have an order. Others, and hashes of commits, have none: only the same version has the
+    fix.
 
     Parameters:
-        version: as workers report it; empty: they do not, and nobody knows what they have.
+        version: as workers report it; empty: unknown.
     """
     if not version:
         return False
@@ -30,7 +30,7 @@ def has_fix(version: str, fixed_in: str) -> bool:
 
 
 def _parse_version(version: str) -> Version:
-    """Raises InvalidVersion where it has no order."""
+    """Return the parsed version; raise InvalidVersion if it has no order."""
     if date := _DATE.fullmatch(version):
         return Version(".".join([*date.groups()[:3], *re.findall(r"\d+", date[4])]))
     if _HASH.fullmatch(version):
@@ -39,31 +39,31 @@ def _parse_version(version: str) -> Version:
 
 
 def is_fix_deployed(handler: str, fixed_in: str, workers: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether every living worker that knows a handler has what was mended: what is sent back may reach any of them.
+    """Return whether every living worker that knows a handler has the fix: a replay may reach any of them.
 
     Parameters:
-        workers: what each announces; one of an older release does not say which version it has.
+        workers: the announcement of each; an older release does not report its version.
     """
     found = [worker for worker in workers if handler in worker.get("handlers", ())]
     return bool(found) and all(has_fix(_find_worker_version(worker, handler), fixed_in) for worker in found)
 
 
 def explain_fix_wait(handler: str, fixed_in: str, workers: Iterable[Mapping[str, Any]]) -> str:
-    """Why nothing goes back yet to a handler that was mended, a sentence; empty: every living worker has it.
+    """Return why a fixed handler's letters are not replayed yet; empty if every living worker has the fix.
 
     Parameters:
-        workers: what each announces.
+        workers: the announcement of each.
     """
     found = [_find_worker_version(worker, handler) for worker in workers if handler in worker.get("handlers", ())]
     if not found:
-        return f"no worker that lives has {handler}: its letters go back once one does that reports {fixed_in}"
+        return f"no living worker has {handler}: its letters are replayed once one reports {fixed_in}"
     if silent := sum(not version for version in found):
         return (
-            f"{silent} of {len(found)} workers report no version of {handler}, so nothing goes back by itself: "
+            f"{silent} of {len(found)} workers report no version of {handler}, so nothing is replayed automatically: "
             "set KAFKA_HANDLERS_VERSION where they start"
         )
     older = sorted({version for version in found if not has_fix(version, fixed_in)})
-    return f"workers still have {', '.join(older)}: its letters go back once all have {fixed_in}" if older else ""
+    return f"workers still have {', '.join(older)}: its letters are replayed once all have {fixed_in}" if older else ""
 
 
 def _find_worker_version(worker: Mapping[str, Any], handler: str) -> str:

@@ -11,13 +11,13 @@ from bridge.deadletters.model.search_words import mark_header, split_words
 from bridge.deadletters.model.stored_letter import LetterStatus, StoredLetter
 from bridge.errors import FilterFault
 
-#: Most letters that are named one by one: what is more is a filter's.
+#: Most ids of letters in a filter.
 MOST_IDS: Final = 10_000
 
-#: That a letter has of attempts: of more there is no filter.
+#: The largest number of attempts in a filter.
 MOST_ATTEMPTS: Final = 2**31 - 1
 
-#: That an id may be, in either database.
+#: The largest id in either database.
 HIGHEST: Final = 2**63 - 1
 
 _NUMBERS: Final = ("ids", "groups", "plans")
@@ -25,7 +25,7 @@ _TEXTS: Final = ("handlers", "topics", "exceptions", "reasons", "versions", "ori
 
 
 class LetterCursor(NamedTuple):
-    """A letter, as the end of one page of a list and the beginning of the next: letters are listed newest first.
+    """A position in the list of letters, newest first: the end of one page and the begin of the next.
 
     Attributes:
         failed_at: ms since the epoch.
@@ -35,15 +35,15 @@ class LetterCursor(NamedTuple):
     id: int
 
     def __str__(self) -> str:
-        """`1795163400000-42`, for an address."""
+        """Return the cursor for an address: `1795163400000-42`."""
         return f"{self.failed_at}-{self.id}"
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """What `str` made of one.
+        """Return the cursor of a text.
 
         Raises:
-            FilterFault: it is none.
+            FilterFault: the text is no cursor.
         """
         failed_at, _, letter = text.partition("-")
         if not all(each.isdecimal() and len(each) < 20 and int(each) <= HIGHEST for each in (failed_at, letter)):
@@ -53,27 +53,26 @@ class LetterCursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
-    """The dead letters that have all of this: of what has several values, one of them; of what is empty, anything.
+    """A filter of dead letters: all fields must match; of several values, one; an empty field matches all.
 
     Attributes:
         ids: the letters themselves.
         topics: source topics.
         exceptions: classes by their full name, or by its last part: `CardDeclined`.
         versions: of the code that failed.
-        origins: "bridge", or who else wrote a letter.
+        origins: "bridge", or the other program that wrote the letter.
         groups: ids of groups.
         causes: ids of the causes in a group.
-        text: words; a letter has all of them, in any order, in what `bridge.deadletters.model.search_words` reads of
-            it.
+        text: words that the letter has, in any order (model/search_words.py).
         plans: ids of plans that it is or was in.
-        died_again: died more than once: a replay has failed.
-        attempts: its handler ran so often for it, or more often.
-        headers: name and value, bytes that are no UTF-8 as `surrogateescape` has them; a letter has all of them.
-        since: failed then or later, ms since the epoch.
-        until: failed before then.
+        died_again: whether it died more than once: a replay has failed.
+        attempts: the least number of runs of its handler.
+        headers: names and values, all of which it has; bytes that are no UTF-8 as in `surrogateescape`.
+        since: the earliest time of its failure, ms since the epoch.
+        until: the end of the time of its failure, exclusive.
 
     Raises:
-        FilterFault: it can mean nothing.
+        FilterFault: a field is invalid.
     """
 
     ids: tuple[int, ...] = ()
@@ -111,30 +110,30 @@ class LetterFilter:
 
     @property
     def of_history(self) -> bool:
-        """Whether it asks for what no index of letters has: they are looked at one by one."""
+        """Return whether it has fields without an index: letters are read one by one."""
         return bool(self.plans or self.died_again or self.attempts)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words that a letter must have: those of the text, and one for each header."""
+        """Return the words that a letter must have: those of the text, and one for each header."""
         marks = (mark_header((name, value.encode("utf-8", "surrogateescape"))) for name, value in self.headers)
         return tuple(dict.fromkeys((*split_words(self.text), *marks)))
 
     def only_open(self) -> Self:
-        """The same, of letters that are open: what is done with letters is done with no others.
+        """Return the same filter for open letters, the only ones that are replayed or discarded.
 
         Raises:
-            FilterFault: it asks for other statuses, and none that is open.
+            FilterFault: it selects other statuses, and not open.
         """
         if self.statuses and LetterStatus.OPEN not in self.statuses:
             raise FilterFault(
-                f"Only what is open is sent back or discarded, and this asks for what is {' or '.join(self.statuses)}: "
+                f"Only open letters are replayed or discarded, and this selects {' or '.join(self.statuses)} ones: "
                 "leave the status out."
             )
         return replace(self, statuses=(LetterStatus.OPEN,))
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON: what is empty is left out, a key is base64, headers are as a person writes them."""
+        """Return the filter as JSON, without empty fields: a key as base64, headers as people write them."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         found["headers"] = [[name, filter_syntax.write_header_value(value)] for name, value in self.headers]
         data = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
@@ -144,10 +143,10 @@ class LetterFilter:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """What `to_data` wrote.
+        """Return the filter that `to_data` wrote.
 
         Raises:
-            FilterFault: it is no filter's.
+            FilterFault: the data is no filter.
         """
         strange = set(data) - {field.name for field in fields(cls)}
         if strange:
@@ -163,7 +162,7 @@ ALL_LETTERS: Final = LetterFilter()
 
 
 def _is_storable(text: str) -> bool:
-    """Whether each of the databases could have it: PostgreSQL has no text with a null in it."""
+    """Return whether both databases can store a text: PostgreSQL has no null characters."""
     return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text)
 
 
@@ -183,15 +182,15 @@ def _read_field(name: str, value: Any) -> Any:
     return str(value) if name == "text" else int(value)
 
 
-#: What only the database knows of a letter.
+#: The fields that only the database knows.
 _OF_THE_DATABASE = ("ids", "groups", "statuses", "plans", "died_again")
 
 
 def check_topic_filter(asked: LetterFilter) -> None:
-    """Refuse what cannot be told of a letter in a topic.
+    """Refuse a filter with fields that a letter in a topic does not have.
 
     Raises:
-        FilterFault: with what to do.
+        FilterFault: it has such fields; the message says what to do.
     """
     if unknown := [name.replace("_", " ") for name in _OF_THE_DATABASE if getattr(asked, name)]:
         raise FilterFault(
@@ -200,7 +199,9 @@ def check_topic_filter(asked: LetterFilter) -> None:
 
 
 def accepts_letter(asked: LetterFilter, letter: StoredLetter) -> bool:
-    """Whether a filter means a letter, as the database would say; of what `check` refuses nothing is asked."""
+    """Return whether a filter matches a letter as the database would; fields that `check_topic_filter` refuses are
+    ignored.
+    """
     kind = letter.kind
     one_of = (
         (asked.handlers, kind.group.handler),
@@ -248,21 +249,21 @@ _NAMES: Final = {
     "until": "until",
     "attempts": "attempts",
 }
-#: What of it are parts of letters, which not everybody sees.
+#: The fields that contain parts of letters, which not every role may see.
 _OF_LETTERS: Final = {"text": "words", "key": "a key", "headers": "headers"}
 
 
 def describe_filter(asked: Mapping[str, Any]) -> str:
-    """`handler orders.handlers.charge, reason poison`; "" for all that is open.
+    """Return a filter in words: `handler orders.handlers.charge, reason poison`; "" for all open letters.
 
     Parameters:
-        asked: as `Filter.to_data` has it.
+        asked: as `LetterFilter.to_data` returns it.
     """
     return ", ".join(each for each in _describe_fields(asked) if each != "status open")
 
 
 def describe_filter_for_audit(asked: LetterFilter) -> str:
-    """The same for the trail, which everybody reads, and for ever: of words, keys and headers only that they were."""
+    """Return a filter in words for the audit log, which every role reads: without words, keys and headers."""
     data = asked.to_data()
     named = _describe_fields({name: value for name, value in data.items() if name not in _OF_LETTERS})
     return ", ".join([*named, *(said for name, said in _OF_LETTERS.items() if name in data)]) or "all"
@@ -275,7 +276,7 @@ def _describe_fields(asked: Mapping[str, Any]) -> list[str]:
 
 
 def list_filter_pairs(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """A filter as an address has it."""
+    """Yield the parameters of a filter for an address."""
     for field, name in _NAMES.items():
         value = asked.get(field)
         if value is None or value == "":

@@ -1,6 +1,6 @@
 """The parser of records from dead-letter topics, written by this bridge or by other programs.
 
-It raises nothing: what cannot be read is kept as it is.
+It raises nothing: unreadable parts are kept as bytes.
 """
 
 from functools import lru_cache
@@ -17,26 +17,26 @@ from bridge.formats.delivery_identity import OFFSETS, PARTITIONS
 from bridge.formats.failure import MAX_CLASS, MAX_MESSAGE, MAX_TRACEBACK, cut
 from bridge.kafka.clients import Record, headers_of
 
-#: The origin of letters that a worker of ours wrote.
+#: The origin of letters that this project wrote.
 OURS: Final = "bridge"
-#: Longest name that is kept of a handler, a group, a version, a reason, in characters.
+#: Most characters of the name of a handler, a group, a version or a reason.
 LONGEST_NAME: Final = 300
-#: Of a count in the database.
+#: The largest count in the database.
 HIGHEST: Final = 2**31 - 1
-#: How far ahead of the recorder's clock another's may be, in ms: a day.
+#: How far in the future a time may be (clock-skew limit), in ms: a day.
 AHEAD: Final = 86_400_000
 
 UNREADABLE: Final = (
     "The headers of this record cannot be read by Kafka's client for Python (a header's name must be UTF-8): key and "
-    "value are kept, what the headers say is not."
+    "value are kept, the headers are not."
 )
 
 
 def parse_letter(record: Record, topic_id: str, now: int) -> StoredLetter:
-    """The letter that a record of a dead-letter topic is. Raises nothing: what cannot be read is kept as it is.
+    """Return the letter of a record of a dead-letter topic. Raises nothing: unreadable parts are kept as bytes.
 
     Parameters:
-        topic_id: of the topic in which it lies.
+        topic_id: the id of the dead-letter topic.
         now: ms since the epoch.
     """
     try:
@@ -108,12 +108,12 @@ def _parse_foreign_letter(
 
 @lru_cache(maxsize=256)
 def _cached_location(traceback: str, handler: str) -> str:
-    """Letters of one fault have the same traceback, but for its message."""
+    """Return the location of a traceback; cached, because letters of one fault share it."""
     return make_storable(find_failure_location(traceback, handler), LONGEST_NAME)
 
 
 def _build_letter(record: Record, identity: LetterIdentity, origin: str, found: Any, **other: Any) -> StoredLetter:
-    """What ours and theirs say in the same words."""
+    """Return a letter with the fields that this project's and other programs' records share."""
     traceback = make_storable(found.error_traceback, MAX_TRACEBACK)
     message = make_storable(found.error_message, MAX_MESSAGE)
     handler, error_class = _storable_name(identity.handler), make_storable(found.error_class, MAX_CLASS)
@@ -141,7 +141,9 @@ def _build_letter(record: Record, identity: LetterIdentity, origin: str, found: 
 
 
 def make_storable(text: str, longest: int) -> str:
-    """A text that every database takes: no null character, no half of a surrogate pair, at most so many characters."""
+    """Return a text that both databases can store: without null characters and half surrogate pairs, and not too
+    long.
+    """
     text = cut(text, longest)
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
@@ -153,6 +155,6 @@ def _storable_name(text: str) -> str:
 
 
 def _plausible_time(at: int, record: Record, now: int) -> int:
-    """A time in ms that a letter says, where it can be one; else when Kafka got the letter, else now."""
+    """Return a letter's time in ms if it is plausible; else the record's timestamp, else now."""
     kind, written = record.timestamp()
     return next((each for each in (at, written if kind else 0) if 0 < each <= now + AHEAD), now)

@@ -10,18 +10,18 @@ from bridge.deadletters.model.bulk_plan import UNENDED, PlanItemState
 from bridge.deadletters.model.stored_letter import compute_digest
 from bridge.settings import Settings
 
-#: How many letters the waves have; what is left is the last one.
+#: Letters of each wave; the rest is the last wave.
 WAVES: Final = (1, 5, 20, 100)
-#: In these waves, the first ones, all must end well; in the later ones, so much of them.
+#: The number of first waves in which all must end well; and the share for the later ones.
 ALL_OF: Final = 2
 PART: Final = 0.95
-#: Seconds for which the outcomes of a wave are waited for. Its letters are not retried, but may stand in a long queue,
-#: or be put off: their topic is halted, what they need is down, their handler asks for `RetryLater`.
+#: Seconds to wait for the outcomes of a wave. Its letters are not retried, but may be in a long queue, or be put
+#: off: their topic is halted, a dependency is down, their handler raises `RetryLater`.
 WAITS: Final = 3_600.0
 
 
 class CanaryTurn(Enum):
-    """What comes after a look at a wave."""
+    """The next step of a canary."""
 
     WAIT = "wait"
     GO_ON = "go on"
@@ -29,14 +29,14 @@ class CanaryTurn(Enum):
 
 
 class CanaryDecision(NamedTuple):
-    """What comes now, and of a stop, why."""
+    """The next step of a canary, with the reason for a stop."""
 
     turn: CanaryTurn
     why: str = ""
 
 
 def find_wave(position: int) -> int:
-    """The wave of the delivery at a position of a plan, which are counted from 1."""
+    """Return the wave of the item at a position of a plan, counted from 1."""
     end = 0
     for wave, size in enumerate(WAVES):
         end += size
@@ -46,10 +46,10 @@ def find_wave(position: int) -> int:
 
 
 def find_stage(wave: int, starts: Sequence[int]) -> int:
-    """Return how many waves a canary had behind it at a wave, since it began or was last gone on with.
+    """Return how many waves a canary had behind it at a wave, since it began or was last resumed.
 
     Parameters:
-        starts: the waves at which it was gone on with (`Options.canary_starts`).
+        starts: the waves at which it was resumed (`PlanOptions.canary_starts`).
     """
     return wave - max((start for start in starts if start <= wave), default=0)
 
@@ -57,23 +57,23 @@ def find_stage(wave: int, starts: Sequence[int]) -> int:
 def decide_next_wave(
     wave: int, outcomes: Mapping[str, int], waited: float, starts: Sequence[int] = ()
 ) -> CanaryDecision:
-    """Whether the next wave may go out.
+    """Decide whether the next wave may go out.
 
-    What was skipped, refused by Kafka, or discarded by a person meanwhile says nothing of the handler, and counts
-    neither way. A delivery whose end is not known is no failure: only what has died again stops a canary at once.
+    Items that were skipped, refused by Kafka, or discarded say nothing about the handler, and do not count. An unknown
+    outcome is no failure: only a death stops a canary at once.
 
     Parameters:
-        wave: from 0 on, of which all was sent that may be.
-        outcomes: of its deliveries, how many have which state.
+        wave: the current wave, from 0 on, of which all that may be sent was sent.
+        outcomes: its items by state.
         waited: seconds since the last of them was sent.
-        starts: the waves at which the canary was gone on with.
+        starts: the waves at which the canary was resumed.
     """
     stage = find_stage(wave, starts)
-    # What still waits is held by what is ahead of it in its lane.
+    # A waiting item is held by its predecessor in the lane.
     pending = sum(outcomes.get(state, 0) for state in UNENDED)
     good = outcomes.get(PlanItemState.DONE, 0)
     bad, unknown = outcomes.get(PlanItemState.DEAD, 0), outcomes.get(PlanItemState.UNKNOWN, 0)
-    # Also if all that is on its way ended well, too few would have.
+    # Even if all items in flight ended well, too few would have.
     best = good + pending + unknown
     if bad and (stage < ALL_OF or best < PART * (best + bad)):
         return CanaryDecision(CanaryTurn.STOP, f"canary: of {best + bad:,} of wave {wave + 1}, {bad:,} died again")
@@ -82,16 +82,16 @@ def decide_next_wave(
     if waited >= WAITS:
         return CanaryDecision(
             CanaryTurn.STOP,
-            f"canary: of {pending + unknown:,} of wave {wave + 1} it was not known after {WAITS:g} s how they end",
+            f"canary: {pending + unknown:,} of wave {wave + 1} had no outcome after {WAITS:g} s",
         )
     return CanaryDecision(CanaryTurn.WAIT)
 
 
 class OrderedCourse(NamedTuple):
-    """The deliveries of a topic to one handler, or to all those of its `sequence`: they have their lanes together.
+    """The ordered deliveries of a topic to one handler, or to all handlers of its `sequence`, which share lanes.
 
     Attributes:
-        number: that stands for them.
+        number: its id.
         by_key: whether each key has a lane; else each partition.
     """
 
@@ -99,10 +99,10 @@ class OrderedCourse(NamedTuple):
     by_key: bool
 
     def lane(self, partition: int, key: int | None) -> int | None:
-        """The lane of one of them; `None`: it is free of all others, as what has no key is.
+        """Return the lane of a delivery; `None` if it is unordered, as without a key.
 
         Parameters:
-            key: its digest (bridge.deadletters.model.stored_letter.key_digest).
+            key: the key's digest (`key_digest`).
         """
         if not self.by_key:
             return self.number ^ partition
@@ -110,10 +110,10 @@ class OrderedCourse(NamedTuple):
 
 
 def find_course(settings: Settings, group: str, topic: str, handler: str) -> OrderedCourse | None:
-    """Which deliveries those of a handler stand in line with; `None`: the topic has no order.
+    """Return the course of a handler's deliveries; `None` if the topic has no order.
 
     Parameters:
-        group: that handed them off.
+        group: the consumer group that handed them off.
     """
     chosen = settings.topic(topic)
     if chosen.order is None:
@@ -124,5 +124,5 @@ def find_course(settings: Settings, group: str, topic: str, handler: str) -> Ord
 
 
 def find_ordered_topics(settings: Settings) -> list[str]:
-    """The topics that have an order."""
+    """Return the topics that have an order."""
     return sorted(topic for topic, chosen in settings.file.kafka_topics.items() if chosen.order)

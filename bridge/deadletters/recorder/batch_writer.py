@@ -21,11 +21,11 @@ from bridge.errors import DeskRefused, DeskUnavailable
 
 
 class TakenCounts:
-    """Records counted by what they told, and those that no worker of ours wrote by who did.
+    """The counts of recorded records by meaning, and those of other programs by origin.
 
     Attributes:
-        counts: what a record told ("new", "duplicate", …, as the metric says it) → records.
-        theirs: who wrote it → records.
+        counts: meaning ("new", "duplicate", …, as in the metric) → records.
+        theirs: origin → records.
     """
 
     def __init__(self) -> None:
@@ -37,14 +37,16 @@ class TakenCounts:
 
         Parameters:
             letters: of its records; `None` for another group's.
-            counts: (topic, what) → records.
+            counts: (topic, meaning) → records.
         """
         for (_, what), count in counts.items():
             self.counts[what] += count
         self.theirs.update(each.kind.origin for each in letters if each is not None and each.kind.origin != OURS)
 
     def __str__(self) -> str:
-        """`1,204 records: 1,200 new, 4 duplicate; 3 of them by others (spring 2, unknown 1)`."""
+        """Return the counts for the log: `1,204 records: 1,200 new, 4 duplicate; 3 of them by others (spring 2,
+        unknown 1)`.
+        """
         said = _listed(f"{count:,} {what}" for what, count in self.counts.most_common())
         others = _listed(f"{who} {count:,}" for who, count in self.theirs.most_common())
         words = f"{self.counts.total():,} records" + (f": {said}" if said else "")
@@ -57,7 +59,7 @@ def _listed(words: Iterable[str]) -> str:
 
 logger = logging.getLogger(__name__)
 
-#: What became of a record, besides `News`.
+#: The meanings of a record besides `DeathKind`.
 ANOTHERS: Final = "another group's"
 REFUSED: Final = "refused"
 
@@ -66,10 +68,10 @@ class ReadRecord(NamedTuple):
     """A record that was read.
 
     Attributes:
-        letter: `None` where it is another group's, and passed over.
-        size: about how many bytes of memory it takes.
+        letter: `None` if it is another group's, and skipped.
+        size: its approximate bytes of memory.
         missed: records before it that Kafka had dropped.
-        is_mark: whether it is no record, but a mark of a transaction: all up to there is read.
+        is_mark: whether it is no record, but the mark of a transaction.
     """
 
     log: RecordedLog
@@ -82,11 +84,11 @@ class ReadRecord(NamedTuple):
 
 
 class WrittenBatch(NamedTuple):
-    """What a batch came to.
+    """The result of a batch.
 
     Attributes:
-        counts: (topic, what) → records.
-        reached: how far each of its logs is recorded now.
+        counts: (topic, meaning) → records.
+        reached: the recorded position of each of its logs.
     """
 
     counts: Counter[tuple[str, str]]
@@ -94,10 +96,10 @@ class WrittenBatch(NamedTuple):
 
 
 class BatchWriter:
-    """Writes batches; one at a time.
+    """The writer of batches, one at a time.
 
     Parameters:
-        largest_value: bytes; of a larger value the database has the size alone.
+        largest_value: bytes; of a larger value only the size is stored.
     """
 
     def __init__(self, database: Database, largest_value: int) -> None:
@@ -105,16 +107,15 @@ class BatchWriter:
         self._ids = IdCache()
 
     def write(self, batch: Sequence[ReadRecord], reached: Mapping[RecordedLog, RecordedPosition]) -> WrittenBatch:
-        """Record these.
+        """Record a batch.
 
         Parameters:
-            batch: those of a log in their order.
-            reached: how far each log is recorded.
+            batch: records, those of a log in their order.
+            reached: the recorded position of each log.
 
         Raises:
-            RecordedByAnother: another recorder has come further in some of the logs; nothing was written.
-            DeskUnavailable: the database did not do it. What of it was written is written whole, but only the database
-                knows how far.
+            RecordedByAnother: another recorder has recorded more of some logs; nothing was written.
+            DeskUnavailable: the database failed. Complete transactions of the batch may be written.
         """
         written = WrittenBatch(Counter(), dict(reached))
         self._write(batch, written)
@@ -129,19 +130,25 @@ class BatchWriter:
                 self._write(batch[:half], written)
                 self._write(batch[half:], written)
             elif not alone:
-                # Once more, with nothing remembered: what it rested on may have been cleaned up.
+                # Once more without cached ids: their rows may have been cleaned up.
                 self._write(batch, written, alone=True)
             else:
                 self._write_bare(batch[0], written, error)
 
     def _write_bare(self, read: ReadRecord, written: WrittenBatch, error: DeskUnavailable) -> None:
-        """With its bytes alone, and where not even those are taken, not at all."""
-        logger.error("%s-%d: the database does not take this record as it is. %s", read.log, read.offset, error)
+        """Record only the bytes of a record that the database refuses; skip it if these are refused too."""
+        logger.error(
+            "%s-%d: the database refuses this record; its bytes alone are recorded. %s", read.log, read.offset, error
+        )
         bare = None if read.letter is None else _strip_letter(read.letter, error)
         try:
             self._commit([read._replace(letter=bare)], written, REFUSED)
         except DeskRefused:
-            logger.error("%s-%d: nor its bytes alone: it is not recorded, and stays in Kafka.", read.log, read.offset)
+            logger.error(
+                "%s-%d: the database refuses its bytes too: the record is not recorded, and stays in Kafka.",
+                read.log,
+                read.offset,
+            )
             self._commit([read._replace(letter=None)], written, REFUSED)
 
     def _commit(self, batch: Sequence[ReadRecord], written: WrittenBatch, what: str = ANOTHERS) -> None:
@@ -182,6 +189,6 @@ def _strip_letter(letter: StoredLetter, error: DeskUnavailable) -> StoredLetter:
     return replace(
         letter,
         kind=letter.kind._replace(group=FailureGroup("", "", ""), topic="", consumer_group="", reason="", version=""),
-        error_message=f"The database did not take this record as it is: {error}"[:2_000],
+        error_message=f"The database refused this record: {error}"[:2_000],
         traceback="",
     )

@@ -26,28 +26,28 @@ from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: Most records of one turn, and of one transaction; and about how many bytes of them.
+#: Most records of one turn, and of one transaction; and the approximate most bytes of them.
 TURN: Final = 1_000
 BYTES: Final = 8_000_000
-#: With so many that are read and in no transaction yet, nothing more is read.
+#: Most records that are read and not in a transaction yet; beyond that, reading pauses.
 HELD: Final = 4 * TURN
 
 
 def name_recorder_group(settings: Settings) -> str:
-    """The consumer group of a group's recorders."""
+    """Return the consumer group of a group's recorders."""
     return f"{settings.group}.recorder"
 
 
 @dataclass(eq=False)
 class RecordedPartition:
-    """One that is recorded, from the moment that it begins until it is given up or begins anew.
+    """A partition that is recorded, from its start until it is revoked or restarted.
 
     Attributes:
         next: the offset that is read next.
-        reached: how far the database has it.
-        at_place: whether Kafka's client stands where this one reads: after it was sent to another offset it may stand
-            where it was before, until it has given a record.
-        unwritten: what was read and is in no batch yet.
+        reached: the recorded position.
+        at_place: whether Kafka's client is at this offset: after a seek it may report the old position until it has
+            returned a record.
+        unwritten: records that were read and are in no batch yet.
     """
 
     log: RecordedLog
@@ -58,35 +58,35 @@ class RecordedPartition:
 
 
 class RecordBatch(NamedTuple):
-    """What is written in one transaction: some of each partition's records, in their order."""
+    """The records of one transaction: some of each partition, in their order."""
 
     parts: list[tuple[RecordedPartition, list[ReadRecord]]]
 
     @property
     def reads(self) -> list[ReadRecord]:
-        """All of them."""
+        """Return all its records."""
         return [read for _, reads in self.parts for read in reads]
 
     @property
     def reached(self) -> dict[RecordedLog, RecordedPosition]:
-        """How far the database has each log, as far as is known."""
+        """Return the recorded position of each log, as far as known."""
         return {partition.log: partition.reached for partition, _ in self.parts}
 
 
 class Intake:
-    """Consumes dead-letter topics as a member of the group `{group}.recorder`.
+    """The consumer of dead-letter topics, a member of the group `{group}.recorder`.
 
-    One thread does all that touches the consumer.
+    Only one thread may use the consumer.
 
     Parameters:
-        on_error: told what librdkafka reports, which goes on by itself.
+        on_error: called with errors of librdkafka, which recovers by itself.
 
     Attributes:
-        partitions: those that are read.
-        unbegun: those that are assigned, and of which it is not known yet where to begin.
-        went_back: of those, whose log has lost its end.
-        assigned: whether the group has given anything yet, were it nothing.
-        strangers: topics that hold letters of other groups of ours, with one of these groups.
+        partitions: the partitions that are read.
+        unbegun: assigned partitions without a known start position.
+        went_back: those of `unbegun` whose log was truncated.
+        assigned: whether there was an assignment, even an empty one.
+        strangers: topics with letters of other groups, with one of these groups.
     """
 
     def __init__(self, settings: Settings, on_error: Callable[[KafkaError], None]) -> None:
@@ -102,7 +102,7 @@ class Intake:
         )
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Consume these; what is assigned already goes on meanwhile. Those that do not exist yet are waited for."""
+        """Consume these topics; assigned ones continue meanwhile. Missing topics are waited for."""
         if topics and self._topics != frozenset(topics):
             self._topics = frozenset(topics)
             self.consumer.subscribe(
@@ -110,7 +110,7 @@ class Intake:
             )
 
     def poll(self, seconds: float) -> None:
-        """Read what has come, at most `TURN` records; waits for the first.
+        """Read at most `TURN` records; wait for the first.
 
         Raises:
             ConsumerFailed: Kafka's client cannot go on.
@@ -119,18 +119,18 @@ class Intake:
         if first is None:
             return
         now = time.time_ns() // 1_000_000
-        # consume() waits for all it may take, poll() for one.
+        # consume() waits for the full number, poll() for one record.
         for record in (first, *self.consumer.consume(TURN - 1, 0)):
             self._take_in(record, now)
 
     @property
     def full(self) -> bool:
-        """Whether no more may be read: what was read is not written yet."""
+        """Return whether reading must pause because too much is not written yet."""
         held = [each.size for partition in self.partitions.values() for each in partition.unwritten]
         return len(held) >= HELD or sum(held) >= 4 * BYTES
 
     def take(self) -> RecordBatch:
-        """Some of what was read, for one transaction; empty where there is none."""
+        """Return some of the read records for one transaction; empty if there are none."""
         parts, room = [], [TURN, BYTES]
         for partition in sorted(self.partitions.values(), key=lambda each: len(each.unwritten)):
             reads = list(_take_fitting(partition.unwritten, room))
@@ -140,12 +140,12 @@ class Intake:
         return RecordBatch(parts)
 
     def put_back(self, batch: RecordBatch) -> None:
-        """It was not written. What is another recorder's now, or begins anew, is dropped with its partition."""
+        """Put back a batch that was not written. Records of partitions that were revoked or restarted are dropped."""
         for partition, reads in batch.parts:
             partition.unwritten[:0] = reads
 
     def begin(self, beginning: StartPosition) -> bool:
-        """Read on from there; return whether Kafka's client can already."""
+        """Read on from a start position; return whether Kafka's client can already."""
         place = (beginning.log.topic, beginning.log.partition)
         if place not in self.unbegun:
             return True
@@ -163,21 +163,21 @@ class Intake:
         return True
 
     def begin_anew(self, places: Iterable[Place]) -> None:
-        """Find out anew where these begin."""
+        """Find the start positions of these partitions again."""
         again = [place for place in places if self.partitions.pop(place, None) is not None]
         if again:
             self.unbegun.update(again)
             self.consumer.pause([TopicPartition(*place) for place in again])
 
     def pause(self, wanted: bool) -> None:
-        """Read nothing, or go on."""
+        """Pause or resume reading."""
         if wanted != self._paused:
             self._paused = wanted
             places = [TopicPartition(*place) for place in self.partitions]
             (self.consumer.pause if wanted else self.consumer.resume)(places)
 
     def written(self, batch: RecordBatch, reached: Mapping[RecordedLog, RecordedPosition]) -> None:
-        """It was written; Kafka is told, for whoever looks at the group's lag: nothing rests on that."""
+        """Note that a batch was written, and commit to Kafka, for lag monitors only."""
         for partition, _ in batch.parts:
             partition.reached = reached[partition.log]
         ours = [partition for partition, _ in batch.parts if partition in self.partitions.values()]
@@ -189,12 +189,12 @@ class Intake:
             logger.debug("Kafka has not taken the commit: %s", error)
 
     def read_to(self, place: Place, end: int) -> bool:
-        """Whether all below an offset was read."""
+        """Return whether all records below an offset were read."""
         partition = self.partitions.get(place)
         return partition is not None and partition.next >= end
 
     def pass_marks(self) -> None:
-        """Take what Kafka's client has passed as read: marks of transactions, and what these took back."""
+        """Note that Kafka's client has passed transaction marks and aborted records."""
         for stands in self.consumer.position([TopicPartition(*place) for place in self.partitions]):
             partition = self.partitions[stands.topic, stands.partition]
             if partition.at_place and stands.offset > partition.next:
@@ -206,7 +206,7 @@ class Intake:
                 partition.unwritten.append(marks)
 
     def ends(self) -> dict[Place, int]:
-        """Where each partition ended when Kafka last answered; nobody is asked."""
+        """Return the last known end of each partition, without a request."""
         return {place: high for place in self.partitions if (high := self._watermarks(place)[1]) >= 0}
 
     def _take_in(self, record: Record, now: int) -> None:
@@ -214,7 +214,7 @@ class Intake:
             _report_error(error)
             return
         place, offset = (record.topic() or "", record.partition() or 0), record.offset() or 0
-        # The revoke callback runs inside poll(): what came before it is another recorder's now.
+        # The revoke callback runs inside poll(): earlier records are another recorder's now.
         partition = self.partitions.get(place)
         if partition is None:
             return
@@ -242,14 +242,16 @@ class Intake:
         )
 
     def _missed(self, place: Place, expected: int, offset: int) -> int:
-        """How many records before this one Kafka has dropped: other gaps are no records, or were compacted away."""
+        """Return how many records before this one Kafka has dropped by retention; other gaps are no records, or were
+        compacted.
+        """
         missed = max(0, min(self._watermarks(place)[0], offset) - expected)
         if missed:
             logger.error("%s-%d: %s", *place, explain_dropped_records(missed, expected + missed))
         return missed
 
     def _position(self, place: Place) -> TopicPartition:
-        """Where Kafka's client stands; below 0 where it has given nothing yet."""
+        """Return the position of Kafka's client; below 0 before its first record."""
         found: TopicPartition
         (found,) = self.consumer.position([TopicPartition(*place)])
         return found
@@ -264,7 +266,7 @@ class Intake:
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assigned = True
-        # Paused, and at some offset: where to begin the database says, and it is sought then.
+        # Paused at any offset: the database decides the start position, and a seek follows.
         consumer.incremental_assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
         consumer.pause(partitions)
         self.unbegun.update((p.topic, p.partition) for p in partitions)
@@ -278,7 +280,7 @@ class Intake:
             logger.info("revoked: %s", _list_partitions(partitions))
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        logger.warning("the group went on without this recorder; its partitions are another's now, or gone.")
+        logger.warning("the consumer group continued without this recorder: its partitions are reassigned, or gone.")
         self._on_revoke(consumer, partitions)
 
     def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
@@ -289,10 +291,10 @@ class Intake:
 
 
 def _take_fitting(reads: Iterable[ReadRecord], room: list[int]) -> Iterator[ReadRecord]:
-    """The first of these for which there is room; one in any case, if the batch is empty yet.
+    """Yield the first records for which there is room; one in any case if the batch is empty.
 
     Parameters:
-        room: how many, and how many bytes, there is room for still; what is taken is taken off.
+        room: the records and the bytes that there is room for; it is reduced.
     """
     for each in reads:
         if room[0] <= 0 or room[1] <= 0:
@@ -308,13 +310,13 @@ def _measure_letter(letter: StoredLetter) -> int:
 
 
 def explain_dropped_records(count: int, before: int) -> str:
-    """What is said of records that nobody can record any more."""
+    """Return the sentence about records that were lost before recording."""
     return f"{count} records before offset {before} were dropped by Kafka (its retention) before they were recorded."
 
 
 def _report_error(error: KafkaError) -> None:
-    """Say what librdkafka reports in place of a record."""
-    # In place of a record it has the code alone, without the mark of a fatal error.
+    """Log or raise an error that librdkafka returned in place of a record."""
+    # Such an error has only the code, without the mark of a fatal error.
     if error.fatal() or error.code() == KafkaError._FATAL:
         raise ConsumerFailed(f"Kafka's client cannot go on: {error.str()}. Start the recorder again.")
     missing = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._PARTITION_EOF)

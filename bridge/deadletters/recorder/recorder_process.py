@@ -27,7 +27,7 @@ def serve_recorder(recorder: Recorder, settings: Settings) -> None:
 
     Raises:
         DeskOfAnotherKafka, DeskDatabaseNewer: this database is not for this recorder.
-        ConsumerFailed: Kafka's client cannot go on; a process that is started anew can.
+        ConsumerFailed: Kafka's client cannot continue; restart the process.
     """
     sidecar = Sidecar(recorder.registry, recorder.alive, lambda: _readiness(recorder))
     port = sidecar.start(
@@ -50,33 +50,33 @@ def _readiness(recorder: Recorder) -> Readiness:
 
 
 def _spare_collecting() -> None:
-    """Letters come by thousands and are in no circle: to look for those took a quarter of the time of recording."""
+    """Collect garbage rarely: letters are no cycles, and the search for cycles cost a quarter of the recording time."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
 def record_once(recorder: Recorder, settings: Settings) -> None:
-    """Record what lies in the topics now, and return; also at SIGTERM or Ctrl-C.
+    """Record all records that the topics have now; also end at SIGTERM or Ctrl-C.
 
     Raises:
         DeskOfAnotherKafka, DeskDatabaseNewer: this database is not for this recorder.
-        DeskUnavailable, KafkaUnavailable, ConsumerFailed: it did not come to the end.
+        DeskUnavailable, KafkaUnavailable, ConsumerFailed: not all was recorded.
     """
     stop_on_signals(recorder.stop, "finishing the transaction under way")
     _spare_collecting()
     there = read_extents(settings, recorder.topics)
     recorder.run({each.place: each.end for each in there if each.first < each.end})
-    logger.info("recorded what lay in %d partitions: %s.", len(there), recorder.taken)
+    logger.info("recorded all records of %d partitions: %s.", len(there), recorder.taken)
 
 
-#: Seconds for Kafka's answer, and for the last transaction.
+#: Seconds to wait for Kafka, and for the last transaction.
 ANSWER_WITHIN: Final = 5.0
 END_WITHIN: Final = 10.0
 
 
 @contextmanager
 def record_meanwhile(desk: DeadLetterService) -> Iterator[None]:
-    """Record in a thread of this process, where no recorder runs elsewhere; a second one would do no harm."""
+    """Record in a thread of this process if no recorder runs elsewhere; a second one would do no harm."""
     if _runs_elsewhere(desk.settings):
         yield
         return
@@ -91,7 +91,7 @@ def record_meanwhile(desk: DeadLetterService) -> Iterator[None]:
 
 
 def _runs_elsewhere(settings: Settings) -> bool:
-    """Whether the recorders' consumer group has a member; false where Kafka does not say."""
+    """Return whether the recorders' consumer group has a member; false if Kafka does not answer."""
     group = name_recorder_group(settings)
     try:
         (future,) = admin_client(settings.kafka).describe_consumer_groups([group]).values()

@@ -1,6 +1,6 @@
 """The retention of ended letters: archived to a file, then deleted.
 
-A crash between the two writes a letter to the archive again, and an import takes each once.
+A crash between the two archives a letter twice; an import takes each letter once.
 """
 
 import gzip
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class LetterArchive:
-    """A new file in a folder, made with its first part; both are made where they are missing.
+    """A new archive file in a folder, created with its first part, as is the folder.
 
-    Each process, and each time, has a file of its own: two that write into one would tear each other's parts, and
-    what stands behind a torn part cannot be read. What a crash tears is the end of a file that nobody adds to.
+    Each run of each process has a file of its own: after a torn part nothing can be read, so a crash may tear only the
+    end of a file.
 
     Parameters:
         now: Unix time, for the name.
@@ -48,18 +48,18 @@ class LetterArchive:
             os.close(self._file)
 
     def write(self, lines: Iterable[str]) -> None:
-        """Add lines; once this returns they are on the disk.
+        """Append lines; when this returns they are on the disk.
 
         Raises:
-            NotArchived: they are not, or not all of them.
+            NotArchived: not all lines could be written.
         """
         part = gzip.compress("".join(f"{line}\n" for line in lines).encode(), 6)
         try:
             self._write(part)
         except OSError as error:
             raise NotArchived(
-                f"{self.path} could not be written ({error.strerror or error}): what was to go there stays in the dead "
-                "letters' database. See to the folder, or name another in kafka_deadletters_archive."
+                f"{self.path} could not be written ({error.strerror or error}): its letters stay in the dead "
+                "letters' database. Check the folder, or name another in kafka_deadletters_archive."
             ) from error
 
     def _write(self, part: bytes) -> None:
@@ -72,7 +72,7 @@ class LetterArchive:
                 left = left[os.write(self._file, left) :]
             os.fsync(self._file)
         except OSError:
-            # Half a part would hide what the next try writes behind it.
+            # Nothing after half a part could be read.
             with suppress(OSError):
                 os.ftruncate(self._file, before)
             raise
@@ -80,7 +80,7 @@ class LetterArchive:
 
 def _made(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Payloads are nobody else's to read.
+    # The file has payloads: only its owner may read it.
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -92,7 +92,7 @@ def _made(path: Path) -> int:
 
 logger = logging.getLogger(__name__)
 
-#: Most letters of one transaction, and of one part of an archive; fewer where their values are large.
+#: Most letters of one transaction, and of one part of an archive; fewer if their values are large.
 AT_ONCE: Final = 100
 DAY: Final = 86_400_000
 
@@ -104,17 +104,18 @@ def purge_ended_letters(
     now: Callable[[], float] = time.time,
     stopped: Callable[[], bool] = bool,
 ) -> int:
-    """Let the letters go that were resolved, discarded or archived so many days ago; open and replaying ones never do.
+    """Archive and delete letters that were resolved, discarded or archived so many days ago; never open and
+    replaying ones.
 
     Parameters:
-        archive: a folder into which they go, a file for each call that finds any; `None`: they go to nothing.
-        stopped: asked before each transaction, of `AT_ONCE` letters: whether to leave the rest for later.
+        archive: the folder of archive files, one for each call with letters; `None`: no archive.
+        stopped: called before each transaction of `AT_ONCE` letters: whether to leave the rest for later.
 
     Returns:
-        how many have gone.
+        the number of deleted letters.
 
     Raises:
-        NotArchived: the archive could not be written; what is not in it is in the database still.
+        NotArchived: the archive could not be written; letters that are not in it stay in the database.
         DeskUnavailable: the database did not do it.
     """
     before, gone = int(now() * 1000 - days * DAY), 0
@@ -135,7 +136,7 @@ def purge_ended_letters(
 
 
 def apply_retention(desk: "DeadLetterService", stopping: threading.Event) -> None:
-    """The recorder's duty: what its settings say, until it is told to end."""
+    """Apply the retention of the settings until the recorder stops."""
     file = desk.settings.file
     gone = purge_ended_letters(
         desk.database, file.kafka_deadletters_days, file.kafka_deadletters_archive, stopped=stopping.is_set

@@ -1,4 +1,4 @@
-"""The offset at which the recording of a partition starts, decided from what the database has and what Kafka has."""
+"""The offset at which the recording of a partition starts, decided from the database's and Kafka's positions."""
 
 import logging
 import time
@@ -17,11 +17,11 @@ from bridge.settings import Settings
 
 
 class StartPosition(NamedTuple):
-    """Where to begin.
+    """The start position of a partition.
 
     Attributes:
-        step: what the database is to note before anything is recorded; `None`: it has that already.
-        words: what happened to the log meanwhile, a sentence; "": nothing.
+        step: the move of the recorded position to write first; `None`: no move.
+        words: a sentence about a change of the log; "": no change.
     """
 
     log: RecordedLog
@@ -31,11 +31,11 @@ class StartPosition(NamedTuple):
 
 
 def decide_start(log: RecordedLog, known: Mapping[RecordedLog, RecordedPosition], low: int, high: int) -> StartPosition:
-    """Decide where to begin.
+    """Return the start position of a log.
 
     Parameters:
-        known: how far the database has the logs of this topic, earlier ones of its name among them.
-        low, high: the first offset that Kafka has, and one more than the last.
+        known: the recorded positions of this topic's logs, earlier topics of its name included.
+        low, high: the first offset in Kafka, and the end offset.
     """
     reached = known.get(log)
     if reached is None:
@@ -45,30 +45,32 @@ def decide_start(log: RecordedLog, known: Mapping[RecordedLog, RecordedPosition]
         return _start_moved(log, reached, low, f"{log}: retention has passed: {words}", low - reached.next)
     if reached.next > high:
         words = (
-            f"the log went back: it ends at offset {high}, and was recorded up to {reached.next} (an unclean election, "
-            "or a disk that kept less than it had promised). It is read anew; what is recorded is known again."
+            f"the log was truncated: it ends at offset {high}, was recorded up to {reached.next} (unclean election, "
+            "or a disk that lost writes). It is read again from its begin; recorded letters are recognised."
         )
         return _start_moved(log, reached, low, f"{log}: {words}")
     return StartPosition(log, reached, None)
 
 
 def decide_start_after_truncation(log: RecordedLog, reached: RecordedPosition, low: int) -> StartPosition:
-    """Where to begin in a log that Kafka's client has found to have lost its end: other records lie there now."""
+    """Return the start position in a log that Kafka's client found truncated: its offsets have other records now."""
     words = (
-        "the log went back: other records lie where some were recorded (an unclean election, or a disk that kept less "
-        "than it had promised). It is read anew; what is recorded is known again."
+        "the log was truncated: other records are at recorded offsets (unclean election, or a disk that lost writes). "
+        "It is read again from its begin; recorded letters are recognised."
     )
     return _start_moved(log, reached, low, f"{log}: {words}")
 
 
 def _start_first(log: RecordedLog, known: Mapping[RecordedLog, RecordedPosition], low: int) -> StartPosition:
-    """What was there before the recorder came is missed: nobody can tell how much of it was letters."""
+    """Return the first start position of a log; earlier dropped records count as missed, though they may be no
+    letters.
+    """
     at = RecordedPosition(low, -1)
     same = (log.consumer_group, log.topic, log.partition)
     before = [each for each in known if (each.consumer_group, each.topic, each.partition) == same]
     said = []
     if before:
-        said.append("the topic was deleted and made again: what was not recorded of the old one is gone.")
+        said.append("the topic was recreated: unrecorded letters of the old one are gone.")
     if low > 0:
         said.append(f"{low} records were dropped by Kafka (its retention has passed) before the recorder came.")
     return StartPosition(log, at, PositionStep(log, None, at, low), f"{log}: {' '.join(said)}" if said else "")
@@ -81,17 +83,17 @@ def _start_moved(log: RecordedLog, before: RecordedPosition, low: int, words: st
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for Kafka to say where partitions begin and end.
+#: Seconds to wait for Kafka's offsets.
 ANSWER_WITHIN: Final = 10.0
 
 
 class StartsFound(NamedTuple):
-    """What was found out.
+    """The start positions that were found.
 
     Attributes:
-        topics: of which letters of the group were ever recorded, whether a handler has their source still or not.
-        beginnings: where the partitions begin of which Kafka has told.
-        untold: why of others it has not, a sentence each.
+        topics: topics of which the group's letters were ever recorded, with or without a handler now.
+        beginnings: the start positions.
+        untold: why others are unknown, a sentence each.
     """
 
     topics: list[str]
@@ -100,11 +102,11 @@ class StartsFound(NamedTuple):
 
 
 class StartFinder:
-    """Asks; in a thread of its own, for it may take long.
+    """The search for start positions, which may take long and has a thread of its own.
 
     Parameters:
-        everybodys: topics of which all letters are recorded, whosever they are.
-        presence: of this recorder among those of its group.
+        everybodys: topics of which all groups' letters are recorded.
+        presence: the membership of this recorder.
     """
 
     def __init__(
@@ -121,14 +123,14 @@ class StartFinder:
         self._suspected: set[RecordedLog] = set()
 
     def look(self, places: Collection[Place], went_back: Collection[Place]) -> StartsFound:
-        """Find out where these begin; the database has noted that, when this returns.
+        """Return the start positions of partitions, after the database has noted them.
 
-        That a log lost something of what was not recorded yet, or is another one, is decided by two answers of Kafka's.
+        A loss of unrecorded records, or a recreated topic, is believed only after two answers of Kafka.
 
         Raises:
-            DeskUnavailable, KafkaUnavailable: nothing is known of any.
+            DeskUnavailable, KafkaUnavailable: nothing was found.
             DeskOfAnotherKafka, DeskDatabaseNewer, RecordedElsewhere: this database is not for this recorder.
-            RecordedByAnother: another recorder was in some of them a moment ago; to be asked again.
+            RecordedByAnother: another recorder has just moved some of them; try again.
         """
         self._prepare()
         untold = self._catalog.identify({topic for topic, _ in places})
@@ -152,20 +154,20 @@ class StartFinder:
         return StartsFound(topics, found, [*untold.values(), *unknown, *doubted])
 
     def answers(self) -> bool:
-        """Whether Kafka has answered since it was asked the last time; it is asked again."""
+        """Return whether Kafka has answered the last request, and send another."""
         heard = self._catalog.hear_topics()
         self._catalog.ask_topics()
         return heard
 
     def made_anew(self, logs: Iterable[RecordedLog]) -> list[Place]:
-        """Those of which the topic is another now: deleted, and made again. Asked for by one call, told by a later."""
+        """Return the partitions whose topic was recreated, by the answer to the request of an earlier call."""
         known = list(logs)
         ids = self._catalog.new_ids()
         self._catalog.ask_ids(log.topic for log in known)
         return [(log.topic, log.partition) for log in known if ids.get(log.topic, log.topic_id) != log.topic_id]
 
     def recorded(self, ends: Mapping[Place, int]) -> set[Place]:
-        """Those that the database has up to these ends, whoever recorded them."""
+        """Return the partitions that the database has up to these ends, whoever recorded them."""
         self._prepare()
         logs = {self._log(place): end for place, end in ends.items()}
         with self._database.reading() as connection:
@@ -175,10 +177,12 @@ class StartFinder:
     def _split_off_suspected(
         self, found: Sequence[StartPosition], went_back: Collection[Place]
     ) -> tuple[list[StartPosition], list[str]]:
-        """Return what is proven, and of what only one answer of Kafka's says, a sentence each: it is asked again."""
+        """Return the proven start positions, and a sentence for each with only one answer of Kafka, which is asked
+        again.
+        """
         proven, doubted = [], []
         for each in found:
-            # What the client has read from the log proves by itself that it went back.
+            # A truncation that the client found while reading is proven.
             if each.words and (each.log.topic, each.log.partition) not in went_back and each.log not in self._suspected:
                 self._suspected.add(each.log)
                 doubted.append(f"{each.words} Kafka is asked again before that is believed.")
@@ -188,7 +192,7 @@ class StartFinder:
         return proven, doubted
 
     def _prepare(self) -> None:
-        """The tables are made where they are not, and the database is of this Kafka."""
+        """Create the tables if needed, and check that the database is of this Kafka."""
         if self._prepared:
             return
         self._catalog.prepare()
@@ -204,7 +208,7 @@ class StartFinder:
         )
 
     def _extents(self, logs: Iterable[RecordedLog]) -> tuple[dict[RecordedLog, tuple[int, int]], list[str]]:
-        """Where each begins and ends, and of which that is not known, a sentence each."""
+        """Return the begin and end of each log, and a sentence for each that is unknown."""
         asked = {log: self._catalog.ask_log(log.topic, log.partition) for log in logs}
         wait([future for futures in asked.values() for future in futures], ANSWER_WITHIN)
         found, unknown = {}, []

@@ -1,6 +1,6 @@
 """The automatic replay of groups that are marked as fixed in a version, when all workers have that version.
 
-A group that fails again in that version is marked as regressed.
+A group that fails again in that version is a regression.
 """
 
 import logging
@@ -23,18 +23,18 @@ from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: Plans of which nothing more comes by itself.
+#: The states of plans that end without a person.
 _OVER: Final = (PlanState.DONE, PlanState.FAILED)
 
 
 def check_fixed_groups(database: Database, living: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
-    """Look at all groups and causes that are marked as fixed: say which have failed again, send back what may go.
+    """Check all groups and causes that are marked as fixed: note regressions, and replay what may go.
 
     Parameters:
-        living: tells what living workers announce (`workers`); asked where a group is marked.
+        living: returns the announcements of living workers; called only if a group is marked.
 
     Raises:
-        DeskUnavailable, LedgerUnavailable: the database, or Redis, does not answer; it is looked again.
+        DeskUnavailable, LedgerUnavailable: the database, or Redis, does not answer; try again.
     """
     with database.reading() as connection:
         found = group_table.read_fixes(connection)
@@ -49,7 +49,7 @@ def check_fixed_groups(database: Database, living: Callable[[], Iterable[Mapping
 
 
 def read_living_workers(settings: Settings) -> list[Mapping[str, Any]]:
-    """What the living workers of the group announce; without a Redis none is known.
+    """Return the announcements of the group's living workers; none without a Redis.
 
     Raises:
         LedgerUnavailable: Redis does not answer.
@@ -63,7 +63,7 @@ def read_living_workers(settings: Settings) -> list[Mapping[str, Any]]:
 
 
 def _mark_regression(connection: Connection, fix: GroupFix) -> bool:
-    """Whether a letter has failed in the version that was to fix it, or a later one; then the mark is taken back."""
+    """Return whether a letter failed in the fixed version or a later one; if so, remove the mark."""
     failed = group_table.find_versions_failed_since(connection, fix)
     if fix.plan_id is not None:
         failed += group_table.find_versions_dead_again(connection, fix.plan_id)
@@ -86,7 +86,7 @@ def _mark_regression(connection: Connection, fix: GroupFix) -> bool:
 
 
 def _plan_replay(connection: Connection, fix: GroupFix, workers: Iterable[Mapping[str, Any]]) -> None:
-    """Plan a canary of what is open and failed in other versions, where all workers have the one that mends it."""
+    """Plan a canary of the open letters that failed in other versions, if all workers have the fixed one."""
     if not is_fix_deployed(fix.handler, fix.fixed_in, workers) or not _may_replay(connection, fix):
         return
     versions = [
@@ -103,7 +103,7 @@ def _plan_replay(connection: Connection, fix: GroupFix, workers: Iterable[Mappin
     group_table.note_fix_plan(connection, fix, plan_id)
     count = plan_item_table.freeze_letters(connection, plan_id, select_matching_letters(asked), canary=True)
     plan_table.note_plan_counts(connection, plan_id, PlanCounts(letters=count))
-    # Who has no lease of it finds it then, as one that was left by a process that died.
+    # Without a lease, a recorder finds it like a plan of a dead process.
     plan_table.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.APPLYING)
     audit_table.write_entry(
         connection,
@@ -114,11 +114,11 @@ def _plan_replay(connection: Connection, fix: GroupFix, workers: Iterable[Mappin
         group_id=fix.group_id,
         plan_id=plan_id,
     )
-    logger.info("%s: %d of its letters go back, by plan %d", why, count, plan_id)
+    logger.info("%s: %d of its letters are replayed by plan %d", why, count, plan_id)
 
 
 def _may_replay(connection: Connection, fix: GroupFix) -> bool:
-    """Whether the letters that went before have gone well; what a canary or a person has stopped waits for a person."""
+    """Return whether the earlier letters went well; a plan that a canary or a person stopped waits for a person."""
     if fix.plan_id is None:
         return True
     plan = plan_table.read_plan(connection, fix.plan_id)

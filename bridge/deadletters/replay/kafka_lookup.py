@@ -1,5 +1,5 @@
-"""What Kafka tells about the records of a plan: the target partition and its end, traces of records whose send was
-interrupted, and values too large for the database.
+"""The reads of Kafka for a plan: the target partition and its end, traces of records whose send was interrupted, and
+values too large for the database.
 """
 
 import time
@@ -21,9 +21,9 @@ from bridge.settings import Settings
 
 
 class TargetPartitions:
-    """The partitions of the topics into which a plan sends, and the offsets from which on its records lie.
+    """The partitions of a plan's target topics, and the offsets from which on its records lie.
 
-    They are asked for once a topic: what is sent later lies behind, and what this process has sent moves them on.
+    Each topic is read once: later records have higher offsets, and this process's own records advance them.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -33,7 +33,7 @@ class TargetPartitions:
         self._ends: dict[tuple[str, int], int] = {}
 
     def prepare(self, topics: Iterable[tuple[str, str]]) -> None:
-        """Look at topics, with the source of each; make those of ours that are missing, where that may be done.
+        """Read topics, each with its source; create missing topics of this project if that is allowed.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -56,7 +56,9 @@ class TargetPartitions:
         self._ends |= {each.place: each.end for each in read_extents(self._settings, wanted)}
 
     def spot(self, topic: str, partition: int) -> LogPosition | None:
-        """From where on a record lies that is sent now for the source's partition; `None`: there is no such topic."""
+        """Return the least offset of a record that is sent now for the source's partition; `None` if the topic does
+        not exist.
+        """
         count = self._counts.get(topic)
         if not count:
             return None
@@ -64,24 +66,23 @@ class TargetPartitions:
         return LogPosition(topic, number, self._ends.get((topic, number), 0))
 
     def passed(self, spot: LogPosition) -> None:
-        """A record of this process lies there: what is sent next lies behind it."""
+        """Note the position of a record of this process: the next ones are behind it."""
         place = (spot.topic, spot.partition)
         self._ends[place] = max(self._ends.get(place, 0), spot.offset + 1)
 
 
-#: Why a delivery is not sent that may have been.
+#: The reason if a delivery may have been sent, and is not sent again.
 LOST: Final = (
-    "its plan was left while it was being sent, and Kafka has what lay there no more: whether it was sent is not known"
+    "its plan was interrupted while it was being sent, and Kafka has dropped the offset: it may have been sent"
 )
 
 
 class KafkaTraces(NamedTuple):
-    """What was found.
+    """The traces of interrupted sends.
 
     Attributes:
-        records: all that lies where theirs lie, if they were sent; they may be read once.
-        lost: positions of those whose records may have lain in what Kafka has dropped since, or in a topic that was
-            deleted since.
+        records: all records at the offsets where theirs would be; an iterator for one pass.
+        lost: positions of items whose records may have been in dropped offsets or a deleted topic.
     """
 
     records: Iterator[Record]
@@ -89,10 +90,10 @@ class KafkaTraces(NamedTuple):
 
 
 def find_traces(settings: Settings, claimed: Sequence[ClaimedDelivery]) -> KafkaTraces:
-    """Look where the records of deliveries would lie.
+    """Return the records at the positions where interrupted sends would be.
 
     Raises:
-        KafkaUnavailable: nothing is known; also while the records are read.
+        KafkaUnavailable: Kafka did not answer; also while the records are read.
     """
     spots = {each.item.position: each.spot for each in claimed if each.spot is not None}
     there = {each.place: each for each in read_extents(settings, {spot.topic for spot in spots.values()})}
@@ -107,23 +108,23 @@ def find_traces(settings: Settings, claimed: Sequence[ClaimedDelivery]) -> Kafka
 
 
 def is_within_log(there: Mapping[Place, Extent], spot: LogPosition) -> bool:
-    """Whether Kafka has all that was ever written at an offset and behind it (pure)."""
+    """Return whether Kafka has all that was ever written from an offset on (pure)."""
     extent = there.get((spot.topic, spot.partition))
     return extent is not None and extent.first <= spot.offset <= extent.end
 
 
-#: Seconds for Kafka to give one record.
+#: Seconds to wait for one record.
 GIVEN_WITHIN: Final = 10.0
 
 
 class ValueAway(NamedTuple):
-    """A letter of which the database has all but the value."""
+    """A letter without its value in the database."""
 
     letter: LetterStanding
     content: LetterContent
 
     def is_in(self, record: Record) -> bool:
-        """Whether this is its record: of a topic that was made again others lie at the same offsets (pure)."""
+        """Return whether a record is its own: a recreated topic has others at the same offsets (pure)."""
         letter, content = self
         delivery = letter.delivery
         found = parse_letter(record, delivery.topic_id, 0)
@@ -139,10 +140,10 @@ class ValueAway(NamedTuple):
 def fetch_payloads(
     settings: Settings, wanted: Iterable[ValueAway], read: Callable[[], object] = bool
 ) -> dict[int, bytes | None]:
-    """The values of these letters, by their ids; those whose records Kafka has no more are left out.
+    """Return the values of letters by id, without those that Kafka has dropped.
 
     Parameters:
-        read: is called after each that was read: of many it takes long.
+        read: called after each record: many take long.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -168,7 +169,7 @@ def fetch_payloads(
 
 
 def _read_record(client: Consumer, place: TopicPartition) -> Record:
-    """The record there; or the one behind it, where that was dropped, or compacted away, a moment ago."""
+    """Return the record at an offset, or the next one if that was just dropped or compacted."""
     client.assign([place])
     give_up = time.monotonic() + GIVEN_WITHIN
     while time.monotonic() < give_up:

@@ -1,5 +1,5 @@
 """Copies of letters in another topic or another Kafka: the target, the plan, and the action that marks each record as
-a copy. A copy changes no fate, and a crash may copy a record twice.
+a copy. A copy changes no fate; a crash may copy a record twice.
 """
 
 import os
@@ -36,10 +36,10 @@ _ADDRESS: Final = re.compile(r"(?:[A-Za-z_]+://)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):
 
 @dataclass(frozen=True, slots=True)
 class CopyTarget:
-    """Which Kafka.
+    """The Kafka cluster of copies.
 
     Attributes:
-        addresses: `bootstrap.servers`; empty where the file says it.
+        addresses: `bootstrap.servers`; empty: see the file.
         file: the path of a file of librdkafka's properties, a `name=value` a line; empty: none.
     """
 
@@ -48,16 +48,16 @@ class CopyTarget:
 
     @classmethod
     def read(cls, said: str) -> Self:
-        """What a person wrote: addresses (`host:9092,host:9092`), or the path of a file of properties.
+        """Return the target of a text: addresses (`host:9092,host:9092`), or the path of a file of properties.
 
         Raises:
-            CopyRefused: it is neither.
+            CopyRefused: the text is neither.
         """
         if all(_ADDRESS.fullmatch(part.strip()) for part in said.split(",")):
             return cls(addresses=said)
         if Path(said).is_file():
             return cls(file=str(Path(said).resolve()))
-        # Not what was written: who mistakes the form may have written a password.
+        # The message does not repeat the text: it may have a password.
         raise CopyRefused(
             "What --to-kafka was given is neither addresses (host:9092,host:9092) nor a file of Kafka properties that "
             f"is there. User and password go into that file, or into {PREFIX}SASL_USERNAME and {PREFIX}SASL_PASSWORD."
@@ -65,10 +65,10 @@ class CopyTarget:
 
     @classmethod
     def configured(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """The one that whoever runs this process has named: who asks over a network names none.
+        """Return the target from the environment of this process: a request over the network names none.
 
         Raises:
-            CopyRefused: they have named none.
+            CopyRefused: none is configured.
         """
         if addresses := environ.get(f"{PREFIX}BOOTSTRAP_SERVERS"):
             return cls(addresses=addresses)
@@ -83,16 +83,16 @@ class CopyTarget:
         return self.addresses or self.file
 
     def properties(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """librdkafka's properties for it: the file's, over them the environment's, over them the addresses.
+        """Return librdkafka's properties: the file's, overridden by the environment's, then by the addresses.
 
         Raises:
-            CopyRefused: the file is not there, or a property is none; says which one, and no value.
+            CopyRefused: the file is missing, or a property is invalid; the message names it without its value.
         """
         found = {**self._of_file(), **_read_environment(environ)}
         if self.addresses:
             found["bootstrap.servers"] = self.addresses
         if "bootstrap.servers" not in found:
-            raise CopyRefused(f"{self.file} does not say which Kafka: it has no bootstrap.servers.")
+            raise CopyRefused(f"{self.file} names no Kafka: it has no bootstrap.servers.")
         for name, value in found.items():
             if property_fault(name, value) is not None:
                 raise CopyRefused(f"Kafka's client does not take {name!r} as it is set for {self.name}.")
@@ -125,33 +125,33 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-#: Bytes of values that are held at once.
+#: Most bytes of values in memory.
 AT_ONCE: Final = 16_000_000
 
 
 class CopyAction:
-    """What a copy does."""
+    """The action of a copy."""
 
     def __init__(self, settings: Settings, database: Database, plan: BulkPlan) -> None:
         self._settings, self._database, self._plan = settings, database, plan
         self._topic = plan.options.target["topic"]
-        # Whoever made the plan, and with whatever version.
+        # Checked again, whoever made the plan, with any version.
         check_copy_topic(settings, self._topic)
         self._producer = AcknowledgedProducer(build_target_settings(settings, find_copy_target(plan)))
 
     def take(self, connection: Connection, waiting: Sequence[PlanItem], at: int) -> TakenDeliveries:
-        """All that are still there; what becomes of them here is another's."""
+        """Claim all letters that exist; a copy does not change their status."""
         found = letter_payload.read_letter_standings(connection, [item.letter_id or 0 for item in waiting])
         claimed = [ClaimedDelivery(item, None) for item in waiting if item.letter_id in found]
         gone = {item.position: "the letter is gone" for item in waiting if item.letter_id not in found}
         return TakenDeliveries(claimed, gone)
 
     def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
-        """Nothing is looked for in a topic of others."""
+        """Return nothing done: topics of others are not searched."""
         return ActionResult()
 
     def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
-        """Publish all, and wait for all acknowledgements."""
+        """Publish all letters, and wait for all acknowledgements."""
         ids = [each.item.letter_id or 0 for each in claimed]
         with self._database.reading() as connection:
             at = sql.read_clock(connection)
@@ -163,7 +163,7 @@ class CopyAction:
         return ActionResult(ends=ends, why=whys[0] if whys else "")
 
     def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
-        """Nothing changes here."""
+        """Do nothing: a copy changes no letter."""
 
     def _copied(
         self, some: Sequence[PlanItem], letters: dict[int, LetterStanding], at: int, live: Live, whys: list[str]
@@ -203,22 +203,22 @@ class CopyAction:
 
 
 def mark_copy(theirs: Sequence[Header], whose: str, at: int, by: str) -> RecordHeaders:
-    """The producer's headers, and behind them what says that this is a copy: of what, when (ms) and by whom (pure)."""
+    """Return the producer's headers, followed by those that mark the copy: of what, when (ms) and by whom (pure)."""
     ours = {"copy_of": whose, "copy_at": str(at), "copy_by": by}
     return [*theirs, *((name, said.encode("ascii", "backslashreplace")) for name, said in ours.items())]
 
 
 def find_copy_target(plan: BulkPlan) -> CopyTarget | None:
-    """Which Kafka a plan copies to; `None`: the one that the letters are of."""
+    """Return the target cluster of a plan's copies; `None` for the letters' own."""
     said = plan.options.target
     return CopyTarget(said.get("addresses", ""), said.get("file", "")) if len(said) > 1 else None
 
 
 def check_copy_topic(settings: Settings, topic: str) -> None:
-    """Refuse a topic in which a record acts: on Kafka itself, or on any group of this project.
+    """Refuse a topic whose records have an effect: on Kafka itself, or on a group of this project.
 
     Raises:
-        CopyRefused: it is such a topic, by its name: on any Kafka, and whoever asks.
+        CopyRefused: it is such a topic by its name, on any cluster.
     """
     if is_internal(topic):
         raise CopyRefused(f"{topic!r} is an internal topic of Kafka: nothing is copied there. Name another topic.")
@@ -230,19 +230,19 @@ def check_copy_topic(settings: Settings, topic: str) -> None:
 
 
 def build_target_settings(settings: Settings, target: CopyTarget | None) -> Settings:
-    """The settings with which copies are written there.
+    """Return the settings for writing copies.
 
     Raises:
-        CopyRefused: this process does not know how to get in.
+        CopyRefused: this process has no credentials for the cluster.
     """
     return settings if target is None else replace(settings, kafka=target.properties())
 
 
 def read_target_topics(settings: Settings, target: CopyTarget | None, topic: str) -> Cluster:
-    """The topics of the Kafka that copies go to, this one among them.
+    """Return the topics of the target cluster, this one among them.
 
     Raises:
-        CopyRefused: it is not, or this process does not know how to get in.
+        CopyRefused: the topic does not exist, or this process has no credentials for the cluster.
         KafkaUnavailable: that Kafka did not answer.
     """
     found = read_cluster(admin_client(build_target_settings(settings, target).kafka))
@@ -254,7 +254,7 @@ def read_target_topics(settings: Settings, target: CopyTarget | None, topic: str
 
 
 def _slice_claims(claimed: Sequence[ClaimedDelivery], letters: dict[int, LetterStanding]) -> Iterator[list[PlanItem]]:
-    """In parts, of each of which the values may be held at once."""
+    """Yield parts whose values fit in memory."""
     some: list[PlanItem] = []
     size = 0
     for each in claimed:
@@ -270,7 +270,7 @@ def _slice_claims(claimed: Sequence[ClaimedDelivery], letters: dict[int, LetterS
 
 @dataclass(frozen=True)
 class LetterCopies:
-    """Copies of letters. Every method raises DeskUnavailable where the database does not answer."""
+    """The copies of letters. Every method raises DeskUnavailable if the database does not answer."""
 
     settings: Settings
     routes: Routes
@@ -287,14 +287,14 @@ class LetterCopies:
         *,
         force: bool = False,
     ) -> BulkPlan:
-        """A plan that copies the letters of a filter to a topic, whatever their status; nothing is sent yet.
+        """Return a plan that copies the letters of a filter to a topic, whatever their status; nothing is sent yet.
 
         Parameters:
             to: another Kafka; `None`: the letters' own.
-            force: also into a topic that this group's bridges or workers read or write.
+            force: whether the topic may be one that this group's bridges or workers read or write.
 
         Raises:
-            CopyRefused: there is no such topic, it is one of ours, or it is not said how to get into that Kafka.
+            CopyRefused: the topic does not exist or is this project's, or credentials are missing.
             KafkaUnavailable: that Kafka did not answer.
         """
         check_copy_topic(self.settings, topic)
@@ -325,12 +325,12 @@ class LetterCopies:
 
 
 def explain_own_topic(settings: Settings, routes: Routes, topic: str) -> str:
-    """What a topic is to this group; empty: nothing (pure)."""
+    """Return the role of a topic in this group; empty if it has none (pure)."""
     names = TopicNames.of(settings)
     if topic in routes.topics:
         return "a topic that handlers read"
     if topic == names.control:
-        return "the topic of what is decided for the group"
+        return "the control topic of the group"
     if (found := DerivedTopics(names, routes.topics).of([topic]).get(topic)) is not None:
         return f"the {found.kind} topic of {found.source!r}"
     source = next((source for source in routes.topics if names.dead_letters(source) == topic), None)

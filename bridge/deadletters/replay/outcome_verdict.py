@@ -1,45 +1,44 @@
-"""How a delivery that was sent back ended, judged from the ledger, Kafka and the database (pure)."""
+"""The verdict on a replayed delivery, from the ledger, Kafka and the database (pure)."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 from bridge.ledger.fate_rules import Fate
 
-#: What its record's own fate may be while nothing was done with it.
+#: The fates of a record that no bridge has handled yet.
 _UNTOUCHED = (Fate.OPEN, Fate.GAP)
 
 
 class OutcomeVerdict(Enum):
-    """What is to be done with a letter that is on its way."""
+    """The verdict on a replaying letter."""
 
     WAIT = "wait"
-    """It is under way, or it died again and that is not recorded yet: the recorder says so."""
+    """It is in flight, or it died again, which the recorder will record."""
     DONE = "done"
     DISCARDED = "discarded"
     LOOK = "look"
-    """The ledger has forgotten it, or says nothing for long: Kafka is to be looked through."""
+    """The ledger has forgotten it, or is silent for long: search Kafka."""
     UNKNOWN = "unknown"
     GONE = "gone"
-    """Kafka dropped its record before anybody read it, and the ledger proves that it was not handed off."""
+    """Kafka dropped its record before a bridge read it, and the ledger proves that it was not handed off."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownOutcome:
-    """What is known of a delivery that was sent back.
+    """The known facts about a replayed delivery.
 
     Attributes:
         origin: its fate.
-        own: that of the record by which it was sent back.
+        own: the fate of the record that replayed it.
         passed: whether the group has committed that record.
-        there: whether Kafka has it still.
-        dropped: whether Kafka has it no more: the log begins behind it, or the topic is gone. A log that ends before it
-            does not prove that.
+        there: whether Kafka still has it.
+        dropped: whether Kafka has dropped it: the log begins behind it, or the topic is gone. A log that ends before it
+            is no proof.
         remembers: whether the ledger has forgotten nothing since it was sent.
-        settles: whether what is committed is settled (commit="completion"), else in the broker.
-        again: whether it runs though its origin was done: that tells nothing of it.
-        since: seconds for which all that could have told of it has been silent: since it was sent, or the ledger's data
-            begin, if that is later.
-        patience: seconds after which what cannot be known is called so.
+        settles: whether committed deliveries are settled (commit="completion"), else in the broker.
+        again: whether it runs though its origin was done, so that the origin's fate says nothing.
+        since: seconds since it was sent, or since the ledger's data begin, if that is later.
+        patience: seconds after which the outcome is called unknown.
     """
 
     origin: Fate
@@ -55,7 +54,7 @@ class KnownOutcome:
 
 
 def judge_by_ledger(known: KnownOutcome) -> OutcomeVerdict:
-    """What the ledger and the topic's offsets tell."""
+    """Return the verdict from the ledger and the topic's offsets."""
     told = known.own if known.again else known.origin
     if told is Fate.DONE:
         return OutcomeVerdict.DONE
@@ -63,7 +62,7 @@ def judge_by_ledger(known: KnownOutcome) -> OutcomeVerdict:
         return OutcomeVerdict.DISCARDED
     if known.own in _UNTOUCHED:
         if known.passed:
-            # The ledger has forgotten who began with it.
+            # The ledger has forgotten its hand-off.
             return OutcomeVerdict.LOOK
         if known.dropped and known.remembers:
             return OutcomeVerdict.GONE
@@ -71,20 +70,20 @@ def judge_by_ledger(known: KnownOutcome) -> OutcomeVerdict:
             return OutcomeVerdict.WAIT
         return OutcomeVerdict.LOOK if known.since > known.patience else OutcomeVerdict.WAIT
     if known.own is Fate.HANDED:
-        # Bridges care for what is handed off: what is stuck they open again.
+        # Bridges watch handed deliveries: they open stuck ones again.
         return OutcomeVerdict.WAIT
     if known.again and known.own is Fate.PARKED:
         return OutcomeVerdict.LOOK
-    # It had its run: it is parked, or died again, which the recorder says soon.
+    # It ran: it is parked, or died again, which the recorder will record.
     return OutcomeVerdict.LOOK if known.since > known.patience else OutcomeVerdict.WAIT
 
 
 def judge_by_kafka(known: KnownOutcome, *, parked: bool, recorded: bool) -> OutcomeVerdict:
-    """What Kafka tells of one that is no more where it was sent.
+    """Return the verdict from Kafka on a delivery that has left the topic to which it was sent.
 
     Parameters:
-        parked: whether it lies in a retry topic, and is to run.
-        recorded: whether all dead letters are recorded that Kafka had when that was looked for; then this one has none.
+        parked: whether it is parked in a retry topic, and is to run.
+        recorded: whether all dead letters that Kafka had then are recorded, so that this delivery has none.
     """
     if parked or not recorded:
         return OutcomeVerdict.WAIT

@@ -1,5 +1,5 @@
-"""Why a plan leaves a delivery out: another plan has it in flight or changed its letter, or the delivery has a letter
-of its own. Two records of one delivery could run at the same time.
+"""The reasons why a plan leaves a delivery out: another plan has it in flight or changed its letter, or the delivery
+has a letter of its own. Two records of one delivery could run at the same time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,16 +14,16 @@ from bridge.formats.delivery_identity import Origin
 
 
 def find_plan_makers(connection: Connection, letters: Iterable[LetterStanding]) -> Mapping[int, str]:
-    """By the number of a plan who made it; of the plans that have letters which are not open."""
+    """Return the makers of the plans that have non-open letters, by plan id."""
     ids = {each.plan_id for each in letters if each.status is not LetterStatus.OPEN and each.plan_id is not None}
     return plan_table.read_plan_makers(connection, ids)
 
 
 def explain_lateness(letter: LetterStanding, by: Mapping[int, str]) -> str:
-    """Why a letter that is not open is nobody else's now (pure).
+    """Return why a letter that is not open cannot be taken (pure).
 
     Parameters:
-        by: who made which plan (`holders`).
+        by: the makers of plans by id (`find_plan_makers`).
     """
     said = "it is replaying already" if letter.status is LetterStatus.REPLAYING else f"it is {letter.status} by now"
     if letter.plan_id is None:
@@ -33,11 +33,11 @@ def explain_lateness(letter: LetterStanding, by: Mapping[int, str]) -> str:
 
 
 class PlanConflicts:
-    """Why deliveries are left out of a plan, in whose transaction no other claims (store.underway.alone).
+    """The conflicts of a plan, in a transaction in which no other plan claims (`lock_claims`).
 
     Parameters:
-        elsewhere: by place, what other plans have under way.
-        letters: by digest, the letters of deliveries that go out as no letter's own.
+        elsewhere: by place, the deliveries that other plans have in flight.
+        letters: by digest, the letters of deliveries that are sent as no letter's own.
     """
 
     def __init__(self, elsewhere: Mapping[str, DeliveryElsewhere], letters: Mapping[bytes, DeadDelivery]) -> None:
@@ -47,11 +47,11 @@ class PlanConflicts:
     def of(
         cls, connection: Connection, plan_id: int, own: Iterable[Origin] = (), others: Iterable[Origin] = ()
     ) -> "PlanConflicts":
-        """What there is of these.
+        """Return the conflicts of deliveries.
 
         Parameters:
-            own: go out as their letters.
-            others: go out as no letter's own.
+            own: deliveries that are sent as their letters.
+            others: deliveries that are sent as no letter's own.
         """
         own, others = [*own], [*others]
         found = redrive_table.find_deliveries_elsewhere(
@@ -62,16 +62,16 @@ class PlanConflicts:
         )
 
     def of_own(self, delivery: Origin, died: int) -> str:
-        """Why a letter's own is left out; empty: it goes (pure).
+        """Return why a letter's own delivery is left out; empty if it is sent (pure).
 
         Parameters:
-            died: the number under which it died last.
+            died: its number when it died last.
         """
         other = self._elsewhere.get(delivery.identity)
         return "" if other is None or other.before(died) else _explain_in_flight(other)
 
     def of_other(self, delivery: Origin) -> str:
-        """Why one that goes out as no letter's own is left out; empty: it goes (pure)."""
+        """Return why a delivery that is no letter's own is left out; empty if it is sent (pure)."""
         if (other := self._elsewhere.get(delivery.identity)) is not None:
             return _explain_in_flight(other)
         letter = self._letters.get(_digest_delivery(delivery))
@@ -80,13 +80,13 @@ class PlanConflicts:
         )
 
     def letter(self, delivery: Origin) -> DeadDelivery | None:
-        """The open letter that one has which goes out as no letter's own; `None`: it has none (pure)."""
+        """Return the open letter of such a delivery; `None` if it has none (pure)."""
         letter = self._letters.get(_digest_delivery(delivery))
         return letter if letter is not None and letter.status is LetterStatus.OPEN else None
 
 
 def _explain_in_flight(other: DeliveryElsewhere) -> str:
-    return f"plan {other.plan_id} has it under way"
+    return f"plan {other.plan_id} has it in flight"
 
 
 def _digest_delivery(delivery: Origin) -> bytes:

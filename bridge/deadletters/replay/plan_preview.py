@@ -19,22 +19,22 @@ from bridge.kafka.topic_admin import read_topic_configs
 from bridge.ledger import Fate
 from bridge.settings import Settings
 
-#: Letters of which the ledger is asked at once.
+#: Letters whose fates are read at once.
 AT_ONCE: Final = 5_000
 
 
 class PlanCounter:
-    """Counts what a plan that was just frozen is about.
+    """The counter of a plan that was just frozen.
 
     Parameters:
-        handlers: that the app or a worker knows.
+        handlers: the handlers that the app or a worker knows.
     """
 
     def __init__(self, settings: Settings, database: Database, handlers: Collection[str]) -> None:
         self._settings, self._database, self._handlers = settings, database, handlers
 
     def counts(self, plan_id: int, what: PlanKind, asked: LetterFilter) -> PlanCounts:
-        """All of it; what Kafka or Redis does not tell is a warning."""
+        """Return all counts; if Kafka or Redis does not answer, a warning."""
         with self._database.reading() as connection:
             heaps = plan_counts.count_letter_heaps(connection, plan_id)
             replaying = plan_counts.count_replaying_letters(connection, asked)
@@ -68,18 +68,18 @@ class PlanCounter:
         try:
             done = self._done(plan_id)
         except (KafkaUnavailable, LedgerUnavailable) as error:
-            warnings.append(f"What is done already is not known: {error}")
+            warnings.append(f"Deliveries that are done are not counted: {error}")
         try:
             too_large, too_old = self._too_large(plan_id, heaps), self._too_old(plan_id)
             warnings += self._readers(of_nowhere, heaps)
         except KafkaUnavailable as error:
-            warnings.append(f"Kafka was not asked what it takes, and what it still has: {error}")
+            warnings.append(f"Sizes and dropped values were not checked in Kafka: {error}")
         changed: dict[str, object] = {"done": done, "too_large": too_large, "too_old": too_old, "foreign": foreign}
         changed |= {"unknown_handlers": dict(unknown)}
         return PlanCounts.from_data({**found.to_data(), **changed, "warnings": [*warnings, *_find_loops(found)]})
 
     def _done(self, plan_id: int) -> int:
-        """How many the ledger has as done."""
+        """Return how many letters are done, says the ledger."""
         count = after = 0
         with LedgerFates.opened(self._settings) as fates:
             while True:
@@ -95,7 +95,7 @@ class PlanCounter:
                 )
 
     def _too_large(self, plan_id: int, heaps: Sequence[LetterHeap]) -> int:
-        """How many have a value that alone is more than their topic takes."""
+        """Return how many letters have a value larger than their topic takes."""
         targets = {
             (heap.topic, name_target_topic(self._settings, heap.group, heap.topic, ours=heap.is_ours)) for heap in heaps
         }
@@ -109,7 +109,7 @@ class PlanCounter:
         return count
 
     def _too_old(self, plan_id: int) -> int:
-        """How many lie in Kafka alone, and there no more."""
+        """Return how many values Kafka alone had, and has dropped."""
         with self._database.reading() as connection:
             spots = plan_counts.find_values_away(connection, plan_id)
         there = (

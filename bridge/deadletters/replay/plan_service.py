@@ -56,11 +56,11 @@ from bridge.settings import Settings
 def create_action(
     app: Celery, settings: Settings, routes: Routes, database: Database, plan: BulkPlan, fates: LedgerFates
 ) -> Iterator[PlanAction]:
-    """What a plan does.
+    """Create the action of a plan.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
-        CopyRefused: copies have no topic (any more), or this process does not know how to get into their Kafka.
+        CopyRefused: the topic of copies does not exist (any more), or this process has no credentials for its cluster.
     """
     if plan.what is PlanKind.ARCHIVE:
         yield ArchiveAction(plan)
@@ -90,25 +90,25 @@ def create_action(
         yield RedriveAction(settings, plan, ends, letters, fates, picking, look.logs)
 
 
-#: Is told how a plan stands, about once a second.
+#: Called with the plan about once a second.
 PlanListener = Callable[[BulkPlan], None]
-#: Seconds between two looks at how what was sent ends, and how much longer than a look the pause is at least.
+#: Seconds between two polls of outcomes, and the least factor of the pause over the time of a poll.
 LOOK_EVERY: Final = 0.5
 REST: Final = 2.0
-#: Of which handlers run again.
+#: The kinds of plans that run handlers.
 SENDS: Final = (PlanKind.REPLAY, PlanKind.REDRIVE)
 
 
 def ignore_plan(plan: BulkPlan) -> None:
-    """Hears of a plan, and does nothing."""
+    """Ignore a plan: a listener that does nothing."""
 
 
 @dataclass(frozen=True)
 class PlanService:
-    """What was asked for in bulk. Every method raises DeskUnavailable where the database does not answer.
+    """The plans. Every method raises DeskUnavailable if the database does not answer.
 
     Attributes:
-        over: plans that were seen to be over, of which nothing is counted again.
+        over: the cache of plans that are over, which are not counted again.
     """
 
     app: Celery
@@ -118,22 +118,22 @@ class PlanService:
     over: plan_table.OverPlans = field(default_factory=dict, repr=False)
 
     def make(self, what: PlanKind, asked: LetterFilter, options: PlanOptions, by: str, why: str = "") -> BulkPlan:
-        """Freeze which letters are meant, and count what is to be known before it is approved; nothing is done yet.
+        """Freeze the letters of a filter, and count them for the approval; nothing is done yet.
 
         Parameters:
-            what: replay (of the letters that are open), discard or archive.
-            why: needed to discard.
+            what: replay (of open letters), discard or archive.
+            why: required to discard.
 
         Raises:
-            PlanRefused: it can't be made.
-            FilterFault: it asks for letters that are not open; only those that have ended can be archived, too.
+            PlanRefused: an option is invalid.
+            FilterFault: the filter selects letters that are not open; ended ones can be archived.
         """
         _require_plan_kind(what)
         _require_valid_options(what, options, why)
         return self._make(what, asked, options, by, why)
 
     def draft(self, what: PlanKind, asked: LetterFilter, by: str) -> BulkPlan:
-        """Freeze which letters are meant; how it is done, and why, is said with `decide`.
+        """Freeze the letters of a filter; options and reason follow with `decide`.
 
         Raises:
             PlanRefused, FilterFault: as `make`.
@@ -156,7 +156,7 @@ class PlanService:
         return self.one(id_)
 
     def counted(self, id_: int) -> BulkPlan:
-        """A plan whose maker may have died before it had counted what the plan is about: then that is done now.
+        """Return a plan with its counts, which are made now if its maker died before.
 
         Raises:
             NoSuchPlan: there is none of that number.
@@ -173,7 +173,7 @@ class PlanService:
             plan_table.note_plan_counts(connection, id_, counts)
 
     def one(self, id_: int) -> BulkPlan:
-        """A plan as it stands.
+        """Return a plan.
 
         Raises:
             NoSuchPlan: there is none of that number.
@@ -182,30 +182,30 @@ class PlanService:
             return _require_plan(connection, id_)
 
     def latest(self, count: int = 50, before: int | None = None) -> list[BulkPlan]:
-        """The latest plans, the newest first.
+        """Return the latest plans, newest first.
 
         Parameters:
-            before: the plan behind which it goes on.
+            before: the plan after which the page begins.
         """
         with self.database.reading() as connection:
             return plan_table.read_latest_plans(connection, count, before, self.over)
 
     def applying(self, *, counts: bool = True) -> list[BulkPlan]:
-        """Those that are applied, the newest first.
+        """Return the plans that are being applied, newest first.
 
         Parameters:
-            counts: whether it is counted how far they are, which takes the longer the larger they are.
+            counts: whether their items are counted by state, which is slow for large plans.
         """
         with self.database.reading() as connection:
             return plan_table.read_applying_plans(connection, counts=counts)
 
     def apply(self, id_: int, by: str, heard: PlanListener = ignore_plan) -> BulkPlan:
-        """Do a plan, or go on with one that was stopped or left; returns when all was sent, or it stopped.
+        """Apply or resume a plan; return when all was sent, or it stopped.
 
         Raises:
-            NoSuchPlan, PlanRefused: there is none; or it is over, or another process does it.
-            DeskOfAnotherKafka: nothing was begun: the letters are not of this Kafka.
-            KafkaUnavailable, LedgerUnavailable: it is gone on with by `bridge deadletters record`, or by this again.
+            NoSuchPlan, PlanRefused: there is none; or it is over, or another process applies it.
+            DeskOfAnotherKafka: nothing was begun: the letters are not of this Kafka cluster.
+            KafkaUnavailable, LedgerUnavailable: `bridge deadletters record`, or another call, resumes it.
         """
         who = name_this_process()
         self._check_cluster(id_)
@@ -214,7 +214,7 @@ class PlanService:
         return self.one(id_)
 
     def approve(self, id_: int, by: str) -> BulkPlan:
-        """Have a plan done by `bridge deadletters record`, in the background.
+        """Have a plan applied by `bridge deadletters record`, in the background.
 
         Raises:
             NoSuchPlan, PlanRefused: as `apply`.
@@ -223,13 +223,13 @@ class PlanService:
         return self.one(id_)
 
     def decide(self, id_: int, by: str, decision: PlanApproval) -> BulkPlan:
-        """Have a plan done by `bridge deadletters record` as somebody who has looked at it decided, once.
+        """Have a plan applied by `bridge deadletters record` as a person approved it, once.
 
         Discarding begins after `DISCARD_AFTER`, until when it can be stopped.
 
         Raises:
-            NoSuchPlan, PlanRefused: as `approve`; or a reason is needed.
-            PlanChanged: the plan, or a letter of it, is not as it was looked at.
+            NoSuchPlan, PlanRefused: as `approve`; or a reason is required.
+            PlanChanged: the plan, or a letter of it, has changed since the person saw it.
         """
         with self.database.writing() as connection:
             plan = _require_plan(connection, id_)
@@ -247,14 +247,14 @@ class PlanService:
         return self.one(id_)
 
     def stop(self, id_: int, by: str, why: str = "", key: str = "") -> BulkPlan:
-        """Stop a plan within a batch, or a second; what it had not come to stays as it is.
+        """Stop a plan within a batch, or a second; the remaining letters stay as they are.
 
         Parameters:
-            key: of the plan as it was looked at; empty: however it stands.
+            key: the version of the plan that the person saw; empty: any.
 
         Raises:
             NoSuchPlan, PlanRefused: there is none, or it is over.
-            PlanChanged: it is not as it was looked at.
+            PlanChanged: it has changed since the person saw it.
         """
         with self.database.writing() as connection:
             plan = _require_plan(connection, id_)
@@ -269,14 +269,14 @@ class PlanService:
             return _require_plan(connection, id_)
 
     def wait(self, id_: int, heard: PlanListener = ignore_plan) -> BulkPlan:
-        """Wait until the end of all that a plan has sent is known (`Plan.is_over`).
+        """Wait until all outcomes of a plan are known (`BulkPlan.is_over`).
 
-        What dies again is said by the recorder, which must run.
+        A recorder must run, which records new deaths.
 
         Raises:
             NoSuchPlan: there is none of that number.
-            DeskOfAnotherKafka: the letters are not of this Kafka, which cannot tell how they end.
-            KafkaUnavailable, LedgerUnavailable: nothing is known for now.
+            DeskOfAnotherKafka: the letters are not of this Kafka cluster, which does not know their outcomes.
+            KafkaUnavailable, LedgerUnavailable: a server did not answer.
         """
         self._check_cluster(id_)
         with LedgerFates.opened(self.settings) as fates:
@@ -287,13 +287,13 @@ class PlanService:
             return plan
 
     def go_on(self, stopping: Event) -> None:
-        """Do what was approved, and what a process left that died, until `stopping` is set."""
+        """Apply approved plans and those of dead processes, until `stopping` is set."""
         plan_runner.resume_plans(
             self.database, lambda id_, who: self._do(id_, who, ignore_plan, stopping.is_set), stopping
         )
 
     def follow(self, stopping: Event) -> None:
-        """Take in how all that was sent back ends, until `stopping` is set.
+        """Read the outcomes of all replays, until `stopping` is set.
 
         Raises:
             KafkaUnavailable, LedgerUnavailable: nothing is known for now.
@@ -304,12 +304,12 @@ class PlanService:
                 _look_and_rest(outcomes.look, stopping.wait)
 
     def _check_cluster(self, id_: int) -> None:
-        """What is to be sent, or looked for, is not of another Kafka; to archive none is needed."""
+        """Require that the letters are of this Kafka cluster; to archive needs none."""
         if self.one(id_).what is not PlanKind.ARCHIVE:
             require_same_cluster(self.database, read_cluster(admin_client(self.settings.kafka)).id)
 
     def _begin(self, id_: int, by: str, who: str | None = None) -> None:
-        """Have a plan applied, by this process if it says who it is."""
+        """Mark a plan as being applied, with a lease of this process if it gives its name."""
         with self.database.writing() as connection:
             self._move_on(connection, _require_plan(connection, id_), by, who)
 
@@ -328,24 +328,24 @@ class PlanService:
             )
 
     def _do(self, id_: int, who: str, heard: PlanListener, leaves: Callable[[], bool] = lambda: False) -> None:
-        """Do a plan of which this process has the lease, until it is to leave it."""
+        """Apply a plan of which this process has the lease, until it is to leave it."""
         plan = self.one(id_)
         try:
             if plan.what in SENDS:
                 with self.database.writing() as connection:
-                    # Of very many it takes long: nobody else is to have the lease after it.
+                    # Many letters take long: the lease must still be this process's afterwards.
                     plan_table.renew_plan_lease(connection, id_, who)
                     lay_plan_lanes(connection, id_, self.settings)
                     plan_table.renew_plan_lease(connection, id_, who)
             with LedgerFates.opened(self.settings) as fates:
                 outcomes = ReplayOutcomes(self.settings, self.database, fates)
                 if plan.what in SENDS:
-                    # What others have sent, and has ended since, is not under way any more.
+                    # Sends of other plans that have ended are no longer in flight.
                     with suppress(KafkaUnavailable, LedgerUnavailable):
                         outcomes.look()
                 passing = LaneRelease(self.settings, self.database, plan, fates)
                 with self.database.reading() as connection:
-                    # In lanes it waits for what others have under way, and nobody else may look how that ends.
+                    # Lanes wait for other plans' sends, whose outcomes no other process may be reading.
                     looked_at = None if plan_order_table.has_lanes(connection, id_) else id_
                 around = RunnerHooks(
                     lambda: outcomes.look(looked_at), passing.passed, lambda: heard(self.one(id_)), leaves
@@ -353,7 +353,9 @@ class PlanService:
                 with create_action(self.app, self.settings, self.routes, self.database, plan, fates) as doing:
                     PlanRunner(self.database, plan, doing, who, around).run()
         except PlanTakenOver:
-            raise PlanHeld(f"Plan {id_} was taken over: this process was away for too long.") from None
+            raise PlanHeld(
+                f"Plan {id_} was taken over by another process: this one did not respond for too long."
+            ) from None
         except (KafkaUnavailable, LedgerUnavailable, DeskUnavailable):
             raise
         except BridgeError as error:
@@ -366,7 +368,7 @@ class PlanService:
 
 
 def _look_and_rest(look: Callable[[], object], wait: Callable[[float], object]) -> None:
-    """Look, and pause for longer than that took: many that are on their way must not take up a core."""
+    """Poll, and pause for longer than that took: polls of many letters must not take up a core."""
     began = time.monotonic()
     look()
     wait(max(LOOK_EVERY, REST * (time.monotonic() - began)))

@@ -1,6 +1,6 @@
 """The action of a redrive: records of a source topic go to its replay topic, each for one handler.
 
-Deliveries that are dead letters are sent by the replay action.
+The replay action sends deliveries that are dead letters.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,23 +31,23 @@ from bridge.kafka.record_reader import RecordPicker
 from bridge.ledger import Fate
 from bridge.settings import Settings
 
-#: Bytes of values that are held at once.
+#: Most bytes of values in memory.
 AT_ONCE: Final = 16_000_000
 
 
 class ResentDelivery(NamedTuple):
-    """A delivery of a record that is sent again."""
+    """A delivery that is sent again."""
 
     item: PlanItem
     delivery: Origin
 
 
 class RedriveAction:
-    """What a redrive does.
+    """The action of a redrive.
 
     Parameters:
-        letters: sends those that are dead letters here.
-        logs: of the topic as it is now, by partition the id of its log.
+        letters: the action that sends dead letters.
+        logs: the ids of the partitions' current logs.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RedriveAction:
         self._producer = AcknowledgedProducer(settings)
 
     def take(self, connection: Connection, waiting: Sequence[PlanItem], at: int) -> TakenDeliveries:
-        """Letters as a replay takes them; all else, unless another plan has it, or its topic was made again since."""
+        """Claim letters as a replay does, and all else unless another plan has it, or its topic was recreated."""
         others = [self._redriven(item) for item in waiting if not item.letter_id]
         ahead = PlanConflicts.of(connection, self._plan.id, others=[each.delivery for each in others])
         become = {each.item.position: item for each, item in self._as_letters(others, ahead)}
@@ -79,7 +79,7 @@ class RedriveAction:
         for each in (each for each in others if each.item.position not in become):
             spot = self._ends.spot(self._target, each.delivery.partition)
             if each.delivery.topic_id != self._logs.get(each.delivery.partition):
-                skipped[each.item.position] = "its topic's log is another one by now: another record lies there"
+                skipped[each.item.position] = "its topic was recreated: another record has its offset"
             elif spot is None:
                 skipped[each.item.position] = f"there is no topic {self._target}"
             elif why := ahead.of_other(each.delivery):
@@ -89,20 +89,20 @@ class RedriveAction:
         return TakenDeliveries(claimed, skipped)
 
     def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
-        """Find those of which the record is there, and those of which nobody can tell any more."""
+        """Find the deliveries whose record is in Kafka, and those for which that is unknown."""
         of_letters, others = _split_letters(claimed)
         found = self._of_letters.look(of_letters) if of_letters else ActionResult()
         read, lost = find_traces(self._settings, others)
         sent = [*self._there(others, read)]
         lost -= {each.position for each in sent}
         left = [self._redriven(each.item) for each in others if each.item.position in lost]
-        # What is known to be done is left out, as ever.
+        # Deliveries that are done are left out, as always.
         done = [] if self._again else self._done(left)
         unknown = {each.item.position: ActionEnd(PlanItemState.UNKNOWN, LOST) for each in left if each not in done}
         return ActionResult([*found.sent, *sent], {**found.ends, **unknown})
 
     def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
-        """Publish all, and wait for all acknowledgements; what Kafka may have or not is in no answer."""
+        """Publish all records, and wait for all acknowledgements; uncertain ones have no result."""
         of_letters, others = _split_letters(claimed)
         found = self._of_letters.act(of_letters, live) if of_letters else ActionResult()
         sent, ends = [*found.sent], dict(found.ends)
@@ -117,26 +117,26 @@ class RedriveAction:
             gone -= {(record.partition() or 0, record.offset() or 0) for record, _ in some}
             live()
             self._publish(some, sent, ends)
-        refused = ActionEnd(PlanItemState.REFUSED, "Kafka has its record no more")
+        refused = ActionEnd(PlanItemState.REFUSED, "Kafka has dropped its record")
         return ActionResult(sent, ends | {each.item.position: refused for place in gone for each in wanted[place]})
 
     def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
-        """As a replay does with its letters; of the others there is nothing to note."""
+        """Settle letters as a replay does; other deliveries have nothing to note."""
         self._of_letters.settle(connection, _split_letters(claimed)[0], acted, at)
 
     def _as_letters(
         self, others: Sequence[ResentDelivery], ahead: PlanConflicts
     ) -> Iterator[tuple[ResentDelivery, PlanItem]]:
-        """Those that have an open letter, recorded since the plan was made, and each as that."""
+        """Yield the deliveries that have an open letter recorded since the plan was made, each as that letter."""
         found = [(each, letter) for each in others if (letter := ahead.letter(each.delivery)) is not None]
-        # What is to run again though it is done, a replay of its letter would leave.
+        # A replay of the letter would not run a delivery again that is done.
         done = {*self._done([each for each, letter in found if self._again and not letter.again])}
         for each, letter in found:
             if each not in done:
                 yield each, each.item._replace(letter_id=letter.id, place=None, failures=letter.failures)
 
     def _left_out(self, redriven: Sequence[ResentDelivery]) -> Iterator[tuple[ResentDelivery, str]]:
-        """Those that are on their way, or over, since the plan was made; and why they are not sent."""
+        """Yield the deliveries that are in flight or ended since the plan was made, with the reason."""
         for each, fate in self._with_fates(redriven):
             if why := explain_left_out(fate, again=self._plan.options.again):
                 yield each, why
@@ -159,13 +159,13 @@ class RedriveAction:
                 yield self._sent(found.item, spot)
 
     def _mark(self, delivery: Origin) -> tuple[str, str, int]:
-        """By what its record is told from all others (bridge.formats.retry_record.read_retry_key)."""
+        """Return the unique mark of its record (bridge.formats.retry_record.read_retry_key)."""
         return work_of(delivery.identity, self._again), delivery.group, self._plan.number
 
     def _slices(
         self, wanted: Mapping[tuple[int, int], list[ResentDelivery]], live: Live
     ) -> Iterator[list[tuple[Record, list[ResentDelivery]]]]:
-        """The records, in parts of which each may be held at once."""
+        """Yield the records in parts that fit in memory."""
         offsets: dict[int, list[int]] = {}
         for partition, offset in sorted(wanted):
             offsets.setdefault(partition, []).append(offset)
@@ -192,7 +192,7 @@ class RedriveAction:
                 ends[each.item.position] = ActionEnd(PlanItemState.REFUSED, str(answer))
 
     def _letter(self, record: Record, redriven: ResentDelivery) -> OutgoingRecord:
-        """What is written."""
+        """Return the record to write."""
         kind, timestamp = record.timestamp()
         delivery = redriven.delivery
         headers = replay_headers(
@@ -215,7 +215,7 @@ class RedriveAction:
 
 
 def find_redriven_delivery(plan: BulkPlan, group: str, place: str) -> Origin:
-    """Whose delivery a redrive has at a place, `orders-3-1234:orders.handlers.charge` (pure)."""
+    """Return the delivery of a redrive at a place, `orders-3-1234:orders.handlers.charge` (pure)."""
     coordinates, _, handler = place.partition(":")
     _, partition, offset = coordinates.rsplit("-", 2)
     return Origin(
@@ -224,5 +224,5 @@ def find_redriven_delivery(plan: BulkPlan, group: str, place: str) -> Origin:
 
 
 def _split_letters(claimed: Sequence[ClaimedDelivery]) -> tuple[list[ClaimedDelivery], list[ClaimedDelivery]]:
-    """Those that are letters, and the others."""
+    """Return the deliveries that are letters, and the others."""
     return [each for each in claimed if each.item.letter_id], [each for each in claimed if not each.item.letter_id]

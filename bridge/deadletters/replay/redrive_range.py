@@ -21,17 +21,17 @@ from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogHistory
 from bridge.settings import Settings
 
-#: Records of one look at the ledger.
+#: Records of one query of the ledger.
 AT_ONCE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets of a topic's partitions, as its logs are now.
+    """A range of offsets of a topic's partitions, in its current logs.
 
     Attributes:
-        spans: by partition, from the first offset on and below the last.
-        logs: by partition, the id of its log: where that is another one, the offsets are other records.
+        spans: by partition, the first offset, and the end offset (exclusive).
+        logs: by partition, the id of its log, in which the offsets are valid.
     """
 
     topic: str
@@ -40,11 +40,11 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets it has; some may have no record."""
+        """Return the number of offsets, some of which may have no record."""
         return sum(max(0, end - start) for start, end in self.spans.values())
 
     def records(self, settings: Settings) -> Iterator[Record]:
-        """Its records, as they come from Kafka.
+        """Return its records, as they come from Kafka.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -55,7 +55,7 @@ class OffsetRange:
 
 
 class RangeDelivery(NamedTuple):
-    """A delivery of a range, and how it stands.
+    """A delivery of a range with its stand.
 
     Attributes:
         key: the digest of its key; `None`: it has none.
@@ -70,7 +70,7 @@ class RangeDelivery(NamedTuple):
 
 @contextmanager
 def open_range_look(settings: Settings, topic: str) -> Iterator["RangeLook"]:
-    """A look at a topic's deliveries, beside the bridges.
+    """Open a query of a topic's deliveries, beside the bridges.
 
     Raises:
         RedriveRefused: there is no ledger, or no such topic.
@@ -80,7 +80,7 @@ def open_range_look(settings: Settings, topic: str) -> Iterator["RangeLook"]:
     catalog.prepare()
     ledger = Ledger.of(settings, catalog.cluster)
     if ledger is None:
-        raise RedriveRefused("What is done already is known by the ledger, and the broker is no Redis: set LEDGER_URL.")
+        raise RedriveRefused("A redrive needs a ledger of done deliveries, and the broker is no Redis: set LEDGER_URL.")
     try:
         there = read_extents(settings, [topic])
         if not there:
@@ -93,11 +93,11 @@ def open_range_look(settings: Settings, topic: str) -> Iterator["RangeLook"]:
 
 
 class RangeLook:
-    """How deliveries of a topic stand.
+    """The query of the stands of a topic's deliveries.
 
     Parameters:
         there: the topic's partitions.
-        logs: of each the id of its log.
+        logs: the id of each partition's log.
     """
 
     def __init__(self, settings: Settings, ledger: Ledger, there: Sequence[Extent], logs: Mapping[int, str]) -> None:
@@ -107,14 +107,14 @@ class RangeLook:
         self._grounds: dict[Account, OpenFateMeaning] = {}
 
     def range(self, since: str, until: str, partitions: Collection[int] = ()) -> OffsetRange:
-        """The range that a person means.
+        """Return the range between two ends.
 
         Parameters:
-            since, until: as bridge.kafka.partition_offsets has them; what lies at `until` is not in it.
-            partitions: of these alone; of all, where it is empty.
+            since, until: as in bridge.kafka.partition_offsets; `until` is exclusive.
+            partitions: only these; empty: all.
 
         Raises:
-            NoMoment: one of them is none.
+            NoMoment: an end is invalid.
             RedriveRefused: the topic has no such partition, or the range ends before it begins.
         """
         if strange := sorted(set(partitions) - set(self._extents)):
@@ -127,15 +127,16 @@ class RangeLook:
         return OffsetRange(self._topic, spans, {number: self.logs[number] for number in spans})
 
     def deliveries(self, found: Iterable[Record], handlers: Sequence[str]) -> Iterator[list[RangeDelivery]]:
-        """How the deliveries of some records stand, of each record those of all handlers, some records at a time.
+        """Yield the deliveries of records with their stands, some records at a time, for each record those of all
+        handlers.
 
         Parameters:
-            handlers: in the order in which the deliveries of a record are given.
+            handlers: in the order of the deliveries of a record.
 
         Raises:
             LedgerUnavailable: the ledger did not answer.
         """
-        # Not the records themselves: a thousand values may be a gigabyte.
+        # Not the records themselves: a thousand values may take a gigabyte.
         coming = (((each.partition() or 0, each.offset() or 0), key_digest(each.key())) for each in found)
         while keys := dict(islice(coming, AT_ONCE)):
             offsets: dict[int, list[int]] = {}
@@ -163,7 +164,7 @@ class RangeLook:
         return found
 
     def _learn(self, accounts: Sequence[Account]) -> None:
-        """Read what an open fate of these means."""
+        """Read the meaning of an open fate for these accounts."""
         for account, known in zip(accounts, Accounts(self._ledger).known(accounts), strict=True):
             committed = self._extents[account.partition].committed
             self._grounds[account] = OpenFateMeaning(committed, known.joined, known.lost)
@@ -172,13 +173,13 @@ class RangeLook:
 def keep_first_of_sequence(
     found: Sequence[RangeDelivery], sequence: Sequence[str], sent: Collection[DeliveryStand]
 ) -> list[RangeDelivery]:
-    """Of one record's deliveries those that are sent: of a sequence only the first, as it goes on from there (pure).
+    """Return the deliveries of one record that are sent: of a sequence only the first, which continues it (pure).
 
-    None of a sequence is sent where one before it is on its way: it would run before that one.
+    None of a sequence is sent if an earlier one is in flight: it would run before that one.
 
     Parameters:
-        found: of one record.
-        sent: how one stands that is sent.
+        found: the deliveries of one record.
+        sent: the stands of deliveries that are sent.
     """
     chosen = [each for each in found if each.stand in sent]
     led = [each for each in found if each.handler in sequence and (each in chosen or each.stand in ON_ITS_WAY)]

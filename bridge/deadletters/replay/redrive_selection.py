@@ -1,4 +1,4 @@
-"""Which deliveries of a range a redrive sends again, by their fates (pure)."""
+"""The deliveries of a range that a redrive sends again, by their fates (pure)."""
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -8,27 +8,27 @@ from bridge.ledger.fate_rules import Fate
 
 
 class DeliveryStand(StrEnum):
-    """How a delivery stands, as far as the ledger knows."""
+    """The stand of a delivery, as far as the ledger knows."""
 
     COMING = "open"
-    """It was not read yet: it goes out by itself."""
+    """It was not read yet, and will be handed off."""
     HANDED = "handed"
     PARKED = "parked"
     DONE = "done"
     DEAD = "dead"
     DISCARDED = "discarded"
     LOST = "unaccounted"
-    """It was committed, and its fate is open: nobody will run it."""
+    """It was committed, and its fate is open: it will not run."""
     UNKNOWN = "unknown"
     """It was committed, and the ledger knows nothing of it (any more): it may be done."""
     GAP = "gap"
-    """No record lies there."""
+    """The offset has no record."""
 
 
-#: What a redrive sends, and what it sends only where that is asked for: it may run a second time.
+#: The stands that a redrive sends, and those that it sends only on request, because they may run twice.
 SENT: Final = frozenset({DeliveryStand.DEAD, DeliveryStand.LOST})
 SENT_AGAIN: Final = frozenset({DeliveryStand.DONE, DeliveryStand.DISCARDED, DeliveryStand.UNKNOWN})
-#: What is on its way, and runs by itself.
+#: The stands in flight.
 ON_ITS_WAY: Final = frozenset({DeliveryStand.COMING, DeliveryStand.HANDED, DeliveryStand.PARKED})
 
 _BY_FATE: Final = {
@@ -42,12 +42,12 @@ _BY_FATE: Final = {
 
 
 class OpenFateMeaning(NamedTuple):
-    """What an open fate of one handler on one partition means, by its offset.
+    """The meaning of an open fate of one handler on one partition, by its offset.
 
     Attributes:
-        committed: what lies at it or above is not read yet; `None`: nothing is.
-        joined: the first offset that the handler was there for; `None`: it never was.
-        lost: of what lies below it the ledger lost the fates.
+        committed: the offset from which on nothing was read yet; `None`: nothing is committed.
+        joined: the first offset of the handler; `None`: it was never declared.
+        lost: the offset below which the ledger lost the fates.
     """
 
     committed: int | None
@@ -55,10 +55,10 @@ class OpenFateMeaning(NamedTuple):
     lost: int | None = None
 
     def of_open(self, offset: int, *, noted: bool) -> DeliveryStand:
-        """How a delivery stands whose fate is open.
+        """Return the stand of a delivery whose fate is open.
 
         Parameters:
-            noted: whether the ledger has a page for it; one that has expired was there once.
+            noted: whether the ledger has a page for it, which may have expired since.
         """
         if self.committed is None or offset >= self.committed:
             return DeliveryStand.COMING
@@ -69,12 +69,12 @@ class OpenFateMeaning(NamedTuple):
 def judge_deliveries(
     ground: OpenFateMeaning, offsets: Sequence[int], fates: bytes, noted: Sequence[range]
 ) -> Iterator[DeliveryStand]:
-    """How each of some deliveries of a handler and a partition stands.
+    """Yield the stands of deliveries of a handler and a partition.
 
     Parameters:
         offsets: ascending.
-        fates: one of each.
-        noted: runs of offsets, ascending, that are open and of which the ledger has a page.
+        fates: one for each offset.
+        noted: ascending runs of open offsets for which the ledger has a page.
     """
     runs = iter(noted)
     run = next(runs, range(0))
@@ -88,15 +88,15 @@ def judge_deliveries(
 
 
 def explain_left_out(fate: Fate, *, again: bool) -> str:
-    """Why a delivery that a plan has is left out when it is come to, by its fate then; empty: it is sent."""
+    """Return why a delivery of a plan is left out, by its current fate; empty if it is sent."""
     stand = _BY_FATE.get(fate)
     return "" if stand is None or stand in find_sent_stands(again=again) else f"it is {stand} by now"
 
 
 def find_sent_stands(*, again: bool) -> frozenset[DeliveryStand]:
-    """How a delivery stands that a redrive sends.
+    """Return the stands that a redrive sends.
 
     Parameters:
-        again: whether what is done, or may be, is to run a second time.
+        again: whether deliveries that are or may be done run a second time.
     """
     return SENT | SENT_AGAIN if again else SENT

@@ -33,11 +33,11 @@ from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Fate
 from bridge.settings import Settings
 
-#: Bytes of values that are held at once.
+#: Most bytes of values in memory.
 AT_ONCE: Final = 16_000_000
-#: On a record that goes back to a topic of others: the place of the letter that it was, by which it is found again.
+#: The header with the letter's position on a record to another program's topic, by which it is found again.
 FROM: Final = "dead_letter"
-#: Identity, group and number of a delivery; of others' letters, the place of the letter.
+#: Identity, group and number of a delivery; for letters of other programs, the letter's position.
 Mark = tuple[str, str, int]
 
 
@@ -45,12 +45,12 @@ _GONE: Final = "the letter is gone"
 
 
 class _Job(NamedTuple):
-    """A delivery that is sent.
+    """A delivery to send.
 
     Attributes:
-        letter: whose record is sent.
-        delivery: whose it is: the letter's, or another handler's of the same message.
-        number: that it has from now on.
+        letter: the letter whose record is sent.
+        delivery: the letter's, or another handler's of the same message.
+        number: its new number.
     """
 
     item: PlanItem
@@ -60,28 +60,28 @@ class _Job(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Whether it is the letter's own delivery."""
+        """Return whether it is the letter's own delivery."""
         return self.item.place is None
 
     @property
     def again(self) -> str:
-        """By what it runs though it was done; empty: it runs only if it is not."""
+        """Return the redrive by which it runs though it was done; empty if it runs only if it is not done."""
         return self.letter.again if self.is_own else ""
 
     @property
     def mark(self) -> Mark:
-        """By what its record is told from all others."""
+        """Return the unique mark of its record."""
         if not self.letter.is_ours:
             return (_find_place(self.letter.spot), "", 0)
         return (work_of(self.delivery.identity, self.again), self.delivery.group, self.number)
 
 
 class ReplayAction:
-    """What a replay does.
+    """The action of a replay.
 
     Parameters:
-        last_wave: of the plan (store.items.last_wave).
-        handlers: that the app or a worker knows.
+        last_wave: the last wave of the plan.
+        handlers: the handlers that the app or a worker knows.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class ReplayAction:
         self._handlers = frozenset(handlers)
         self._target = cache(partial(name_target_topic, settings))
         self._producer = AcknowledgedProducer(settings)
-        #: The letters of the batch, as they were when it was claimed: nobody else changes what is on its way.
+        #: The letters of the batch as they were claimed: no other process changes letters in flight.
         self._taken: dict[int, LetterStanding] = {}
 
     def take(self, connection: Connection, waiting: Sequence[PlanItem], at: int) -> TakenDeliveries:
-        """Letters that are open, and have not died since the plan was made, are this plan's; the others are skipped."""
+        """Claim letters that are open and have not died since the plan was made; skip the others."""
         found = letter_payload.read_letter_standings(
             connection, [item.letter_id for item in waiting if item.letter_id], lock=True
         )
@@ -142,9 +142,9 @@ class ReplayAction:
         if letter is None:
             return _GONE
         if letter.is_ours and _find_handler(item, letter) not in self._handlers:
-            return f"nobody knows a handler {_find_handler(item, letter)}"
+            return f"no app or worker knows a handler {_find_handler(item, letter)}"
         if not letter.is_ours and letter.delivery.topic == letter.spot.topic:
-            return "it does not say of which record it is: --to-topic copies it to a topic that you name"
+            return "it does not name its source record: --to-topic copies it to a topic that you name"
         if item.place is not None:
             return ""
         if letter.status is not LetterStatus.OPEN:
@@ -152,15 +152,15 @@ class ReplayAction:
         return "" if letter.failures == item.failures else "it has died again since the plan was made"
 
     def topic(self, letter: LetterStanding) -> str:
-        """Where a letter goes."""
+        """Return the target topic of a letter."""
         return self._target(letter.delivery.group, letter.delivery.topic, ours=letter.is_ours)
 
     def once(self, item: PlanItem) -> bool:
-        """Whether it has one attempt: another wave waits for how its own ends (bridge.deadletters.model.plan_order)."""
+        """Return whether an item has one attempt, because a wave waits for its outcome (model/plan_order.py)."""
         return item.wave < self._last_wave
 
     def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
-        """Find those of which the record is there."""
+        """Find the deliveries whose record is in Kafka."""
         jobs = {job.mark: job for job in self._jobs(claimed)}
         read, lost = find_traces(self._settings, claimed)
         found: dict[int, SentRecord] = {}
@@ -169,7 +169,7 @@ class ReplayAction:
                 spot = LogPosition(record.topic() or "", record.partition() or 0, record.offset() or 0)
                 found.setdefault(job.item.position, self._sent(job, spot))
         left = [job for job in jobs.values() if job.item.position in lost - found.keys()]
-        # What is known to be done may be sent: it does not run.
+        # A delivery that is done may be sent: it does not run.
         told = self._fates.of([job.delivery for job in left]) if left else []
         open_ = [job for job, fate in zip(left, told, strict=True) if job.again or fate is not Fate.DONE]
         return ActionResult(
@@ -177,9 +177,9 @@ class ReplayAction:
         )
 
     def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
-        """Publish all, and wait for all acknowledgements; what Kafka may have or not is in no answer."""
+        """Publish all records, and wait for all acknowledgements; uncertain ones have no result."""
         jobs = self._jobs(claimed)
-        # One may be cleaned up in the moment in which another handler's delivery of it is claimed.
+        # A letter may be cleaned up just as another handler's delivery of it is claimed.
         gone = {each.item.position for each in claimed} - {job.item.position for job in jobs}
         ends = {position: ActionEnd(PlanItemState.SKIPPED, _GONE) for position in gone}
         ends |= {job.item.position: ActionEnd(PlanItemState.SKIPPED, why) for job, why in self._left_alone(jobs)}
@@ -200,9 +200,9 @@ class ReplayAction:
         return ActionResult(sent, ends, why)
 
     def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
-        """What was not sent is open again; others' letters are resolved as they are back in their source.
+        """Open unsent letters again, and resolve letters of other programs, which are back in their source topic.
 
-        One that may have been sent stays `replaying`: a person opens it (UnknownEnds).
+        A letter that may have been sent stays `replaying`, for a person to open (`UnknownOutcomes`).
         """
         ids = {each.item.position: each.item.letter_id for each in claimed if each.item.place is None}
         ends = ((ids.get(position), end) for position, end in acted.ends.items())
@@ -226,18 +226,20 @@ class ReplayAction:
         return [self._job(item, letter) for item, letter in pairs if letter is not None]
 
     def _job(self, item: PlanItem, letter: LetterStanding) -> _Job:
-        # Another handler's has one that stays as it is when the letter dies again.
+        # Another handler's delivery has a number that is independent of the letter's deaths.
         number = letter.number + 1 if item.place is None else self._plan.number
         return _Job(item, letter, _find_delivery(item, letter), number)
 
     def _left_alone(self, jobs: Sequence[_Job]) -> list[tuple[_Job, str]]:
-        """Of other handlers' deliveries, those that are not sent, and why: ended, under way, or perhaps done."""
+        """Return the other handlers' deliveries that are not sent, with the reason: ended, in flight, or perhaps
+        done.
+        """
         others = [job for job in jobs if not job.is_own]
         fates = self._fates.of([job.delivery for job in others]) if others else []
         return [(job, _explain_fate(fate)) for job, fate in zip(others, fates, strict=True) if fate is not Fate.DEAD]
 
     def _letters(self, jobs: Sequence[_Job], live: Live) -> tuple[dict[int, OutgoingRecord], dict[int, str]]:
-        """By position, what is published for them; and why nothing is, where the value is gone."""
+        """Return the records to publish by position, and the reasons for those whose value is gone."""
         with self._database.reading() as connection:
             ids = [job.letter.id for job in jobs]
             found = {each.id: each for each in letter_payload.read_letter_contents(connection, self._plan.id, ids)}
@@ -273,7 +275,7 @@ class ReplayAction:
 
 
 def name_target_topic(settings: Settings, group: str, source: str, *, ours: bool) -> str:
-    """The topic to which letters of a source topic go back."""
+    """Return the topic to which letters of a source topic are replayed."""
     return TopicNames.of(settings.of_group(group)).replay(source) if ours else source
 
 
@@ -293,7 +295,7 @@ def _explain_conflict(ahead: PlanConflicts, delivery: Origin) -> str:
 def _explain_fate(fate: Fate) -> str:
     if fate is Fate.OPEN:
         # It was not read yet, or the ledger has forgotten it.
-        return "whether it is done is not known: bridge redrive tells, and sends it"
+        return "it may be done: bridge redrive checks that, and sends it"
     return f"it is {fate.name.lower()}"
 
 
@@ -306,14 +308,14 @@ def _find_handler(item: PlanItem, letter: LetterStanding) -> str:
 
 
 def _read_mark(record: Record) -> Mark:
-    """What a record's mark is, where it is one that was sent back."""
+    """Return a record's mark, if it is a replay."""
     if (found := read_retry_key(record)) is not None:
         return found
     try:
         place = next((value for name, value in reversed(headers_of(record)) if name == FROM), None)
         return ((place or b"").decode("ascii"), "", 0)
     except Exception:
-        # Another client's, which Python's cannot read.
+        # A record of another client, which Python's cannot read.
         return ("", "", 0)
 
 
@@ -326,7 +328,7 @@ def _find_source(delivery: Origin) -> str:
 
 
 def _slice_jobs(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
-    """In parts, of each of which the values may be held at once."""
+    """Yield parts whose values fit in memory."""
     some: list[_Job] = []
     size = 0
     for job in jobs:
