@@ -200,7 +200,7 @@ def _parked(
     if not wanted:
         return {}
     parked = {}
-    for record in search.look():
+    for record in search.read_new_records():
         which = (record.origin.partition, record.origin.offset, record.origin.handler)
         if (
             which in wanted

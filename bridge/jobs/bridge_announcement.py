@@ -256,7 +256,7 @@ class BridgeAnnouncement:
                 "backlog_growth": self._shown_growth,
                 "costs": self._costs,
                 "host": socket.gethostname(),
-                **self._skew.look(),
+                **self._skew.measure(),
             },
             seen=[f"group {self._group}"],
         )

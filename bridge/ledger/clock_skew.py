@@ -7,7 +7,7 @@ from typing import Any, Final
 from bridge.ledger.ledger_client import Ledger
 
 #: Seconds between two measurements.
-LOOK_EVERY: Final = 10.0
+MEASURE_EVERY: Final = 10.0
 #: Seconds of skew from which on its beginning is announced.
 DIFFERS: Final = 5.0
 #: Seconds of skew from which on due times are corrected.
@@ -19,7 +19,7 @@ class ClockSkew:
 
     def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:
         self._ledger, self._clock = ledger, clock
-        self._looked_at = float("-inf")
+        self._measured_at = float("-inf")
         self._seconds, self._seconds_since = 0.0, 0.0
 
     @property
@@ -31,14 +31,14 @@ class ClockSkew:
         """Return the Unix time by Redis's clock, as far as it is known."""
         return self._clock() - self.ahead
 
-    def look(self) -> dict[str, Any]:
+    def measure(self) -> dict[str, Any]:
         """Return `clock_skew`, the seconds that this clock is ahead, and since when (by Redis's clock) it is wrong.
 
         Raises:
             LedgerUnavailable: Redis did not answer.
         """
-        if time.monotonic() - self._looked_at >= LOOK_EVERY:
-            self._looked_at = time.monotonic()
+        if time.monotonic() - self._measured_at >= MEASURE_EVERY:
+            self._measured_at = time.monotonic()
             before = self._clock()
             with self._ledger.asking("read the clock") as pipe:
                 pipe.time()

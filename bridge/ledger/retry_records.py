@@ -171,7 +171,7 @@ class ParkedSearch:
             KafkaUnavailable, LedgerUnavailable: Kafka or Redis did not answer.
         """
         for turn in range(ROUNDS):
-            for found in self.look():
+            for found in self.read_new_records():
                 if found.account in parked:
                     parked[found.account].discard(found.origin.offset)
             parked = self._still(parked)
@@ -179,9 +179,9 @@ class ParkedSearch:
                 break
         return parked
 
-    def look(self) -> Iterator["UnsettledRecord"]:
+    def read_new_records(self) -> Iterator["UnsettledRecord"]:
         """Yield each unsettled record of this group that was written since the last call."""
-        alive = self._come()
+        alive = self._read_new_fates()
         self._moved = bool(alive)
         starts = {place: span.start for place, span in alive.items()}
         ends = {place: span.start + len(span.fates) for place, span in alive.items()}
@@ -197,7 +197,7 @@ class ParkedSearch:
                 tier.parked += 1
             yield UnsettledRecord(place, offset, fate, origin, record)
 
-    def _come(self) -> dict[Place, "_FateSpan"]:
+    def _read_new_fates(self) -> dict[Place, "_FateSpan"]:
         """Return the fates of the records written since the last call, by partition."""
         found: dict[Place, _FateSpan] = {}
         for extent in read_extents(self._settings, self.tiers):

@@ -24,7 +24,7 @@ def measure_clock_lead(app: Celery, batch: Batch) -> float:
     if key not in _skews:
         _skews[key] = ClockSkew(ledger)
     try:
-        _skews[key].look()
+        _skews[key].measure()
     except BridgeError:
         return 0.0
     return _skews[key].ahead

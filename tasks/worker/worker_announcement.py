@@ -83,7 +83,7 @@ class WorkerAnnouncement:
             "holds": count_held_deliveries(known_requests()),
             "running": self._activity.look(known_requests()),
             "host": socket.gethostname(),
-            **self._skew.look(),
+            **self._skew.measure(),
             "processes": int(getattr(pool, "num_processes", None) or getattr(pool, "limit", None) or 1),
         }
 

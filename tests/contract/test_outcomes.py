@@ -125,8 +125,8 @@ def test_what_the_burial_cannot_write_is_counted_until_it_can(ledger: Ledger) ->
 @pytest.mark.parametrize("ahead", [300.0, -300.0])
 def test_a_clock_that_differs_from_that_of_redis_is_known_with_since_when(ledger: Ledger, ahead: float) -> None:
     skew = ClockSkew(ledger, lambda: time.time() + ahead)
-    found = skew.look()
+    found = skew.measure()
     assert found["clock_skew"] == pytest.approx(ahead, abs=1)
     assert found["clock_skew_since"] == pytest.approx(time.time(), abs=2)
     assert skew.now() == pytest.approx(time.time(), abs=1)
-    assert ClockSkew(ledger).look() == {"clock_skew": pytest.approx(0, abs=1), "clock_skew_since": None}
+    assert ClockSkew(ledger).measure() == {"clock_skew": pytest.approx(0, abs=1), "clock_skew_since": None}

@@ -42,7 +42,7 @@ def test_a_transaction_is_open_since_a_bridge_before_saw_it(monkeypatch: pytest.
     made.take_in([], open_transactions=[OpenTransaction("orders", 0, 4, 5, since=300.0)])
     monkeypatch.setattr(announcement_module, "note_first_observation", lambda _, __, seen: dict.fromkeys(seen, 100.0))
     monkeypatch.setattr(made._members, "announce", lambda _, state, **__: said.append(state))
-    monkeypatch.setattr(made._skew, "look", dict)
+    monkeypatch.setattr(made._skew, "measure", dict)
     made._announce()
     assert said[0]["open_transactions"] == [
         {"topic": "orders", "partition": 0, "offset": 4, "count": 5, "since": 100.0}

@@ -192,7 +192,7 @@ class StillParked:
             search = self._searches[group, source] = made
         found = self._found[group, source]
         for _ in range(ROUNDS):
-            more = {_identify_delivery(lies.origin) for lies in search.look()}
+            more = {_identify_delivery(lies.origin) for lies in search.read_new_records()}
             found |= more
             if not more:
                 break
