@@ -199,7 +199,7 @@ class World:
 
     def look(self, number: int) -> None:
         try:
-            self.bridges[number].look()
+            self.bridges[number].update()
         except LedgerUnavailable:
             return
 

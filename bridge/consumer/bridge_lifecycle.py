@@ -238,7 +238,7 @@ class Bridge:
             watch = GroupWatch(settings.group, lambda: find_foreign_topics(admin, settings, ledger, topics))
             while not self._stopping.is_set():
                 # Unknown at first: this bridge has joined, and the group assigns its partitions anew.
-                known = watch.look()
+                known = watch.poll()
                 if self._announcement is not None:
                     self._announcement.know_foreign(watch.foreign)
                 self._stopping.wait(KNOWN_EVERY if known else UNKNOWN_EVERY)

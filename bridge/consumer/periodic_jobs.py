@@ -66,7 +66,7 @@ class PeriodicJobs:
             PeriodicJob("depths", DEPTHS_EVERY, parts.queues.weigh),
             PeriodicJob("sources", SOURCES_EVERY, self._sources),
             PeriodicJob("needs", NEEDS_EVERY, parts.gates.update),
-            PeriodicJob("decided", DECIDED_EVERY, parts.setup.decisions.look),
+            PeriodicJob("decided", DECIDED_EVERY, parts.setup.decisions.update),
             PeriodicJob("replays", REPLAYS_EVERY, parts.replays.tell),
             PeriodicJob("kafka", KAFKA_EVERY, self._kafka),
             PeriodicJob("stuck", min(STUCK_EVERY, file.kafka_stuck_after), self._stuck),

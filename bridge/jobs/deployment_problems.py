@@ -1,4 +1,4 @@
-"""Problems of a deployment: queues without workers, unknown handlers, a group that two applications use."""
+"""The problems of a deployment: queues without workers, unknown handlers, a group that two applications use."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,12 +20,12 @@ DEPLOY_LASTS: Final = 600.0
 
 
 def find_unknown_handlers(facts: GroupFacts) -> dict[str, Problem]:
-    """Handlers whose queue is consumed, by workers of which none knows them: a sentence for each name."""
+    """Return, by name, a problem for each handler that no worker of its queue knows."""
     return {handler.name: sentence for handler in facts.handlers if (sentence := _describe_unknown(facts, handler))}
 
 
 def find_unconsumed_queues(facts: GroupFacts) -> dict[str, Problem]:
-    """Queues that no living worker consumes: a sentence for each name."""
+    """Return, by name, a problem for each queue that no living worker consumes."""
     if facts.workers is None:
         return {}
     queues = sorted({handler.queue for handler in facts.handlers})
@@ -33,7 +33,7 @@ def find_unconsumed_queues(facts: GroupFacts) -> dict[str, Problem]:
 
 
 def find_divided_topics(facts: GroupFacts) -> dict[str, Problem]:
-    """Topics that one group hands to different handlers, by the bridge that has the partition: a sentence for each."""
+    """Return, by topic, a problem for each topic whose handlers differ between bridges of the group."""
     groups: dict[str, dict[tuple[str, ...], list[str]]] = {}
     for name, state in (facts.bridges or {}).items():
         for topic, handlers in state.get("routes", {}).items():
@@ -47,7 +47,7 @@ def find_divided_topics(facts: GroupFacts) -> dict[str, Problem]:
 def is_stopped(facts: GroupFacts) -> bool:
     """Return whether no bridge and no worker of this application runs and nothing waits in its queues: a full stop.
 
-    A bridge that fell silent without a shutdown was not stopped.
+    A bridge that ended without a shutdown was not stopped.
     """
     queues = {handler.queue for handler in facts.handlers}
     if facts.bridges is None or facts.workers is None or facts.queues is None:
@@ -57,9 +57,9 @@ def is_stopped(facts: GroupFacts) -> bool:
 
 
 def find_other_applications(facts: GroupFacts) -> dict[str, Problem]:
-    """Living members of the group that share no handler with this application, directly or by others: a sentence.
+    """Return, by group, a problem if living members share no handler with this application, directly or by others.
 
-    A bridge of the same source topics is one of a deploy that renames handlers, until both have run for long.
+    A bridge of the same source topics counts as part of a deploy that renames handlers, until both have run for long.
     """
     bridges = facts.bridges or {}
     members = {f"bridge {name}": {*state.get("handlers", ())} for name, state in bridges.items()}
@@ -78,7 +78,7 @@ def find_other_applications(facts: GroupFacts) -> dict[str, Problem]:
         for name in renamed & others.keys():
             ours |= others.pop(name)
         _join_members(ours, others)
-    # Workers alone are no application: they may lack a handler, which is said of it.
+    # Workers alone are no other application: they may lack a handler, which is a problem of its own.
     if not ours or not any(name.startswith("bridge ") for name in others):
         return {}
     theirs = sorted({handler for handlers in others.values() for handler in handlers})
@@ -97,7 +97,7 @@ def _join_members(ours: set[str], others: dict[str, set[str]]) -> None:
 
 
 def format_workers(names: Sequence[str], states: Mapping[str, Mapping[str, Any]]) -> str:
-    """Workers with their versions, the first five."""
+    """Return the first five workers with their versions."""
     shown = ", ".join(f"{name} ({states[name]['versions'].get('celery-kafka-bridge') or '?'})" for name in names[:5])
     return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
@@ -136,7 +136,7 @@ def _describe_unconsumed(facts: GroupFacts, queue: str) -> Problem:
     else:
         waiting = f"{_format_messages(count + later, facts.deliveries.get(queue))} wait there"
         waiting += f", {later:,} of them for their retry" if later else ""
-    # A ledger that was wiped has lost its queues with it: what is missing there is said beside this.
+    # A wiped Redis has lost its queues too: missing deliveries are a problem of their own.
     missing = _has_unaccounted(facts, queue)
     safe = "" if count == later == 0 or missing else ", none of them is lost"
     start = f"celery -A {facts.app} worker"
@@ -153,14 +153,14 @@ def _describe_unconsumed(facts: GroupFacts, queue: str) -> Problem:
 
 
 def _format_messages(count: int, deliveries: int | None) -> str:
-    """So many Celery messages, and what they carry where that is known and another number."""
+    """Return the number of Celery messages, and of the deliveries in them if that is known and differs."""
     if not deliveries or deliveries == count:
         return f"{count:,} messages"
     return f"{deliveries:,} deliveries in {count:,} Celery message{'' if count == 1 else 's'}"
 
 
 def _has_unaccounted(facts: GroupFacts, queue: str) -> bool:
-    """Whether something of a handler of this queue is unaccounted for."""
+    """Return whether deliveries of a handler of this queue are unaccounted for."""
     names = {handler.name for handler in facts.handlers if handler.queue == queue}
     return any(each["handler"] in names for s in (facts.bridges or {}).values() for each in s.get("unaccounted", ()))
 
@@ -188,7 +188,7 @@ def _describe_unknown(facts: GroupFacts, handler: HandlerFacts) -> Problem | Non
 
 
 def _count_ready(facts: GroupFacts, handler: HandlerFacts) -> int | None:
-    """How many deliveries of a handler wait in its queue, as bridges reckon it; `None`: none has said."""
+    """Return how many deliveries of a handler wait in its queue, as bridges estimate; `None` if unknown."""
     said = (state.get("ready") for state in (facts.bridges or {}).values())
     queue = next((each[handler.queue] for each in said if isinstance(each, Mapping) and handler.queue in each), None)
     return round(queue.get(handler.name, 0)) if isinstance(queue, Mapping) else None
@@ -213,7 +213,7 @@ def _describe_divided(facts: GroupFacts, topic: str, found: Mapping[tuple[str, .
 
 
 def _divided_since(facts: GroupFacts, sides: Iterable[Sequence[str]]) -> float | None:
-    """When the second of the sides that run began; `None`: there is one, or its bridges do not say when they began."""
+    """Return when the second of the running sides started; `None` if there is one side, or that is unknown."""
     bridges = facts.bridges or {}
     began = [[bridges[name].get("started") for name in names if name in bridges] for names in sides]
     firsts = sorted(min(map(float, filter(None, times))) for times in began if times and all(times))
@@ -228,10 +228,10 @@ def find_foreign_topics(
 ) -> tuple[str, ...] | None:
     """Return the topics that a member of the group consumes which no bridge or worker of this Redis handles.
 
-    `None`: Kafka gives the partitions out anew just now.
+    `None`: the group is rebalancing.
 
     Parameters:
-        sources: what this application handles.
+        sources: the topics that this application handles.
 
     Raises:
         KafkaUnavailable: Kafka did not say who is in the group.
@@ -247,13 +247,13 @@ def find_foreign_topics(
 
 
 def unknown_members(group: str, why: str = "") -> str:
-    """Return the sentence of a group whose other members are not known, and why not."""
+    """Return the sentence that the other members of a group are not known, and why."""
     why = why or "a rebalance is in progress."
     return f"It is unknown whether another application uses the group {group!r}: {why}"
 
 
 def describe_foreign_member(group: str, topics: Sequence[str]) -> Problem:
-    """Return the sentence of a member of the group that consumes these topics, and that this Redis does not know."""
+    """Return the problem of a group member that consumes these topics and is unknown to this Redis."""
     return Problem(
         f"Another application uses the group {group!r}: a member that is no bridge of this Redis consumes "
         f"{len(topics)} topic{'' if len(topics) == 1 else 's'}, {', '.join(topics[:5])}{', …' if topics[5:] else ''}. "
@@ -267,7 +267,7 @@ def describe_foreign_member(group: str, topics: Sequence[str]) -> Problem:
 
 
 class GroupWatch:
-    """Looks for another application in the group, and logs when one comes and when it is gone.
+    """The watch for another application in the group; it logs when one joins and when it is gone.
 
     Parameters:
         find: `find_foreign_topics` of this application.
@@ -280,8 +280,8 @@ class GroupWatch:
         self.foreign: tuple[str, ...] = ()
         self._group, self._find = group, find
 
-    def look(self) -> bool:
-        """Look once; return whether it is known who is in the group."""
+    def poll(self) -> bool:
+        """Search once; return whether the members of the group are known."""
         try:
             found = self._find()
         except (KafkaUnavailable, LedgerUnavailable) as error:

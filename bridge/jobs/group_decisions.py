@@ -1,6 +1,7 @@
-"""The decisions of the group (halts and policies) as a bridge knows them, brought to Redis, Kafka and the gates of
-topics. The control topic is read on and on. The bridge puts back what Redis lacks of it, publishes what Redis has
-and Kafka does not, and shuts the gates of halted topics and of no others.
+"""The decisions of the group (halts and policies), kept in line in Redis, Kafka and the gates of topics.
+
+The bridge follows the control topic. It writes what Redis lacks of it, publishes what only Redis has, and shuts the
+gates of halted topics and of no others.
 """
 
 import logging
@@ -35,23 +36,23 @@ NO_GATES: Final[frozenset[str]] = frozenset()
 
 
 class TopicGates:
-    """The gates of the topics of one group. Each method raises HandoffFailed when the broker does not answer."""
+    """The gates of a group's topics. Each method raises HandoffFailed if the broker does not answer."""
 
     def __init__(self, broker: CeleryBroker, group: str) -> None:
         self._broker, self._group = broker, group
 
     def shut(self) -> frozenset[str]:
-        """The topics whose gates are shut."""
+        """Return the topics whose gates are shut."""
         with self._broker.gates() as gates:
             names = NO_GATES if gates is None else gates.shut_names().keys()
         topics = {gated_topic(self._group, name) for name in names}
         return frozenset(topic for topic in topics if topic is not None)
 
-    def bring_in_order(self, shut: Collection[str], halts: Mapping[str, GroupDecision]) -> None:
-        """Shut the gates of what is halted, and open those of what is not.
+    def align(self, shut: Collection[str], halts: Mapping[str, GroupDecision]) -> None:
+        """Shut the gates of halted topics, and open those of all others.
 
         Parameters:
-            shut: the topics whose gates were shut before it was asked what is halted: one that is shut meanwhile stays.
+            shut: the topics whose gates were shut before the halts were read: a gate that is shut meanwhile stays shut.
         """
         if {*shut} == {*halts}:
             return
@@ -74,12 +75,12 @@ class GroupDecisions:
     """The decisions of a bridge's group.
 
     Parameters:
-        mirror: `None` where there is no Redis for it.
-        gates: the broker's, brought in order.
+        mirror: `None` without Redis.
+        gates: the gates of the broker.
 
     Attributes:
-        halts: by topic, why its consumption is halted.
-        policies: by handler, what is changed of its policy.
+        halts: the halt of each halted topic.
+        policies: the changed policy of each handler.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class GroupDecisions:
         self._publishing = DecisionPublisher(settings, clock)
         self._published: dict[str, PublishedDecision] = {}
         self._unpublished: dict[str, GroupDecision] = {}
-        #: By key, where in the control topic its last record lies.
+        #: By key, the offset of its last record in the control topic.
         self._ends: dict[str, int] = {}
         self._mirrored: MirroredDecisions = NO_DECISIONS
         self._another_log = False
@@ -112,14 +113,14 @@ class GroupDecisions:
         timeout: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> "GroupDecisions":
-        """With the ledger's Redis, where there is one. Connects to nothing yet."""
+        """Make them with the ledger's Redis, if there is one; this connects to nothing yet."""
         ledger = Ledger.of(settings, timeout=timeout)
         return cls(
             settings, DecisionMirror(ledger) if ledger else None, metrics, TopicGates(broker, settings.group), clock
         )
 
     def begin(self) -> None:
-        """Make the topic where it is missing, and learn what stands: before anything is consumed.
+        """Create the control topic if it is missing, and read the decisions, before anything is consumed.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
@@ -128,10 +129,10 @@ class GroupDecisions:
         try:
             mirrored = NO_DECISIONS if self._mirror is None else self._mirror.read()
         except LedgerUnavailable as error:
-            # Nothing is handed off before Redis answers; then it is read.
+            # Nothing is handed off before Redis answers; then its decisions are read.
             logger.debug("%s", error)
             mirrored = NO_DECISIONS
-        # Asked for last: what Redis has of Kafka lies before its end, unless the topic is another one by now.
+        # Read last: what Redis has of Kafka lies before the end, unless the control topic was recreated.
         found = control_topic.read_published_decisions(self._settings)
         self._published = {}
         for standing in found.standing.values():
@@ -140,22 +141,22 @@ class GroupDecisions:
         self._take_in(mirrored)
         self._show()
 
-    def look(self) -> None:
-        """Take in what is new, and bring Redis and Kafka to know it.
+    def update(self) -> None:
+        """Take in new decisions, and write them to Redis and Kafka where they are missing.
 
         Raises:
-            LedgerUnavailable, HandoffFailed: Redis did not answer; the rest is known all the same.
+            LedgerUnavailable, HandoffFailed: Redis did not answer; decisions of Kafka were taken in all the same.
         """
         self._follow()
-        # Before what was decided is looked at: who decides says so first, and touches the gate then.
+        # Before the decisions are read: a decision is written first, and its gate changed after that.
         shut = self._gates.shut()
         try:
             if self._mirror is not None:
-                self._look_at(self._mirror)
+                self._update_mirror(self._mirror)
             self._publish()
         finally:
             self._show()
-        self._gates.bring_in_order(shut, self.halts)
+        self._gates.align(shut, self.halts)
 
     def close(self) -> None:
         """Leave Kafka."""
@@ -164,7 +165,7 @@ class GroupDecisions:
     def _follow(self) -> None:
         found = self._follower.poll()
         if self._follower.went_back:
-            logger.warning("the control topic is another one, or lost its end: what was decided is published again.")
+            logger.warning("the control topic was recreated or truncated: the decisions are published again.")
             self._another_log = True
             self._publishing.forget()
             self._ends = {}
@@ -180,7 +181,7 @@ class GroupDecisions:
         if (kept := choose_newest_decision(self._published.get(key), standing)) is None:
             return
         if kept.offset < self._ends.get(key, UNPUBLISHED):
-            # One that it followed came late, and lies behind it.
+            # A late record of an older decision follows it in the topic.
             kept = PublishedDecision(kept.decision)
         self._published[key] = kept
         other = self._unpublished.get(key)
@@ -189,26 +190,26 @@ class GroupDecisions:
         elif other is not None and _has_decision(kept, other):
             del self._unpublished[key]
 
-    def _look_at(self, mirror: DecisionMirror) -> None:
+    def _update_mirror(self, mirror: DecisionMirror) -> None:
         if self._another_log:
             mirror.anew()
             self._another_log = False
         if not self._mirrored.version or mirror.version() != self._mirrored.version:
             self._take_in(mirror.read())
-        behind = [each for each in self._published.values() if not self._is_mirrored(each)]
-        for each in behind:
-            mirror.note(each.decision, each.offset)
+        unmirrored = [published for published in self._published.values() if not self._is_mirrored(published)]
+        for published in unmirrored:
+            mirror.note(published.decision, published.offset)
         lost = self._missing_in(self._mirrored)
         for decision in lost.values():
             mirror.want(decision)
-        if behind or lost:
+        if unmirrored or lost:
             self._take_in(mirror.read())
-        if not self._mirrored.whole and all(self._is_mirrored(each) for each in self._published.values()):
+        if not self._mirrored.whole and all(self._is_mirrored(published) for published in self._published.values()):
             mirror.whole(self._mirrored.version)
             self._take_in(mirror.read())
 
     def _missing_in(self, mirrored: MirroredDecisions) -> dict[str, GroupDecision]:
-        """What is to be published, and is not noted there as that, nor anything that counts over it."""
+        """Return the decisions to publish that Redis lacks, unless it has one that counts over them."""
         noted = mirrored.unpublished
         return {
             key: each for key, each in self._unpublished.items() if key not in noted or each.counts_over(noted[key])
@@ -219,7 +220,7 @@ class GroupDecisions:
         return standing.offset == UNPUBLISHED or (there is not None and there.offset >= standing.offset)
 
     def _take_in(self, mirrored: MirroredDecisions) -> None:
-        """What Redis knows counts as what is known here; what it lost is not forgotten."""
+        """Take in the decisions of Redis, without forgetting those that it lost."""
         self._mirrored = mirrored
         if not self._another_log:
             for each in mirrored.published.values():
@@ -230,8 +231,8 @@ class GroupDecisions:
         }
 
     def _publish(self) -> None:
-        """One at a time, beside the loop: Kafka may take long to answer."""
-        done = self._publishing.done()
+        """Publish decisions one at a time, beside the loop: Kafka may be slow to answer."""
+        done = self._publishing.take_outcome()
         if done is not None:
             self._unpublished.pop(done.decision.key, None)
             self._took(done)
@@ -239,7 +240,7 @@ class GroupDecisions:
             self._publishing.start(decision)
 
     def _took(self, done: PublishedDecision) -> None:
-        """Kafka has it; what was decided meanwhile, and counts, lies before it, and is to be said again."""
+        """Note a published decision; one that was made meanwhile and counts over it is published again."""
         last = choose_newest_decision(
             self._published.get(done.decision.key), self._mirrored.published.get(done.decision.key)
         )
@@ -275,7 +276,7 @@ class GroupDecisions:
 
 
 class DecisionPublisher:
-    """Publishes one decision at a time in a thread of its own, and again after some seconds where Kafka refused."""
+    """The publisher of decisions: one at a time, in a thread, and again some seconds after a refusal."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
         self._settings, self._clock = settings, clock
@@ -286,15 +287,15 @@ class DecisionPublisher:
         self._refused = ""
 
     def start(self, decision: GroupDecision) -> None:
-        """Begin, unless one is under way or was refused a moment ago."""
+        """Start to publish a decision, unless one is in flight or was refused a moment ago."""
         if self._thread is None and self._clock() >= self._again_at:
             self._again_at = self._clock() + PUBLISH_EVERY
             self._is_old = False
             self._thread = threading.Thread(target=self._run, args=(decision,), name="decisions", daemon=True)
             self._thread.start()
 
-    def done(self) -> PublishedDecision | None:
-        """What Kafka has taken since this was asked last."""
+    def take_outcome(self) -> PublishedDecision | None:
+        """Return the decision that Kafka has taken since the last call."""
         if self._thread is None or self._thread.is_alive():
             return None
         self._thread = None
@@ -304,7 +305,7 @@ class DecisionPublisher:
         return found
 
     def forget(self) -> None:
-        """The control topic is another one: what is under way may have gone to the one before."""
+        """Distrust the decision in flight: it may have gone to the control topic before it was recreated."""
         self._is_old = True
 
     def _taken(self) -> PublishedDecision | None:
@@ -314,18 +315,18 @@ class DecisionPublisher:
     def _run(self, decision: GroupDecision) -> None:
         try:
             self._outcome = PublishedDecision(decision, control_topic.publish_decision(self._settings, decision))
-            logger.info("Kafka has what was decided on %r, which stood in Redis alone.", decision.key)
+            logger.info("the decision %r, which only Redis had, was published to Kafka.", decision.key)
         except (KafkaUnavailable, PublishFailed) as error:
             level = logging.DEBUG if self._refused == decision.change.id else logging.WARNING
             self._refused = decision.change.id
-            logger.log(level, "what was decided stands in Redis alone, and is published later: %s", error)
+            logger.log(level, "only Redis has the decision, which is published to Kafka later: %s", error)
 
 
 def _log_halt(topic: str, halt: GroupDecision) -> None:
     logger.warning(
         "topic %r is halted, %s, by %s: %s. Nothing of it is read or run until `bridge resume %s`.",
         topic,
-        # A bridge that starts says it again, long after it was decided.
+        # A bridge that starts logs it again, long after the decision.
         format_since(halt.since, time.time()),
         halt.by,
         halt.why.rstrip("."),
@@ -334,7 +335,7 @@ def _log_halt(topic: str, halt: GroupDecision) -> None:
 
 
 def _has_decision(published: PublishedDecision | None, decision: GroupDecision) -> bool:
-    """Whether Kafka has a decision, or has or gets one that counts over it."""
+    """Return whether Kafka has a decision, or one that counts over it, or gets that."""
     if published is None:
         return False
     same = published.decision.change.id == decision.change.id

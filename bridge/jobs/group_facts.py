@@ -1,4 +1,4 @@
-"""The facts of a group: its bridges, workers, queues, topics and servers, and how they are put into words."""
+"""The facts of a group: its bridges, workers, queues, topics and servers; and the formats of times and counts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from bridge.ledger.attempt_statistics import CountSeries, OutcomeSummary, TopicH
 
 @dataclass(frozen=True, slots=True)
 class HandlerFacts:
-    """A handler of the settings: its topics and queue, and the longest wait in seconds that it may see by itself."""
+    """A handler: its topics and queue, and the longest wait in seconds that its retries may cause."""
 
     name: str
     topics: tuple[str, ...]
@@ -28,7 +28,7 @@ class HandlerFacts:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFacts:
-    """Dead letters of one handler and topic of dead letters whose deliveries are still dead; the last one's error."""
+    """The dead letters of one handler and dead-letter topic whose deliveries are still dead, with the last error."""
 
     topic: str
     handler: str
@@ -41,13 +41,13 @@ class DeadLetterFacts:
 
 @dataclass(frozen=True, slots=True)
 class RedisMemory:
-    """How a Redis is: bytes used and allowed (0: no limit), and why it does not bring its data to disk.
+    """The memory of a Redis: bytes used and allowed (0: no limit), and why it does not write its data to disk.
 
     Attributes:
         evicts: its maxmemory-policy, if that evicts now.
         evicted: keys that it has evicted since its start.
         would_evict: its maxmemory-policy, if that evicts as soon as a maxmemory is set.
-        saved_at: when its last snapshot came to disk, or it started, where a snapshot has failed since.
+        saved_at: when its last snapshot was written, or it started, if a snapshot has failed since.
         unsaved: how many changes that snapshot lacks.
     """
 
@@ -63,24 +63,24 @@ class RedisMemory:
 
     @property
     def full(self) -> bool:
-        """Whether it takes nothing more."""
+        """Return whether it takes no more writes."""
         return 0 < self.allowed <= self.used
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """A topic of the group's, and what a retry or replay topic holds.
+    """A topic of the group, and the content of a retry or replay topic.
 
     Attributes:
-        kind, use: as `bridge topics` says them.
+        kind, use: as `bridge topics` shows them.
         delay: seconds that its records wait there.
-        records: how many are not settled yet, what is handed off and committed among them.
-        first_due: by partition, when (Unix time) the first that is not handed off is due.
-        lag: by partition, how many are not committed yet.
-        problems: what is wrong with the topic, a sentence each.
-        refused: whether no bridge starts with it as it is.
-        failed: by handler, what waits there after a failure, of those records that were looked at.
-        replicas: how the topic's copies are.
+        records: unsettled records, those that are handed off and committed included.
+        first_due: by partition, when (Unix time) the first record that is not handed off is due.
+        lag: by partition, how many records are not committed yet.
+        problems: problems of the topic, a sentence each.
+        refused: whether no bridge starts with the topic as it is.
+        failed: by handler, the failures in the records that were read.
+        replicas: the state of the topic's replicas.
     """
 
     topic: str
@@ -98,22 +98,22 @@ class TopicFacts:
 
     @property
     def waits(self) -> bool:
-        """Whether its records are to run again."""
+        """Return whether its records are to run again."""
         return self.kind in ("retry", "replay") and self.use != "abandoned"
 
 
 @dataclass(frozen=True, slots=True)
 class DependencyDown:
-    """A dependency that is held to be down, or is tried again.
+    """A dependency whose circuit breaker is open or half-open.
 
     Attributes:
         state: `open`, `probing` or `ramping`.
         since: when its first failure was.
-        handlers: those that need it.
-        aside: what waits for it in the broker.
-        tried: when the last delivery that tries it began; 0: none has.
-        next: from when on another may.
-        silent: how many of them have not ended in the time that they may take.
+        handlers: the handlers that need it.
+        aside: the messages that wait for it in the broker.
+        tried: when the last trial request began; 0: none has.
+        next: from when on another may begin.
+        silent: how many trial requests have not ended in time.
     """
 
     dependency: str
@@ -129,7 +129,7 @@ class DependencyDown:
 
 @dataclass(frozen=True)
 class GroupFacts:
-    """What is known; what could not be asked is None.
+    """The facts of a group; one that could not be asked is `None`.
 
     Attributes:
         now: Unix time, as all times here.
@@ -197,50 +197,50 @@ class GroupFacts:
     app: str = "tasks"
 
     def consumers(self, queue: str) -> dict[str, Mapping[str, Any]]:
-        """The living workers that consume a queue."""
+        """Return the living workers that consume a queue."""
         return {name: state for name, state in (self.workers or {}).items() if queue in state["queues"]}
 
     def parked(self, source: str | None = None) -> int:
-        """How many records of retry and replay topics wait in Kafka; of one source, or of all."""
+        """Return how many records of retry and replay topics wait in Kafka; of one source, or of all."""
         return sum(sum(tier.lag.values()) for tier in self.tiers if tier.waits and source in (None, tier.source))
 
     @property
     def held_back(self) -> set[str]:
-        """Topics of which transactions that stay open hold back every partition."""
+        """Return the topics of which open transactions hold back every partition."""
         counts = Counter(topic for topic, _ in self.held_back_places)
         return {topic for topic, count in counts.items() if count >= (self.partitions or {}).get(topic, 1)}
 
     @property
     def held_back_places(self) -> set[tuple[str, int]]:
-        """Partitions of which a transaction that stays open holds something back."""
+        """Return the partitions that open transactions hold back."""
         states = (self.bridges or {}).values()
         return {(each["topic"], each["partition"]) for state in states for each in state.get("open_transactions", ())}
 
     @property
     def waiting_for_needs(self) -> set[str]:
-        """Handlers whose deliveries wait because what they need is held to be down, or is tried again."""
+        """Return the handlers whose deliveries wait because a circuit breaker is open or half-open."""
         return {handler for each in self.breakers for handler in each.handlers}
 
 
 def format_since(at: float | None, now: float) -> str:
-    """`since 2026-01-31 12:00:05 UTC (7 min)`."""
+    """Return words such as `since 2026-01-31 12:00:05 UTC (7 min)`."""
     if at is None:
         return "and none was seen before"
     return f"since {format_utc(at)} ({format_span(now - at)})"
 
 
 def format_known_since(at: float | None, now: float) -> str:
-    """`, since 2026-01-31 12:00:05 UTC (7 min)`; nothing if no time is known."""
+    """Return words such as `, since 2026-01-31 12:00:05 UTC (7 min)`; nothing if no time is known."""
     return "" if at is None else f", {format_since(at, now)}"
 
 
 def format_utc(at: float) -> str:
-    """`2026-01-31 12:00:05 UTC`."""
+    """Return a time such as `2026-01-31 12:00:05 UTC`."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def format_span(seconds: float) -> str:
-    """A time in its largest unit but one: `7 min`, `3.5 h`."""
+    """Return a time span in its largest unit: `7 min`, `3.5 h`."""
     for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= unit:
             return f"{seconds / unit:.3g} {name}"
@@ -248,16 +248,16 @@ def format_span(seconds: float) -> str:
 
 
 def format_waiting_records(unread: int, parked: int) -> str:
-    """`9 records in Kafka wait, 2 of them in retry and replay topics`: what was not read, and what is parked."""
+    """Return words such as `9 records in Kafka wait, 2 of them in retry and replay topics`."""
     of_these = f", {parked:,} of them in retry and replay topics" if parked else ""
     return f"{format_record_count(unread + parked)} in Kafka wait{of_these}"
 
 
 def format_letter_count(count: int) -> str:
-    """`1 letter`, `1,234 letters`."""
+    """Return words such as `1 letter` or `1,234 letters`."""
     return f"{count:,} letter{'' if count == 1 else 's'}"
 
 
 def format_record_count(count: int) -> str:
-    """`1 record`, `1,234 records`."""
+    """Return words such as `1 record` or `1,234 records`."""
     return f"{count:,} record{'' if count == 1 else 's'}"

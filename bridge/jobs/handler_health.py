@@ -1,6 +1,6 @@
-"""Whether handlers fail, hang, die or are too slow: by counters and rates of all attempts, not by samples (pure).
+"""The health of handlers: those that fail, hang, die or are too slow, by counts of all attempts (pure).
 
-A running bridge looks for these by itself (`bridge_problems`), and so does `bridge status`.
+Running bridges (`bridge_problems`) and `bridge status` find these problems.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,27 +11,27 @@ from bridge.jobs.group_facts import GroupFacts, HandlerFacts, format_since, form
 from bridge.jobs.problem import Problem
 from bridge.ledger.attempt_statistics import LOST_TOGETHER, OutcomeSummary
 
-#: Failures without a success between from which on every attempt of a handler fails.
+#: Consecutive failures from which on every attempt of a handler counts as failing.
 ALL_FAIL: Final = 10
-#: The share of attempts, and their number, from which on failures need a person though others succeed.
+#: The share of failed attempts, and their number, that need a person although others succeed.
 SHARE: Final = 0.05
 SOME_FAIL: Final = 20
-#: Seconds after the last failure after which a handler does not fail any more, if nothing waits for a retry.
+#: Seconds after its last failure at which a handler no longer counts as failing, if no delivery waits for a retry.
 FAILS_FOR: Final = 60.0
-#: Minutes of counts that are looked at for the share: the one that is not over, and those before it.
-MINUTES_LOOKED_AT: Final = 3
-#: Seconds that a delivery runs before it may hang, and how many times as long as others of its handler.
+#: Minutes of counts for the share: the current one and those before it.
+SHARE_MINUTES: Final = 3
+#: Seconds that a delivery runs before it may hang, and its multiple of the handler's mean.
 HANGS: Final = 20.0
 TIMES_AS_LONG: Final = 10.0
-#: Seconds of work for each process from which on a backlog that grows needs a person, and those of its growth.
+#: Seconds of work for each process from which on a growing backlog needs a person.
 BEHIND: Final = 60.0
-#: Processes that die within ten minutes, from which on a person is needed.
+#: Processes that die within ten minutes, from which on this needs a person.
 PROCESSES: Final = 3
 #: Minutes with records of the last hour, and records a minute, of a topic on which silence is strange.
 BUSY_MINUTES: Final = 50
 BUSY_RATE: Final = 10
-#: Bridges that die within ten minutes from which on they die again and again; and seconds before one was seen to be
-#: lost in which another that starts takes its place.
+#: Bridges that die within ten minutes, from which on this needs a person; and seconds before a loss was seen in which
+#: a bridge that starts counts as its successor.
 DIE_AGAIN: Final = 3
 TAKES_ITS_PLACE: Final = 30.0
 #: Seconds by which a clock may differ.
@@ -39,10 +39,10 @@ SKEW: Final = 5.0
 
 
 class FailingHandler(NamedTuple):
-    """How a handler fails.
+    """The failures of a handler.
 
     Attributes:
-        all: whether every attempt does.
+        all: whether every attempt fails.
         failed, of: how many attempts failed, of how many.
     """
 
@@ -73,7 +73,7 @@ def _find_failure(facts: GroupFacts, handler: HandlerFacts) -> FailingHandler | 
 
 
 def _is_known(facts: GroupFacts, handler: HandlerFacts) -> bool:
-    """Whether a worker runs it, as far as that is known: of what nobody runs the failures are past."""
+    """Return whether a worker knows the handler, as far as known: else its failures are past."""
     if facts.workers is None:
         return True
     return any(handler.name in state["handlers"] for state in facts.consumers(handler.queue).values())
@@ -88,7 +88,7 @@ def _is_failing_now(facts: GroupFacts, handler: HandlerFacts, topic: str, outcom
 
 
 def _share(facts: GroupFacts, topic: str, handler: str) -> FailingHandler | None:
-    """How many of the last minutes' attempts failed, where that is too many, in this minute and the one before."""
+    """Return the failed attempts of the last minutes, if their share is too large now and before."""
     series = (facts.counts or {}).get((topic, handler))
     if series is None:
         return None
@@ -97,9 +97,9 @@ def _share(facts: GroupFacts, topic: str, handler: str) -> FailingHandler | None
     def too_many(failed: int, good: int) -> bool:
         return failed > 0 and failed >= SHARE * (failed + good)
 
-    recent = pairs[-MINUTES_LOOKED_AT:]
+    recent = pairs[-SHARE_MINUTES:]
     failed, good = sum(each for each, _ in recent), sum(each for _, each in recent)
-    # What began in this minute may pass by itself.
+    # A failure that began in this minute may pass by itself.
     lasts = facts.now % 60 >= 40 or too_many(*pairs[-2])
     if failed < SOME_FAIL or not too_many(failed, good) or not too_many(*pairs[-1]) or not lasts:
         return None
@@ -111,7 +111,7 @@ def _share(facts: GroupFacts, topic: str, handler: str) -> FailingHandler | None
 
 
 def find_hung_handlers(facts: GroupFacts) -> Iterator[Problem]:
-    """Handlers whose deliveries run for far longer than they take, while none of them ends."""
+    """Yield handlers whose deliveries run far longer than usual while none of them ends."""
     for handler in facts.handlers:
         running = [
             (name, state, each)
@@ -129,7 +129,7 @@ def find_hung_handlers(facts: GroupFacts) -> Iterator[Problem]:
             continue
         processes = sum(state.get("processes", 1) for state in facts.consumers(handler.queue).values())
         ended = max((_ended_at(facts, topic, handler.name) for topic in handler.topics), default=0.0)
-        # Where others of it end, or processes are free, one that takes long is no incident before it takes very long.
+        # While others of it end, or processes are free, a long run is no incident before it is very long.
         if (len(late) < processes or ended > late[-1][0]) and facts.now - late[0][0] < 3 * limit:
             continue
         since, worker, first = late[0]
@@ -163,7 +163,7 @@ def _ended_at(facts: GroupFacts, topic: str, handler: str) -> float:
 
 
 def find_slow_workers(facts: GroupFacts) -> Iterator[Problem]:
-    """Queues whose backlog is over a minute of work for their workers, and grows."""
+    """Yield queues whose backlog is over a minute of work for their workers, and grows."""
     said: Mapping[str, Any] = next(
         (state["backlog_growth"] for state in (facts.bridges or {}).values() if state.get("backlog_growth")), {}
     )
@@ -191,7 +191,7 @@ def find_slow_workers(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_dying_processes(facts: GroupFacts) -> Iterator[Problem]:
-    """Handlers with whose deliveries processes die."""
+    """Yield handlers with whose deliveries processes die."""
     for handler in facts.handlers:
         for topic in handler.topics:
             found = facts.outcomes.get((topic, handler.name), OutcomeSummary())
@@ -215,7 +215,7 @@ def find_dying_processes(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_quiet_topics(facts: GroupFacts) -> Iterator[Problem]:
-    """Topics on which nothing comes, after an hour in which records came nearly every minute."""
+    """Yield topics without new records, after an hour in which records came nearly every minute."""
     if not facts.bridges or facts.lag is None:
         return
     for topic in sorted(
@@ -250,13 +250,13 @@ def find_quiet_topics(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_lost_bridges(facts: GroupFacts) -> Iterator[Problem]:
-    """Bridges that ended without a shutdown and have no successor, and bridges that die again and again."""
+    """Yield bridges that ended without a shutdown and a successor, and bridges that die again and again."""
     if not facts.bridges or not facts.lost:
         return
     started = sorted(float(state.get("started", 0.0)) for state in facts.bridges.values())
     gone = sorted((facts.now - ago, name) for name, ago in facts.lost.items() if name not in facts.bridges)
     recent = [each for each in gone if facts.now - each[0] <= LOST_TOGETHER]
-    # One that began since then, or shortly before it was seen, has taken its place.
+    # A bridge that started since then, or shortly before the loss was seen, has taken its place.
     successors = [at for at in started if gone and at >= gone[0][0] - TAKES_ITS_PLACE]
     missing = len(gone) - len(successors)
     if missing <= 0 and len(recent) < DIE_AGAIN:
@@ -282,7 +282,7 @@ def find_lost_bridges(facts: GroupFacts) -> Iterator[Problem]:
 
 
 def find_skewed_clocks(facts: GroupFacts) -> Iterator[Problem]:
-    """Hosts whose clocks differ from that of Redis."""
+    """Yield hosts whose clocks differ from that of Redis."""
     hosts: dict[str, tuple[float, list[str]]] = {}
     for name, state in ({**(facts.bridges or {}), **(facts.workers or {})}).items():
         skew = state.get("clock_skew")

@@ -70,7 +70,7 @@ def test_a_running_bridge_says_once_that_another_application_came_and_once_that_
     answers = iter([None, (), ("mails",), KafkaUnavailable("silent"), ("mails",), None, ()])
     watch = GroupWatch("shop", lambda: answering(next(answers))())
     caplog.set_level(logging.INFO)
-    looks = [(watch.look(), watch.foreign) for _ in range(7)]
+    looks = [(watch.poll(), watch.foreign) for _ in range(7)]
     mails = ("mails",)
     assert looks == [
         (False, ()),
