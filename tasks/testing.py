@@ -2,7 +2,7 @@
 
     from tasks.testing import outcome
 
-    def test_a_bank_that_is_away_is_asked_again():
+    def test_an_unavailable_bank_is_asked_again():
         assert str(outcome(charge, {"id": 1}, attempt=3)) == "retry in 4 s"
 
 The value goes through the handler's codec, model, function and policy, as it does in a worker. `outcome_of` asks what

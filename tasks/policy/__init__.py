@@ -1,3 +1,1 @@
-"""What becomes of a delivery whose handler failed, decided from plain values; and what people have decided for the
-group.
-"""
+"""The decision on a failed delivery, made from plain values, and the decisions of people for the group."""

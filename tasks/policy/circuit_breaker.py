@@ -9,11 +9,11 @@ from bridge.ledger.circuit_breakers import BreakerTerms
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming, Undecodable
 from tasks.policy.retry_policy import EXHAUSTED, EXPIRED, Again, Bury, RetryDecision
 
-#: What an error says of a dependency.
+#: The meaning of an error for a dependency.
 BreakerVerdict = Literal["failed", "dead", "nothing"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
-#: What is said of one message, or asked for in so many words.
+#: Errors about one message, or explicit requests of the handler.
 _OF_THE_MESSAGE: Final = (DeadLetter, Undecodable, RetryLater, StopConsuming)
 #: Errors of the handler's own code, which say nothing of a dependency unless `failures_of` names them.
 OF_THE_CODE: Final = (TypeError, KeyError, NameError, AttributeError)
@@ -30,21 +30,21 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {
 
 
 class Breaker:
-    """What a handler needs, a service or a database: while it is down, deliveries wait for it and spend no attempt.
+    """A circuit breaker for a service or a database: while it is open, deliveries wait and spend no attempt.
 
-    Handlers that name the same dependency share what is known of it, in all workers of the group.
+    Handlers that name the same dependency share its state, in all workers of the group.
 
     Parameters:
         dependency: its name: letters, digits and ``._-``.
-        failures: it is held to be down when so many deliveries have failed since one succeeded last, or so many within
-            the window that they are the ratio of all. A delivery counts once, however often it is retried.
+        failures: the breaker opens after so many deliveries have failed without a success in between, or within the
+            window, if they are the ratio of all. A delivery counts once, however often it is retried.
         ratio: see `failures`.
         window: seconds.
-        dead_letters: so many deliveries that failed or died without one between that succeeded open it too.
-        failures_of: the classes of exceptions that speak of the dependency; `None`: whatever a retry may
-            cure, but for errors of code (`TypeError`, `KeyError`, `NameError`, `AttributeError`).
-        probe_every: seconds between two probes at most; the first comes after one second.
-        probe_within: seconds after which a probe that has not ended is replaced.
+        dead_letters: so many failed or dead deliveries without a success in between open it too.
+        failures_of: the exception classes that count against the dependency; `None`: all that a retry may
+            cure, except errors of code (`TypeError`, `KeyError`, `NameError`, `AttributeError`).
+        probe_every: the longest seconds between two trial requests; the first comes after one second.
+        probe_within: seconds after which a trial request that has not ended is replaced.
         ramp: seconds from the first success until all may run again.
 
     Raises:
@@ -101,10 +101,10 @@ class Breaker:
         return kinds
 
     def says(self, error: BaseException, decision: RetryDecision) -> BreakerVerdict:
-        """What a run that did not end well says of the dependency.
+        """Return what a failed run means for the dependency.
 
         Parameters:
-            decision: what the policy makes of the error.
+            decision: the policy's decision on the error.
         """
         if isinstance(error, _OF_THE_MESSAGE):
             return "nothing"
@@ -118,11 +118,11 @@ class Breaker:
 
     @property
     def hears_of_limits(self) -> bool:
-        """Whether a run that its hard time limit ended counts: that is no exception, but hangs as a `TimeoutError`."""
+        """Whether a run ended by its hard time limit counts as a failure: it is treated as a `TimeoutError`."""
         return self.failures_of is None or any(issubclass(TimeoutError, kind) for kind in self.failures_of)
 
     def fault_beside(self, other: "Breaker") -> str:
-        """Why two handlers cannot have these two; empty where they can."""
+        """Return why two handlers cannot have these two breakers; empty if they can."""
         if self.dependency != other.dependency or self.terms == other.terms:
             return ""
         return (

@@ -29,18 +29,18 @@ from tasks.policy.retry_policy import RetryPolicy
 
 logger = logs.harmless_logger(__name__)
 
-#: Seconds for which what was read holds.
+#: Seconds for which decisions that were read hold.
 HOLDS: Final = 1.0
-#: Seconds for Redis's answer; how many times as long as one that failed has taken nothing is asked.
+#: Seconds for Redis's answer, and the pause after a failed read as a multiple of its time.
 ANSWER_WITHIN: Final = 1.0
 PATIENCE: Final = 10.0
 
 
 class DecisionCache:
-    """What was decided for one group.
+    """The decisions for one group, as this process knows them.
 
     Parameters:
-        mirror: `None` where there is no Redis for it: nothing is known.
+        mirror: `None` without a Redis for it: nothing is known.
     """
 
     _of_group: ClassVar[dict[tuple[int, str], "DecisionCache"]] = {}
@@ -53,7 +53,7 @@ class DecisionCache:
 
     @classmethod
     def of(cls, app: Celery, group: str) -> "DecisionCache":
-        """That of a group, in this process."""
+        """Return this process's cache for a group."""
         # A connection must not be shared with the process that this one was forked from.
         key = (os.getpid(), group)
         if key not in cls._of_group:
@@ -62,32 +62,32 @@ class DecisionCache:
 
     @property
     def mirror(self) -> DecisionMirror | None:
-        """Where it is read; `None` where there is no Redis for it."""
+        """The mirror in Redis; `None` without a Redis for it."""
         return self._mirror
 
     def halt(self, topic: str, *, anew: bool = False) -> GroupDecision | None:
-        """Why a topic is halted: who said it, and when; `None`: it is not. Never raises.
+        """Return the halt of a topic; `None`: it is not halted. Never raises.
 
         Parameters:
-            anew: whether Redis is asked, whenever it was asked last.
+            anew: whether to ask Redis even if the last answer still holds.
         """
         if anew:
             self.forget()
         return self._of(halt_key(topic))
 
     def policy(self, handler: str) -> Mapping[str, Any] | None:
-        """What was set of a handler's policy, `None`: nothing. Never raises."""
+        """Return the run-time changes of a handler's policy; `None`: there are none. Never raises."""
         found = self._of(policy_key(handler))
         return None if found is None else found.data
 
     def learn(self, decision: GroupDecision) -> None:
-        """Know what stands, which this process has decided or found itself: Redis may be wiped before it is asked."""
-        # Without Redis nobody would ever say that it is taken back.
+        """Add a decision that this process has made or found itself: Redis may be wiped before it is asked."""
+        # Without Redis it could never be taken back.
         if self._mirror is not None:
             self._known = {**self._known, decision.key: decision}
 
     def forget(self) -> None:
-        """Ask anew the next time."""
+        """Ask Redis at the next call."""
         self._ask_at = float("-inf")
 
     def _of(self, key: str) -> GroupDecision | None:
@@ -103,22 +103,22 @@ class DecisionCache:
             self._read()
         except BridgeError as error:
             wait = max(HOLDS, PATIENCE * (self._clock() - begun))
-            logger.debug("what was decided for the group is not known anew: %s", error)
+            logger.debug("the decisions for the group could not be read: %s", error)
         self._ask_at = self._clock() + wait
 
     def _read(self) -> None:
         version = "" if self._mirror is None else self._mirror.version()
-        # None: nothing was decided, or Redis was wiped and a bridge is about to put it back.
+        # None: there are no decisions, or Redis was wiped and a bridge is about to restore them.
         if self._mirror is None or version in ("", self._version):
             return
         found, before = self._mirror.read(), self._known
-        # What is missing is only gone where a bridge has seen that Kafka does not have it either.
+        # A missing decision is only gone if a bridge has seen that Kafka does not have it either.
         self._version, self._known = found.version, {**({} if found.whole else before), **found.in_force()}
         _log_halt_changes(before, self._known)
 
 
 def _log_halt_changes(before: Mapping[str, GroupDecision], known: Mapping[str, GroupDecision]) -> None:
-    """Say which topics were halted since, and which go on."""
+    """Log which topics were halted since, and which were resumed."""
     for key in before.keys() | known.keys():
         topic = halted_topic(key)
         halted = [key in some and some[key].data is not None for some in (before, known)]
@@ -137,12 +137,12 @@ def _open_mirror(app: Celery, group: str) -> DecisionMirror | None:
 
 logger = logs.harmless_logger(__name__)
 
-#: By process, group and task: what was decided, as it was read, and the policy that came of it.
+#: The changes that were read and the resulting policy, by process, group and task.
 _known_policies: Final[dict[tuple[int, str, str], tuple[Mapping[str, Any] | None, RetryPolicy]]] = {}
 
 
 def find_effective_policy(task: MessageTask[..., Any], group: str) -> RetryPolicy:
-    """The policy by which a handler's failures are judged now."""
+    """Return the policy that is in force for a handler now."""
     if not group:
         return task.policy
     decided = DecisionCache.of(task.app, group).policy(find_main_name(task.app, task))
@@ -179,7 +179,7 @@ def _override_policy(task: MessageTask[..., Any], decided: Mapping[str, Any] | N
 
 
 def find_main_name(app: Celery, task: MessageTask[..., Any]) -> str:
-    """The name that a handler has now, for one of its names."""
+    """Return the current name of a handler."""
     for name in (task.name, *task.other_names):
         if getattr(app.tasks.get(name), "source_topics", ()):
             return str(name)

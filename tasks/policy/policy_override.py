@@ -15,12 +15,12 @@ from tasks.errors import HandlerError, RetryAsked, RetryLater
 from tasks.policy.retry_policy import Again, Bury, ErrorClasses, Halt, RetryDecision, RetryPolicy, make_policy
 from tasks.policy.retry_when import function_name
 
-#: Retries that are looked ahead; what is retried more often is retried without an end, for all that anybody can wait.
+#: The most retries of a forecast; more count as endless.
 FORECAST_LIMIT: Final = 10_000
 
 
 class RetryForecast(NamedTuple):
-    """The retries of a delivery, and its end.
+    """The forecast of a delivery's retries and end.
 
     Attributes:
         waits: seconds until each retry begins, from its failure on: what they are on average where they are drawn.
@@ -35,7 +35,7 @@ class RetryForecast(NamedTuple):
 
 
 def forecast_retries(policy: RetryPolicy, error_class: str, real: Callable[[float], float] = float) -> RetryForecast:
-    """What becomes of a delivery, from its first failure on; `retry_when` is not asked.
+    """Return the forecast of a delivery from its first failure on, without `retry_when`.
 
     Parameters:
         error_class: module and name, as dead letters have it.
@@ -61,7 +61,7 @@ def forecast_retries(policy: RetryPolicy, error_class: str, real: Callable[[floa
 
 
 def list_exception_classes(kind: type[BaseException] = BaseException) -> Iterator[type[BaseException]]:
-    """Every class of exceptions that is imported."""
+    """Yield every imported exception class."""
     yield kind
     for each in type.__subclasses__(kind):
         yield from list_exception_classes(each)
@@ -77,7 +77,7 @@ def _forecast_end(decision: RetryDecision) -> str:
 
 
 def _imported_error(error_class: str) -> BaseException | None:
-    """An error of that class: nothing is asked of it but what it is."""
+    """Return an uninitialized error of a class, None if the class is not imported."""
     for kind in list_exception_classes():
         if kind_name(kind) == error_class:
             try:
@@ -96,7 +96,7 @@ def _stand_in(error_class: str) -> BaseException:
 
 #: Options of classes of exceptions.
 CLASS_OPTIONS: Final = ("autoretry_for", "dont_autoretry_for", "dead_letter_for", "stop_for")
-#: Options that are changed elsewhere, or not without the code.
+#: Options that are changed elsewhere, or only in the code.
 ELSEWHERE: Final = {
     "rate_limit": "Celery changes it in the workers that run: celery -A tasks control rate_limit HANDLER 10/m",
     "retry_kwargs": "change max_retries and default_retry_delay",
@@ -105,18 +105,18 @@ ELSEWHERE: Final = {
 
 
 class PolicyOverrides(NamedTuple):
-    """A handler's policy as far as it can be changed at run time.
+    """The part of a handler's policy that can be changed at run time.
 
     Attributes:
         name: the handler's.
-        declared: its options of failures, as its code says them.
+        declared: the policy options of its code.
     """
 
     name: str
     declared: Mapping[str, Any]
 
     def read(self, words: Iterable[str]) -> dict[str, Any]:
-        """The changes that a person has written down: `max_retries=20`, `retry_delays=60,300`, `give_up_after=none`.
+        """Return the changes that a person has written: `max_retries=20`, `retry_delays=60,300`, `give_up_after=none`.
 
         Raises:
             HandlerError: an option does not exist, with the nearest name, or its value cannot be read.
@@ -134,7 +134,7 @@ class PolicyOverrides(NamedTuple):
         return changes
 
     def check_option(self, option: str) -> None:
-        """Refuse what no run-time change can be of.
+        """Refuse an option that cannot be changed at run time.
 
         Raises:
             HandlerError: with the nearest name.
@@ -148,7 +148,7 @@ class PolicyOverrides(NamedTuple):
         raise HandlerError(f"{self.name}: a policy has no option {option!r} that can be changed at run time: {meant}")
 
     def policy(self, changes: Mapping[str, Any]) -> RetryPolicy:
-        """The policy with these changes, which `read` has given, perhaps for another version of the code.
+        """Return the policy with these changes, which `read` returned, perhaps for another version of the code.
 
         Raises:
             HandlerError: one is out of range, or has no effect beside the rest.
@@ -174,21 +174,21 @@ class PolicyOverrides(NamedTuple):
     def _check_effects(self, policy: RetryPolicy, changes: Mapping[str, Any]) -> None:
         idle: tuple[str, ...]
         if policy.delays is not None:
-            idle, mend = _BESIDE_DELAYS, "retry_delays, which says how often and when: set retry_delays=none as well"
+            idle, fix = _BESIDE_DELAYS, "retry_delays, which says how often and when: set retry_delays=none as well"
         elif policy.fixed_delay is not None:
-            idle, mend = _BESIDE_FIXED, f"the fixed delay of {policy.fixed_delay:g} s: set retry_backoff=true as well"
+            idle, fix = _BESIDE_FIXED, f"the fixed delay of {policy.fixed_delay:g} s: set retry_backoff=true as well"
         else:
-            idle, mend = _BESIDE_BACKOFF, "retry_backoff: set retry_backoff=false as well"
+            idle, fix = _BESIDE_BACKOFF, "retry_backoff: set retry_backoff=false as well"
         for option in changes:
             if option in idle:
-                raise HandlerError(f"{self.name}: {option} has no effect beside {mend}.")
+                raise HandlerError(f"{self.name}: {option} has no effect beside {fix}.")
 
     def course(self, policy: RetryPolicy, error_class: str, real: Callable[[float], float]) -> RetryForecast:
-        """What a policy makes of a delivery that always fails with such an error: `tasks.policy.policy_override`."""
+        """Return the forecast of a delivery that always fails with such an error."""
         return forecast_retries(policy, error_class, real)
 
     def shown(self, policy: RetryPolicy) -> dict[str, Any]:
-        """A policy of this handler by its options, as JSON values; what has no effect is `None`."""
+        """Return a policy of this handler as options with JSON values; those without effect are `None`."""
         listed, fixed = policy.delays is not None, policy.fixed_delay is not None
         return {
             "max_retries": policy.retries,
@@ -209,7 +209,7 @@ _BESIDE_BACKOFF: Final = ("default_retry_delay",)
 
 
 def class_names(kinds: ErrorClasses) -> list[str]:
-    """Classes by their names."""
+    """Return the names of classes."""
     return [kind if isinstance(kind, str) else kind_name(kind) for kind in kinds]
 
 
@@ -259,7 +259,7 @@ def _delays(text: str) -> list[float]:
 
 
 def _listed(text: str) -> list[str]:
-    """What commas part; also as Python would write it: `(60, 300)`."""
+    """Return the parts between commas, also of a Python tuple: `(60, 300)`."""
     inner = text[1:-1] if text[:1] + text[-1:] in ("()", "[]") else text
     return inner.removesuffix(",").split(",")
 
@@ -269,7 +269,7 @@ def _classes(text: str) -> list[str]:
 
 
 def _class_name(name: str) -> str:
-    """The name by which workers know a class that has been imported here, also if it is written by another."""
+    """Return the name by which workers know an imported class, also for another spelling of it."""
     module, _, attribute = name.rpartition(".")
     found = getattr(sys.modules.get(module or "builtins"), attribute, None)
     if isinstance(found, type) and issubclass(found, BaseException):
@@ -285,7 +285,7 @@ def _class_name(name: str) -> str:
 _NONE: Final = ("none", "null")
 _SWITCH: Final[Mapping[str, bool]] = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
-#: Every option that can be changed at run time, and how its value is read.
+#: Every option that can be changed at run time, with the reader of its value.
 CHANGEABLE: Final[Mapping[str, Callable[[str], Any]]] = {
     "max_retries": _or_none(_whole),
     "retry_delays": _or_none(_delays),

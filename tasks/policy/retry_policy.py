@@ -63,7 +63,7 @@ RetryDecision = Again | Bury | Halt | Drop
 
 
 def is_listed(error: BaseException, kinds: ErrorClasses) -> bool:
-    """Whether an error is of one of these classes, or of one that is derived from it."""
+    """Return whether an error is an instance of one of these classes."""
     names = {kind for kind in kinds if isinstance(kind, str)}
     return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type))) or (
         bool(names) and any(kind_name(kind) in names for kind in type(error).__mro__)
@@ -72,7 +72,7 @@ def is_listed(error: BaseException, kinds: ErrorClasses) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """What a handler's options say about failures.
+    """The retry policy of a handler.
 
     Attributes:
         max_retries: how many failures are retried; `None` is for ever.
@@ -100,12 +100,12 @@ class RetryPolicy:
 
     @property
     def retries(self) -> int | None:
-        """How many failures are retried, `None` for ever."""
+        """The number of failures that are retried; `None`: for ever."""
         return self.max_retries if self.delays is None else len(self.delays)
 
     @property
     def longest_delay(self) -> float:
-        """Seconds; no retry of this policy waits longer, but for `RetryLater` and what `retry_when` answers."""
+        """The longest wait of a retry in seconds, except for `RetryLater` and answers of `retry_when`."""
         if self.delays is not None:
             return max(self.delays, default=0)
         if self.fixed_delay is not None:
@@ -117,7 +117,7 @@ class RetryPolicy:
         return float(min(self.backoff_max, int(max(1.0, self.backoff)) * 2**last))
 
     def delay(self, failures: int) -> float:
-        """Seconds to wait after that many failures before this one (0 at the first).
+        """Return the seconds to wait after that many failures before this one (0 at the first).
 
         The formula is Celery's own (celery/utils/time.py get_exponential_backoff_interval).
         """
@@ -141,7 +141,7 @@ class RetryPolicy:
         message: Message | None = None,
         report: Callable[[str], None] | None = None,
     ) -> RetryDecision:
-        """What becomes of a delivery whose handler raised.
+        """Return the decision on a delivery whose handler raised.
 
         Parameters:
             error: what the handler raised.
@@ -153,13 +153,13 @@ class RetryPolicy:
             message: for `retry_when`, which is not asked without one.
             report: told why an answer of `retry_when` was not taken.
         """
-        decision = self._said(error, failures)
+        decision = self._decide_request(error, failures)
         if decision is None and self.retry_when is not None and message is not None:
             answer = ask_retry_when(self.retry_when, message, error)
             if answer.fault and report is not None:
                 report(answer.fault)
-            decision = self._answered(answer, failures)
-        decision = decision or self._listed(error) or self._counted(failures)
+            decision = self._decide_answer(answer, failures)
+        decision = decision or self._decide_by_class(error) or self._decide_by_count(failures)
         if once and isinstance(decision, Again) and decision.spent:
             return Bury(EXHAUSTED)
         if (
@@ -173,8 +173,8 @@ class RetryPolicy:
     def _too_late(self, age: float) -> bool:
         return self.give_up_after is not None and age > self.give_up_after
 
-    def _said(self, error: BaseException, failures: int) -> RetryDecision | None:
-        """What the handler asked for in so many words."""
+    def _decide_request(self, error: BaseException, failures: int) -> RetryDecision | None:
+        """Return the decision that the handler asked for by its exception, if it did."""
         match error:
             case Ignore():
                 return Drop()
@@ -193,26 +193,26 @@ class RetryPolicy:
                 return Again(self.delay(0), spent=False) if requeue else Bury(PERMANENT)
         return None
 
-    def _answered(self, answer: RetryAnswer, failures: int) -> RetryDecision | None:
-        """What `retry_when` answered; its retries are retries like any other."""
+    def _decide_answer(self, answer: RetryAnswer, failures: int) -> RetryDecision | None:
+        """Return the decision of a `retry_when` answer; its retries count like any other."""
         if answer.dead is not None:
             return Bury(PERMANENT, answer.dead)
         if answer.seconds is None:
             return None
         return Bury(EXHAUSTED) if self._is_exhausted(failures) else Again(answer.seconds)
 
-    def _listed(self, error: BaseException) -> RetryDecision | None:
-        """What the handler's options say of the error's class."""
+    def _decide_by_class(self, error: BaseException) -> RetryDecision | None:
+        """Return the decision of the options for the error's class, if they list it."""
         if is_listed(error, self.stop_for):
             return Halt()
         if is_listed(error, self.dead_letter_for + self.dont_autoretry_for):
             return Bury(PERMANENT)
-        # What is no Exception (SystemExit, GeneratorExit) is retried like any failure: nobody listed it.
+        # A BaseException (SystemExit, GeneratorExit) is retried like any failure: it is not listed.
         if isinstance(error, Exception) and not is_listed(error, self.autoretry_for):
             return Bury(PERMANENT)
         return None
 
-    def _counted(self, failures: int) -> RetryDecision:
+    def _decide_by_count(self, failures: int) -> RetryDecision:
         return Bury(EXHAUSTED) if self._is_exhausted(failures) else Again(self.delay(failures))
 
     def _is_exhausted(self, failures: int) -> bool:
@@ -243,10 +243,10 @@ POLICY_OPTIONS: Final = (
 
 
 def make_policy(name: str, given: Mapping[str, Any]) -> RetryPolicy:
-    """The policy that a handler's options make.
+    """Return the policy of a handler's options.
 
     Parameters:
-        given: those of `POLICY_OPTIONS` that are said.
+        given: those of `POLICY_OPTIONS` that are set.
 
     Raises:
         HandlerError: one is out of range.

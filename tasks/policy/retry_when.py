@@ -1,7 +1,7 @@
-"""`retry_when`: a function of the user's that looks at a message and its failure, and says what becomes of it.
+"""`retry_when`: a function of the user's that decides on a failed message.
 
-It is asked and answers here; `tasks.policy.retry_policy` decides. Whatever it does, there is an answer: one that
-cannot be taken is no answer, with why.
+This module calls it and checks its answer; `tasks.policy.retry_policy` decides. An error or an invalid answer counts as
+no answer, with the reason.
 """
 
 import inspect
@@ -20,12 +20,12 @@ RetryWhen = Callable[[Message, Any, Attempts], float | DeadLetter | type[DeadLet
 
 
 class RetryAnswer(NamedTuple):
-    """What a function has answered; nothing of it where the options are to decide.
+    """The answer of a `retry_when` function; empty if the options decide.
 
     Attributes:
         seconds: until the retry.
-        dead: why no retry can help, in the answer's words; they may be none.
-        fault: why its answer was not taken.
+        dead: why no retry can help, in the answer's words; may be empty.
+        fault: why the answer was not taken.
     """
 
     seconds: float | None = None
@@ -34,7 +34,7 @@ class RetryAnswer(NamedTuple):
 
 
 def ask_retry_when(function: RetryWhen, message: Message, error: BaseException) -> RetryAnswer:
-    """Ask a function what becomes of a failure.
+    """Return a function's answer to a failure.
 
     Raises:
         WorkerShutdown, WorkerTerminate: the worker ends while it runs.
@@ -67,7 +67,7 @@ def _answer(function: RetryWhen, given: object) -> RetryAnswer:
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """A function's qualified name: `orders.retries.by_status`."""
+    """Return a function's qualified name: `orders.retries.by_status`."""
     inner: Any = function
     while hasattr(inner, "func") and not hasattr(inner, "__qualname__"):
         inner = inner.func
@@ -77,10 +77,10 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def check_retry_when(given: Any) -> RetryWhen | None:
-    """What `retry_when=` was given, if it can be asked.
+    """Return the function given as `retry_when=`, if it can be called.
 
     Raises:
-        HandlerError: it never could.
+        HandlerError: it cannot.
     """
     if given is None:
         return None
@@ -96,7 +96,7 @@ def check_retry_when(given: Any) -> RetryWhen | None:
             f"retry_when: {function_name(given)}{inspect.signature(given)} is called with (message, error, attempts)."
         ) from None
     except ValueError:
-        # Some functions written in C tell nothing of their parameters.
+        # Some functions written in C have no signature.
         pass
     function: RetryWhen = given
     return function

@@ -15,15 +15,15 @@ from tasks import logs
 
 logger = logs.harmless_logger(__name__)
 
-#: Seconds between two times that a process tells the ledger; and after one that it did not hear.
+#: Seconds between two reports to the ledger, and after a failed one.
 TELL_EVERY: Final = 0.1
 SILENT_FOR: Final = 5.0
-#: Seconds from which on a run is slow: batches are small for minutes then, as what is behind such a one waits for it.
+#: Seconds from which on a run is slow: batches are then small for minutes, so that few deliveries wait behind it.
 SLOW: Final = 0.5
 
 
 class DeliveryLaps:
-    """What one task's deliveries take, one after another."""
+    """The measured times of one task's deliveries."""
 
     def __init__(self, begun: float) -> None:
         self._begun = begun
@@ -46,17 +46,17 @@ class DeliveryLaps:
 
     @property
     def pace(self) -> float:
-        """How many deliveries a second takes, as it went so far."""
+        """The deliveries per second so far."""
         return self.count / self.seconds if self.seconds else float("inf")
 
     def cost(self) -> DeliveryCost:
-        """All of it, and what the task took besides until now."""
+        """Return the cost of all deliveries, and the task's other time until now."""
         beside = max(0.0, time.monotonic() - self._begun - self.seconds)
         return DeliveryCost(self.count, self.seconds, self.squares, beside)
 
 
 class _UntoldCosts:
-    """What a process has measured and not told yet."""
+    """The costs that a process has measured and not reported yet."""
 
     def __init__(self) -> None:
         self.costs: dict[tuple[Ledger, str], DeliveryCost] = {}
@@ -69,7 +69,7 @@ _of_process: tuple[int, _UntoldCosts] | None = None
 
 
 def note_cost(ledger: Ledger | None, handler: str, cost: DeliveryCost) -> None:
-    """Note what deliveries to a handler took; the ledger hears of it at once if it has not for a while."""
+    """Note the cost of deliveries; report it at once if the last report was a while ago."""
     if ledger is None or not cost.deliveries:
         return
     untold = _own_costs()
@@ -98,7 +98,7 @@ def note_slow_run(ledger: Ledger | None, handler: str, seconds: float) -> None:
 
 
 def follows_new_loss(headers: Mapping[str, Any]) -> bool:
-    """Whether it has cost one since it was last sent again by a run that came to its end."""
+    """Return whether a message has lost a process or worker since it was last sent again by a run that ended."""
     return count_losses(headers) > read_counter(headers, NOTED_LOSSES)
 
 
@@ -107,7 +107,7 @@ NOTED_LOSSES: Final = "losses_noted"
 
 
 def _own_costs() -> _UntoldCosts:
-    # What this process inherited by a fork is the other's to tell.
+    # Costs inherited by a fork are the parent's to report.
     global _of_process
     if _of_process is None or _of_process[0] != os.getpid():
         _of_process = (os.getpid(), _UntoldCosts())

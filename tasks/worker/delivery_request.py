@@ -22,17 +22,17 @@ from tasks.execution import batch_progress
 from tasks.execution.process_loss import headers_after_loss
 from tasks.execution.time_limits import TimeLimits
 
-#: Seconds for which an end is remembered: longer than a look holds (tasks/execution/batch_fates.py).
+#: Seconds for which an end is remembered: longer than a fate read by the hook holds (tasks/execution/batch_fates.py).
 REMEMBERED: float = 2.0
 
 
 class _RecentEnd(NamedTuple):
     at: float
-    #: The mark that goes along with the acknowledgement: the end is known to the ledger when that is done.
+    #: The mark bundled with the acknowledgement: the ledger knows the end when Redis has done it.
     step: Any
 
     @property
-    def told_at(self) -> float:
+    def marked_at(self) -> float:
         return max(self.at, self.step.done_at) if self.step is not None else self.at
 
 
@@ -49,7 +49,7 @@ class RecentEnds:
         """Remember that a message has ended now.
 
         Parameters:
-            step: what is done along with its acknowledgement (lossless.transport.script_hook.HookStep).
+            step: the step bundled with its acknowledgement (lossless.transport.script_hook.HookStep).
         """
         before = self._ends.pop(message_id, None)
         if step is None and before is not None:
@@ -58,17 +58,17 @@ class RecentEnds:
         self._forget()
 
     def since(self, message_id: str, looked_at: float) -> bool:
-        """Whether a message ended after it was looked at, or its mark may not have been there when it was."""
+        """Return whether a message ended after its fate was read, or its mark may have been missing then."""
         end = self._ends.get(message_id)
-        return end is not None and looked_at <= end.told_at
+        return end is not None and looked_at <= end.marked_at
 
     def _forget(self) -> None:
-        # Two for each one that comes: what was kept in a busy second goes, and no end waits for much of it.
+        # Two for each new end: the backlog of a busy second shrinks, and no call takes long.
         for _ in range(2):
             message_id, end = next(iter(self._ends.items()))
             if time.monotonic() - end.at <= REMEMBERED:
                 return
-            if math.isfinite(end.told_at) and time.monotonic() - end.told_at > REMEMBERED:
+            if math.isfinite(end.marked_at) and time.monotonic() - end.marked_at > REMEMBERED:
                 del self._ends[message_id]
             else:
                 self._ends.move_to_end(message_id)
@@ -83,7 +83,7 @@ numbered_requests: Final[WeakValueDictionary[str, "Request"]] = WeakValueDiction
 
 
 def find_identity(task_id: str) -> str:
-    """Return what all messages of one delivery have in common, those that were parked or sent back (`#n`) too."""
+    """Return the delivery's identity for a task id, also of a parked or replayed one (`#n`)."""
     return task_id.partition("#")[0]
 
 
@@ -118,23 +118,23 @@ class Request(request.Request):
                 self.time_limits = (None, float(2**31))
 
     def after_loss(self, cause: str) -> dict[str, Any]:
-        """Of a batch: what was done of it, and the ledger may not have been told; and which of it was running."""
+        """Return the headers after a lost process, with the done deliveries of a batch and the one that was running."""
         pid = int(self.worker_pid or 0)
         notes = batch_progress.read_notes(pid, str(self.id))
         batch_progress.remove_process_notes(pid)
         return headers_after_loss(str(self.name), self.request_dict, notes, cause, time.time())
 
     def _name_all(self) -> None:
-        """Retries have joined this one: its arguments named those of the first alone."""
+        """Name all records in the task's arguments, also those of retries that have joined the message."""
         contents = HeaderContents.of(self.request_dict)
         if contents is not None and contents.offsets:
             named = label_records(contents.topic, contents.partition, sorted(contents.offsets))
             self._argsrepr = self.request_dict["argsrepr"] = named
 
     def _may_believe(self, message: Any) -> bool:
-        """Whether the look that came with the message holds."""
+        """Return whether the fate that the script hook read with the message still holds."""
         if not hasattr(message.channel, "bundle_with_ack"):
-            return False  # what another transport than ours lets through is a sender's word
+            return False  # from another transport it is the sender's claim
         # Another message of the same delivery is here: by the time that this one runs, that may have ended. Or it has.
         # After a Redis that was wiped one may be read again and another sent back.
         identity = find_identity(self.id)
@@ -153,7 +153,7 @@ class Request(request.Request):
         return super().send_event(type, **fields)
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
-        """A process that was lost with its only delivery after the hard limit was ended for that."""
+        """Handle a failure; a process lost with its only delivery after the hard limit counts as a time limit."""
         recent_ends.add(find_identity(self.id))  # it may have marked it
         if not self._overran(unwrap_exception(exc_info.exception)):
             super().on_failure(exc_info, send_failed_event, return_ok)

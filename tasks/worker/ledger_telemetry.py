@@ -30,7 +30,7 @@ Kept = TypeVar("Kept")
 
 
 class WriteBuffer(Generic[Kept]):
-    """What one process keeps back, of each ledger together.
+    """A buffer of writes of one process, by ledger.
 
     Parameters:
         within: seconds for which it is kept back.
@@ -63,7 +63,7 @@ class WriteBuffer(Generic[Kept]):
 
     @harmless
     def flush(self) -> None:
-        """Write what there is."""
+        """Write the pending entries."""
         with self._lock:
             pending, self._pending, self._awaited = self._pending, {}, False
         for ledger, kept in pending.items():
@@ -158,7 +158,7 @@ OUTCOMES_WITHIN: Final = 2.0
 
 @dataclass(slots=True)
 class _UntoldOutcomes:
-    """What one process has not told yet: attempts, and dead letters that Kafka did not take, or took later."""
+    """The outcomes that a process has not written yet: attempts, and dead letters that Kafka refused or took later."""
 
     attempts: dict[TopicHandler, RecentAttempts] = field(default_factory=dict)
     refused: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -180,17 +180,17 @@ class AttemptOutcomes:
 
     @harmless
     def succeeded(self, ledger: Ledger | None, topic: str, handler: str) -> None:
-        """An attempt has succeeded."""
+        """Note a successful attempt."""
         self._change(ledger, (topic, handler), lambda attempts: attempts.succeeded(time.time()))
 
     @harmless
     def failed(self, ledger: Ledger | None, topic: str, handler: str, number: int = 1, error: str = "") -> None:
-        """Attempts have failed."""
+        """Note failed attempts."""
         self._change(ledger, (topic, handler), lambda attempts: attempts.has_failed(time.time(), number, error))
 
     @harmless
     def process_lost(self, ledger: Ledger | None, topic: str, handler: str) -> None:
-        """A process died with deliveries of a handler."""
+        """Note that a process died with deliveries of a handler."""
 
         def count(attempts: RecentAttempts) -> None:
             attempts.lost += 1
@@ -199,7 +199,7 @@ class AttemptOutcomes:
 
     @harmless
     def refused(self, ledger: Ledger | None, handler: str, identity: str, error: str) -> None:
-        """Kafka did not take a dead letter."""
+        """Note that Kafka did not take a dead letter."""
         if ledger is None:
             return
 
@@ -211,7 +211,7 @@ class AttemptOutcomes:
 
     @harmless
     def written(self, ledger: Ledger | None, handler: str, identity: str) -> None:
-        """Kafka has taken a dead letter that it had refused before."""
+        """Note that Kafka has taken a dead letter that it had refused before."""
         if ledger is None:
             return
 

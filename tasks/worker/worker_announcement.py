@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerAnnouncement:
-    """Announces a worker until it is told to end.
+    """The announcement of one worker, repeated until it ends.
 
     Parameters:
         consumer: Celery's, of which is read what it consumes and with how many processes.
@@ -89,7 +89,7 @@ class WorkerAnnouncement:
 
 
 def count_held_deliveries(requests: Iterable[Any]) -> dict[str, dict[str, int]]:
-    """Deliveries that a worker has and that have not ended, by queue and handler."""
+    """Return the number of unended deliveries that a worker holds, by queue and handler."""
     found: dict[str, dict[str, int]] = {}
     for request in requests:
         message = request.message
@@ -107,7 +107,7 @@ LONG_RUN: Final = 5.0
 
 
 class ProcessActivity:
-    """What the processes of this worker run.
+    """The running deliveries of this worker's processes.
 
     A message may carry a batch, whose processes note which of its deliveries runs: that one began when it was first
     seen to run, or a moment before.

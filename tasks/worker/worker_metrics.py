@@ -76,7 +76,7 @@ def _counting(count: Callable[P, None]) -> Callable[P, None]:
 
 @_counting
 def count_runs(handler: str, group: str, outcome: str, *seconds: float) -> None:
-    """A handler ran, once for each of `seconds`: `outcome` is `done` or `failed`.
+    """Count a handler's runs, one for each of `seconds`; `outcome` is `done` or `failed`.
 
     Parameters:
         group: here and below, the consumer group that handed it off.
@@ -116,7 +116,7 @@ class RunCounter:
         self._counted_at = clock()
 
     def ended(self, outcome: str, seconds: float) -> None:
-        """A run has ended, and is counted with the next that ends `COUNT_EVERY` seconds after the last count."""
+        """Note the end of a run; it is counted with the next that ends `COUNT_EVERY` seconds after the last count."""
         self._seconds[outcome].append(seconds)
         if self._clock() - self._counted_at >= COUNT_EVERY:
             self.flush()
@@ -133,31 +133,31 @@ class RunCounter:
 
 @_counting
 def count_retry(handler: str, group: str, reason: str) -> None:
-    """A delivery was sent again."""
+    """Count a delivery that was sent again."""
     _made().retried.labels(handler, group, reason).inc()
 
 
 @_counting
 def count_parked(handler: str, group: str, tier: str) -> None:
-    """A delivery was written to a retry topic."""
+    """Count a delivery that was written to a retry topic."""
     _made().parked.labels(handler, group, tier).inc()
 
 
 @_counting
 def count_skipped(handler: str, group: str) -> None:
-    """A delivery was settled already and not run again."""
+    """Count a delivery that was settled already and not run again."""
     _made().skipped.labels(handler, group).inc()
 
 
 @_counting
 def count_lost_process(handler: str, group: str) -> None:
-    """A process died with deliveries of a handler: out of memory, a crash, its hard time limit."""
+    """Count a process that died with deliveries of a handler: out of memory, a crash, its hard time limit."""
     _made().lost.labels(handler, group).inc()
 
 
 @_counting
 def count_dead_letter(handler: str, group: str, reason: str) -> None:
-    """Kafka has acknowledged a dead letter."""
+    """Count a dead letter that Kafka has acknowledged."""
     _made().dead_lettered.labels(handler, group, reason).inc()
 
 

@@ -44,14 +44,14 @@ _announcing: list[WorkerAnnouncement] = []
 @after_setup_logger.connect(weak=False)
 @after_setup_task_logger.connect(weak=False)
 def dress_log_lines(logger: logging.Logger, **_: Any) -> None:
-    """Lines of the log say which delivery they are about."""
+    """Have log lines name their delivery."""
     logs.dress_logger(logger)
 
 
 @worker_process_shutdown.connect(weak=False)
 @worker_shutdown.connect(weak=False)
 def flush_telemetry(**_: Any) -> None:
-    """What was counted or noted and not written is written before the process ends."""
+    """Write pending counts and notes before the process ends."""
     delivery_log.flush_summaries()
     carrier_notes.flush()
     delivery_counts.flush()
@@ -60,22 +60,20 @@ def flush_telemetry(**_: Any) -> None:
 
 @worker_process_shutdown.connect(weak=False)
 def remove_own_notes(**_: Any) -> None:
-    """What this process had done is the ledger's to tell from here on."""
+    """Remove this process's progress notes: the ledger has its fates from here on."""
     batch_progress.remove_process_notes(os.getpid())
 
 
 @worker_process_shutdown.connect(weak=False)
 @worker_shutdown.connect(weak=False)
 def end_loop(**_: Any) -> None:
-    """What async handlers have left running is cancelled, and may clean up."""
+    """Cancel the tasks that async handlers have left running, so that they clean up."""
     event_loop.close_loop()
 
 
 @celeryd_after_setup.connect(weak=False)
 def heed_time_limits(instance: Any, **_: Any) -> None:
-    """Limits of the command line (`--time-limit`) are those of the settings, and so a message's
-    (tasks/execution/time_limits.py).
-    """
+    """Apply the command line's limits (`--time-limit`) to the settings (tasks/execution/time_limits.py)."""
     if instance.app is handler_app():
         instance.app.conf.task_time_limit = instance.time_limit
         instance.app.conf.task_soft_time_limit = instance.soft_time_limit
@@ -89,7 +87,7 @@ def import_all(sender: Any, **_: Any) -> None:
 
 
 def _refuse_faults(app: Celery, broken: Iterable[str] = ()) -> SettingsAndRoutes:
-    """The settings and the handlers; with something wrong it ends the worker, and says everything at once."""
+    """Return the settings and the handlers; end the worker with all faults if there are any."""
     found = settings.read_with_handlers(app, os.environ, broken)
     if found.faults:
         # A signal's receiver may raise any Exception without effect; SystemExit ends the worker.
@@ -109,7 +107,7 @@ def check_and_count(sender: Any, **_: Any) -> None:
     _refuse_unfit_redis(chosen)
     app.conf.unknown_for = chosen.file.kafka_unknown_for
     if chosen.one_redis and app.conf.broker_read_url == chosen.broker_url:
-        # The ledger's look comes with the taking, its mark with the acknowledgement.
+        # The ledger's read is bundled with the take, its mark with the acknowledgement.
         app.conf.broker_transport_options = {**app.conf.broker_transport_options, "rider": ledger_hook.HOOK_NAME}
     worker_metrics.collect_in_files()
     batch_progress.make_notes_folder()
@@ -134,7 +132,7 @@ def _refuse_unfit_redis(chosen: settings.Settings) -> None:
 
 
 def _look_up_versions(app: Celery) -> None:
-    """Once, for all children: what reads all that is installed takes a while."""
+    """Look up the handlers' versions once for all children: reading the installed packages takes a while."""
     tasks: Iterable[Any] = app.tasks.values()
     for task in tasks:
         if getattr(task, "source_topics", ()):
@@ -168,13 +166,13 @@ def warn_and_serve(sender: Any, **_: Any) -> None:
 
 @worker_shutting_down.connect(weak=False)
 def end_announcement(**_: Any) -> None:
-    """Nothing more is consumed."""
+    """End the announcement: nothing more is consumed."""
     for announcing in _announcing:
         announcing.end()
 
 
 @worker_shutdown.connect(weak=False)
 def remove_worker_files(**_: Any) -> None:
-    """Leave no files behind."""
+    """Remove the worker's metric and progress files."""
     worker_metrics.remove_metric_files()
     batch_progress.remove_notes_folder()
