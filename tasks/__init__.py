@@ -21,7 +21,7 @@ from tasks.declaration.handler_declaration import declare_handler
 from tasks.declaration.handler_options import Options
 from tasks.declaration.handler_task import HandlerTask
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming
-from tasks.policy.circuit_breaker import Breaker
+from tasks.policy.breaker_options import Breaker
 from tasks.worker import worker_signals  # noqa: F401  (it connects the worker's signals)
 
 __all__ = [  # noqa: RUF022  (grouped, to be read)

@@ -1,9 +1,9 @@
-"""A breaker's rules in Python, to be read and to be compared with ``bridge/ledger/lua/breaker.lua``."""
+"""A breaker's rules in Python, to be read and to be compared with ``bridge/ledger/lua/breaker_state.lua``."""
 
 import math
 from dataclasses import dataclass, field
 
-from bridge.ledger.circuit_breakers import FIRST_PROBE, BreakerState, BreakerTerms, RunResults
+from bridge.ledger.breaker_state import FIRST_PROBE, BreakerState, BreakerTerms, RunResults
 
 SETTLE, MEMORY, MOST, START, DOUBLINGS, AGAIN = 1.0, 604_800.0, 1000, 5, 10, 3
 SOON, MANY, LONGEST = 300.0, 16, 3600.0

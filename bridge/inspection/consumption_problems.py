@@ -16,7 +16,7 @@ from bridge.jobs.group_facts import (
     format_waiting_records,
 )
 from bridge.jobs.problem import Problem
-from bridge.ledger.circuit_breakers import SET_A_LIMIT
+from bridge.ledger.breaker_state import SET_A_LIMIT
 
 #: Seconds after which a paused partition is a problem, and a partition without a bridge.
 PAUSED_LONG: Final = 60.0

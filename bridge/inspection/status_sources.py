@@ -21,7 +21,7 @@ from bridge.jobs.group_facts import DependencyDown, GroupFacts, HandlerFacts, Re
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger import Ledger
 from bridge.ledger.attempt_statistics import read_counts, read_outcomes, read_unpublished
-from bridge.ledger.circuit_breakers import CircuitBreakers
+from bridge.ledger.breaker_state import CircuitBreakers
 from bridge.ledger.decision_store import NO_DECISIONS, DecisionMirror, MirroredDecisions
 from bridge.ledger.group_members import GroupMembers
 from bridge.ledger.redis_health import read_redis_health

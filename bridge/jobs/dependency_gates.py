@@ -14,7 +14,7 @@ from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.formats.gate_names import again_gate, gated_dependency, needs_gate
 from bridge.handler_routes import Routes
 from bridge.ledger import Ledger
-from bridge.ledger.circuit_breakers import BreakerStatus, CircuitBreakers, align_gates
+from bridge.ledger.breaker_state import BreakerStatus, CircuitBreakers, align_gates
 from lossless.transport.message_gates import MessageGates
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from tasks.declaration.handler_task import HandlerTask
 from tasks.declaration.message_task import GIVEN_SECONDS
 from tasks.declaration.value_codec import guard_decoder, make_decode_steps
 from tasks.errors import HandlerError
-from tasks.policy.circuit_breaker import Breaker
+from tasks.policy.breaker_options import Breaker
 from tasks.policy.retry_policy import RETRY_OPTIONS, make_policy
 
 _Function = Callable[..., Any]

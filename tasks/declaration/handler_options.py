@@ -11,7 +11,7 @@ from celery.utils.time import rate
 from tasks.declaration.handler_task import HandlerTask
 from tasks.declaration.value_codec import Codec, Upgrade
 from tasks.errors import HandlerError
-from tasks.policy.circuit_breaker import Breaker
+from tasks.policy.breaker_options import Breaker
 from tasks.policy.retry_policy import POLICY_OPTIONS, RETRY_OPTIONS
 from tasks.policy.retry_when import RetryWhen
 

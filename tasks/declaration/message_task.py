@@ -12,7 +12,7 @@ from bridge.formats.delivery import Message
 from bridge.settings.installed_versions import find_handlers_version
 from tasks.declaration.celery_defaults import DeliveryTask, P, R_co
 from tasks.errors import RetryAsked
-from tasks.policy.circuit_breaker import Breaker
+from tasks.policy.breaker_options import Breaker
 from tasks.policy.policy_override import PolicyOverrides
 from tasks.policy.retry_policy import RetryPolicy
 

@@ -18,14 +18,14 @@ from bridge.errors import BridgeError
 from bridge.formats.delivery import Delivery
 from bridge.formats.failure import Failure, cut
 from bridge.ledger import Ledger
-from bridge.ledger.circuit_breakers import BreakerStatus, CircuitBreakers, RunResults, align_gates
+from bridge.ledger.breaker_state import BreakerStatus, CircuitBreakers, RunResults, align_gates
 from lossless.transport.message_gates import MessageGates
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.execution.halt_gate import with_gates
 from tasks.execution.process_loss import LOST_HEADER, clear_losses, overran_limit
 from tasks.execution.time_limits import TimeLimits
-from tasks.policy.circuit_breaker import Breaker
+from tasks.policy.breaker_options import Breaker
 from tasks.policy.retry_policy import EXHAUSTED, EXPIRED, Again, Bury, RetryDecision
 
 logger = logs.harmless_logger(__name__)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridge.formats.gate_names import again_gate, needs_gate
 from bridge.ledger import Ledger
-from bridge.ledger.circuit_breakers import (
+from bridge.ledger.breaker_state import (
     BreakerStatus,
     BreakerTerms,
     CircuitBreakers,

@@ -22,7 +22,7 @@ from bridge.kafka.publisher import ParkRequest, Publisher
 from bridge.kafka.retry_tiers import TierWaits
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Account, Fate, Mark
-from bridge.ledger.circuit_breakers import BreakerStatus
+from bridge.ledger.breaker_state import BreakerStatus
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from lossless.worker.run_outcome import ComeBack
 from tasks import Breaker, DeadLetter, RetryLater, StopConsuming, app, handler, logs

@@ -8,7 +8,7 @@ from celery import Celery
 
 from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery import Attempts, Delivery, Message
-from bridge.ledger.circuit_breakers import BreakerStatus, BreakerTerms, RunResults
+from bridge.ledger.breaker_state import BreakerStatus, BreakerTerms, RunResults
 from tasks import Breaker, DeadLetter, HandlerError, RetryLater, StopConsuming
 from tasks.declaration.handler_declaration import declare_handler
 from tasks.errors import Undecodable

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.ledger.circuit_breakers import BreakerStatus, BreakerTerms, RunResults
+from bridge.ledger.breaker_state import BreakerStatus, BreakerTerms, RunResults
 from tests.breaker_model import Model
 
 T0 = 1_000_000.0

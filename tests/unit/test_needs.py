@@ -9,7 +9,7 @@ from bridge.backpressure.partition_pauses import find_suspended_partitions
 from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.formats.pause_reasons import PauseReason
 from bridge.jobs.dependency_gates import must_wait
-from bridge.ledger.circuit_breakers import BreakerStatus
+from bridge.ledger.breaker_state import BreakerStatus
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ from bridge.jobs.group_facts import GroupFacts, HandlerFacts
 from bridge.jobs.handler_health import find_hung_handlers, find_skewed_clocks, find_slow_workers
 from bridge.kafka.control_topic import find_last_decisions
 from bridge.ledger import decision_store as mirror
-from bridge.ledger.circuit_breakers import _read_open_breaker, read_breaker_status
+from bridge.ledger.breaker_state import _read_open_breaker, read_breaker_status
 from bridge.ledger.group_members import read_announcement
 from bridge.ledger.handoff_times import read_steps
 from bridge.ledger.log_history import _read_change, _read_notes, _read_time

@@ -10,7 +10,7 @@ from bridge.deadletters.alarms.alarm_event import begin_event
 from bridge.formats.group_decision import DecisionEntry, GroupDecision, halt_key
 from bridge.handler_routes import Routes
 from bridge.ledger import Ledger
-from bridge.ledger.circuit_breakers import BreakerStatus
+from bridge.ledger.breaker_state import BreakerStatus
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 
 SAID = "no account zebra@example.org"

@@ -13,7 +13,7 @@ from bridge.deadletters.model.failure_growth import FailureGrowth
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.formats.group_decision import GroupDecision
 from bridge.formats.text_forms import make_printable
-from bridge.ledger.circuit_breakers import BreakerStatus
+from bridge.ledger.breaker_state import BreakerStatus
 
 #: Most characters of a name or reason in an event.
 LONGEST: Final = 300

@@ -19,7 +19,7 @@ from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.formats.group_decision import GroupDecision, halted_topic
 from bridge.handler_routes import Routes
 from bridge.ledger import Ledger
-from bridge.ledger.circuit_breakers import BreakerStatus, CircuitBreakers
+from bridge.ledger.breaker_state import BreakerStatus, CircuitBreakers
 from bridge.ledger.decision_store import DecisionMirror, look_up_decisions, read_standing_decisions
 from bridge.settings import Settings
 from bridge.settings.mask_rules import read_mask_rules

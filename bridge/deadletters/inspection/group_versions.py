@@ -16,7 +16,7 @@ from bridge.errors import LedgerUnavailable
 from bridge.handler_routes import Routes
 from bridge.ledger import Ledger
 from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, read_counts
-from bridge.ledger.circuit_breakers import CircuitBreakers
+from bridge.ledger.breaker_state import CircuitBreakers
 from bridge.ledger.group_members import GroupMembers
 from bridge.settings import Settings
 

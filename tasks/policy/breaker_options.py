@@ -1,11 +1,11 @@
-"""`Breaker`: a dependency that handlers need, its thresholds, and which errors count against it (pure)."""
+"""`Breaker`: the options of a dependency's circuit breaker: its thresholds, and the errors that count (pure)."""
 
 import re
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, Final, Literal
 
-from bridge.ledger.circuit_breakers import BreakerTerms
+from bridge.ledger.breaker_state import BreakerTerms
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming, Undecodable
 from tasks.policy.retry_policy import EXHAUSTED, EXPIRED, Again, Bury, RetryDecision
 

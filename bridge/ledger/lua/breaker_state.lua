@@ -1,6 +1,6 @@
 -- The circuit breaker of one dependency. KEYS: its hash, and the sorted sets of the deliveries that failed and that
 -- died recently (by time). ARGV: the time in seconds ('': the server's), the act ("report", "admit", "look"), the trial
--- request's name ('': none), the terms (see circuit_breakers.py): failures, ratio, window, dead letters, seconds to the
+-- request's name ('': none), the terms (see breaker_state.py): failures, ratio, window, dead letters, seconds to the
 -- first trial request and at most, seconds that one may take, seconds of the ramp, whether a time limit ends one within
 -- its time; and for a report: how many runs succeeded, whether one ended unclear, the seconds since the first failure,
 -- the seconds since it was admitted, whether its delivery dies unless this is down, how many failed, their deliveries,

@@ -1,7 +1,7 @@
-"""The circuit breakers of the dependencies that handlers need, shared by the whole group.
+"""The state of the circuit breakers of the dependencies that handlers need, shared by the whole group.
 
-The rules are in ``lua/breaker.lua``, in one atomic step each, by Redis's clock; docs/how-to/write-handlers.md explains
-them. If Redis loses its data, every breaker is closed: deliveries fail and are retried as without one.
+The rules are in ``lua/breaker_state.lua``, in one atomic step each, by Redis's clock; docs/how-to/write-handlers.md
+explains them. If Redis loses its data, every breaker is closed: deliveries fail and are retried as without one.
 """
 
 import logging
