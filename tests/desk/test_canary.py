@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.model.plan_order import PART, WAITS, WAVES, CanaryTurn, decide_next_wave, find_wave
+from bridge.deadletters.model.replay_waves import (
+    PART,
+    WAITS,
+    WAVES,
+    CanaryTurn,
+    decide_next_wave,
+    find_canary_limit,
+    find_wave,
+)
 
 
 @pytest.mark.parametrize(
@@ -80,3 +88,8 @@ def test_waves_have_1_5_20_and_100_letters_and_the_last_one_the_rest():
     found = [find_wave(position) for position in range(1, 200)]
     assert [found.count(wave) for wave in range(4)] == list(WAVES)
     assert set(found[sum(WAVES) :]) == {4}
+
+
+@pytest.mark.parametrize(("stage", "letters", "dead"), [(0, 1, 1), (1, 5, 1), (2, 20, 2), (3, 100, 6), (3, 40, 3)])
+def test_how_many_deaths_stop_a_wave(stage, letters, dead):
+    assert find_canary_limit(stage, letters) == dead

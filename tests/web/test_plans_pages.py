@@ -21,7 +21,7 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.plan_item_table import LogPosition
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanState
 from bridge.deadletters.model.stored_letter import LetterStatus
-from bridge.deadletters.replay.plan_progress import PlanProgressReader, WaveProgress, find_canary_limit
+from bridge.deadletters.replay.plan_progress import PlanProgressReader, WaveProgress
 from tests.processes import eventually
 from tests.web.acting import Person, desk_of, open_letters
 
@@ -365,11 +365,6 @@ def test_a_plan_that_is_not_there_is_404(ann):
     assert ann.get("/plans/77").status_code == 404
     assert ann.post("/plans/77/stop").status_code == 404
     assert "No plan" in ann.get("/plans").text
-
-
-@pytest.mark.parametrize(("wave", "letters", "dead"), [(1, 1, 1), (2, 5, 1), (3, 20, 2), (4, 100, 6), (4, 40, 3)])
-def test_how_many_deaths_stop_a_wave(wave, letters, dead):
-    assert find_canary_limit(wave, letters) == dead
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ items = Table(
     # "waiting" → "claimed" → "sent" → an outcome: "done", "dead", "discarded", "unknown"; or "skipped", "refused".
     Column("state", String(10), nullable=False),
     Column("why", Text, nullable=False, server_default=""),
-    # The lane, if order is kept (bridge.deadletters.model.plan_order); NULL: unordered.
+    # The lane, if order is kept (bridge.deadletters.model.delivery_lanes); NULL: unordered.
     Column("lane", BigInteger),
     # Whether its predecessor in the lane has not ended; and the position of its successor, until that is released.
     Column("held", Boolean, nullable=False, server_default=false()),

@@ -18,7 +18,7 @@ from bridge.deadletters.model.bulk_plan import (
     compute_plan_version,
 )
 from bridge.deadletters.model.letter_view import LetterAct
-from bridge.deadletters.model.plan_order import ALL_OF, PART, WAVES, find_stage
+from bridge.deadletters.model.replay_waves import WAVES, find_canary_limit, find_stage
 from bridge.errors import NoSuchPlan
 
 #: Most letters that died again, and most reasons for left-out letters, that are shown.
@@ -201,17 +201,6 @@ class PlanProgressReader:
         return [ItemProgress._make(row)._replace(wave=row.wave + 1 if waves else None) for row in rows]
 
 
-def find_canary_limit(number: int, letters: int) -> int:
-    """Return how many deaths in a wave of so many letters stop a plan (pure).
-
-    Parameters:
-        number: of the wave, from 1 on, since the canary began or was last resumed.
-    """
-    if number <= ALL_OF:
-        return 1
-    return next(dead for dead in range(1, letters + 2) if letters - dead < PART * letters)
-
-
 def _read_plan_state(connection: Connection, id_: int) -> tuple[BulkPlan, Sequence[WaveState]]:
     """Return a plan and the waves of a canary, with one scan of its items."""
     plan = plan_table.read_plan(connection, id_, counts=False)
@@ -232,7 +221,7 @@ def _build_waves(plan: BulkPlan, waves: Sequence[WaveState]) -> tuple[WaveProgre
         WaveProgress(
             number=each.wave + 1,
             outcomes=each.outcomes,
-            stops_at=find_canary_limit(stages[each.wave] + 1, sum(each.outcomes.values())),
+            stops_at=find_canary_limit(stages[each.wave], sum(each.outcomes.values())),
             sent_at=each.sent_at,
             ended_at=None if any(state in each.outcomes for state in UNDER_WAY) else each.ended_at,
             is_now=applying and each.wave == plan.wave,

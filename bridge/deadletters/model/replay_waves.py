@@ -1,14 +1,10 @@
-"""The order in which a plan sends: the waves of a canary, and the lanes that keep the order of a key or partition
-(pure).
-"""
+"""The waves of a canary replay: their sizes, and when the next one goes out or the plan stops (pure)."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
 from bridge.deadletters.model.bulk_plan import UNENDED, PlanItemState
-from bridge.deadletters.model.stored_letter import compute_digest
-from bridge.settings import Settings
 
 #: Letters of each wave; the rest is the last wave.
 WAVES: Final = (1, 5, 20, 100)
@@ -75,7 +71,7 @@ def decide_next_wave(
     bad, unknown = outcomes.get(PlanItemState.DEAD, 0), outcomes.get(PlanItemState.UNKNOWN, 0)
     # Even if all items in flight ended well, too few would have.
     best = good + pending + unknown
-    if bad and (stage < ALL_OF or best < PART * (best + bad)):
+    if _too_many_died(stage, bad, best + bad):
         return CanaryDecision(CanaryTurn.STOP, f"canary: of {best + bad:,} of wave {wave + 1}, {bad:,} died again")
     if not pending and (not unknown or (stage >= ALL_OF and good >= PART * (best + bad))):
         return CanaryDecision(CanaryTurn.GO_ON)
@@ -87,42 +83,15 @@ def decide_next_wave(
     return CanaryDecision(CanaryTurn.WAIT)
 
 
-class OrderedCourse(NamedTuple):
-    """The ordered deliveries of a topic to one handler, or to all handlers of its `sequence`, which share lanes.
-
-    Attributes:
-        number: its id.
-        by_key: whether each key has a lane; else each partition.
-    """
-
-    number: int
-    by_key: bool
-
-    def lane(self, partition: int, key: int | None) -> int | None:
-        """Return the lane of a delivery; `None` if it is unordered, as without a key.
-
-        Parameters:
-            key: the key's digest (`key_digest`).
-        """
-        if not self.by_key:
-            return self.number ^ partition
-        return None if key is None else self.number ^ partition ^ key
-
-
-def find_course(settings: Settings, group: str, topic: str, handler: str) -> OrderedCourse | None:
-    """Return the course of a handler's deliveries; `None` if the topic has no order.
+def find_canary_limit(stage: int, letters: int) -> int:
+    """Return how many deaths in a wave of so many letters stop a plan.
 
     Parameters:
-        group: the consumer group that handed them off.
+        stage: as `find_stage` returns it.
     """
-    chosen = settings.topic(topic)
-    if chosen.order is None:
-        return None
-    together = chosen.sequence if handler in chosen.sequence else (handler,)
-    number = int.from_bytes(compute_digest(group, topic, *together)[:8], "big", signed=True)
-    return OrderedCourse(number, chosen.order == "key")
+    return next(dead for dead in range(1, letters + 2) if _too_many_died(stage, dead, letters))
 
 
-def find_ordered_topics(settings: Settings) -> list[str]:
-    """Return the topics that have an order."""
-    return sorted(topic for topic, chosen in settings.file.kafka_topics.items() if chosen.order)
+def _too_many_died(stage: int, dead: int, letters: int) -> bool:
+    """Return whether the deaths among the letters of a wave stop its plan."""
+    return dead > 0 and (stage < ALL_OF or letters - dead < PART * letters)
