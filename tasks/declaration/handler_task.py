@@ -33,7 +33,7 @@ from tasks.execution import batch_run
 from tasks.execution.event_loop import finish_handler
 from tasks.execution.time_limits import TimeLimits
 from tasks.policy.effective_decisions import find_effective_policy
-from tasks.policy.retry_policy import MAX_RETRIES
+from tasks.policy.retry_backoff import MAX_RETRIES
 
 
 class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):

@@ -27,7 +27,7 @@ from tasks.execution.handler_attempt import FailureJudge, HandlerAttempts, exit_
 from tasks.execution.message_lease import MessageLease
 from tasks.execution.message_resend import BatchReturn, retry_batch
 from tasks.execution.outgoing_publication import OutgoingPublication, make_sequence_step
-from tasks.execution.retry_schedule import RetrySchedule
+from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import Settlement, follows_loss
 from tasks.execution.time_limits import find_watchdog
 from tasks.logs import note_no_run, set_logged_delivery

@@ -2,26 +2,21 @@
 that make it (pure).
 """
 
-import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from celery import Task
 from celery.exceptions import Ignore, Reject
-from celery.utils.time import get_exponential_backoff_interval
 
 from bridge.formats.delivery import Message
 from bridge.formats.failure import kind_name
 from tasks.errors import LONGEST_DELAY, DeadLetter, HandlerError, RetryAsked, RetryLater, StopConsuming, Undecodable
+from tasks.policy.retry_backoff import MAX_RETRIES, RetryBackoff
 from tasks.policy.retry_when import RetryAnswer, RetryWhen, ask_retry_when, check_retry_when
 
 #: Classes, or their names (`orders.errors.CardDeclined`), where a person has given them at run time.
 ErrorClasses = tuple[type[BaseException] | str, ...]
-
-#: Retries where a handler does not say how many: with the backoff's jitter about 20 minutes, longer than a restart of
-#: most services and a short outage. Five, as often elsewhere, are over within 15 s.
-MAX_RETRIES: Final = 12
 
 EXHAUSTED: Final = "exhausted"
 PERMANENT: Final = "permanent"
@@ -71,16 +66,14 @@ def is_listed(error: BaseException, kinds: ErrorClasses) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """The retry policy of a handler.
+class RetryPolicy(RetryBackoff):
+    """The retry policy of a handler: its backoff, the errors that are not retried, and the age that ends retries.
 
     Attributes:
-        max_retries: how many failures are retried; `None` is for ever.
-        delays: seconds before each retry, exact; where given, its length is the number of retries.
-        fixed_delay: seconds before every retry, where no backoff is wanted.
-        backoff: seconds before the first retry, doubling after that.
-        backoff_max: seconds at most.
-        jitter: draw the delay evenly between 0 and the backoff ("full jitter").
+        autoretry_for: the errors that are retried; an `Exception` of another class is dead at once.
+        dont_autoretry_for: those among them that are not.
+        dead_letter_for: those that are dead at once.
+        stop_for: those that halt the topic.
         give_up_after: seconds from the first failure; a retry that would start later is not made.
         retry_when: asked before the lists of classes and the delays.
     """
@@ -89,46 +82,8 @@ class RetryPolicy:
     dont_autoretry_for: ErrorClasses = ()
     dead_letter_for: ErrorClasses = ()
     stop_for: ErrorClasses = ()
-    max_retries: int | None = MAX_RETRIES
-    delays: Sequence[float] | None = None
-    fixed_delay: float | None = None
-    backoff: float = 1
-    backoff_max: int = 600
-    jitter: bool = True
     give_up_after: float | None = None
     retry_when: RetryWhen | None = None
-
-    @property
-    def retries(self) -> int | None:
-        """The number of failures that are retried; `None`: for ever."""
-        return self.max_retries if self.delays is None else len(self.delays)
-
-    @property
-    def longest_delay(self) -> float:
-        """The longest wait of a retry in seconds, except for `RetryLater` and answers of `retry_when`."""
-        if self.delays is not None:
-            return max(self.delays, default=0)
-        if self.fixed_delay is not None:
-            return self.fixed_delay
-        if self.max_retries == 0:
-            return 0
-        # A few retries never come as far as `backoff_max`.
-        last = 64 if self.max_retries is None else min(self.max_retries - 1, 64)
-        return float(min(self.backoff_max, int(max(1.0, self.backoff)) * 2**last))
-
-    def delay(self, failures: int) -> float:
-        """Return the seconds to wait after that many failures before this one (0 at the first).
-
-        The formula is Celery's own (celery/utils/time.py get_exponential_backoff_interval).
-        """
-        if self.delays is not None:
-            seconds = float(self.delays[min(failures, len(self.delays) - 1)]) if self.delays else 0.0
-            return random.uniform(0, seconds) if self.jitter else seconds
-        if self.fixed_delay is not None:
-            return self.fixed_delay
-        factor = int(max(1.0, self.backoff))
-        # 2 ** retries is Celery's; past 64 doublings it only costs memory.
-        return get_exponential_backoff_interval(factor, min(failures, 64), self.backoff_max, self.jitter)
 
     def decide(
         self,

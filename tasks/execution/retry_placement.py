@@ -1,5 +1,6 @@
-"""The deliveries of a batch that run later: whether they wait in a Kafka retry topic or in Celery, which are due
-together, and which must not overtake others in their order.
+"""The place where the deliveries of a batch that run later wait: a Kafka retry topic, or Celery.
+
+It is also decided here which are due together, and which must not overtake others in their order.
 """
 
 import os
