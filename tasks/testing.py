@@ -33,7 +33,7 @@ from bridge.formats.outbox import OutgoingMessage
 from bridge.kafka.retry_tiers import TierWaits, usable_tiers
 from tasks.declaration.handler_task import HandlerTask
 from tasks.declaration.message_task import HandlerRun
-from tasks.policy.retry_policy import Again, Bury, Drop, Halt, RetryDecision
+from tasks.policy.failure_decision import DeadLetterDelivery, DropDelivery, FailureDecision, HaltTopic, RetryDelivery
 
 #: Each value is a record of its own: offsets of this process, in a log that no other test run has.
 _OFFSETS: Final = itertools.count()
@@ -220,15 +220,15 @@ def _in_loop() -> bool:
     return True
 
 
-def _outcome(decision: RetryDecision, error: BaseException, waits: TierWaits) -> Outcome:
+def _outcome(decision: FailureDecision, error: BaseException, waits: TierWaits) -> Outcome:
     match decision:
-        case Again(delay):
+        case RetryDelivery(delay):
             return Outcome("retry", error=error, delay=waits.real(delay))
-        case Bury(reason, _):
+        case DeadLetterDelivery(reason, _):
             return Outcome("dead", error=error, reason=reason)
-        case Halt():
+        case HaltTopic():
             return Outcome("halt", error=error)
-        case Drop():
+        case DropDelivery():
             return Outcome("done", error=error)
 
 

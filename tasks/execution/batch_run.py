@@ -31,7 +31,7 @@ from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import Settlement, follows_loss
 from tasks.execution.time_limits import find_watchdog
 from tasks.logs import note_no_run, set_logged_delivery
-from tasks.policy.retry_policy import PERMANENT, Again, Bury, Drop, Halt
+from tasks.policy.failure_decision import PERMANENT, DeadLetterDelivery, DropDelivery, HaltTopic, RetryDelivery
 from tasks.worker import delivery_cost, worker_metrics
 from tasks.worker.delivery_cost import DeliveryLaps
 from tasks.worker.ledger_telemetry import attempt_outcomes, delivery_counts
@@ -275,21 +275,21 @@ class BatchRun:
         """Decide on a failed delivery, and act."""
         now, cause = time.time(), find_cause(error)
         decision = self._judge.decide(delivery, error, now)
-        failure = Failure.of(cause, now, traceback=isinstance(decision, Bury))
+        failure = Failure.of(cause, now, traceback=isinstance(decision, DeadLetterDelivery))
         match decision:
-            case Drop():
+            case DropDelivery():
                 self._done(delivery)
-            case Again(delay, spent):
+            case RetryDelivery(delay, spent):
                 if spent:
                     self._note_failure(failure)
                 worker_metrics.count_retry(self._task.name, self._batch.group, "failed" if spent else "postponed")
                 self._schedule.put_off(delivery.failed(failure, spent=spent), delay, str(failure), failure)
-            case Halt():
+            case HaltTopic():
                 worker_metrics.count_retry(self._task.name, self._batch.group, "halted")
                 self._state.update(delivery.failed(failure, spent=False))
                 self._halt_guard.stop(delivery, failure, cause)
                 raise TopicHalted(f"topic {self._batch.topic!r} was halted by this delivery: {failure}", first=True)
-            case Bury(reason, why):
+            case DeadLetterDelivery(reason, why):
                 self._note_failure(failure)
                 dead = Dead(reason, failure.with_why(why), self._task.version)
                 self._dead_letters.write(delivery.failed(dead.failure, spent=True), dead, cause)

@@ -26,7 +26,7 @@ from tasks.execution.halt_gate import with_gates
 from tasks.execution.process_loss import LOST_HEADER, clear_losses, overran_limit
 from tasks.execution.time_limits import TimeLimits
 from tasks.policy.breaker_options import Breaker
-from tasks.policy.retry_policy import EXHAUSTED, EXPIRED, Again, Bury, RetryDecision
+from tasks.policy.failure_decision import EXHAUSTED, EXPIRED, DeadLetterDelivery, FailureDecision, RetryDelivery
 
 logger = logs.harmless_logger(__name__)
 
@@ -137,8 +137,8 @@ class BreakerGuard:
             self._report()
 
     def decide(
-        self, delivery: Delivery, error: BaseException, decision: RetryDecision, its_own: bool = False
-    ) -> RetryDecision:
+        self, delivery: Delivery, error: BaseException, decision: FailureDecision, its_own: bool = False
+    ) -> FailureDecision:
         """Report a failure, and return the decision: while the breaker is open a failure spends no retry.
 
         Parameters:
@@ -156,10 +156,10 @@ class BreakerGuard:
         ramps = self._dependency.known.state == "ramping"
         first = self._first_failed_at if ramps else delivery.first_failed_at
         age = _age(first)
-        last = isinstance(decision, Bury) and decision.reason in (EXHAUSTED, EXPIRED)
+        last = isinstance(decision, DeadLetterDelivery) and decision.reason in (EXHAUSTED, EXPIRED)
         quoted = _quoted(str(Failure.of(error, traceback=False)))
         known = self._report(**{says: (identity,), "age": age, "last": last, "error": quoted})
-        return decision if known.is_closed else Again(BREAKER_PAUSE, spent=False)
+        return decision if known.is_closed else RetryDelivery(BREAKER_PAUSE, spent=False)
 
     def report_overrun(self, delivery: Delivery, headers: dict[str, Any]) -> Delivery:
         """Report that a delivery's last run overran its hard limit, and return the delivery.

@@ -18,7 +18,8 @@ from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.retry_placement import RetryPlacement
 from tasks.execution.time_limits import TimeLimits, find_watchdog
 from tasks.policy.effective_decisions import find_effective_policy
-from tasks.policy.retry_policy import RetryDecision, RetryPolicy, is_listed
+from tasks.policy.failure_decision import FailureDecision
+from tasks.policy.retry_policy import RetryPolicy, is_listed
 
 logger = logs.harmless_logger(__name__)
 
@@ -134,7 +135,7 @@ class FailureJudge:
         self._task, self._group = task, batch.group
         self._attempts, self._placement, self._breaker_guard = attempts, placement, breaker_guard
 
-    def decide(self, delivery: Delivery, error: BaseException, now: float) -> RetryDecision:
+    def decide(self, delivery: Delivery, error: BaseException, now: float) -> FailureDecision:
         """Return the decision on a failed delivery.
 
         Parameters:
@@ -149,7 +150,7 @@ class FailureJudge:
         named = policy.dead_letter_for
         return named != self._task.policy.dead_letter_for and is_listed(cause, named)
 
-    def _by_policy(self, policy: RetryPolicy, delivery: Delivery, error: BaseException, now: float) -> RetryDecision:
+    def _by_policy(self, policy: RetryPolicy, delivery: Delivery, error: BaseException, now: float) -> FailureDecision:
         failed, real = delivery.attempts.failed, self._placement.real
         age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
         if policy.retry_when is None:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from bridge.ledger.breaker_state import BreakerTerms
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming, Undecodable
-from tasks.policy.retry_policy import EXHAUSTED, EXPIRED, Again, Bury, RetryDecision
+from tasks.policy.failure_decision import EXHAUSTED, EXPIRED, DeadLetterDelivery, FailureDecision, RetryDelivery
 
 #: The meaning of an error for a dependency.
 BreakerVerdict = Literal["failed", "dead", "nothing"]
@@ -100,7 +100,7 @@ class Breaker:
             raise HandlerError(f"Breaker({self.dependency!r}): failures_of takes classes of exceptions; not {given!r}.")
         return kinds
 
-    def says(self, error: BaseException, decision: RetryDecision) -> BreakerVerdict:
+    def says(self, error: BaseException, decision: FailureDecision) -> BreakerVerdict:
         """Return what a failed run means for the dependency.
 
         Parameters:
@@ -112,9 +112,9 @@ class Breaker:
             return "failed" if isinstance(error, self.failures_of) else "nothing"
         if isinstance(error, OF_THE_CODE):
             return "nothing"
-        if isinstance(decision, Bury):
+        if isinstance(decision, DeadLetterDelivery):
             return "failed" if decision.reason in (EXHAUSTED, EXPIRED) else "dead"
-        return "failed" if isinstance(decision, Again) and decision.spent else "nothing"
+        return "failed" if isinstance(decision, RetryDelivery) and decision.spent else "nothing"
 
     @property
     def hears_of_limits(self) -> bool:

@@ -12,7 +12,8 @@ from celery.exceptions import Reject
 
 from bridge.formats.failure import kind_name
 from tasks.errors import HandlerError, RetryAsked, RetryLater
-from tasks.policy.retry_policy import Again, Bury, ErrorClasses, Halt, RetryDecision, RetryPolicy, make_policy
+from tasks.policy.failure_decision import DeadLetterDelivery, FailureDecision, HaltTopic, RetryDelivery
+from tasks.policy.retry_policy import ErrorClasses, RetryPolicy, make_policy
 from tasks.policy.retry_when import function_name
 
 #: The most retries of a forecast; more count as endless.
@@ -53,7 +54,7 @@ def forecast_retries(policy: RetryPolicy, error_class: str, real: Callable[[floa
     age = 0.0
     while len(waits) < FORECAST_LIMIT:
         decision = steady.decide(error, len(waits), age, real=lambda wait: real(wait * part))
-        if not isinstance(decision, Again):
+        if not isinstance(decision, RetryDelivery):
             return RetryForecast(tuple(waits), _forecast_end(decision), known)
         waits.append(real(decision.delay * part))
         age += waits[-1]
@@ -67,11 +68,11 @@ def list_exception_classes(kind: type[BaseException] = BaseException) -> Iterato
         yield from list_exception_classes(each)
 
 
-def _forecast_end(decision: RetryDecision) -> str:
+def _forecast_end(decision: FailureDecision) -> str:
     match decision:
-        case Bury(reason, _):
+        case DeadLetterDelivery(reason, _):
             return reason
-        case Halt():
+        case HaltTopic():
             return "halt"
     return "done"
 

@@ -7,54 +7,25 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from celery import Task
-from celery.exceptions import Ignore, Reject
 
 from bridge.formats.delivery import Message
 from bridge.formats.failure import kind_name
-from tasks.errors import LONGEST_DELAY, DeadLetter, HandlerError, RetryAsked, RetryLater, StopConsuming, Undecodable
+from tasks.errors import LONGEST_DELAY, HandlerError
+from tasks.policy.failure_decision import (
+    EXHAUSTED,
+    EXPIRED,
+    PERMANENT,
+    DeadLetterDelivery,
+    FailureDecision,
+    HaltTopic,
+    RetryDelivery,
+    find_requested_decision,
+)
 from tasks.policy.retry_backoff import MAX_RETRIES, RetryBackoff
 from tasks.policy.retry_when import RetryAnswer, RetryWhen, ask_retry_when, check_retry_when
 
 #: Classes, or their names (`orders.errors.CardDeclined`), where a person has given them at run time.
 ErrorClasses = tuple[type[BaseException] | str, ...]
-
-EXHAUSTED: Final = "exhausted"
-PERMANENT: Final = "permanent"
-UNDECODABLE: Final = "undecodable"
-EXPIRED: Final = "expired"
-POISON: Final = "poison"
-UNKNOWN_HANDLER: Final = "unknown_handler"
-#: Every value of the `reason` header.
-REASONS: Final = (EXHAUSTED, PERMANENT, UNDECODABLE, POISON, EXPIRED, UNKNOWN_HANDLER)
-
-
-@dataclass(frozen=True, slots=True)
-class Again:
-    """Run it again after `delay` seconds; `spent` says whether that uses up a retry."""
-
-    delay: float
-    spent: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Bury:
-    """Write a dead letter with this reason; `why` is what `retry_when` says beside the error."""
-
-    reason: str
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Halt:
-    """The handler asks to stop the topic: the message is kept, and the topic halted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """The handler raised Celery's `Ignore`: it is done with the message."""
-
-
-RetryDecision = Again | Bury | Halt | Drop
 
 
 def is_listed(error: BaseException, kinds: ErrorClasses) -> bool:
@@ -95,7 +66,7 @@ class RetryPolicy(RetryBackoff):
         once: bool = False,
         message: Message | None = None,
         report: Callable[[str], None] | None = None,
-    ) -> RetryDecision:
+    ) -> FailureDecision:
         """Return the decision on a delivery whose handler raised.
 
         Parameters:
@@ -108,67 +79,47 @@ class RetryPolicy(RetryBackoff):
             message: for `retry_when`, which is not asked without one.
             report: told why an answer of `retry_when` was not taken.
         """
-        decision = self._decide_request(error, failures)
+        decision = find_requested_decision(error, failures, self)
         if decision is None and self.retry_when is not None and message is not None:
             answer = ask_retry_when(self.retry_when, message, error)
             if answer.fault and report is not None:
                 report(answer.fault)
             decision = self._decide_answer(answer, failures)
         decision = decision or self._decide_by_class(error) or self._decide_by_count(failures)
-        if once and isinstance(decision, Again) and decision.spent:
-            return Bury(EXHAUSTED)
+        if once and isinstance(decision, RetryDelivery) and decision.spent:
+            return DeadLetterDelivery(EXHAUSTED)
         if (
-            isinstance(decision, Again)
+            isinstance(decision, RetryDelivery)
             and self.give_up_after is not None
             and self._too_late(age + real(decision.delay))
         ):
-            return Bury(EXPIRED)
+            return DeadLetterDelivery(EXPIRED)
         return decision
 
     def _too_late(self, age: float) -> bool:
         return self.give_up_after is not None and age > self.give_up_after
 
-    def _decide_request(self, error: BaseException, failures: int) -> RetryDecision | None:
-        """Return the decision that the handler asked for by its exception, if it did."""
-        match error:
-            case Ignore():
-                return Drop()
-            case DeadLetter():
-                return Bury(PERMANENT)
-            case Undecodable():
-                return Bury(UNDECODABLE)
-            case StopConsuming():
-                return Halt()
-            case RetryLater():
-                return Again(error.delay, spent=False)
-            case RetryAsked():
-                return Bury(EXHAUSTED) if error.limit is not None and failures >= error.limit else Again(error.delay)
-            case Reject():
-                requeue: bool = vars(error)["requeue"]
-                return Again(self.delay(0), spent=False) if requeue else Bury(PERMANENT)
-        return None
-
-    def _decide_answer(self, answer: RetryAnswer, failures: int) -> RetryDecision | None:
+    def _decide_answer(self, answer: RetryAnswer, failures: int) -> FailureDecision | None:
         """Return the decision of a `retry_when` answer; its retries count like any other."""
         if answer.dead is not None:
-            return Bury(PERMANENT, answer.dead)
+            return DeadLetterDelivery(PERMANENT, answer.dead)
         if answer.seconds is None:
             return None
-        return Bury(EXHAUSTED) if self._is_exhausted(failures) else Again(answer.seconds)
+        return DeadLetterDelivery(EXHAUSTED) if self._is_exhausted(failures) else RetryDelivery(answer.seconds)
 
-    def _decide_by_class(self, error: BaseException) -> RetryDecision | None:
+    def _decide_by_class(self, error: BaseException) -> FailureDecision | None:
         """Return the decision of the options for the error's class, if they list it."""
         if is_listed(error, self.stop_for):
-            return Halt()
+            return HaltTopic()
         if is_listed(error, self.dead_letter_for + self.dont_autoretry_for):
-            return Bury(PERMANENT)
+            return DeadLetterDelivery(PERMANENT)
         # A BaseException (SystemExit, GeneratorExit) is retried like any failure: it is not listed.
         if isinstance(error, Exception) and not is_listed(error, self.autoretry_for):
-            return Bury(PERMANENT)
+            return DeadLetterDelivery(PERMANENT)
         return None
 
-    def _decide_by_count(self, failures: int) -> RetryDecision:
-        return Bury(EXHAUSTED) if self._is_exhausted(failures) else Again(self.delay(failures))
+    def _decide_by_count(self, failures: int) -> FailureDecision:
+        return DeadLetterDelivery(EXHAUSTED) if self._is_exhausted(failures) else RetryDelivery(self.delay(failures))
 
     def _is_exhausted(self, failures: int) -> bool:
         return self.retries is not None and failures >= self.retries

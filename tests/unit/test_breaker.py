@@ -13,7 +13,8 @@ from tasks import Breaker, DeadLetter, HandlerError, RetryLater, StopConsuming
 from tasks.declaration.handler_declaration import declare_handler
 from tasks.errors import Undecodable
 from tasks.execution.breaker_guard import BREAKER_PAUSE, BreakerGuard
-from tasks.policy.retry_policy import EXHAUSTED, PERMANENT, Again, Bury, RetryPolicy
+from tasks.policy.failure_decision import EXHAUSTED, PERMANENT, DeadLetterDelivery, RetryDelivery
+from tasks.policy.retry_policy import RetryPolicy
 
 DOWN = BreakerStatus(before="open", state="open", since=1000.0, granted=False)
 DELIVERY = Delivery(Message("orders", 0, 1), "charge")
@@ -77,22 +78,22 @@ def test_what_a_retry_may_cure_speaks_of_the_dependency_and_what_is_said_of_one_
 
 
 def test_a_failure_that_was_the_last_retry_is_a_failure():
-    assert Breaker("bank").says(ConnectionError(), Bury(EXHAUSTED)) == "failed"
-    assert Breaker("bank").says(ValueError(), Bury(PERMANENT)) == "dead"
+    assert Breaker("bank").says(ConnectionError(), DeadLetterDelivery(EXHAUSTED)) == "failed"
+    assert Breaker("bank").says(ValueError(), DeadLetterDelivery(PERMANENT)) == "dead"
 
 
 @pytest.mark.parametrize("kind", [TypeError, KeyError, NameError, AttributeError, UnboundLocalError])
 def test_an_error_of_the_code_opens_no_breaker_unless_it_is_named(kind: type[Exception]):
-    for decision in (Again(1), Bury(EXHAUSTED), Bury(PERMANENT)):
+    for decision in (RetryDelivery(1), DeadLetterDelivery(EXHAUSTED), DeadLetterDelivery(PERMANENT)):
         assert Breaker("bank").says(kind("x"), decision) == "nothing"
         assert Breaker("bank", failures_of=kind).says(kind("x"), decision) == "failed"
 
 
 def test_where_classes_are_named_no_other_error_counts():
     breaker = Breaker("bank", failures_of=ConnectionError)
-    assert breaker.says(ConnectionError(), Again(1)) == "failed"
-    assert breaker.says(ValueError(), Again(1)) == "nothing"
-    assert breaker.says(ValueError(), Bury(PERMANENT)) == "nothing"
+    assert breaker.says(ConnectionError(), RetryDelivery(1)) == "failed"
+    assert breaker.says(ValueError(), RetryDelivery(1)) == "nothing"
+    assert breaker.says(ValueError(), DeadLetterDelivery(PERMANENT)) == "nothing"
 
 
 class FakeBreakers:
@@ -140,19 +141,23 @@ def test_while_all_is_well_nobody_is_asked_for_each_message(breaking: BreakerGua
 
 
 def test_while_it_is_down_a_failure_spends_nothing(breaking: BreakerGuard, breakers: FakeBreakers):
-    decision = breaking.decide(DELIVERY, ConnectionError(), Again(60))
-    assert decision == Again(60)
+    decision = breaking.decide(DELIVERY, ConnectionError(), RetryDelivery(60))
+    assert decision == RetryDelivery(60)
     breakers.known = DOWN
-    assert breaking.decide(DELIVERY, ConnectionError(), Again(60)) == Again(BREAKER_PAUSE, spent=False)
-    assert breaking.decide(DELIVERY, ConnectionError(), Bury(EXHAUSTED)) == Again(BREAKER_PAUSE, spent=False)
-    assert breaking.decide(DELIVERY, DeadLetter("broken"), Bury(PERMANENT)) == Bury(PERMANENT)
+    assert breaking.decide(DELIVERY, ConnectionError(), RetryDelivery(60)) == RetryDelivery(BREAKER_PAUSE, spent=False)
+    assert breaking.decide(DELIVERY, ConnectionError(), DeadLetterDelivery(EXHAUSTED)) == RetryDelivery(
+        BREAKER_PAUSE, spent=False
+    )
+    assert breaking.decide(DELIVERY, DeadLetter("broken"), DeadLetterDelivery(PERMANENT)) == DeadLetterDelivery(
+        PERMANENT
+    )
     assert [ended.failed for ended, _ in breakers.told] == [(DELIVERY.identity,)] * 3
 
 
 def test_a_probe_tells_how_it_ended_also_where_that_says_nothing(breaking: BreakerGuard, breakers: FakeBreakers):
     breakers.known = DOWN._replace(granted=True)
     assert breaking.admits()
-    breaking.decide(DELIVERY, DeadLetter("broken"), Bury(PERMANENT))
+    breaking.decide(DELIVERY, DeadLetter("broken"), DeadLetterDelivery(PERMANENT))
     ((ended, probe),) = breakers.told
     assert ended.unclear
     assert probe
@@ -178,7 +183,7 @@ def test_what_may_not_run_is_not_asked_for_one_by_one(breaking: BreakerGuard, br
 def test_without_redis_all_runs_as_without_a_breaker(breaking: BreakerGuard, breakers: FakeBreakers):
     breakers.silent = True
     assert breaking.admits()
-    assert breaking.decide(DELIVERY, ConnectionError(), Again(60)) == Again(60)
+    assert breaking.decide(DELIVERY, ConnectionError(), RetryDelivery(60)) == RetryDelivery(60)
     breaking.note_success()
 
 
@@ -202,7 +207,7 @@ def test_a_handler_without_a_breaker_asks_nobody():
     breaking = BreakerGuard(None, "bridge", None, lambda _: None)
     assert breaking.admits()
     breaking.note_success()
-    assert breaking.decide(DELIVERY, ConnectionError(), Again(60)) == Again(60)
+    assert breaking.decide(DELIVERY, ConnectionError(), RetryDelivery(60)) == RetryDelivery(60)
     assert breaking.forgive(DELIVERY) is DELIVERY
 
 

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from bridge.formats.delivery import Message
 from tasks.errors import DeadLetter, RetryAsked, RetryLater, StopConsuming, Undecodable
-from tasks.policy.retry_policy import (
+from tasks.policy.failure_decision import (
     EXHAUSTED,
     EXPIRED,
     PERMANENT,
     UNDECODABLE,
-    Again,
-    Bury,
-    Drop,
-    Halt,
-    RetryPolicy,
+    DeadLetterDelivery,
+    DropDelivery,
+    HaltTopic,
+    RetryDelivery,
 )
+from tasks.policy.retry_policy import RetryPolicy
 
 
 class CardDeclined(ValueError):
@@ -38,46 +38,46 @@ budgeted = RetryPolicy(give_up_after=10, jitter=False)
 @pytest.mark.parametrize(
     ("policy", "error", "failures", "age", "decision"),
     [
-        (exact, ConnectionError(), 0, 0, Again(1)),
-        (exact, ConnectionError(), 1, 0, Again(2)),
-        (exact, ConnectionError(), 4, 0, Again(16)),
-        (exact, ConnectionError(), 11, 0, Again(600)),
-        (exact, ConnectionError(), 12, 0, Bury(EXHAUSTED)),
-        (exact, ConnectionError(), 99, 0, Bury(EXHAUSTED)),
-        (exact, MemoryError(), 0, 0, Again(1)),
-        (exact, SoftTimeLimitExceeded(), 0, 0, Again(1)),
-        (exact, SystemExit(3), 0, 0, Again(1)),
-        (exact, GeneratorExit(), 12, 0, Bury(EXHAUSTED)),
-        (exact, DeadLetter("no"), 0, 0, Bury(PERMANENT)),
-        (exact, Undecodable("no"), 0, 0, Bury(UNDECODABLE)),
-        (exact, StopConsuming("no"), 99, 0, Halt()),
-        (exact, RetryLater(7), 99, 0, Again(7.0, spent=False)),
-        (exact, Ignore(), 0, 0, Drop()),
-        (exact, Reject("no"), 0, 0, Bury(PERMANENT)),
-        (exact, Reject("no", requeue=True), 3, 0, Again(1, spent=False)),
-        (exact, RetryAsked(9, 2, None), 1, 0, Again(9)),
-        (exact, RetryAsked(9, 2, None), 2, 0, Bury(EXHAUSTED)),
-        (exact, RetryAsked(9, None, None), 99, 0, Again(9)),
-        (narrow, ConnectionRefusedError(), 0, 0, Again(1)),
-        (narrow, ValueError(), 0, 0, Bury(PERMANENT)),
-        (narrow, SystemExit(), 0, 0, Again(1)),
-        (spared, KeyError(), 0, 0, Bury(PERMANENT)),
-        (spared, CardDeclined(), 0, 0, Bury(PERMANENT)),
-        (spared, ValueError(), 0, 0, Again(1)),
-        (stopping, ConnectionError(), 0, 0, Halt()),
-        (stopping, OSError(), 99, 0, Halt()),
-        (forever, ConnectionError(), 10_000, 0, Again(600)),
-        (never, ConnectionError(), 0, 0, Bury(EXHAUSTED)),
-        (listed, ConnectionError(), 0, 0, Again(3)),
-        (listed, ConnectionError(), 1, 0, Again(7)),
-        (listed, ConnectionError(), 2, 0, Bury(EXHAUSTED)),
-        (budgeted, ConnectionError(), 0, 9, Again(1)),
-        (budgeted, ConnectionError(), 0, 9.5, Bury(EXPIRED)),
-        (budgeted, RetryLater(11), 0, 0, Bury(EXPIRED)),
-        (budgeted, RetryAsked(11, None, None), 0, 0, Bury(EXPIRED)),
-        (budgeted, ConnectionError(), 12, 0, Bury(EXHAUSTED)),
-        (RetryPolicy(fixed_delay=180), ConnectionError(), 3, 0, Again(180)),
-        (RetryPolicy(backoff=3, jitter=False), ConnectionError(), 2, 0, Again(12)),
+        (exact, ConnectionError(), 0, 0, RetryDelivery(1)),
+        (exact, ConnectionError(), 1, 0, RetryDelivery(2)),
+        (exact, ConnectionError(), 4, 0, RetryDelivery(16)),
+        (exact, ConnectionError(), 11, 0, RetryDelivery(600)),
+        (exact, ConnectionError(), 12, 0, DeadLetterDelivery(EXHAUSTED)),
+        (exact, ConnectionError(), 99, 0, DeadLetterDelivery(EXHAUSTED)),
+        (exact, MemoryError(), 0, 0, RetryDelivery(1)),
+        (exact, SoftTimeLimitExceeded(), 0, 0, RetryDelivery(1)),
+        (exact, SystemExit(3), 0, 0, RetryDelivery(1)),
+        (exact, GeneratorExit(), 12, 0, DeadLetterDelivery(EXHAUSTED)),
+        (exact, DeadLetter("no"), 0, 0, DeadLetterDelivery(PERMANENT)),
+        (exact, Undecodable("no"), 0, 0, DeadLetterDelivery(UNDECODABLE)),
+        (exact, StopConsuming("no"), 99, 0, HaltTopic()),
+        (exact, RetryLater(7), 99, 0, RetryDelivery(7.0, spent=False)),
+        (exact, Ignore(), 0, 0, DropDelivery()),
+        (exact, Reject("no"), 0, 0, DeadLetterDelivery(PERMANENT)),
+        (exact, Reject("no", requeue=True), 3, 0, RetryDelivery(1, spent=False)),
+        (exact, RetryAsked(9, 2, None), 1, 0, RetryDelivery(9)),
+        (exact, RetryAsked(9, 2, None), 2, 0, DeadLetterDelivery(EXHAUSTED)),
+        (exact, RetryAsked(9, None, None), 99, 0, RetryDelivery(9)),
+        (narrow, ConnectionRefusedError(), 0, 0, RetryDelivery(1)),
+        (narrow, ValueError(), 0, 0, DeadLetterDelivery(PERMANENT)),
+        (narrow, SystemExit(), 0, 0, RetryDelivery(1)),
+        (spared, KeyError(), 0, 0, DeadLetterDelivery(PERMANENT)),
+        (spared, CardDeclined(), 0, 0, DeadLetterDelivery(PERMANENT)),
+        (spared, ValueError(), 0, 0, RetryDelivery(1)),
+        (stopping, ConnectionError(), 0, 0, HaltTopic()),
+        (stopping, OSError(), 99, 0, HaltTopic()),
+        (forever, ConnectionError(), 10_000, 0, RetryDelivery(600)),
+        (never, ConnectionError(), 0, 0, DeadLetterDelivery(EXHAUSTED)),
+        (listed, ConnectionError(), 0, 0, RetryDelivery(3)),
+        (listed, ConnectionError(), 1, 0, RetryDelivery(7)),
+        (listed, ConnectionError(), 2, 0, DeadLetterDelivery(EXHAUSTED)),
+        (budgeted, ConnectionError(), 0, 9, RetryDelivery(1)),
+        (budgeted, ConnectionError(), 0, 9.5, DeadLetterDelivery(EXPIRED)),
+        (budgeted, RetryLater(11), 0, 0, DeadLetterDelivery(EXPIRED)),
+        (budgeted, RetryAsked(11, None, None), 0, 0, DeadLetterDelivery(EXPIRED)),
+        (budgeted, ConnectionError(), 12, 0, DeadLetterDelivery(EXHAUSTED)),
+        (RetryPolicy(fixed_delay=180), ConnectionError(), 3, 0, RetryDelivery(180)),
+        (RetryPolicy(backoff=3, jitter=False), ConnectionError(), 2, 0, RetryDelivery(12)),
     ],
 )
 def test_each_error_has_its_decision(policy, error, failures, age, decision):
@@ -87,28 +87,32 @@ def test_each_error_has_its_decision(policy, error, failures, age, decision):
 @pytest.mark.parametrize(
     ("policy", "error", "decision"),
     [
-        (exact, ConnectionError(), Bury(EXHAUSTED)),
-        (exact, MemoryError(), Bury(EXHAUSTED)),
-        (exact, SoftTimeLimitExceeded(), Bury(EXHAUSTED)),
-        (exact, SystemExit(3), Bury(EXHAUSTED)),
-        (exact, RetryAsked(9, 2, None), Bury(EXHAUSTED)),
-        (exact, RetryAsked(9, None, None), Bury(EXHAUSTED)),
-        (forever, ConnectionError(), Bury(EXHAUSTED)),
-        (never, ConnectionError(), Bury(EXHAUSTED)),
-        (listed, ConnectionError(), Bury(EXHAUSTED)),
-        (budgeted, ConnectionError(), Bury(EXHAUSTED)),
-        (RetryPolicy(retry_when=lambda *_: 300), ConnectionError(), Bury(EXHAUSTED)),
-        (RetryPolicy(retry_when=lambda *_: DeadLetter("gone")), ConnectionError(), Bury(PERMANENT, "gone")),
-        (spared, CardDeclined(), Bury(PERMANENT)),
-        (exact, DeadLetter("no"), Bury(PERMANENT)),
-        (exact, Undecodable("no"), Bury(UNDECODABLE)),
-        (exact, Reject("no"), Bury(PERMANENT)),
-        (exact, Reject("no", requeue=True), Again(1, spent=False)),
-        (exact, RetryLater(7), Again(7.0, spent=False)),
-        (budgeted, RetryLater(11), Bury(EXPIRED)),
-        (exact, Ignore(), Drop()),
-        (exact, StopConsuming("no"), Halt()),
-        (stopping, OSError(), Halt()),
+        (exact, ConnectionError(), DeadLetterDelivery(EXHAUSTED)),
+        (exact, MemoryError(), DeadLetterDelivery(EXHAUSTED)),
+        (exact, SoftTimeLimitExceeded(), DeadLetterDelivery(EXHAUSTED)),
+        (exact, SystemExit(3), DeadLetterDelivery(EXHAUSTED)),
+        (exact, RetryAsked(9, 2, None), DeadLetterDelivery(EXHAUSTED)),
+        (exact, RetryAsked(9, None, None), DeadLetterDelivery(EXHAUSTED)),
+        (forever, ConnectionError(), DeadLetterDelivery(EXHAUSTED)),
+        (never, ConnectionError(), DeadLetterDelivery(EXHAUSTED)),
+        (listed, ConnectionError(), DeadLetterDelivery(EXHAUSTED)),
+        (budgeted, ConnectionError(), DeadLetterDelivery(EXHAUSTED)),
+        (RetryPolicy(retry_when=lambda *_: 300), ConnectionError(), DeadLetterDelivery(EXHAUSTED)),
+        (
+            RetryPolicy(retry_when=lambda *_: DeadLetter("gone")),
+            ConnectionError(),
+            DeadLetterDelivery(PERMANENT, "gone"),
+        ),
+        (spared, CardDeclined(), DeadLetterDelivery(PERMANENT)),
+        (exact, DeadLetter("no"), DeadLetterDelivery(PERMANENT)),
+        (exact, Undecodable("no"), DeadLetterDelivery(UNDECODABLE)),
+        (exact, Reject("no"), DeadLetterDelivery(PERMANENT)),
+        (exact, Reject("no", requeue=True), RetryDelivery(1, spent=False)),
+        (exact, RetryLater(7), RetryDelivery(7.0, spent=False)),
+        (budgeted, RetryLater(11), DeadLetterDelivery(EXPIRED)),
+        (exact, Ignore(), DropDelivery()),
+        (exact, StopConsuming("no"), HaltTopic()),
+        (stopping, OSError(), HaltTopic()),
     ],
 )
 def test_what_has_one_attempt_dies_of_what_a_retry_may_cure_and_else_ends_as_ever(policy, error, decision):
@@ -130,25 +134,25 @@ policies = st.builds(
 @given(policies)
 def test_a_delivery_that_always_fails_ends_after_as_many_retries_as_were_promised(policy):
     failures, age = 0, 0.0
-    while isinstance(decision := policy.decide(ConnectionError(), failures, age), Again):
+    while isinstance(decision := policy.decide(ConnectionError(), failures, age), RetryDelivery):
         assert decision.spent
         failures, age = failures + 1, age + decision.delay
         assert failures <= (policy.retries or 0)
-    assert decision == Bury(EXHAUSTED) or policy.give_up_after is not None
-    if decision == Bury(EXHAUSTED):
+    assert decision == DeadLetterDelivery(EXHAUSTED) or policy.give_up_after is not None
+    if decision == DeadLetterDelivery(EXHAUSTED):
         assert failures == policy.retries
 
 
 @given(policies, st.integers(0, 99), st.floats(0, 20_000), st.sampled_from([OSError(), DeadLetter(), KeyError()]))
 def test_what_has_one_attempt_never_runs_again_for_a_failure(policy, failures, age, error):
-    assert isinstance(policy.decide(error, failures, age, once=True), Bury)
+    assert isinstance(policy.decide(error, failures, age, once=True), DeadLetterDelivery)
 
 
 @given(policies, st.floats(0, 20_000), st.floats(0, 20_000), st.booleans())
 def test_no_retry_starts_after_the_time_budget(policy, age, delay, asked):
     error = RetryLater(delay) if asked else ConnectionError()
     decision = policy.decide(error, 0, age)
-    if policy.give_up_after is not None and isinstance(decision, Again):
+    if policy.give_up_after is not None and isinstance(decision, RetryDelivery):
         assert age + decision.delay <= policy.give_up_after
 
 
@@ -188,13 +192,13 @@ def test_jitter_draws_between_nothing_and_the_backoff():
 
 @given(policies, st.integers(0, 100), st.floats(0, 20_000))
 def test_what_a_retry_cannot_cure_dies_at_once_whatever_the_options(policy, failures, age):
-    assert policy.decide(DeadLetter(), failures, age) == Bury(PERMANENT)
-    assert policy.decide(Undecodable(), failures, age) == Bury(UNDECODABLE)
+    assert policy.decide(DeadLetter(), failures, age) == DeadLetterDelivery(PERMANENT)
+    assert policy.decide(Undecodable(), failures, age) == DeadLetterDelivery(UNDECODABLE)
 
 
 @given(policies, st.integers(0, 100), st.floats(0, 20_000))
 def test_a_message_whose_handler_stops_is_kept_whatever_the_options(policy, failures, age):
-    assert isinstance(policy.decide(StopConsuming(), failures, age), Halt)
+    assert isinstance(policy.decide(StopConsuming(), failures, age), HaltTopic)
 
 
 @pytest.mark.parametrize("delay", [-1, float("nan"), -0.001, 1e12, float("inf"), 366 * 86_400, "30", None, True])

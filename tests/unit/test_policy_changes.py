@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DeadLetter, HandlerError
+from tasks.policy.failure_decision import PERMANENT, DeadLetterDelivery, HaltTopic, RetryDelivery
 from tasks.policy.policy_override import CHANGEABLE, CLASS_OPTIONS, PolicyOverrides
-from tasks.policy.retry_policy import PERMANENT, Again, Bury, Halt, RetryPolicy, make_policy
+from tasks.policy.retry_policy import RetryPolicy, make_policy
 
 
 class CardDeclined(ValueError):
@@ -136,12 +137,12 @@ def test_a_change_that_is_out_of_range_or_without_effect_is_refused(changing, ch
 @pytest.mark.parametrize(
     ("error", "decision"),
     [
-        (CardDeclined(), Bury(PERMANENT)),
-        (VisaDeclined(), Bury(PERMANENT)),
-        (ValueError(), Again(1)),
-        (ConnectionRefusedError(), Halt()),
-        (SystemExit(), Again(1)),
-        (DeadLetter("no"), Bury(PERMANENT)),
+        (CardDeclined(), DeadLetterDelivery(PERMANENT)),
+        (VisaDeclined(), DeadLetterDelivery(PERMANENT)),
+        (ValueError(), RetryDelivery(1)),
+        (ConnectionRefusedError(), HaltTopic()),
+        (SystemExit(), RetryDelivery(1)),
+        (DeadLetter("no"), DeadLetterDelivery(PERMANENT)),
     ],
 )
 def test_a_class_that_is_named_counts_with_all_that_are_derived_from_it(error, decision):

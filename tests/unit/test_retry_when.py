@@ -15,18 +15,17 @@ from hypothesis import strategies as st
 
 from bridge.formats.delivery import Attempts, Message
 from tasks.errors import DeadLetter, HandlerError, RetryAsked, RetryLater, StopConsuming, Undecodable
-from tasks.policy.retry_policy import (
+from tasks.policy.failure_decision import (
     EXHAUSTED,
     EXPIRED,
     PERMANENT,
     UNDECODABLE,
-    Again,
-    Bury,
-    Drop,
-    Halt,
-    RetryPolicy,
-    make_policy,
+    DeadLetterDelivery,
+    DropDelivery,
+    HaltTopic,
+    RetryDelivery,
 )
+from tasks.policy.retry_policy import RetryPolicy, make_policy
 from tasks.policy.retry_when import ask_retry_when, check_retry_when, function_name
 
 ORDER = Message("orders", 3, 1234, value=b'{"type": "refund"}', headers=(("x-test", b"1"),))
@@ -79,21 +78,21 @@ def decided(
 @pytest.mark.parametrize(
     ("answer", "failures", "age", "decision"),
     [
-        (7, 0, 0, Again(7)),
-        (0, 0, 0, Again(0)),
-        (0.5, 3, 0, Again(0.5)),
-        (7, 4, 0, Again(7)),
-        (7, 5, 0, Bury(EXHAUSTED)),
-        (7, 99, 0, Bury(EXHAUSTED)),
-        (7, 0, 93, Again(7)),
-        (7, 0, 94, Bury(EXPIRED)),
-        (365 * 86_400, 0, 0, Bury(EXPIRED)),
-        (DeadLetter, 0, 0, Bury(PERMANENT)),
-        (DeadLetter("why"), 99, 0, Bury(PERMANENT, "why")),
-        (Gone, 0, 0, Bury(PERMANENT)),
-        (Gone("why"), 0, 99, Bury(PERMANENT, "why")),
-        (None, 0, 0, Again(4)),
-        (None, 5, 0, Bury(EXHAUSTED)),
+        (7, 0, 0, RetryDelivery(7)),
+        (0, 0, 0, RetryDelivery(0)),
+        (0.5, 3, 0, RetryDelivery(0.5)),
+        (7, 4, 0, RetryDelivery(7)),
+        (7, 5, 0, DeadLetterDelivery(EXHAUSTED)),
+        (7, 99, 0, DeadLetterDelivery(EXHAUSTED)),
+        (7, 0, 93, RetryDelivery(7)),
+        (7, 0, 94, DeadLetterDelivery(EXPIRED)),
+        (365 * 86_400, 0, 0, DeadLetterDelivery(EXPIRED)),
+        (DeadLetter, 0, 0, DeadLetterDelivery(PERMANENT)),
+        (DeadLetter("why"), 99, 0, DeadLetterDelivery(PERMANENT, "why")),
+        (Gone, 0, 0, DeadLetterDelivery(PERMANENT)),
+        (Gone("why"), 0, 99, DeadLetterDelivery(PERMANENT, "why")),
+        (None, 0, 0, RetryDelivery(4)),
+        (None, 5, 0, DeadLetterDelivery(EXHAUSTED)),
     ],
 )
 def test_an_answer_becomes_what_it_says_within_the_retries_and_the_time(answer, failures, age, decision):
@@ -125,8 +124,8 @@ def test_an_answer_becomes_what_it_says_within_the_retries_and_the_time(answer, 
 def test_an_answer_that_is_none_is_told_and_the_options_decide(answer, words):
     told: list[str] = []
     policy = RetryPolicy(retry_when=answering(answer), max_retries=1, jitter=False)
-    assert decided(policy, ConnectionError(), 0, told=told) == Again(1)
-    assert decided(policy, ConnectionError(), 1) == Bury(EXHAUSTED)
+    assert decided(policy, ConnectionError(), 0, told=told) == RetryDelivery(1)
+    assert decided(policy, ConnectionError(), 1) == DeadLetterDelivery(EXHAUSTED)
     assert len(told) == 1
     assert words in told[0]
     assert "answering.<locals>.<lambda>" in told[0]
@@ -138,9 +137,9 @@ def test_an_answer_that_is_none_is_told_and_the_options_decide(answer, words):
 def test_a_function_that_raises_is_told_and_the_options_decide(error):
     told: list[str] = []
     policy = RetryPolicy(retry_when=raising(error), max_retries=1, dead_letter_for=(KeyError,), jitter=False)
-    assert decided(policy, ConnectionError(), 0, told=told) == Again(1)
-    assert decided(policy, ConnectionError(), 1) == Bury(EXHAUSTED)
-    assert decided(policy, KeyError(), 0) == Bury(PERMANENT)
+    assert decided(policy, ConnectionError(), 0, told=told) == RetryDelivery(1)
+    assert decided(policy, ConnectionError(), 1) == DeadLetterDelivery(EXHAUSTED)
+    assert decided(policy, KeyError(), 0) == DeadLetterDelivery(PERMANENT)
     assert "raised " in told[0]
     assert type(error).__name__ in told[0]
 
@@ -166,13 +165,13 @@ def test_a_dead_letter_without_words_of_its_own_is_one_all_the_same():
 @pytest.mark.parametrize(
     ("error", "decision"),
     [
-        (DeadLetter("the handler's"), Bury(PERMANENT)),
-        (Undecodable("no"), Bury(UNDECODABLE)),
-        (StopConsuming("stop"), Halt()),
-        (RetryLater(9), Again(9, spent=False)),
-        (RetryAsked(9, 2, None), Again(9)),
-        (Ignore(), Drop()),
-        (Reject("no"), Bury(PERMANENT)),
+        (DeadLetter("the handler's"), DeadLetterDelivery(PERMANENT)),
+        (Undecodable("no"), DeadLetterDelivery(UNDECODABLE)),
+        (StopConsuming("stop"), HaltTopic()),
+        (RetryLater(9), RetryDelivery(9, spent=False)),
+        (RetryAsked(9, 2, None), RetryDelivery(9)),
+        (Ignore(), DropDelivery()),
+        (Reject("no"), DeadLetterDelivery(PERMANENT)),
     ],
 )
 def test_what_the_handler_itself_says_is_not_asked_about(error, decision):
@@ -185,8 +184,8 @@ def test_what_the_handler_itself_says_is_not_asked_about(error, decision):
 @pytest.mark.parametrize("error", [KeyError(), OSError(), ValueError(), SystemExit(1)])
 def test_the_function_is_asked_before_the_lists(error):
     lists = {"dead_letter_for": (KeyError,), "stop_for": (OSError,), "autoretry_for": (ConnectionError,)}
-    assert decided(RetryPolicy(retry_when=answering(3), **lists), error) == Again(3)  # type: ignore[arg-type]
-    assert decided(RetryPolicy(retry_when=answering(DeadLetter), **lists), error) == Bury(PERMANENT)  # type: ignore[arg-type]
+    assert decided(RetryPolicy(retry_when=answering(3), **lists), error) == RetryDelivery(3)  # type: ignore[arg-type]
+    assert decided(RetryPolicy(retry_when=answering(DeadLetter), **lists), error) == DeadLetterDelivery(PERMANENT)  # type: ignore[arg-type]
 
 
 def test_the_function_sees_message_error_and_attempts():
@@ -194,18 +193,18 @@ def test_the_function_sees_message_error_and_attempts():
     policy = RetryPolicy(retry_when=lambda *given: seen.append(given), jitter=False)
     error = HttpError(503)
     counts = Attempts(failed=2, lost=1, postponed=4)
-    assert policy.decide(error, 2, message=replace(ORDER, attempts=counts)) == Again(4)
+    assert policy.decide(error, 2, message=replace(ORDER, attempts=counts)) == RetryDelivery(4)
     assert seen == [(ORDER, error, counts)]
 
 
 @pytest.mark.parametrize(
     ("headers", "status", "failed", "decision"),
     [
-        ((("x-test", b"1"),), 503, 0, Bury(PERMANENT, "a test's message")),
-        ((), 429, 0, Again(60)),
-        ((), 404, 0, Bury(PERMANENT, "HTTP 404")),
-        ((), 503, 0, Again(10)),
-        ((), 503, 3, Again(80)),
+        ((("x-test", b"1"),), 503, 0, DeadLetterDelivery(PERMANENT, "a test's message")),
+        ((), 429, 0, RetryDelivery(60)),
+        ((), 404, 0, DeadLetterDelivery(PERMANENT, "HTTP 404")),
+        ((), 503, 0, RetryDelivery(10)),
+        ((), 503, 3, RetryDelivery(80)),
     ],
 )
 def test_a_status_a_header_the_value_and_the_attempts_can_decide(headers, status, failed, decision):
@@ -235,12 +234,12 @@ def test_whatever_the_function_answers_a_failure_has_an_end(answer, failures, mo
     policy = RetryPolicy(retry_when=answering(answer), max_retries=most)
     told: list[str] = []
     decision = decided(policy, ConnectionError(), failures, told=told)
-    if isinstance(decision, Again):
+    if isinstance(decision, RetryDelivery):
         assert decision.spent
         assert 0 <= decision.delay <= 365 * 86_400
         assert most is None or failures < most
     else:
-        assert isinstance(decision, Bury)
+        assert isinstance(decision, DeadLetterDelivery)
         assert decision.reason in (EXHAUSTED, PERMANENT)
     if told:
         assert type(decision) is type(decided(RetryPolicy(max_retries=most), ConnectionError(), failures))
