@@ -81,7 +81,7 @@ def test_a_patch_is_tried_as_one_types_and_its_plan_shows_what_changes_and_what_
     page.locator("#e-says .is-bad").wait_for()
     assert send.count() == 0
     patch.fill(COMMA)
-    page.get_by_text("2 of 3 change, and their handlers would take them").wait_for()
+    page.get_by_text("2 of 3 change, and their handlers would accept them").wait_for()
     page.get_by_text("would be left out").wait_for()
     found = {}
     for name, (width, scheme) in LOOKS.items():

@@ -153,7 +153,7 @@ def test_a_record_is_found_its_letter_is_read_mended_and_seen_resolved(night, wi
     page.get_by_role("link", name="Edit and replay…").click()
     value = page.get_by_label("JSON, indented here")
     value.fill('{"order": "A-0"}')
-    page.get_by_text("Its handler would not take it.").wait_for()
+    page.get_by_text("Its handler would refuse it.").wait_for()
     value.fill('{"order": "A-0", "total": "12.50", "currency": "EUR"}')
     page.get_by_text("It validates.").wait_for()
     page.get_by_role("button", name="Replay 1 letter with 1 change").click()
@@ -188,7 +188,7 @@ def test_all_that_a_filter_finds_goes_back_while_its_page_shows_how_far_it_is(ni
     page = window().page()
     plan = plan_all(page, key)
     page.get_by_label("All at once").check()
-    page.get_by_label("At most, a second").fill("8")
+    page.get_by_label("At most per second").fill("8")
     page.get_by_label("Why, for the audit log").fill("1.5.2 takes a comma")
     with night.mended():
         page.get_by_role("button", name="Replay 40 letters").click()
@@ -235,7 +235,7 @@ def test_a_discard_waits_ten_seconds_in_which_it_is_stopped_and_is_done_when_it_
     page.get_by_role("button", name=f"Stop plan {plan}").click()
     page.locator("#p-state").get_by_text("thrown away").or_(page.locator("#p-state").get_by_text("stopped")).wait_for()
     assert night.statuses(key) == {LetterStatus.OPEN}
-    page.get_by_role("button", name="Go on with 2 letters").click()
+    page.get_by_role("button", name="Resume with 2 letters").click()
     assert ends(night, plan) is PlanState.DONE
     assert night.statuses(key) == {LetterStatus.DISCARDED}
     assert {night.fate(place) for place in places} == {"discarded"}

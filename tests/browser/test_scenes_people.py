@@ -71,7 +71,7 @@ def test_who_guesses_a_password_waits_and_the_right_one_is_not_tried_meanwhile(w
         with page.expect_navigation():
             sign_in(page, "ann", "guessed")
     sign_in(page, "ann")
-    page.get_by_text("Too many wrong ones: this name waits at this address until").wait_for()
+    page.get_by_text("Too many failures: this name waits at this address until").wait_for()
     assert is_out(page)
     # Another name, from the same address, is not kept out by that.
     page.goto("/sign-in?then=/groups")
@@ -93,7 +93,7 @@ def test_a_stolen_session_is_ended_by_another_password(window):
     ann = window()
     thief = stolen(window, ann)
     page = ann.page("/account")
-    page.get_by_label("Password until now").fill(PASSWORD)
+    page.get_by_label("Current password").fill(PASSWORD)
     page.get_by_label("New password, 12").fill(NEW)
     page.get_by_label("New password again").fill(NEW)
     page.get_by_role("button", name="Change the password").click()
@@ -137,7 +137,7 @@ def test_what_was_typed_when_the_session_ended_is_there_after_signing_in_and_for
     assert "Malmö" not in page.content()
     page.goto(there)
     sign_in(page, "ann")
-    page.get_by_text("You have signed in anew, and nothing was sent.").wait_for()
+    page.get_by_text("You have signed in again, and the form was not sent.").wait_for()
     assert page.get_by_label("Note").last.input_value() == "the till in Malmö writes a comma"
     assert shop.desk.letters.one(1).trail == ()
     page.get_by_role("button", name="Add the note").click()
@@ -155,7 +155,7 @@ def test_who_is_added_chooses_a_password_by_a_link_and_signs_in(shop, window):
     bobs = window(None).page(link)
     bobs.get_by_label(re.compile("^Password, 12")).fill(NEW)
     bobs.get_by_label("Password again").fill(NEW)
-    bobs.get_by_role("button", name="Take this password").click()
+    bobs.get_by_role("button", name="Set this password").click()
     bobs.wait_for_url("**/sign-in")
     sign_in(bobs, "bob", NEW)
     bobs.get_by_role("button", name="bob").wait_for()

@@ -77,5 +77,5 @@ def test_a_session_in_other_hands_is_ended_by_signing_out_everywhere(site, ann):
 def test_who_came_by_the_link_or_a_proxy_has_no_password_to_change(site):
     browser = site.browser()
     browser.post(f"/sign-in/{site.console.sessions.new_link()}")
-    assert "You came by the one-time link" in browser.get("/account").text
+    assert "You signed in by the one-time link" in browser.get("/account").text
     assert change(browser).status_code == 400

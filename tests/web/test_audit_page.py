@@ -52,7 +52,7 @@ def test_nothing_is_counted_before_somebody_asks_and_then_once(browser, counted)
         AuditLine(HANDLER, 1, 0, 50, 40, 0, done=40, open=10),
     )
     ann = browser(Role.VIEWER)
-    assert "Nothing was counted yet" in words(ann.get("/audit").text)
+    assert "No topic has been audited yet" in words(ann.get("/audit").text)
     answer = post(ann, "/audit/orders")
     assert (answer.status_code, answer.headers["location"]) == (303, "/audit")
     text = words(ann.get("/audit").text)
@@ -88,7 +88,7 @@ def test_a_server_that_is_away_is_said_and_nothing_of_the_count(browser, counted
     answer = post(ann, "/audit/orders")
     assert answer.status_code == 503
     assert "Kafka at k:9092 does not answer." in words(answer.text)
-    assert "Nothing was counted yet" in words(answer.text)
+    assert "No topic has been audited yet" in words(answer.text)
 
 
 def test_the_trail_says_who_did_what_and_why_the_newest_first(browser, desk, record):

@@ -61,7 +61,7 @@ def test_what_validates_not_is_sent_only_with_a_reason_and_where_that_is_said(br
     record(letter(1, value=b'{"amount":1}'))
     here = browser()
     page = checked(here, '{"amount": "none"}')
-    assert "Its handler would not take it." in page
+    assert "Its handler would refuse it." in page
     assert 'name="force"' in page
     for other in ({}, {"force": "on"}, {"why": "they know"}):
         answer = send(here, '{"amount": "none"}', page, **other)
@@ -100,7 +100,7 @@ def test_a_script_asks_for_the_parts_alone_and_nothing_is_sent(browser, record, 
     here = browser()
     answer = here.post("/letters/1/check", data={"token": here.token, "value": '{"amount": "x"}'})
     assert re.findall(r'id="(e-[a-z]+)"', answer.text) == ["e-says", "e-difference", "e-send"]
-    assert "Its handler would not take it." in answer.text
+    assert "Its handler would refuse it." in answer.text
     assert "<html" not in answer.text
     assert desk.plans.latest() == []
 

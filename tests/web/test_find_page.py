@@ -173,7 +173,7 @@ def test_a_server_that_is_away_is_said_and_the_other_asked_all_the_same(browser,
 
 
 def test_without_a_question_it_says_what_can_be_asked(browser):
-    assert words(browser().get("/find").text).startswith("Where is it?")
+    assert words(browser().get("/find").text).startswith("Find a record")
     assert "1,000 characters" in words(browser().get(f"/find?q={'x' * 1001}").text)
 
 

@@ -267,6 +267,6 @@ def test_a_groups_page_has_its_last_message_and_what_they_have_in_common_when_so
     common = ann.get(f"/groups/{groups[0]}/common").text
     assert "What 13 letters have in common" in common
     assert "<img" not in common
-    assert re.search(r'data-l="Says"><bdi>&lt;img.*?data-l="Of these">10 <span class="sub">76.9 %', common)
+    assert re.search(r'data-l="Value"><bdi>&lt;img.*?data-l="Of these">10 <span class="sub">76.9 %', common)
     assert ann.get("/groups/999/common").status_code == 404
-    assert "No open letter is there" in ann.get(f"/groups/{groups[1]}/common").text
+    assert "There is no open letter" in ann.get(f"/groups/{groups[1]}/common").text

@@ -180,7 +180,7 @@ def test_with_kafka_away_a_halt_counts_and_is_said_not_to_be_safe_yet(stack: Sta
 def test_the_form_says_beforehand_what_is_waited_for_and_what_does_not_answer(ann, console, desk):
     (topic,) = desk.routes.topics
     page = ann.get(f"/topics/{topic}/halt").text
-    assert "about 12 seconds where Kafka is away." in words(page)
+    assert "12 seconds while Kafka is unavailable." in words(page)
     assert 'data-waits="Asking Kafka' in page
     away = {**status(), "unanswered": ["Kafka does not answer: timed out."]}
     console.status_cache = StatusCache(lambda: away)
@@ -239,8 +239,8 @@ def test_a_double_click_halts_once_and_resumes_once(ann, desk):
 def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
     path = f"/handlers/{HANDLER}/policy"
     form = ann.get(path).text
-    assert "has the policy that its code says" in words(form)
-    assert "about 12 seconds where Kafka is away." in words(form)
+    assert "has the policy of its code" in words(form)
+    assert "12 seconds while Kafka is unavailable." in words(form)
     assert form.count('data-waits="Asking Kafka') == form.count('class="small waits" role="status"') == 1
     answer = ann.post(
         path, data={"token": ann.token, "option": "max_retries", "value": "20", "why": "the bank is slow"}
@@ -249,7 +249,7 @@ def test_a_policy_is_changed_and_taken_back_with_a_reason(ann, desk):
     found = read_policies(desk.app, desk.settings, desk.routes, HANDLER)[HANDLER]["changed"]["max_retries"]
     assert (found["was"], found["is"], found["by"], found["why"]) == (12, 20, "ann", "the bank is slow")
     page = words(ann.get(path).text)
-    assert "has a policy that is not its code's" in page
+    assert "has a changed policy" in page
     assert "max_retries 20 12 by ann at" in page
 
     form = {"token": ann.token, "option": "max_retries", "unset": "1", "why": "it is back", "seen": seen(ann, path)}

@@ -59,7 +59,7 @@ def test_who_signs_in_again_finds_what_they_had_typed_and_nothing_was_sent(site,
     there = then(sent_too_late(site, ann))
     assert NOTE not in there
     page = ann.get(sign_in(ann, "ann", then=there).headers["location"]).text
-    assert "You have signed in anew, and nothing was sent." in page
+    assert "You have signed in again, and the form was not sent." in page
     assert f"{NOTE}</textarea>" in page
     assert site.console.desk.letters.one(1).trail == ()
     assert ann.post("/letters/1/notes", data=fields(ann, there, "/letters/1/notes") | {"note": NOTE}).status_code == 303
@@ -88,7 +88,7 @@ def test_nobody_else_who_signs_in_sees_any_of_it(site, ann):
     page = ann.get(sign_in(ann, "bob", then=there).headers["location"])
     assert page.status_code == 200
     assert NOTE not in page.text
-    assert "You have signed in anew" not in page.text
+    assert "You have signed in again" not in page.text
 
 
 def test_it_is_shown_on_the_page_of_its_form_alone(site, ann, record):

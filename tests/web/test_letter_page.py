@@ -177,7 +177,7 @@ def test_a_letter_that_went_back_with_another_value_shows_which_and_that_it_was_
     assert ("Done" if status is LetterStatus.RESOLVED else "Sent") + " with another value" in sent
     assert '"12,5O"' in sent
     assert "1250" in sent
-    assert "Value of which it died" in page
+    assert "Value that failed" in page
     assert [text(each) for each in re.findall(r"<dd>(.*?)</dd>", panel(page, "h-way"))] == ["13", "0", "0", "1"]
 
 
@@ -280,7 +280,7 @@ def test_a_value_too_large_for_the_database_is_read_from_kafka_when_it_is_asked_
     record(letter(1, value=b'{"large":1}'), largest=3)
     here = browser()
     page = here.get("/letters/1").text
-    assert "It lies in Kafka" in page
+    assert "It is in Kafka" in page
     assert here.get("/letters/1/value").status_code == 404
 
     def given(_settings, found):

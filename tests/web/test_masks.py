@@ -548,7 +548,7 @@ def test_an_admin_sees_it_for_15_minutes_with_a_reason_and_the_trail_says_so(mas
     assert (answer.status_code, answer.headers["location"]) == (303, "/letters/1")
     page = browser.get("/letters/1").text
     assert EMAIL in page
-    assert "You see what is masked" in page
+    assert "You see masked values" in page
     assert browser.get("/letters/1/value").content == VALUE
     assert "a customer asks" in browser.get("/audit?did=unmask").text
     # That the machine's clock is set changes nothing of that.

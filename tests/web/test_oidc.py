@@ -68,7 +68,7 @@ def test_somebody_signs_in_by_the_issuer_and_goes_on_to_where_they_were_going(he
     assert "ann (127.0.0.1 " in groups
     assert "<dd>operator</dd>" in groups
     assert browser.get("/admin/users").status_code == 403
-    assert "signs you in, and says what you may" in browser.get("/account").text
+    assert "signs you in and gives you your role" in browser.get("/account").text
 
 
 def test_the_trail_has_who_signed_in_by_which_issuer(here, there):

@@ -71,7 +71,7 @@ def test_where_all_is_well_it_says_so_and_shows_how_each_topic_and_handler_stand
     assert "Workers of queue q 1 8 12 messages 1.4.2" in text
     assert "Bridges 1" in text
     assert "host:1 : 2 partitions" in text
-    assert "Is it all there?" in text
+    assert "Setup checklist" in text
     assert "KAFKA_HANDLERS_VERSION" not in text
 
 
@@ -84,7 +84,7 @@ def test_each_problem_is_a_sentence_with_its_time_and_what_to_do(page):
     assert '<time datetime="2026-11-21T01:58:04.000Z"' in found
     assert "<code><bdi>bridge resume orders</bdi></code>" in found
     assert '<a class="btn row-btn" href="/topics/orders/resume">Resume orders…</a>' in found
-    assert "Is it all there?" not in text
+    assert "Setup checklist" not in text
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_server_that_does_not_answer_takes_its_part_away_and_no_other(page, re
     gone: dict[str, Any] = dict.fromkeys(("bridges", "workers", "queues", "topics", "parked", "counts"))
     text = words(page(problems=[SILENT], unanswered=[SILENT], oldest=[], **gone))
     assert text.startswith("1 problem needs a person")
-    assert "No answer, for" in text
+    assert "No response for" in text
     assert "redis-0:6379" in text
     assert f"{HANDLER} ? ? ? \u2013 1 not known" in text
     assert "Last hour by" not in text
@@ -195,7 +195,7 @@ def test_a_silence_that_was_heard_of_long_ago_does_not_grow_by_itself(console, b
         now - 240_000, status(unanswered=[SILENT]), {get_problem_subject(SILENT): now - 245_000}, time.monotonic() - 240
     )
     monkeypatch.setattr(console.status_cache, "latest", lambda: old)
-    assert "No answer, for 5 s at least." in words(browser().get("/").text)
+    assert "No response for 5 s at least." in words(browser().get("/").text)
 
 
 def test_before_the_first_answer_the_page_comes_all_the_same(console, browser, monkeypatch):
@@ -213,9 +213,9 @@ def test_what_was_found_out_long_ago_is_shown_as_that_and_not_as_what_is_now(con
     monkeypatch.setattr(console.status_cache, "latest", lambda: StatusCache.latest(console.status_cache, 0.05))
     long_ago = GroupStatus(int(time.time() * 1000) - 240_000, status(), read=time.monotonic() - 240)
     monkeypatch.setattr(console.status_cache, "_found", long_ago)
-    assert "This is how it stood 4 min ago." in browser().get("/").text
+    assert "This is the status of 4 min ago." in browser().get("/").text
     monkeypatch.setattr(console.status_cache, "_found", replace(long_ago, read=time.monotonic()))
-    assert "This is how it stood" not in browser().get("/").text
+    assert "This is the status of" not in browser().get("/").text
     answered.set()
 
 
@@ -231,7 +231,7 @@ def test_a_day_of_dead_letters_is_what_the_desk_has_recorded(page, record):
 def test_letters_of_handlers_that_are_not_of_this_app_are_the_last_block(page, record):
     record(letter(1, handler="other.pay"), letter(2, handler="", origin="spring"))
     text = words(page())
-    assert text.index("Letters of others") > text.index(HANDLER)
+    assert text.index("Other letters") > text.index(HANDLER)
     assert "other programs 1" in text
 
 
@@ -240,7 +240,7 @@ def test_a_plan_that_applies_is_in_hand_so_that_nobody_does_it_twice(page, desk,
     plan = desk.plans.make(PlanKind.ARCHIVE, LetterFilter(), PlanOptions(), "bob", "old ones")
     desk.plans.approve(plan.id, "bob")
     text = words(page())
-    assert f"In hand: plan {plan.id} archives 1 letter: old ones 1 not touched" in text
+    assert f"In progress: plan {plan.id} archives 1 letter: old ones 1 not touched" in text
     assert "bob applies it" in text
 
 
@@ -256,7 +256,7 @@ def test_who_may_act_has_a_button_for_it(page):
 
 def test_above_thirty_topics_those_that_are_well_are_counted(page, desk, monkeypatch):
     monkeypatch.setattr("bridge.console.pages.overview_page.MAX_LISTED_TOPICS", 0)
-    assert "1 topic, of which 1 are well and not listed" in words(page())
+    assert "1 topic, of which 1 are healthy and not listed" in words(page())
     assert "not listed" not in words(page(path="/?show=all"))
     assert "not listed" not in words(page(workers={}))
 

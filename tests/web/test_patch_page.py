@@ -175,7 +175,7 @@ def test_a_copy_says_where_to_and_that_nothing_changes_here(ann, record, desk, m
         ">Copy 4 letters to sandbox<",
     ):
         assert words in page, words
-    assert "put away" not in page
+    assert "leave the lists of open letters" not in page
     assert "In another plan" not in page
     listed = plain(ann.get("/plans").text)
     assert "Copy 4 letters to sandbox" in listed
@@ -200,14 +200,14 @@ def test_a_range_sent_again_says_which_how_its_deliveries_stand_and_what_is_sent
         "Send 30 deliveries again?",
         "topic orders from 2026-11-20T08:00:00+00:00 to latest",
         "offsets stay as they are",
-        "runs a second time",
+        "run a second time",
         "not read yet: it goes out by itself",
         ">Send 30 deliveries again<",
         'value="canary" checked',
     ):
         assert words in page, words
     assert "secret-key" not in page
-    assert "put away" not in page
+    assert "leave the lists of open letters" not in page
     form = hidden(ann.get("/plans/1").text, "/plans/1/apply")
     assert ann.post("/plans/1/apply", data=form | {"pace": "canary"}).status_code == 303
     assert desk.plans.one(1).options.canary

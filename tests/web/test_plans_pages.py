@@ -420,7 +420,7 @@ def test_what_was_thrown_away_before_it_was_decided_on_is_not_gone_on_with(conso
     ann.post(f"{address}/stop", **form)
     page = ann.get(address).text
     assert "thrown away" in page
-    assert "Go on with" not in page
+    assert "Resume with" not in page
     key = console.desk.progress.of(1).key
     answer = ann.post(f"{address}/apply", **form | {"act": key})
     assert (answer.status_code, "thrown away before anybody had decided" in answer.text) == (400, True)

@@ -55,7 +55,7 @@ def test_whom_the_proxy_does_not_name_signs_in(new_site):
     site = new_site(**FOR_ALL)
     assert ask(site, PROXY, {}).headers["location"].startswith("/sign-in")
     assert ask(site, PROXY, {"X-Forwarded-User": " "}).headers["location"].startswith("/sign-in")
-    assert "come in by its address" in site.browser().get("/sign-in").text
+    assert "use its address" in site.browser().get("/sign-in").text
 
 
 def test_what_a_browser_has_said_beside_the_proxy_is_refused(new_site):

@@ -48,7 +48,7 @@ def test_lists_say_that_no_recorder_lives_and_the_overview_that_none_runs(browse
     viewer = browser()
     for path in PAGES:
         assert SAID in text(viewer.get(path).text), path
-    assert re.search("Recorders of dead letters 0 .* none runs", text(viewer.get("/").text))
+    assert re.search("Recorders of dead letters 0 .* none running", text(viewer.get("/").text))
 
 
 def test_while_one_lives_lists_say_nothing_and_the_overview_lists_it(browser, record, announce):
