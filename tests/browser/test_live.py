@@ -173,7 +173,7 @@ def test_a_list_says_how_many_have_come_and_moves_no_row(shop, console, opens):
     page.locator("table.letters tbody input").first.check()
     later = max(each.failed_at for each in letters[:5]) + 1
     shop.record([replace(each, failed_at=later) for each in letters[5:7]])
-    until(page, lambda: "2 more have come." in page.locator("#l-more").inner_text())
+    until(page, lambda: "2 new letters." in page.locator("#l-more").inner_text())
     assert page.locator("table.letters tbody th").all_inner_texts() == records
     assert page.locator("table.letters tbody input").first.is_checked()
     page.get_by_role("link", name="Show them").click()

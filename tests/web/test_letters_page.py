@@ -179,7 +179,7 @@ def test_a_viewer_has_no_ticks_and_reads_which_role_is_needed(browser, record):
     page = browser(Role.VIEWER).get("/letters").text
     assert 'name="ids"' not in page
     assert 'name="what"' not in page
-    assert "needs the role operator" in page
+    assert "need the role operator" in page
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
@@ -330,10 +330,10 @@ def test_a_list_that_is_open_is_told_how_many_have_come_and_of_no_others(console
     made = letters_page.watch_letters(console, unescape(of), NO_MASKS)
     assert made().parts == {"l-more": ""}
     record(letter(3, failed_at=20_001), letter(4, failed_at=20_002, reason="permanent"), letter(5, failed_at=5))
-    assert made().parts["l-more"].startswith("1 more has come. ")
+    assert made().parts["l-more"].startswith("1 new letter. ")
     record(*(letter(at, failed_at=20_002) for at in range(6, 120)))
     said = made().parts["l-more"]
-    assert said.startswith("100 or more have come. ")
+    assert said.startswith("100 or more new letters. ")
     assert unescape(re.findall(r'href="([^"]*)"', said)[0]) == "/letters?reason=exhausted&rows=25&status=open"
     assert made().act == ""
 

@@ -83,7 +83,7 @@ def test_a_filter_becomes_a_plan_of_its_open_letters_and_says_that_their_number_
     assert address.endswith("?seen=4")
     page = ann.get(address).text
     assert "Nothing to replay: of 3 letters that matched, none can be replayed" in page
-    assert "3 letters of <bdi>orders.handlers.gone</bdi>, which nobody knows" in page
+    assert "3 letters of <bdi>orders.handlers.gone</bdi>, an unknown handler" in page
     assert "The list had 4 when you looked" in page
     assert 'href="/letters?handler=orders.handlers.gone"' in page
     assert "Replay 3 letters" not in page

@@ -38,7 +38,7 @@ def silent(monkeypatch):
     for name in (
         "bridge.console.record_lookup.look_up",
         "bridge.console.pages.find_page.look_up",
-        "bridge.console.console.asked_status",
+        "bridge.console.console.read_group_status",
     ):
         monkeypatch.setattr(name, waits)
     monkeypatch.setattr(status_cache, "STATUS_WITHIN", 60.0)
