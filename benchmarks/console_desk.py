@@ -12,8 +12,8 @@ from sqlalchemy import Connection, case, insert, literal, select, text, update
 from benchmarks.console_handlers import TOPICS
 from benchmarks.stack import PARTITIONS, Stack
 from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import audit_table, plan_item_table, plan_table
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters

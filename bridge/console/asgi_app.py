@@ -28,10 +28,12 @@ from bridge.console.auth.http_security import (
     choose_redirect_path,
     find_form_fault,
 )
-from bridge.console.auth.role_permissions import ANONYMOUS, Principal, Role
+from bridge.console.auth.principal import ANONYMOUS, Principal
+from bridge.console.auth.role_check import find_role_refusal
 from bridge.console.console import STATIC_FOLDER, Console, build_static_address
 from bridge.console.form_drafts import FormDraft
 from bridge.console.pages.page_routes import PAGE_ROUTES, PageRoute
+from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import (
     BridgeError,
     DeskUnavailable,
@@ -158,8 +160,8 @@ def _guard_page(page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
                 else await _keep_form_without_session(request, page)
             )
             return RedirectResponse(f"/sign-in?then={quote(then, safe='')}", 303)
-        if who.role < page.role:
-            raise HTTPException(403, f"This needs the role {page.role}; {who.name} has the role {who.role}.")
+        if refusal := find_role_refusal(who, page.role):
+            raise HTTPException(403, refusal)
         if page.method == "POST":
             await _read_form(request)
             if page.role > Role.NOBODY and not _has_session_token(request.state.form, who):

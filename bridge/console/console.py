@@ -23,12 +23,14 @@ from bridge.console.auth.bearer_tokens import BearerTokens
 from bridge.console.auth.browser_session import BrowserSessions
 from bridge.console.auth.http_security import list_host_names
 from bridge.console.auth.login_throttle import LoginThrottle
-from bridge.console.auth.role_permissions import ANONYMOUS, MaskAccess, Principal, Role
+from bridge.console.auth.mask_access import MaskAccess
+from bridge.console.auth.principal import ANONYMOUS, Principal
 from bridge.console.auth.trusted_proxy import TrustedProxy
 from bridge.console.form_drafts import FormDrafts
 from bridge.console.live_snapshot import LiveSnapshots
 from bridge.console.status_cache import BackgroundAnswer, SharedAnswer, StatusCache, read_group_status
 from bridge.console.template_filters import format_duration
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
 from bridge.deadletters.masking.letter_mask import LetterMasks

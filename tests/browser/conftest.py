@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.accounts.user_account import Role
 from tests.browser import chromium as browsers
 from tests.browser import incident
 from tests.browser.incident import Night

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import axe_playwright_python
 import pytest
 
-from bridge.console.auth.role_permissions import Role
 from bridge.console.pages.page_routes import PAGE_ROUTES
+from bridge.deadletters.accounts.user_account import Role
 from tests.browser.pages import ADDRESSES, NO_PAGES, REFUSED
 from tests.browser.world import World
 from tests.processes import Served

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.model.bulk_plan import PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterLine

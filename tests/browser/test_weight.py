@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.accounts.user_account import Role
 from tests.browser.pages import ADDRESSES
 
 #: Bytes over the wire, with styles, scripts and the icon.

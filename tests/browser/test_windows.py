@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.accounts.user_account import Role
 from tests.browser.window import Window, until
 from tests.web.site import PASSWORD
 

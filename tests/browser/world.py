@@ -11,8 +11,8 @@ from typing import Any
 from celery import Celery
 
 from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db.kind_table import IdCache
 from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.dead_letter_service import DeadLetterService

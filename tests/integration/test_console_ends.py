@@ -9,8 +9,8 @@ from http.client import HTTPConnection
 import pytest
 
 from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
+from bridge.deadletters.accounts.user_account import Role
 from tests.desks import desk
 from tests.processes import Served, Stack, eventually
 from tests.servers.process import free_port

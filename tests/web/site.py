@@ -8,8 +8,8 @@ from starlette.testclient import TestClient
 
 from bridge.console.asgi_app import build_application
 from bridge.console.auth import browser_session, passwords
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.handler_routes import Routes

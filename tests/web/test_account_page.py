@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import audit_table
 from tests.web.site import PASSWORD, sign_in, token
 

@@ -14,8 +14,8 @@ from bridge.console.api import openapi
 from bridge.console.api.api_routes import OPERATIONS
 from bridge.console.api.problem_details import PROBLEM_KINDS
 from bridge.console.asgi_app import build_application
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from tests.desk.letters import letter
 from tests.examples import examples

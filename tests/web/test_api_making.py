@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 from bridge.console import bulk_actions
 from bridge.console.api import letters_api as api_letters
 from bridge.console.asgi_app import build_application
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import schema
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.editing.letter_edit import LetterEditor

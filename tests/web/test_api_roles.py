@@ -10,7 +10,7 @@ from bridge.console.api import api_endpoint
 from bridge.console.api.api_request import ApiAnswer
 from bridge.console.api.api_routes import OPERATIONS
 from bridge.console.api.schemas.common_schema import NoParameters
-from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.accounts.user_account import Role
 
 ROLES = {
     "GET /letters": Role.VIEWER,

@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
 from bridge.console.status_cache import StatusCache
+from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import DeskUnavailable, KafkaUnavailable
 from bridge.inspection.topic_audit import LogChange, TopicAudit
 from bridge.ledger.audit_line import AuditLine

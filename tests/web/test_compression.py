@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import build_static_address
+from bridge.deadletters.accounts.user_account import Role
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from html import unescape
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import letter_payload
 from bridge.deadletters.model.bulk_plan import PlanState
 from tests.desk.letters import letter

@@ -15,11 +15,11 @@ import uvicorn
 
 from bridge.console import console_server
 from bridge.console.asgi_app import build_application
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot, LiveSnapshots
 from bridge.console.pages import plans_page
 from bridge.console.status_cache import GOOD_FOR, SharedAnswer
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import plan_item_table
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.masking.letter_mask import NO_MASKS

@@ -7,9 +7,9 @@ from urllib.parse import quote
 import pytest
 
 from bridge.console import record_lookup
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
 from bridge.console.record_lookup import KeyQuery, LetterQuery, PlanQuery, RecordQuery
+from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import DeskUnavailable, LedgerUnavailable
 from bridge.inspection.record_search import SearchResult
 from tests.desk.letters import HANDLER, letter

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
 from bridge.console.pages import charts
 from bridge.console.pages import groups_page as pages
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import kind_table, schema
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.inspection.group_versions import count_workers_by_version

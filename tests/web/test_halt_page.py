@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
 from bridge.console.status_cache import StatusCache
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.handler_routes import Handler, Routes
 from bridge.inspection.handler_policy import read_policies

@@ -8,8 +8,8 @@ from starlette.datastructures import QueryParams
 
 from bridge.console import form_drafts
 from bridge.console.asgi_app import build_application
-from bridge.console.auth.role_permissions import Role
 from bridge.console.form_drafts import FormDraft, FormDrafts
+from bridge.deadletters.accounts.user_account import Role
 from tests.desk.letters import letter
 from tests.web.site import Site, kept, sign_in
 

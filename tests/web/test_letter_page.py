@@ -6,8 +6,8 @@ from html import unescape
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
 from bridge.console.pages import letters_page as page_of
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import letter_table, plan_item_table
 from bridge.deadletters.db.plan_item_table import LogPosition
 from bridge.deadletters.model.stored_letter import LetterStatus

@@ -10,8 +10,8 @@ from sqlalchemy import event
 from starlette.datastructures import QueryParams
 
 from bridge.console import filter_address, template_filters
-from bridge.console.auth.role_permissions import Role
 from bridge.console.pages import letters_page
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.masking.letter_mask import NO_MASKS, LetterMasks
 from bridge.deadletters.model.bulk_plan import PlanKind
 from bridge.deadletters.model.letter_filter import LetterFilter

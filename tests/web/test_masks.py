@@ -15,10 +15,11 @@ from bridge.console import record_lookup as find
 from bridge.console.api.api_routes import OPERATIONS
 from bridge.console.asgi_app import build_application
 from bridge.console.auth.browser_session import SESSION_COOKIE
-from bridge.console.auth.role_permissions import Principal, Role
+from bridge.console.auth.principal import Principal
 from bridge.console.console import Console
 from bridge.console.pages.page_routes import PAGE_ROUTES
 from bridge.deadletters.accounts.audit_log import AuditLog
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import schema
 from bridge.deadletters.db.letter_payload import read_edited_values
 from bridge.deadletters.editing.json_patch import ValuePatch

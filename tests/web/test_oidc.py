@@ -8,8 +8,8 @@ import pytest
 from bridge.console.auth.browser_session import OIDC_COOKIE, SESSION_COOKIE
 from bridge.console.auth.oidc_client import FAILURE_MS
 from bridge.console.auth.oidc_token import STATE_MS as BEGUN_LASTS
-from bridge.console.auth.role_permissions import Role
 from bridge.deadletters.accounts.account_session import SESSION_LASTS
+from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import ConsoleRefused
 from tests.servers.issuer import CLIENT, SECRET, Issuer, issuer
 from tests.web.site import sign_in, token

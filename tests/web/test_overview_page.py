@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
 from bridge.console.pages import overview_page
 from bridge.console.pages.problem_links import ProblemLink, show_problem
 from bridge.console.status_cache import GroupStatus, StatusCache, get_problem_subject, read_group_status
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskUnavailable

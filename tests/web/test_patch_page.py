@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import plan_item_table, plan_table
 from bridge.deadletters.db.plan_item_table import PlanItem
 from bridge.deadletters.model.bulk_plan import PlanCounts, PlanKind, PlanOptions, PlanState

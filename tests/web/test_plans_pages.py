@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
 from bridge.console.pages import plans_page
 from bridge.console.pages.plan_view import VERBS, describe_wave
 from bridge.console.pages.plan_view import describe_state as words_of
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import letter_table, plan_item_table, plan_table, schema
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.plan_item_table import LogPosition

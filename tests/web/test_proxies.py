@@ -5,8 +5,8 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from bridge.console.auth.authentication import authenticate
-from bridge.console.auth.role_permissions import Role
 from bridge.console.auth.trusted_proxy import TrustedProxy
+from bridge.deadletters.accounts.user_account import Role
 from bridge.settings.setting_defaults import EnvironmentSettings
 
 PROXY = "10.0.0.7"

@@ -7,8 +7,8 @@ import pytest
 import uvicorn
 
 from bridge.console import console_server
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console_server import open_sockets
+from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import ConsoleRefused
 
 PROXY = {

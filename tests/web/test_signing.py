@@ -6,9 +6,9 @@ import pytest
 
 from bridge.console.auth import browser_session, passwords
 from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE, SESSION_COOKIE
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
 from bridge.deadletters.accounts.account_session import SESSION_LASTS, UserSessions
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import account_table
 from bridge.errors import DeskUnavailable
 from tests.web.site import PASSWORD, sign_in, token

@@ -6,9 +6,9 @@ from html import unescape
 
 import pytest
 
-from bridge.console.auth.role_permissions import Role
 from bridge.console.pages import handler_page, overview_page, topic_page
 from bridge.console.status_cache import StatusCache
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import plan_item_table
 from bridge.deadletters.inspection.letter_statistics import LetterTotals
 from bridge.errors import NotDecided

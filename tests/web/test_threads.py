@@ -9,8 +9,8 @@ import pytest
 from bridge.console import status_cache, thread_pools
 from bridge.console.asgi_app import build_application
 from bridge.console.auth.browser_session import SESSION_COOKIE
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
+from bridge.deadletters.accounts.user_account import Role
 from tests.web.site import session
 
 #: More than all threads that there are.

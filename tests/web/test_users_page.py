@@ -5,8 +5,7 @@ import re
 import pytest
 
 from bridge.console.auth import passwords
-from bridge.console.auth.role_permissions import Role
-from bridge.deadletters.accounts.user_account import LINK_LASTS
+from bridge.deadletters.accounts.user_account import LINK_LASTS, Role
 from bridge.errors import UserRefused
 from tests.web.site import PASSWORD, sign_in, token
 

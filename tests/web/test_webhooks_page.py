@@ -2,7 +2,7 @@
 
 import re
 
-from bridge.console.auth.role_permissions import Role
+from bridge.deadletters.accounts.user_account import Role
 from tests.web.site import token
 
 SECRET = re.compile(r"whsec_[A-Za-z0-9+/=]+")

@@ -29,7 +29,8 @@ from bridge.console.api.problem_details import (
 from bridge.console.api.schemas.common_schema import ResponseModel
 from bridge.console.auth import authentication
 from bridge.console.auth.http_security import find_form_fault
-from bridge.console.auth.role_permissions import ANONYMOUS, Principal
+from bridge.console.auth.principal import ANONYMOUS, Principal
+from bridge.console.auth.role_check import find_role_refusal
 from bridge.errors import BridgeError, RequestRefused
 
 logger = logging.getLogger("bridge")
@@ -83,8 +84,8 @@ def _admit_request(request: Request, operation: Operation) -> Principal:
         raise RequestRefused("forbidden", fault.replace("form", "request"))
     address = asked.proxy.sender(authentication.get_peer_address(request), request.headers)
     who = asked.bearers.who(request.headers.get("authorization"), address)
-    if who.role < operation.role:
-        raise RequestRefused("forbidden", f"This needs the role {operation.role}; {who.name} has the role {who.role}.")
+    if refusal := find_role_refusal(who, operation.role):
+        raise RequestRefused("forbidden", refusal)
     return who
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from starlette.datastructures import Headers, QueryParams
 
 from bridge.console.api.schemas.common_schema import RequestModel
-from bridge.console.auth.role_permissions import Principal
+from bridge.console.auth.principal import Principal
 from bridge.console.console import Console
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.masking.letter_mask import LetterMasks

@@ -17,8 +17,8 @@ from bridge.console.api.schemas import inspection_schema as of_standing
 from bridge.console.api.schemas import letters_schema as of_letters
 from bridge.console.api.schemas import plans_schema as of_making
 from bridge.console.api.schemas import plans_schema as of_plans
-from bridge.console.auth.role_permissions import Role
 from bridge.console.thread_pools import WaitKind
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db.audit_table import AuditEntry
 
 

@@ -9,7 +9,7 @@ from bridge.console.api import api_request, letter_json
 from bridge.console.api.api_request import ApiAnswer, ApiRequest, quote_etag
 from bridge.console.api.problem_details import API_ROOT
 from bridge.console.api.schemas import plans_schema as shapes
-from bridge.console.auth.role_permissions import check_discard, check_resumption
+from bridge.console.auth.role_check import check_discard, check_resumption
 from bridge.deadletters.db.audit_table import AuditEntry
 from bridge.deadletters.model import filter_syntax
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanKind, PlanOptions, PlanState, preview_plan

@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from bridge.console import bulk_actions, console, filter_address
-from bridge.console.auth.role_permissions import Role
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
 from bridge.console.pages.form_submission import MAX_NOTE, check_length, require_why, submit_once
 from bridge.console.record_lookup import mask_last_errors
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.editing.handler_check import HandlerVerdict
 from bridge.deadletters.editing.value_diff import diff_values

@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bridge.console.auth.role_permissions import Role
 from bridge.console.pages import (
     account_page,
     audit_page,
@@ -28,6 +27,7 @@ from bridge.console.pages import (
     webhooks_page,
 )
 from bridge.console.thread_pools import WaitKind
+from bridge.deadletters.accounts.user_account import Role
 
 
 class PageRoute(NamedTuple):
