@@ -12,7 +12,9 @@ from sqlalchemy import Connection, insert, text
 
 from bridge.deadletters.db import kind_table, schema, schema_migration
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.model.stored_letter import FailureGroup, LetterKind, key_digest, pack_headers
+from bridge.deadletters.model.digest import key_digest
+from bridge.deadletters.model.failure_group import FailureGroup
+from bridge.deadletters.model.stored_letter import LetterKind, pack_headers
 
 #: 2026-11-20T08:30:00Z, and how far back letters go.
 NOW: Final = 1_795_163_400_000

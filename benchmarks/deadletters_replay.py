@@ -23,7 +23,8 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.kind_table import IdCache
 from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.db.schema import items
-from bridge.deadletters.model.stored_letter import FailureGroup, LetterIdentity, LetterKind, StoredLetter
+from bridge.deadletters.model.failure_group import FailureGroup
+from bridge.deadletters.model.stored_letter import LetterIdentity, LetterKind, StoredLetter
 from bridge.formats.delivery import Attempts
 
 COUNTS = [int(count) for count in os.environ.get("REPLAYED", "10000 100000").split()]

@@ -8,8 +8,9 @@ from sqlalchemy import Connection, insert
 
 from bridge.deadletters.db import schema, search_index
 from bridge.deadletters.model import search_words
+from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_filter import LetterFilter
-from bridge.deadletters.model.stored_letter import LetterStatus, key_digest, pack_headers
+from bridge.deadletters.model.stored_letter import LetterStatus, pack_headers
 from bridge.formats.delivery import Headers
 from tests.desk import rows
 

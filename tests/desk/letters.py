@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from bridge.deadletters.model.stored_letter import FailureGroup, LetterIdentity, LetterKind, StoredLetter
+from bridge.deadletters.model.failure_group import FailureGroup
+from bridge.deadletters.model.stored_letter import LetterIdentity, LetterKind, StoredLetter
 from bridge.formats.delivery import Attempts
 
 HANDLER = "orders.handlers.charge"

@@ -8,7 +8,8 @@ from sqlalchemy import Connection, insert, select
 
 from bridge.deadletters.db import kind_table, schema
 from bridge.deadletters.db.schema import groups, kinds, letters
-from bridge.deadletters.model.stored_letter import FailureGroup, LetterKind, LetterStatus
+from bridge.deadletters.model.failure_group import FailureGroup
+from bridge.deadletters.model.stored_letter import LetterKind, LetterStatus
 
 _digests: Iterator[int] = count(1)
 

@@ -10,9 +10,10 @@ from bridge.deadletters.db import letter_table, letter_writer, plan_table
 from bridge.deadletters.db.kind_table import MOST_CAUSES, IdCache
 from bridge.deadletters.db.schema import failures, groups, hours, items, kinds, letters, tallies, tracebacks
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
-from bridge.deadletters.model.fingerprint import restore_message
+from bridge.deadletters.model.digest import compute_digest
 from bridge.deadletters.model.letter_deduplication import DeathKind
-from bridge.deadletters.model.stored_letter import LetterStatus, compute_digest, unpack_headers
+from bridge.deadletters.model.stored_letter import LetterStatus, unpack_headers
+from bridge.deadletters.model.traceback_parts import restore_message
 from bridge.errors import DeskRefused
 from bridge.formats.delivery import Attempts
 from tests.desk.letters import letter

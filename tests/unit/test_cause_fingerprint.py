@@ -2,9 +2,9 @@
 
 import pytest
 
+from bridge.deadletters.model.cause_fingerprint import compute_cause_fingerprint, normalise_message
+from bridge.deadletters.model.failure_group import FailureGroup
 from bridge.deadletters.model.failure_location import CHAINED
-from bridge.deadletters.model.fingerprint import compute_cause_fingerprint, normalise_message
-from bridge.deadletters.model.stored_letter import FailureGroup
 
 GROUP = FailureGroup("shop.handlers.charge", "shop.errors.PaymentFailed", "shop/bank.py:pay")
 UUIDS = ("0b0e7c1c-3c2a-4e0e-9f0a-5a3f2f1e9d11", "f00dbabe-1111-4222-8333-abcdefabcdef")

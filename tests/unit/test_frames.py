@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.model.fingerprint import split_traceback
+from bridge.deadletters.model.traceback_parts import split_traceback
 
 PYTHON = """Traceback (most recent call last):
   File "/usr/lib/python3.13/site-packages/celery/app/trace.py", line 453, in trace_task

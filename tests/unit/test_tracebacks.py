@@ -5,7 +5,7 @@ import traceback
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.deadletters.model.fingerprint import restore_message, strip_message
+from bridge.deadletters.model.traceback_parts import restore_message, strip_message
 
 TEXT = st.text(st.sampled_from("ab: \n\x1ams"))
 

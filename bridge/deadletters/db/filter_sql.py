@@ -22,8 +22,9 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from bridge.deadletters.db import search_index
 from bridge.deadletters.db.schema import failures, items, kinds, letters
+from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_filter import LetterCursor, LetterFilter
-from bridge.deadletters.model.stored_letter import key_digest, pack_headers
+from bridge.deadletters.model.stored_letter import pack_headers
 
 Condition = ColumnElement[bool]
 

@@ -9,7 +9,8 @@ from sqlalchemy import Connection, Table, bindparam, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bridge.deadletters.db.schema import groups, hours, kinds, letters, tallies, tracebacks
-from bridge.deadletters.model.stored_letter import OTHER_CAUSE, UNKNOWN_CAUSE, LetterKind, LetterStatus, compute_digest
+from bridge.deadletters.model.digest import compute_digest
+from bridge.deadletters.model.stored_letter import OTHER_CAUSE, UNKNOWN_CAUSE, LetterKind, LetterStatus
 
 #: Most cached ids of each table; beyond that the cache is emptied.
 REMEMBERED: Final = 50_000

@@ -34,8 +34,8 @@ from bridge.deadletters.db.filter_sql import (
     is_one_of,
 )
 from bridge.deadletters.db.schema import kinds, letters, tallies
+from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_filter import LetterCursor, LetterFilter
-from bridge.deadletters.model.stored_letter import key_digest
 
 NEWEST_FIRST = (letters.c.failed_at.desc(), letters.c.id.desc())
 

@@ -12,9 +12,10 @@ from bridge.deadletters.db.letter_table import IS_UNKNOWN
 from bridge.deadletters.db.schema import failures, letters
 from bridge.deadletters.model import search_words
 from bridge.deadletters.model.bulk_plan import PlanItemState
-from bridge.deadletters.model.fingerprint import strip_message
+from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_deduplication import DeathKind, KnownLetter, classify_death
-from bridge.deadletters.model.stored_letter import LetterStatus, StoredLetter, key_digest, pack_headers
+from bridge.deadletters.model.stored_letter import LetterStatus, StoredLetter, pack_headers
+from bridge.deadletters.model.traceback_parts import strip_message
 
 #: The columns of a known letter that are read: for its history, and to classify the record.
 _READ: Final = (

@@ -84,7 +84,7 @@ kinds = Table(
     Column("reason", Text, nullable=False),
     Column("error_class", Text, nullable=False),
     Column("version", Text, nullable=False),
-    # The cause within the group (bridge.deadletters.model.fingerprint).
+    # The cause within the group (bridge.deadletters.model.cause_fingerprint).
     Column("cause", String(12), nullable=False, server_default="unknown"),
 )
 

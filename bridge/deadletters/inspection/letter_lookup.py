@@ -9,7 +9,6 @@ from bridge.deadletters.db import audit_table, letter_payload, letter_query, let
 from bridge.deadletters.db import letter_table as stored
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_query import LetterWeight
-from bridge.deadletters.model.fingerprint import restore_message
 from bridge.deadletters.model.letter_filter import HIGHEST, LetterCursor, LetterFilter
 from bridge.deadletters.model.letter_view import (
     LetterAct,
@@ -20,6 +19,7 @@ from bridge.deadletters.model.letter_view import (
     LetterView,
 )
 from bridge.deadletters.model.stored_letter import OTHER_CAUSE, REASONS, UNKNOWN_CAUSE, LetterStatus, unpack_headers
+from bridge.deadletters.model.traceback_parts import restore_message
 from bridge.errors import NoSuchLetter
 from bridge.formats.delivery import Attempts
 from bridge.formats.foreign_dead_letter import CONFLUENT, CONNECT, KARAFKA, SHARE_GROUP, SMALLRYE, SPRING, UNKNOWN

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from bridge.deadletters.model.stored_letter import compute_digest
+from bridge.deadletters.model.digest import compute_digest
 from bridge.settings import Settings
 
 

@@ -3,12 +3,11 @@
 It raises nothing: unreadable parts are kept as bytes.
 """
 
-from functools import lru_cache
 from typing import Any, Final
 
-from bridge.deadletters.model.failure_location import find_failure_location
-from bridge.deadletters.model.fingerprint import compute_cause_fingerprint, strip_message
-from bridge.deadletters.model.stored_letter import FailureGroup, LetterIdentity, LetterKind, StoredLetter
+from bridge.deadletters.model.cause_fingerprint import compute_cause_fingerprint
+from bridge.deadletters.model.failure_group import find_failure_group
+from bridge.deadletters.model.stored_letter import LetterIdentity, LetterKind, StoredLetter
 from bridge.formats import foreign_dead_letter
 from bridge.formats.dead_letter_record import DeadLetterRecord as Ours
 from bridge.formats.dead_letter_record import read_dead_letter
@@ -106,18 +105,12 @@ def _parse_foreign_letter(
     )
 
 
-@lru_cache(maxsize=256)
-def _cached_location(traceback: str, handler: str) -> str:
-    """Return the location of a traceback; cached, because letters of one fault share it."""
-    return make_storable(find_failure_location(traceback, handler), LONGEST_NAME)
-
-
 def _build_letter(record: Record, identity: LetterIdentity, origin: str, found: Any, **other: Any) -> StoredLetter:
     """Return a letter with the fields that this project's and other programs' records share."""
     traceback = make_storable(found.error_traceback, MAX_TRACEBACK)
     message = make_storable(found.error_message, MAX_MESSAGE)
     handler, error_class = _storable_name(identity.handler), make_storable(found.error_class, MAX_CLASS)
-    group = FailureGroup(handler, error_class, _cached_location(strip_message(traceback, message), handler))
+    group = find_failure_group(handler, error_class, traceback, message)
     return StoredLetter(
         identity=identity,
         kind=LetterKind(

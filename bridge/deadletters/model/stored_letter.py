@@ -1,12 +1,13 @@
 """A dead letter as it is stored: its status, its identity, and the columns that it shares with others (pure)."""
 
-import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from bridge.deadletters.model.digest import compute_digest
+from bridge.deadletters.model.failure_group import FailureGroup
 from bridge.formats.delivery import Attempts, Header, Headers
 
 
@@ -31,23 +32,6 @@ OTHER_CAUSE: Final = "other"
 _SIZE: Final = struct.Struct(">i")
 
 
-class FailureGroup(NamedTuple):
-    """A group of equal failures.
-
-    Attributes:
-        place: the first frame of the user's code that raised it, without a line number: `orders/bank.py:pay`.
-    """
-
-    handler: str
-    error_class: str
-    place: str
-
-    @property
-    def digest(self) -> bytes:
-        """Return the key in the database."""
-        return compute_digest(*self)
-
-
 class LetterKind(NamedTuple):
     """The columns that letters share and filters select.
 
@@ -55,7 +39,7 @@ class LetterKind(NamedTuple):
         origin: "bridge", or the other program that wrote it (bridge.formats.foreign_dead_letter).
         consumer_group: the group that handed it off; for other programs a consumer group or a connector.
         version: of the code that failed.
-        cause: the fingerprint within the group (model/fingerprint.py), or a word below.
+        cause: the fingerprint within the group (model/cause_fingerprint.py), or a word below.
     """
 
     group: FailureGroup
@@ -140,20 +124,6 @@ class StoredLetter:
     def value_size(self) -> int:
         """Return the bytes of its value; -1 for a tombstone."""
         return -1 if self.value is None else len(self.value)
-
-
-def compute_digest(*parts: str) -> bytes:
-    """Return a digest of 16 bytes of these texts, in this order."""
-    said = (part.encode("utf-8", "surrogateescape") for part in parts)
-    data = b"".join([each for some in said for each in (len(some).to_bytes(4, "big"), some)])
-    return hashlib.blake2b(data, digest_size=16).digest()
-
-
-def key_digest(key: bytes | None) -> int | None:
-    """Return a digest of a key as a number, for an index; `None` for no key."""
-    if key is None:
-        return None
-    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big", signed=True)
 
 
 def pack_headers(headers: Sequence[Header]) -> bytes:

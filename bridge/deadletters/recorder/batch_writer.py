@@ -14,9 +14,10 @@ from bridge.deadletters.db import letter_writer, position_table
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.kind_table import IdCache
 from bridge.deadletters.db.position_table import PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.model.failure_group import FailureGroup
 from bridge.deadletters.model.letter_deduplication import DeathKind
 from bridge.deadletters.model.letter_parser import OURS
-from bridge.deadletters.model.stored_letter import FailureGroup, StoredLetter
+from bridge.deadletters.model.stored_letter import StoredLetter
 from bridge.errors import DeskRefused, DeskUnavailable
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
-from bridge.deadletters.model.stored_letter import key_digest
+from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.replay.redrive_selection import (
     ON_ITS_WAY,
     DeliveryStand,
