@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.dead_letter_service import DeadLetterService
-from bridge.deadletters.masking.hidden_fields import MASK
 from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.masked_lists import MaskedLists
 from bridge.deadletters.masking.text_redaction import HiddenQuotes
+from bridge.deadletters.masking.value_mask import MASK
 from bridge.deadletters.model import filter_syntax
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterLine

@@ -13,7 +13,7 @@ from bridge.errors import NothingAnswers
 from bridge.inspection.status import read_status
 from bridge.inspection.status_report import add_problems, make_problem_data, make_silent_problem
 from bridge.kafka.dead_letter_reader import RecentDeadLetters
-from bridge.settings.mask_rules import read_mask_rules
+from bridge.settings.masked_fields import read_mask_rules
 
 Heard = TypeVar("Heard")
 

@@ -19,7 +19,7 @@ from bridge.settings.address_values import (
     read_networks,
     split_list,
 )
-from bridge.settings.mask_rules import read_mask_rules
+from bridge.settings.masked_fields import read_mask_rules
 from bridge.settings.setting_defaults import (
     OWN_APP,
     EnvironmentSettings,

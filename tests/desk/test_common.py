@@ -8,7 +8,7 @@ from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.masking.letter_mask import NO_MASKS, LetterMasks
 from bridge.deadletters.masking.letter_traits import GroupTraits, LetterTrait, TraitSide, find_common_traits
 from bridge.deadletters.model.stored_letter import LetterStatus, pack_headers
-from bridge.settings.mask_rules import read_mask_rules
+from bridge.settings.masked_fields import read_mask_rules
 from tests.desk import rows
 
 

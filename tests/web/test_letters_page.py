@@ -16,7 +16,7 @@ from bridge.deadletters.masking.letter_mask import NO_MASKS, LetterMasks
 from bridge.deadletters.model.bulk_plan import PlanKind
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import FilterFault
-from bridge.settings.mask_rules import read_mask_rules
+from bridge.settings.masked_fields import read_mask_rules
 from tests.desk.letters import HANDLER, letter
 from tests.web import hostile
 

@@ -14,7 +14,7 @@ from bridge.console.bulk_actions import check_bulk_size
 from bridge.console.record_lookup import mask_last_errors
 from bridge.deadletters.db.audit_table import AuditEntry
 from bridge.deadletters.inspection.topic_letters import fetch_letter_value
-from bridge.deadletters.masking.hidden_fields import MASK
+from bridge.deadletters.masking.value_mask import MASK
 from bridge.deadletters.model.letter_filter import LetterCursor
 from bridge.deadletters.model.letter_view import LetterView
 from bridge.errors import EditRefused, RequestRefused

@@ -10,7 +10,7 @@ from bridge.console.auth.principal import Principal
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.masking.letter_mask import NO_MASKS, LetterMasks
 from bridge.settings import EnvironmentSettings
-from bridge.settings.mask_rules import read_mask_rules
+from bridge.settings.masked_fields import read_mask_rules
 
 #: The ms for which an admin sees masked values after giving a reason.
 UNMASK_MS: Final = 15 * 60_000

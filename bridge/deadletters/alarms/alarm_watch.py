@@ -22,7 +22,7 @@ from bridge.ledger import Ledger
 from bridge.ledger.breaker_state import BreakerStatus, CircuitBreakers
 from bridge.ledger.decision_store import DecisionMirror, look_up_decisions, read_standing_decisions
 from bridge.settings import Settings
-from bridge.settings.mask_rules import read_mask_rules
+from bridge.settings.masked_fields import read_mask_rules
 
 #: In the place of a text of a handler or its error, if fields are masked.
 NOT_TOLD: Final = "the handler's words may quote masked fields, and are left out"

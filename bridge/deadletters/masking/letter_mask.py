@@ -6,14 +6,14 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.db.letter_transfer import ExportedLetter
-from bridge.deadletters.masking.hidden_fields import MASK, HiddenParts, find_hidden_parts, mask_value
 from bridge.deadletters.masking.text_redaction import MOST, NOTHING, UNKNOWN, HiddenQuotes, build_quotes
+from bridge.deadletters.masking.value_mask import MASK, HiddenParts, find_hidden_parts, mask_value
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, LetterLine, LetterView
 from bridge.deadletters.model.stored_letter import pack_headers, unpack_headers
 from bridge.errors import FilterFault
 from bridge.formats.delivery import Headers
-from bridge.settings.mask_rules import MaskedFields, MaskRules
+from bridge.settings.masked_fields import MaskedFields, MaskRules
 
 
 class MaskedView(NamedTuple):

@@ -10,13 +10,13 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_payload import QuotableContent, read_quotable_contents
 from bridge.deadletters.editing import exact_json
 from bridge.deadletters.inspection.failure_groups import GroupState
-from bridge.deadletters.masking.hidden_fields import find_hidden_parts
 from bridge.deadletters.masking.letter_mask import LetterMasks, find_quotes
 from bridge.deadletters.masking.text_redaction import MOST, HiddenQuotes
+from bridge.deadletters.masking.value_mask import find_hidden_parts
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import NoJson
-from bridge.settings.mask_rules import MaskedFields
+from bridge.settings.masked_fields import MaskedFields
 
 #: Most traits that are shown.
 MOST_TRAITS: Final = 20

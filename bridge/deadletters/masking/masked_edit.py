@@ -14,7 +14,8 @@ from bridge.deadletters.editing.handler_check import HandlerVerdict
 from bridge.deadletters.editing.letter_edit import LetterDifference, LetterEditor, OfferedText, TriedValue, offer_text
 from bridge.deadletters.editing.value_diff import diff_values
 from bridge.deadletters.inspection.letter_lookup import LetterLookup
-from bridge.deadletters.masking.hidden_fields import (
+from bridge.deadletters.masking.letter_mask import LetterMasks, MaskedView
+from bridge.deadletters.masking.value_mask import (
     UNREADABLE,
     HiddenParts,
     Path,
@@ -23,7 +24,6 @@ from bridge.deadletters.masking.hidden_fields import (
     mask_value,
     replace_parts,
 )
-from bridge.deadletters.masking.letter_mask import LetterMasks, MaskedView
 from bridge.deadletters.model.bulk_plan import BulkPlan
 from bridge.errors import EditRefused, NoJson
 

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_payload import QuotableContent, read_quotable_contents
-from bridge.deadletters.masking.hidden_fields import MASK, find_hidden_parts
 from bridge.deadletters.masking.letter_mask import LetterMasks, find_quotes, mask_line
 from bridge.deadletters.masking.letter_mask import mask_key as masked_key
 from bridge.deadletters.masking.text_redaction import MOST, NOTHING, UNKNOWN, HiddenQuotes
+from bridge.deadletters.masking.value_mask import MASK, find_hidden_parts
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterLine
 from bridge.deadletters.replay.plan_progress import ItemProgress, PlanProgress
 from bridge.errors import FilterFault
-from bridge.settings.mask_rules import MaskedFields
+from bridge.settings.masked_fields import MaskedFields
 
 #: Most bytes of a value that is parsed for a list; the error of a letter with a larger one is shown on its page.
 LARGEST: Final = 65_536

@@ -10,7 +10,7 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Final
 from urllib.parse import quote, quote_plus
 
-from bridge.deadletters.masking.hidden_fields import MASK
+from bridge.deadletters.masking.value_mask import MASK
 
 #: Least characters of a hidden text that is searched as a word; and of a part that is searched anywhere.
 SHORTEST: Final = 3

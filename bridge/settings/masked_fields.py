@@ -1,4 +1,4 @@
-"""The rules of DEADLETTERS_MASK: the masked fields of values, keys and headers, by topic (pure)."""
+"""The list of masked fields: the rules of DEADLETTERS_MASK for values, keys and headers, by topic (pure)."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The fields of a value that a role may not see, and the value without them (pure)."""
+"""The mask of a value: which of its parts a role may not see, and the value with `[masked]` in their places (pure)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from bridge.deadletters.editing import exact_json
 from bridge.errors import NoJson
-from bridge.settings.mask_rules import MaskedFields
+from bridge.settings.masked_fields import MaskedFields
 
 #: The text in the place of a hidden part.
 MASK: Final = "[masked]"
