@@ -13,12 +13,11 @@ from bridge.errors import AppNotFound, KafkaUnavailable, LedgerUnavailable, Noth
 from bridge.handler_routes import Routes
 from bridge.inspection import report_tables
 from bridge.inspection.record_search import find_record, find_records_by_key, format_result, parse_coordinates
-from bridge.inspection.setup_check import CheckFinding
-from bridge.inspection.setup_check import check_setup as findings
-from bridge.inspection.status import read_status as status_of
+from bridge.inspection.setup_check import CheckFinding, check_setup
+from bridge.inspection.status import read_status
 from bridge.inspection.status_report import add_problems
-from bridge.inspection.topic_audit import audit_topic as audit_of
-from bridge.inspection.topic_list import list_topics as topics_of
+from bridge.inspection.topic_audit import audit_topic
+from bridge.inspection.topic_list import list_topics
 from bridge.jobs.problem import Problem
 from bridge.settings import Settings
 from bridge.settings.app_discovery import find_celery_app
@@ -59,7 +58,7 @@ def check(
     Example: bridge check --json
     """
     try:
-        found = findings(find_celery_app(context.obj), name=context.obj)
+        found = check_setup(find_celery_app(context.obj), name=context.obj)
     except AppNotFound as error:
         found = [CheckFinding("fault", str(error))]
     found += check_desk_database()
@@ -82,7 +81,7 @@ def audit(
     if chosen.ledger_url is None:
         fail("there is no ledger, because the broker is no Redis: set LEDGER_URL.", NOT_FOUND)
     try:
-        report = audit_of(app, chosen, routes, topic)
+        report = audit_topic(app, chosen, routes, topic)
     except UnknownTopic as error:
         fail(str(error), USAGE)
     except (KafkaUnavailable, LedgerUnavailable) as error:
@@ -101,7 +100,7 @@ def status(
     """
     app, chosen, routes = load_app(context.obj)
     try:
-        found = status_of(app, chosen, routes)
+        found = read_status(app, chosen, routes)
     except NothingAnswers as error:
         fail(str(error), NOT_FOUND)
     found = add_problems(found, list_desk_problems(chosen, routes))
@@ -119,7 +118,7 @@ def topics(
     """
     app, chosen, routes = load_app(context.obj, wrong=USAGE)
     try:
-        found = topics_of(app, chosen, routes, create=create)
+        found = list_topics(app, chosen, routes, create=create)
     except KafkaUnavailable as error:
         fail(str(error), NOT_FOUND)
     print_result(found.to_data(), as_json, lambda: report_tables.print_topics(console, found))

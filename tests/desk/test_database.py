@@ -39,7 +39,7 @@ def test_a_postgresql_that_freezes_is_given_up_also_by_connections_that_were_ope
         postgres_server.freeze()
         begun = time.monotonic()
         try:
-            with pytest.raises(DeskUnavailable, match=r"timeout.*start it or mend the network"), there.reading():
+            with pytest.raises(DeskUnavailable, match=r"timeout.*start it or fix the network"), there.reading():
                 pass
         finally:
             postgres_server.thaw()

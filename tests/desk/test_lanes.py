@@ -101,7 +101,7 @@ class World:
         """What is sent by one claim."""
         before = len(self.sent)
         if claimed := self.applying._claim():
-            self.applying._do(claimed)
+            self.applying._apply_batch(claimed)
         return self.sent[before:]
 
     def ends(self, *positions, state=PlanItemState.DONE):

@@ -213,7 +213,7 @@ def test_a_rate_lets_so_many_through_a_second():
     pace, went = SendingRate(100.0, 0.0), 0
     for step in range(1, 501):
         count = pace.allowed(1_000, step / 100)
-        pace.went(count)
+        pace.count_sent(count)
         went += count
     assert 490 <= went <= 526
     assert SendingRate(None, 0.0).allowed(7, 0.0) == 7
@@ -223,7 +223,7 @@ def test_a_rate_is_kept_where_each_turn_takes_long_and_what_was_missed_in_a_paus
     pace, went = SendingRate(1_000.0, 0.0), 0
     for turn in range(20):
         some = pace.allowed(1_000, turn * 0.9)
-        pace.went(some)
+        pace.count_sent(some)
         went += some
     assert 17_000 <= went <= 17_101
     assert pace.allowed(1_000_000, 1_000.0) == 1_000

@@ -68,7 +68,7 @@ def run_plan(desk: "DeadLetterService", plan: BulkPlan, by: str, wait: bool, as_
 
 
 def get_plan_exit_code(plan: BulkPlan, wait: bool) -> int:
-    """Return 3 if the plan was stopped, or if a letter that was waited for ended badly."""
+    """Return exit code 3 if the plan was stopped or failed, or an awaited delivery did not succeed."""
     return BAD if plan.state in (PlanState.STOPPED, PlanState.FAILED) or (wait and not plan.is_good) else OK
 
 

@@ -1,6 +1,4 @@
-"""Kinds and the counts by kind: ids of groups, kinds and tracebacks, tallies by status, failures by hour, and
-totals.
-"""
+"""Letter kinds (group, topic, reason, version, cause): their ids, and tallies by status and hour."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final

@@ -47,7 +47,7 @@ class SendingRate:
         self._at = now
         return min(most, int(self._may))
 
-    def went(self, count: int) -> None:
+    def count_sent(self, count: int) -> None:
         """Note that letters were sent."""
         if self._rate is not None:
             self._may -= count
@@ -122,12 +122,12 @@ class PlanRunner:
             KafkaUnavailable, LedgerUnavailable: a server did not answer for too long; the plan can be resumed.
         """
         try:
-            self._go_on_with_what_was_left()
+            self._resume_claimed_items()
             while True:
                 if not self._pace.allowed(BATCH, time.monotonic()):
                     self._hold_on()
                 elif claimed := self._claim():
-                    self._do(claimed)
+                    self._apply_batch(claimed)
                 elif claimed is not None:
                     self._next_wave()
                 if time.monotonic() - self._looked_at > self._rest:
@@ -136,7 +136,8 @@ class PlanRunner:
         except PlanOver:
             return
 
-    def _go_on_with_what_was_left(self) -> None:
+    def _resume_claimed_items(self) -> None:
+        """Apply the items that a process claimed before it died or left."""
         while True:
             with self._database.reading() as connection:
                 left = [
@@ -145,7 +146,7 @@ class PlanRunner:
                 ]
             if not left:
                 return
-            self._do(left, again=True)
+            self._apply_batch(left, again=True)
 
     def _hold(self, connection: Connection) -> PlanState:
         state = plan_table.renew_plan_lease(connection, self._plan.id, self._who)
@@ -185,11 +186,11 @@ class PlanRunner:
             plan_item_table.claim_items(
                 connection, self._plan.id, {each.item.position: each.spot for each in taken.claimed}, at
             )
-        self._pace.went(len(taken.claimed))
+        self._pace.count_sent(len(taken.claimed))
         self._held_at = time.monotonic()
         return [*taken.claimed] or None
 
-    def _do(self, claimed: Sequence[ClaimedDelivery], *, again: bool = False) -> None:
+    def _apply_batch(self, claimed: Sequence[ClaimedDelivery], *, again: bool = False) -> None:
         """Act on claimed deliveries, and note the results, until all are certain."""
         give_up = time.monotonic() + TRY_FOR
         while True:
@@ -213,9 +214,9 @@ class PlanRunner:
             time.sleep(TRY_EVERY)
 
     def _act(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
-        return self._action.act(claimed, self._live) if claimed else ActionResult()
+        return self._action.act(claimed, self._renew_lease) if claimed else ActionResult()
 
-    def _live(self) -> None:
+    def _renew_lease(self) -> None:
         """Renew the lease if that is due, because the process was frozen or a batch takes long."""
         began = time.monotonic()
         if began - self._held_at > SHOW_EVERY:
