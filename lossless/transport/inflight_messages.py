@@ -17,7 +17,8 @@ from typing import Any
 from kombu.log import get_logger
 
 from lossless.lua import Script
-from lossless.transport.message_ownership import BegunTasks, make_owner, sort_fields
+from lossless.transport.dead_owner_detection import make_owner
+from lossless.transport.message_ownership import BegunTasks, sort_fields
 from lossless.transport.script_hook import UNHOOKED, HookStep, RefusedSteps
 from lossless.transport.storage_layout import TransportKeys, decode_text, mark_redelivered, store_message
 from lossless.transport.transport_scripts import BEGUN, EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE

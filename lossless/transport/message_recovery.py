@@ -1,8 +1,7 @@
 """The recovery of taken messages whose worker is dead or whose channel is closed.
 
-An owner is dead if its heartbeat has not changed for `dead_after` seconds of uninterrupted watching by this process's
-own monotonic clock. So neither clock differences, nor a frozen Redis, nor a paused watcher makes a living owner look
-dead. Messages of a closed channel are kept until the tasks that work on them have ended.
+`lossless.transport.dead_owner_detection` decides which owners are dead. Messages of a closed channel are kept until the
+tasks that work on them have ended.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from time import monotonic
 from kombu.log import get_logger
 
 from lossless.transport.celery_worker_state import running_tags, stopping
+from lossless.transport.dead_owner_detection import OwnerWatch
 from lossless.transport.inflight_messages import CHUNK, MessageHolder, RunScript
-from lossless.transport.message_ownership import OwnerWatch, sort_fields
+from lossless.transport.message_ownership import sort_fields
 from lossless.transport.storage_layout import (
     PREFETCHED,
     RESTORED,
