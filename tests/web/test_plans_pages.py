@@ -28,7 +28,7 @@ from tests.web.acting import Person, desk_of, open_letters
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    """What the database makes no difference to; tests/desk/test_deciding.py has both."""
+    """What the database makes no difference to; tests/desk/test_plan_approval.py has both."""
     found = Database(f"sqlite:///{tmp_path}/desk.db")
     found.migrate()
     yield found

@@ -1,4 +1,4 @@
-"""A plan is decided on as it was looked at: once, and not where letters of it were taken meanwhile."""
+"""The approval of a plan: once, in the version that the user saw, and not after other plans took its letters."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What a filter finds: the same as a filter of plain Python, whichever way it is looked for, page by page."""
+"""A filter selects the same letters in the database as in plain Python, by every index, page by page."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

@@ -1,4 +1,4 @@
-"""What growth is: more in an hour than twice what the day before it had, and no less than ten."""
+"""Failures grow if an hour has more than twice the usual number of the day before, and at least ten."""
 
 import pytest
 from hypothesis import given

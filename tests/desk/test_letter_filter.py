@@ -1,4 +1,4 @@
-"""A filter asked of letters themselves means those that it means in the database."""
+"""A filter matches the same letters in memory as in the database."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What letters of a group have in common: headers and fields that set them apart, never what is masked."""
+"""The headers and fields that set the letters of a group apart, without what is masked."""
 
 import json
 

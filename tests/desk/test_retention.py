@@ -1,4 +1,4 @@
-"""Cleaning up: what goes, what stays, and what a crash between the archive and the database leaves."""
+"""Retention: which letters are deleted or stay, and what a crash between the archive and the database leaves."""
 
 import gzip
 import json

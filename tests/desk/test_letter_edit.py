@@ -1,4 +1,4 @@
-"""What is promised of mending: nothing goes back that its handler would not take, and what it had before is kept."""
+"""Edits of letters: nothing is sent back that its handler would refuse, and the earlier value is kept."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is promised of groups that are fixed in a version: they go back by themselves, once, where that helps."""
+"""The replay of a failure group that is fixed in a version: automatic, once, and only if it helps."""
 
 import threading
 

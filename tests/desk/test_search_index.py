@@ -1,4 +1,4 @@
-"""Letters are found by words: which those are, and that the index is made for letters that are there."""
+"""The search index: the words of a letter, and the index of letters that were recorded before it."""
 
 import re
 
