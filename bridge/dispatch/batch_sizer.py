@@ -9,12 +9,11 @@ from typing import Any, Final
 
 from bridge.dispatch.batch_size_rule import (
     BatchSize,
-    counts_until_ended,
     find_batch_size,
-    find_queue_room,
     share_among_processes,
 )
 from bridge.dispatch.celery_broker import CeleryBroker
+from bridge.dispatch.queue_room import counts_until_ended, find_queue_room
 from bridge.errors import BridgeError
 from bridge.handler_routes import Handler, Routes
 from bridge.ledger import Account, Ledger

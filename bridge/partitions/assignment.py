@@ -8,9 +8,9 @@ from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Routes
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Accounts, KnownLog, Ledger
-from bridge.partitions.due_queue import ReadAheadBudget
 from bridge.partitions.partition import Partition
 from bridge.partitions.retry_partition import RetryPartition, RetryTopicOwner
+from bridge.partitions.retry_read_ahead import ReadAheadBudget
 from bridge.settings import Settings
 
 #: Most leader epochs that are remembered of records which are not yet safe to commit.

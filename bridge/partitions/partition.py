@@ -9,6 +9,7 @@ from bridge.formats.pause_reasons import PauseReason
 from bridge.handler_routes import Handler
 from bridge.kafka.clients import Record
 from bridge.ledger import Account, Fate, Mark
+from bridge.partitions.inflight_window import RESUME_BELOW, WINDOW, is_window_full
 from bridge.partitions.ordering import (
     DeliveryGroup,
     DeliveryQueue,
@@ -21,8 +22,7 @@ from bridge.partitions.ordering import (
 from bridge.partitions.safe_offset import FateChange, OffsetTracker
 from bridge.settings import TopicSettings
 
-#: Offsets read and not settled, waiting messages, and bytes held, above which a partition pauses; it resumes at half.
-WINDOW: Final = 100_000
+#: Waiting messages, and bytes held, above which a partition pauses; it resumes at half.
 WAITING: Final = 10_000
 HELD_BYTES: Final = 100_000_000
 #: Deliveries that wait for one key from which on it is a hot key, if they are half of all waiting ones.
@@ -207,7 +207,7 @@ class Partition:
             self._paused = PauseReason.KEYS_BUSY if ordered else PauseReason.QUEUE_SATISFIED
         elif self._bytes > HELD_BYTES * factor:
             self._paused = PauseReason.MEMORY_FULL
-        elif self._is_wide:
+        elif self._is_window_full:
             self._paused = PauseReason.WINDOW_FULL
         else:
             self._paused = None
@@ -216,12 +216,12 @@ class Partition:
     @property
     def _factor(self) -> float:
         """Return the part of each limit that counts: half of it once the partition has paused."""
-        return 0.5 if self._paused else 1.0
+        return RESUME_BELOW if self._paused else 1.0
 
     @property
-    def _is_wide(self) -> bool:
-        """Return whether too much was read since the first offset that is not settled."""
-        return self.chosen.commit == "completion" and self.offsets.size > self._window * self._factor
+    def _is_window_full(self) -> bool:
+        paused = self._paused is not None
+        return is_window_full(self.offsets.size, self._window, self.chosen.commit, paused=paused)
 
     def close(self) -> None:
         """Release what is held: another bridge has the partition now, or it starts anew."""

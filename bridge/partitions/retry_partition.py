@@ -17,9 +17,10 @@ from bridge.handler_routes import Handler
 from bridge.kafka.clients import Record
 from bridge.ledger import RETRY_RECORD, Fate, Mark
 from bridge.partitions.clock_skew_limit import ClockSkewLimit
-from bridge.partitions.due_queue import AHEAD, DueQueue, HeldRecord, ReadAhead, ReadAheadBudget
+from bridge.partitions.due_queue import DueQueue, HeldRecord
 from bridge.partitions.ordering import DeliveryGroup, Portions
 from bridge.partitions.partition import Partition
+from bridge.partitions.retry_read_ahead import AHEAD, ReadAhead, ReadAheadBudget
 from bridge.partitions.slow_handlers import SlowHandlers
 from bridge.settings import TopicSettings
 
@@ -265,7 +266,7 @@ class RetryPartition(Partition):
     def pressure(self) -> PauseReason | None:
         """Return why this partition must pause, or `None`."""
         self._make_room()
-        if self._is_wide:
+        if self._is_window_full:
             self._paused = PauseReason.WINDOW_FULL
         elif not self._due.may_read(self._clock()):
             self._paused = PauseReason.SHARE_USED if self._due.full else PauseReason.NOT_DUE

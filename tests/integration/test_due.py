@@ -8,7 +8,7 @@ import pytest
 
 from bridge.formats.delivery import Delivery, Message
 from bridge.formats.retry_record import retry_headers
-from bridge.partitions.due_queue import MOST
+from bridge.partitions.retry_read_ahead import MOST
 from tests.processes import Run, Stack, eventually
 from tests.promises import all_settled, choose, in_order, twice
 

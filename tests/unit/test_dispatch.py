@@ -20,10 +20,10 @@ from bridge.formats.retry_record import retry_headers
 from bridge.handler_routes import Handler, Routes
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Fate
-from bridge.partitions.due_queue import ReadAheadBudget
 from bridge.partitions.ordering import MESSAGE_BYTES
 from bridge.partitions.partition import Partition
 from bridge.partitions.retry_partition import RetryPartition, RetryTopicOwner
+from bridge.partitions.retry_read_ahead import ReadAheadBudget
 from bridge.settings import TopicSettings
 from tests.memory_ledger import MemoryLedger
 

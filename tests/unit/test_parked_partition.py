@@ -13,10 +13,10 @@ from bridge.formats.delivery import Delivery, Message
 from bridge.formats.pause_reasons import PauseReason
 from bridge.formats.retry_record import retry_headers
 from bridge.ledger import RETRY_RECORD, Account, Fate, KnownLog, Mark
-from bridge.partitions import due_queue, slow_handlers
-from bridge.partitions.due_queue import FAR, LOW, MOST, ReadAheadBudget
+from bridge.partitions import retry_read_ahead, slow_handlers
 from bridge.partitions.ordering import Portion
 from bridge.partitions.retry_partition import RefusalLog, RetryPartition, RetryTopicOwner
+from bridge.partitions.retry_read_ahead import FAR, LOW, MOST, ReadAheadBudget
 from bridge.partitions.slow_handlers import KEPT, STILL
 from bridge.settings import TopicSettings
 from tests.memory_ledger import MemoryLedger
@@ -228,7 +228,7 @@ def test_a_slow_handler_fills_no_partition_either_and_is_read_again_seldom_where
 ) -> None:
     # A tenth of what a partition holds and passes over at most: each of them costs the test a record.
     most = MOST // 10
-    monkeypatch.setattr(due_queue, "MOST", most)
+    monkeypatch.setattr(retry_read_ahead, "MOST", most)
     monkeypatch.setattr(slow_handlers, "PASSED", slow_handlers.PASSED // 10)
     world = World(commit="handoff")
     partition = world.partition

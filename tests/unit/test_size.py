@@ -5,24 +5,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.dispatch.batch_size_rule import (
-    AHEAD,
-    BYTES_AHEAD,
     FEW,
     LOST_FOR,
     MOST,
+    SLOW_FOR,
+    WITHIN,
+    BatchSize,
+    find_batch_size,
+    share_among_processes,
+)
+from bridge.dispatch.queue_room import (
+    AHEAD,
+    BYTES_AHEAD,
     MOST_AHEAD,
     MOST_EACH,
-    SLOW_FOR,
     UNKNOWN_EACH,
     UNKNOWN_IN_ALL,
-    WITHIN,
     WORK_BESIDE,
     WORK_EACH,
-    BatchSize,
     counts_until_ended,
-    find_batch_size,
     find_queue_room,
-    share_among_processes,
 )
 from bridge.ledger.handler_costs import DeliveryCost, KnownCost
 
