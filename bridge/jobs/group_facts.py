@@ -149,7 +149,7 @@ class GroupFacts:
         tiers: the topics of ours, in the order in which they are listed.
         halts: by topic, why its consumption is halted.
         stale: what was changed of policies and is not in force, a sentence each.
-        breakers: what handlers need and is held to be down.
+        breakers: the dependencies of handlers whose circuit breaker is not closed.
         aside: by topic, what its halt keeps back in the broker.
         sources: of retry and replay topics that are gone, whose deliveries lay there.
         gone: retry and replay topics that were deleted with what is parked there.

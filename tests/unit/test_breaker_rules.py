@@ -1,4 +1,4 @@
-"""When a dependency is held to be down, how it is tried, and how it comes back: the rules, without a Redis."""
+"""The rules of a circuit breaker: when it opens, sends a trial request and closes, without a Redis."""
 
 import logging
 from collections.abc import Sequence

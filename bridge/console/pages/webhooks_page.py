@@ -92,7 +92,7 @@ _SUBJECT_LABELS: Final = (
     (AlarmKind.REGRESSION, "a regression"),
     (AlarmKind.GROWTH, "a group that grows"),
     (AlarmKind.HALT, "a topic that is halted"),
-    (AlarmKind.BREAKER, "a dependency that is held to be down"),
+    (AlarmKind.BREAKER, "a circuit breaker that is open"),
 )
 _FORMAT_LABELS: Final = (
     (WebhookFormat.STANDARD, "Standard Webhooks, signed"),

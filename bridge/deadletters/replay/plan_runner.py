@@ -302,10 +302,10 @@ LOOK_FOR_PLANS_EVERY: Final = 1.0
 #: Seconds before a plan that failed is resumed: after the first failure, and at most.
 AGAIN_AFTER: Final = (5.0, 60.0)
 #: Applies a plan, by its id and the name on the lease.
-Do = Callable[[int, str], object]
+PlanApplier = Callable[[int, str], object]
 
 
-def resume_plans(database: Database, do: Do, stopping: Event) -> None:
+def resume_plans(database: Database, apply: PlanApplier, stopping: Event) -> None:
     """Resume all abandoned plans concurrently until `stopping` is set and all runners have left."""
     taken_at: dict[int, float] = {}
     failed: Counter[int] = Counter()
@@ -315,7 +315,9 @@ def resume_plans(database: Database, do: Do, stopping: Event) -> None:
         with suppress(DeskUnavailable):
             for id_, who in _lease_plans(database, taken_at, failed):
                 threads = [thread for thread in threads if thread.is_alive()]
-                threads.append(Thread(target=_run_plan, args=(do, id_, who, failed), name=f"plan {id_}", daemon=True))
+                threads.append(
+                    Thread(target=_run_plan, args=(apply, id_, who, failed), name=f"plan {id_}", daemon=True)
+                )
                 threads[-1].start()
         stopping.wait(LOOK_FOR_PLANS_EVERY)
     for thread in threads:
@@ -346,9 +348,9 @@ def compute_pause(failures: int) -> float:
     return min(most, first * float(1 << min(max(0, failures - 1), 10)))
 
 
-def _run_plan(do: Do, id_: int, who: str, failed: Counter[int]) -> None:
+def _run_plan(apply: PlanApplier, id_: int, who: str, failed: Counter[int]) -> None:
     try:
-        do(id_, who)
+        apply(id_, who)
         failed[id_] = 0
     except Exception as error:
         failed[id_] += 1

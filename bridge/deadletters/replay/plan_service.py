@@ -210,7 +210,7 @@ class PlanService:
         who = name_this_process()
         self._check_cluster(id_)
         self._begin(id_, by, who)
-        self._do(id_, who, heard)
+        self._apply_plan(id_, who, heard)
         return self.one(id_)
 
     def approve(self, id_: int, by: str) -> BulkPlan:
@@ -289,7 +289,7 @@ class PlanService:
     def go_on(self, stopping: Event) -> None:
         """Apply approved plans and those of dead processes, until `stopping` is set."""
         plan_runner.resume_plans(
-            self.database, lambda id_, who: self._do(id_, who, ignore_plan, stopping.is_set), stopping
+            self.database, lambda id_, who: self._apply_plan(id_, who, ignore_plan, stopping.is_set), stopping
         )
 
     def follow(self, stopping: Event) -> None:
@@ -327,7 +327,7 @@ class PlanService:
                 connection, sql.read_clock(connection), by, "apply", f"plan {plan.id} {said}", plan_id=plan.id
             )
 
-    def _do(self, id_: int, who: str, heard: PlanListener, leaves: Callable[[], bool] = lambda: False) -> None:
+    def _apply_plan(self, id_: int, who: str, heard: PlanListener, leaves: Callable[[], bool] = lambda: False) -> None:
         """Apply a plan of which this process has the lease, until it is to leave it."""
         plan = self.one(id_)
         try:
