@@ -15,7 +15,7 @@ from bridge.formats.group_decision import (
     halt_key,
 )
 from bridge.inspection import group_access
-from bridge.jobs.group_decisions import DecisionPublisher, GroupDecisions, TopicGates
+from bridge.jobs.decision_sync import DecisionPublisher, GroupDecisions, TopicGates
 from bridge.kafka import control_topic
 from bridge.kafka.control_topic import PublishedDecisions
 from bridge.ledger import Ledger, decision_store

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.inspection.topic_audit import TopicAudit, audit_topic
-from bridge.ledger.audit_line import AuditLine
+from bridge.ledger.unaccounted_offsets import AuditLine
 
 _FINAL_FATES = ("done", "handed", "parked", "dead", "discarded")
 

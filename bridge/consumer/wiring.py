@@ -27,9 +27,9 @@ from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Routes
 from bridge.jobs.audit_metrics import AuditMetrics
 from bridge.jobs.backlog import count_due_deliveries
+from bridge.jobs.decision_sync import GroupDecisions
 from bridge.jobs.deleted_topics import DeletedTopicSearch
 from bridge.jobs.dependency_gates import DependencyGates
-from bridge.jobs.group_decisions import GroupDecisions
 from bridge.jobs.kafka_state import KafkaState, PolicyTopics
 from bridge.jobs.stuck_deliveries import StuckDeliveryFinder, StuckSuspects
 from bridge.jobs.timetable import Timetable

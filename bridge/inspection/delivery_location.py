@@ -9,7 +9,7 @@ from bridge.formats.dead_letter_record import DeadLetterSummary
 from bridge.formats.retry_record import RetryRecord
 from bridge.formats.text_forms import format_time
 from bridge.ledger import Fate
-from bridge.ledger.retry_records import UnsettledRecord
+from bridge.ledger.unsettled_retry_records import UnsettledRecord
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogHistory
 from bridge.ledger.decision_store import DecisionMirror, look_up_decisions
 from bridge.ledger.handoff_times import STEP_SECONDS, find_handoff_times
-from bridge.ledger.retry_records import ParkedSearch, UnsettledRecord
 from bridge.ledger.task_notes import find_noted_tasks, name_single_task
+from bridge.ledger.unsettled_retry_records import ParkedSearch, UnsettledRecord
 from bridge.settings import Settings
 
 #: Records by partition and offset; `None` for a record that Kafka no longer has.

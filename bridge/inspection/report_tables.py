@@ -15,8 +15,8 @@ from bridge.inspection.terminal_output import LINE_BREAK, make_cell, print_line,
 from bridge.inspection.topic_audit import COUNTED, LogChange, TopicAudit
 from bridge.inspection.topic_list import TopicList
 from bridge.jobs.group_facts import format_span
-from bridge.ledger.audit_line import AuditLine
-from bridge.ledger.retry_records import RetryTopicCount
+from bridge.ledger.unaccounted_offsets import AuditLine
+from bridge.ledger.unsettled_retry_records import RetryTopicCount
 
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "fault": "red"}
 

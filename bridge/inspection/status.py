@@ -34,7 +34,7 @@ from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogHistory
 from bridge.ledger.decision_store import merge_decisions
 from bridge.ledger.group_members import find_living_sources
 from bridge.ledger.handoff_times import find_oldest_delivery
-from bridge.ledger.retry_records import ParkedSearch, count_handed_records
+from bridge.ledger.unsettled_retry_records import ParkedSearch, count_handed_records
 from bridge.settings import Settings
 
 #: The number of records of all tiers together that are sampled for their failures; at least one of each partition.

@@ -21,9 +21,9 @@ from bridge.kafka.partition_offsets import Extent, read_extents
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.kafka.transactions import OpenTransaction, find_open_transactions
 from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, Ledger, LogHistory
-from bridge.ledger.audit_line import NAMED, AuditLine, count_audit_line
 from bridge.ledger.handoff_times import find_handoff_times
-from bridge.ledger.retry_records import ParkedOffsets, ParkedSearch, RetryTopicCount, count_handed_records
+from bridge.ledger.unaccounted_offsets import NAMED, AuditLine, count_audit_line
+from bridge.ledger.unsettled_retry_records import ParkedOffsets, ParkedSearch, RetryTopicCount, count_handed_records
 from bridge.settings import Settings
 
 

@@ -21,7 +21,7 @@ from bridge.kafka.topic_admin import ANSWER_WITHIN, add_partitions, create_contr
 from bridge.kafka.topic_survey import SurveyedTopic, list_waiting_topics, survey_topics
 from bridge.ledger import Ledger
 from bridge.ledger.group_members import find_living_sources
-from bridge.ledger.retry_records import count_handed_records
+from bridge.ledger.unsettled_retry_records import count_handed_records
 from bridge.settings import Settings
 
 

@@ -9,7 +9,7 @@ from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger import Ledger
-from bridge.ledger.audit_line import count_audit_line
+from bridge.ledger.unaccounted_offsets import count_audit_line
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
 

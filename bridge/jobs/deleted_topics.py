@@ -11,7 +11,7 @@ from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.kafka.partition_offsets import Extent, read_extents
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, Ledger, LogHistory
-from bridge.ledger.retry_records import count_handed_records
+from bridge.ledger.unsettled_retry_records import count_handed_records
 from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from bridge.formats.delivery import Batch, Dead, Delivery
 from bridge.formats.retry_record import RetryRecordPosition
 from bridge.kafka.publisher import ParkRequest, Publisher
 from bridge.ledger import Fate, Ledger
-from bridge.ledger.retry_records import find_records_to_run
+from bridge.ledger.unsettled_retry_records import find_records_to_run
 from lossless.transport.script_hook import LOOKED
 from lossless.worker.acknowledgement_bundle import can_bundle
 from tasks.execution import delivery_log

@@ -7,7 +7,7 @@ import pytest
 from bridge.formats.retry_record import RetryRecordPosition
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, KnownLog, Ledger, LogHistory, Mark
-from bridge.ledger.retry_records import count_handed_records, find_records_to_run
+from bridge.ledger.unsettled_retry_records import count_handed_records, find_records_to_run
 
 TIER = "orders.retry.5m"
 NOW = Account(RETRY_RECORD, TIER, "id", 0)

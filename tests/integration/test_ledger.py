@@ -15,7 +15,6 @@ from bridge.inspection import queue_discard
 from bridge.jobs.stuck_deliveries import find_stuck_offsets
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.account_progress import Accounts
-from bridge.ledger.audit_line import count_audit_line
 from bridge.ledger.fate_pages import PAGE, Account, ledger_key
 from bridge.ledger.fate_rules import UNSETTLED, Fate
 from bridge.ledger.group_members import GroupMembers
@@ -23,6 +22,7 @@ from bridge.ledger.handoff_times import STEP_SECONDS, find_oldest_delivery, note
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_scripts import Mark, Push
 from bridge.ledger.redis_health import check_redis_fit, read_redis_health
+from bridge.ledger.unaccounted_offsets import count_audit_line
 from lossless.transport import refuse_unfit
 from tests.processes import eventually
 from tests.servers.missing import need

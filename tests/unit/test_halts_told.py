@@ -8,7 +8,7 @@ import pytest
 
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.formats.group_decision import PublishedDecision, append_decision, halt_key, make_decision_entry
-from bridge.jobs.group_decisions import GroupDecisions
+from bridge.jobs.decision_sync import GroupDecisions
 from bridge.settings import Settings
 
 

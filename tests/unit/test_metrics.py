@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.bridge_metrics import BridgeMetrics
-from bridge.ledger.audit_line import AuditLine
+from bridge.ledger.unaccounted_offsets import AuditLine
 from tasks.policy.failure_decision import REASONS
 from tasks.worker import worker_metrics
 

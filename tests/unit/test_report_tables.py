@@ -9,7 +9,7 @@ from bridge.inspection.delivery_trace import estimate_handoff_time
 from bridge.inspection.record_search import SHOWN_ERROR, format_result
 from bridge.inspection.report_tables import print_audit, print_status
 from bridge.inspection.topic_audit import DeathSummary, TopicAudit
-from bridge.ledger.audit_line import AuditLine
+from bridge.ledger.unaccounted_offsets import AuditLine
 
 #: What a status has besides, where there is nothing of it.
 NOTHING: dict[str, Any] = {"queues": {}, "oldest": [], "unanswered": [], "parked": [], "policies": {}}

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from bridge.inspection import report_tables
 from bridge.inspection.topic_audit import TopicAudit
-from bridge.ledger.audit_line import AuditLine
+from bridge.ledger.unaccounted_offsets import AuditLine
 
 STATUS: dict[str, Any] = {
     "group": "shop",

@@ -11,7 +11,7 @@ from bridge.console.status_cache import StatusCache
 from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import DeskUnavailable, KafkaUnavailable
 from bridge.inspection.topic_audit import LogChange, TopicAudit
-from bridge.ledger.audit_line import AuditLine
+from bridge.ledger.unaccounted_offsets import AuditLine
 from tests.desk.letters import HANDLER, letter
 from tests.desks import desk as desk_of
 from tests.processes import Stack, stack

@@ -18,7 +18,7 @@ from bridge.formats.delivery_identity import Origin
 from bridge.kafka.partition_offsets import read_extents
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.kafka.topic_names import TopicNames
-from bridge.ledger.retry_records import ROUNDS, ParkedSearch
+from bridge.ledger.unsettled_retry_records import ROUNDS, ParkedSearch
 from bridge.settings import Settings
 
 #: Seconds between two polls.

@@ -1,4 +1,4 @@
-"""The decisions of the group (halts and policies), kept in line in Redis, Kafka and the gates of topics.
+"""The synchronization of the group's decisions (halts and policies) between Redis, Kafka and the gates of topics.
 
 The bridge follows the control topic. It writes what Redis lacks of it, publishes what only Redis has, and shuts the
 gates of halted topics and of no others.

@@ -1,4 +1,4 @@
-"""The records of retry and replay topics: which are handed off, which are yet to run, and which are missing.
+"""The unsettled records of retry and replay topics: those handed off, those yet to run, and missing ones.
 
 With commit="handoff" a record is committed when it is handed off: it is in no lag, though its source record stays
 parked until a worker has run it. Records come and go during a search: a missing one is searched for again in newer
@@ -16,9 +16,9 @@ from bridge.kafka.partition_offsets import Extent, read_extents
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, KnownLog, Ledger, LogHistory
-from bridge.ledger.audit_line import AuditLine, count_audit_line
 from bridge.ledger.fate_rules import is_to_run
 from bridge.ledger.handoff_times import read_step_rests, read_steps
+from bridge.ledger.unaccounted_offsets import AuditLine, count_audit_line
 from bridge.settings import Settings
 
 

@@ -1,4 +1,4 @@
-"""The audit line of one handler on one partition: how many offsets have each fate, and which are unaccounted for."""
+"""The offsets of one handler on one partition that are unaccounted for, and how many have each fate: an audit line."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
