@@ -46,7 +46,7 @@ from lossless.worker.message_burial import (
     read_count,
 )
 from lossless.worker.message_replacement import MessageReplacement, bury_message, pending_replacements, put_in_place
-from lossless.worker.poison_isolation import PoisonIsolation, Suspicion, count_deaths, judge_message
+from lossless.worker.poison_isolation import RESTORED_LIMIT, PoisonIsolation, Suspicion, count_deaths, judge_message
 from lossless.worker.process_death import get_memory_kills
 from lossless.worker.request import Request
 from lossless.worker.run_outcome import REQUEUE_PAUSES, find_pause
@@ -55,7 +55,6 @@ from lossless.worker.unknown_tasks import UnknownTasks, identify_message
 
 logger = get_logger(__name__)
 
-RESTORED_LIMIT = 6
 UNKNOWN_FOR = 3_600
 #: Headers in which the transport counts the workers that died with a message.
 DEATHS = ("restored", "prefetched")

@@ -1,4 +1,4 @@
-"""The isolation of messages suspected of killing their worker, so that the poison message is found.
+"""The poison rules: which message has killed its workers or processes, and how suspected ones run apart.
 
 When a worker dies, one of the messages that it had begun may be the cause: all of them are *suspected*. A suspected
 message runs again beside harmless ones, but apart from other suspected ones. After one death it begins half a second
@@ -12,6 +12,12 @@ from enum import Enum, auto
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
+#: Processes lost with one message alone that make it poison (`lost_limit`), and the seconds before it runs again after
+#: each (`lost_pauses`).
+LOST_LIMIT: Final = 3
+LOST_PAUSES: Final = (1, 5)
+#: Workers and processes together that died with a message and make it poison (`restored_limit`).
+RESTORED_LIMIT: Final = 6
 #: Seconds between the starts of two suspected messages in one worker, unless the first has ended.
 APART: Final = 0.5
 #: From this many dead workers on a message runs with no other suspected one.
@@ -49,6 +55,16 @@ def judge_message(deaths: int, lost: int, limit: float) -> Suspicion:
         return Suspicion.NONE
     # Lost processes have a limit of their own, and one worker's death says little.
     return Suspicion.POISON if deaths >= 2 and deaths + lost >= limit else Suspicion.SUSPECTED
+
+
+def has_killed_processes(lost: int, limit: float) -> bool:
+    """Return whether a message is poison after the loss of a process that ran it; if not, it runs again.
+
+    Parameters:
+        lost: processes that were lost with it alone.
+        limit: of them (`lost_limit`).
+    """
+    return lost >= limit
 
 
 class SuspectedMessage(NamedTuple):

@@ -41,6 +41,7 @@ from lossless.worker.message_burial import (
     read_count,
 )
 from lossless.worker.message_replacement import MessageReplacement, bury_message
+from lossless.worker.poison_isolation import LOST_LIMIT, LOST_PAUSES, has_killed_processes
 from lossless.worker.process_death import LOSS_HISTORY, add_to_history, describe_cause, describe_death, get_memory_kills
 from lossless.worker.run_outcome import (
     REQUEUE_PAUSES,
@@ -54,8 +55,6 @@ from lossless.worker.run_outcome import (
 
 logger = get_logger(__name__)
 
-LOST_LIMIT = 3
-LOST_PAUSES = (1, 5)
 DEATH_POLL = 0.02
 
 
@@ -209,7 +208,7 @@ class Request(request.Request):
         cause = describe_cause(error, get_memory_kills().more())
         changed = {**self.after_loss(cause), LOSS_HISTORY: add_to_history(self._message.headers, cause, time.time())}
         lost = read_count(changed, "lost")
-        if lost >= conf.get("lost_limit", LOST_LIMIT) and not self._buries:
+        if has_killed_processes(lost, conf.get("lost_limit", LOST_LIMIT)) and not self._buries:
             # Where the pool itself raised the error, its traceback tells nothing of the task.
             own = "" if isinstance(error, WorkerLostError | TimeLimitExceeded) else f"\n\n{failure.traceback}"
             last = BurialFailure(failure.name, describe_death(cause, lost), "\n".join(changed[LOSS_HISTORY]) + own)

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lossless.worker.poison_isolation import APART, PoisonIsolation, Suspicion, count_deaths, judge_message
+from lossless.worker.poison_isolation import (
+    APART,
+    PoisonIsolation,
+    Suspicion,
+    count_deaths,
+    has_killed_processes,
+    judge_message,
+)
 
 # workers that died after it had begun, and before; lost processes; what that says with a limit of 6
 SUSPICIONS = [
@@ -31,6 +38,10 @@ def test_what_the_deaths_of_workers_say_of_a_message_that_they_held(
     restored: int, prefetched: int, lost: int, suspicion: Suspicion
 ) -> None:
     assert judge_message(count_deaths(restored, prefetched), lost, 6) is suspicion
+
+
+def test_a_message_is_poison_with_the_last_process_that_its_limit_allows() -> None:
+    assert [has_killed_processes(lost, 3) for lost in (1, 2, 3, 4)] == [False, False, True, True]
 
 
 @given(st.integers(0, 50), st.integers(0, 50))

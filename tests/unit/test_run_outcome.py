@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.exceptions import EncodeError, OperationalError
 
-from lossless.worker.request import LOST_LIMIT, LOST_PAUSES
+from lossless.worker.poison_isolation import LOST_LIMIT, LOST_PAUSES
 from lossless.worker.run_outcome import REQUEUE_PAUSES, RunOutcome, decide_outcome, find_pause
 
 AWAY = OperationalError("away")
