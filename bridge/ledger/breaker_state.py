@@ -14,7 +14,7 @@ from bridge.formats.gate_names import again_gate, needs_gate
 from bridge.formats.untrusted_json import is_time, log_skipped_once
 from bridge.ledger.fate_pages import ledger_key
 from bridge.ledger.ledger_client import Ledger
-from bridge.ledger.ledger_scripts import BREAKER
+from bridge.ledger.ledger_scripts import BREAKER_STATE
 from lossless.transport.message_gates import MessageGates
 
 logger = logging.getLogger(__name__)
@@ -195,7 +195,7 @@ class CircuitBreakers:
         ended: RunResults = RunResults(),  # noqa: B008
     ) -> BreakerStatus:
         args = ("", act, probe, *terms.args, *ended.args)
-        answer = self._ledger.run(f"{act} for the breaker {name!r}", BREAKER, self._keys(name), args)
+        answer = self._ledger.run(f"{act} for the breaker {name!r}", BREAKER_STATE, self._keys(name), args)
         return read_breaker_status(answer)
 
     def _keys(self, name: str) -> list[str]:
