@@ -22,7 +22,7 @@ from bridge.ledger.breaker_state import (
     make_breaker_keys,
     read_breaker_status,
 )
-from bridge.ledger.ledger_scripts import BREAKER
+from bridge.ledger.ledger_scripts import BREAKER_STATE
 from lossless.transport.message_gates import MessageGates
 from tests.breaker_model import Model
 from tests.examples import examples
@@ -67,7 +67,7 @@ def ask(
     client: Any, name: str, now: float, act: str, probe: str, terms: BreakerTerms, ended: RunResults
 ) -> BreakerStatus:
     return read_breaker_status(
-        BREAKER.run(client, make_breaker_keys("bridge", name), [repr(now), act, probe, *terms.args, *ended.args])
+        BREAKER_STATE.run(client, make_breaker_keys("bridge", name), [repr(now), act, probe, *terms.args, *ended.args])
     )
 
 
