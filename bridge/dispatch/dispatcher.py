@@ -1,4 +1,8 @@
-"""The hand-off of ready deliveries to the Celery broker, through the ledger: each open one goes out once."""
+"""The hand-off of ready deliveries to the Celery broker: at-least-once; once if ledger and broker are one Redis.
+
+There a queue entry and its mark `handed` are one step. Elsewhere a bridge that is killed between the two hands the
+deliveries of that step off again.
+"""
 
 import logging
 import time
@@ -129,7 +133,7 @@ class Dispatcher:
 
         Parameters:
             partitions: of source topics; or of retry and replay topics (`parked`), which have room of their own.
-            kept: handlers of which nothing goes out now, and where.
+            suspended: handlers of which nothing goes out now, and where.
 
         Raises:
             HandoffFailed, LedgerUnavailable: deliveries that did not go out are given back, to be handed off later.

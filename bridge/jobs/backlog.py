@@ -168,7 +168,7 @@ def count_due_deliveries(
         unread: records of each source partition that were not read yet.
         ripe: the offset up to which records of each retry partition are due.
         halted: the halted topics.
-        kept: handlers of which nothing is handed off, and where.
+        suspended: handlers of which nothing is handed off, and where.
     """
     due: dict[str, dict[str, float]] = {}
     for partition in partitions:

@@ -1,4 +1,4 @@
-"""The graceful shutdown of a worker: unstarted tasks go back at once, running ones have a grace period."""
+"""The graceful shutdown of a worker: unstarted tasks go back within 1.2 s, running ones have a grace period."""
 
 import signal
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from celery.worker import state
 logger = get_logger(__name__)
 
 KILL_AFTER = 2
+#: Seconds after which unstarted tasks go back that the transport has not given back at once.
 # A BRPOP that kombu sent before it stopped consuming (brpop_timeout: 1 s) would fetch it straight back.
 GIVE_BACK_AFTER = 1.2
 
@@ -26,7 +27,7 @@ def list_unstarted_requests(buckets: Any) -> list[Any]:
 
 
 def begin_shutdown(timer: Any, pool: Any, waiting: list[Any], grace: float) -> None:
-    """Give requests back, and stop what still runs when its grace period is over; return at once.
+    """Give requests back soon, and stop what still runs when its grace period is over; return without waiting.
 
     Parameters:
         timer: the consumer's.

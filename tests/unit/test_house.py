@@ -25,6 +25,7 @@ ERRORS: Final = {"bridge": "bridge/errors.py", "tasks": "tasks/errors.py"}
 
 #: Headings that others have for what is a "Parameters:" here.
 HEADINGS: Final = re.compile(r"(?:Args|Arguments|Params|Return|Raise|Throws):")
+PARAMETERS: Final = re.compile(r"^Parameters:\n((?:    .*\n?|\n)+)", re.MULTILINE)
 OTHERS: Final = re.compile(rf"^\s*(Keyword )?{HEADINGS.pattern}\s*$", re.MULTILINE)
 
 #: How the names of errors end, and where a file may have a class of one.
@@ -44,6 +45,36 @@ def test_a_docstring_has_parameters_returns_and_raises():
     suspects = {name: file for name, file in FILES.items() if HEADINGS.search(file.read_text())}
     others = {name: text for name, file in suspects.items() for text in docstrings(file) if OTHERS.search(text)}
     assert others == {}
+
+
+def test_every_parameter_that_a_docstring_explains_is_one():
+    absent = {
+        f"{module}.{node.name}: {', '.join(sorted(unknown))}"
+        for module, file in find_product_files().items()
+        for node in ast.walk(parse_source(file))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if (names := _find_parameters(node)) is not None
+        if (unknown := _find_explained(ast.get_docstring(node) or "") - names)
+    }
+    assert absent == set()
+
+
+def _find_explained(docstring: str) -> set[str]:
+    section = PARAMETERS.search(docstring)
+    heads = re.findall(r"^    ([\w, ]+):", section[1], re.MULTILINE) if section else []
+    return {name for head in heads for name in head.split(", ")}
+
+
+def _find_parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> set[str] | None:
+    """Return the parameters of a function, or of a class's `__init__`; None if they are open or there is none."""
+    functions = node.body if isinstance(node, ast.ClassDef) else [node]
+    own = "__init__" if isinstance(node, ast.ClassDef) else node.name
+    for function in functions:
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name == own:
+            given = function.args
+            named = [*given.posonlyargs, *given.args, *given.kwonlyargs, *([given.vararg] if given.vararg else [])]
+            return None if given.kwarg else {each.arg for each in named}
+    return None
 
 
 def test_every_error_of_a_package_stands_in_its_errors():

@@ -1,7 +1,7 @@
 -- Every write of fates: reads, decides, pushes and marks in one step. A script runs alone in Redis, so reading a byte,
 -- changing half of it and writing it back cannot touch its neighbour.
 --
--- Before it stands what script.py makes of bridge.ledger.fate_rules:
+-- Before it stands what ledger_scripts.py makes of bridge.ledger.fate_rules:
 --   ROWS   wanted fate : for each of 16 old fates the new one, as a letter from "@" on (tables cost Lua more)
 --   ENDS   the fates that a full Redis must take
 --   PAGE, GAP   offsets of a page; the fate of a gap
