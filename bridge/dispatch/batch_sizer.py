@@ -17,7 +17,7 @@ from bridge.dispatch.queue_room import counts_until_ended, find_queue_room
 from bridge.errors import BridgeError
 from bridge.handler_routes import Handler, Routes
 from bridge.ledger import Account, Ledger
-from bridge.ledger.fate_rules import UNSETTLED
+from bridge.ledger.fate_rules import Fate
 from bridge.ledger.group_members import GroupMembers
 from bridge.ledger.handler_costs import DeliveryCost, HandlerCosts, KnownCost
 from bridge.partitions.ordering import MESSAGE_BYTES, Portion
@@ -375,7 +375,8 @@ class UnendedMessages:
     def see(self, account: Account, offsets: Sequence[int], fates: bytes) -> None:
         """Take in the fates of these offsets."""
         for offset, fate in zip(offsets, fates, strict=True):
-            if fate not in UNSETTLED:
+            # What is open is carried by no message: it was opened again, or the ledger was wiped with the queue.
+            if fate != Fate.HANDED:
                 self._messages[account].pop(offset, None)
 
     def forget(self, now: float, takes: float | None) -> None:

@@ -195,7 +195,8 @@ def test_a_handler_halts_its_topic_and_its_message_runs_first_after_hundreds_wai
     after = begun(stack)[len(ran) :]
     offsets = [int(where.rpartition("-")[2]) for where in after]
     assert offsets[0] == 1
-    assert offsets[1:] == sorted(offsets[1:])
+    # Each of those that had not begun runs once; two killed workers put back what they held in no order between them.
+    assert sorted(offsets[1:]) == sorted({*range(2, 202)} - {int(where.rpartition("-")[2]) for where in ran})
     assert {run.attempt for run in stack.runs("orders") if run.outcome == "done"} <= {1, 2}
     assert [run.coordinates for run in stack.runs("orders") if run.attempt == 2 and run.outcome == "done"] == [
         f"{orders}-0-1"

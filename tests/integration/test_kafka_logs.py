@@ -213,7 +213,7 @@ def test_what_retention_took_is_counted_and_nothing_that_is_left_is_jumped_over(
     assert (change["what"], change["first"], change["end"], change["lost"]) == ("expired", 5, 66, 61)
     assert (found["done"], found["unaccounted"]) == (20, 0)
     (problem,) = json_of(stack, "status")["problems"]
-    assert "retention took 61 records" in problem
+    assert "retention deleted 61 records" in problem
     assert worker.exit_code is None
 
 

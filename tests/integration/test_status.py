@@ -126,7 +126,7 @@ def test_a_transaction_that_stays_open_is_said_by_status_check_audit_and_the_met
 
     (problem,) = eventually(lambda: status(stack)["problems"], 40, "status names the transaction")
     assert re.search(rf"An open transaction holds back topic '{topic}', {SINCE}", problem)
-    assert f"gives nobody 3 records of it, the transaction's own among them ({topic}-0 from offset 1 on)" in problem
+    assert f"withholds 3 records, the transaction's own among them ({topic}-0 from offset 1 on)" in problem
     assert "kafka-transactions.sh find-hanging" in problem
     assert "warning  An open transaction holds back topic" in command(stack, "check")
     assert audit(stack)["open_transactions"] == [{"partition": 0, "offset": 1, "records": 3}]

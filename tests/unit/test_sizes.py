@@ -20,6 +20,7 @@ class World:
         self.now, self.looks = 100.0, 0
         self.found, self.queued = KnownCost(), 0
         self.ended: set[int] = set()
+        self.wiped = False
         self.workers: dict[str, Any] = {"one": {"queues": ["mail"], "processes": 4}}
         world: Any = self
         monkeypatch.setattr(batch_sizer, "HandlerCosts", lambda ledger: self)
@@ -38,7 +39,10 @@ class World:
         return dict.fromkeys(queues, self.queued)
 
     def fates_of(self, questions: Any) -> list[bytes]:
-        return [bytes(Fate.DONE if each in self.ended else Fate.HANDED for each in offsets) for _, offsets in questions]
+        return [bytes(self._fate(offset) for offset in offsets) for _, offsets in questions]
+
+    def _fate(self, offset: int) -> Fate:
+        return Fate.DONE if offset in self.ended else Fate.OPEN if self.wiped else Fate.HANDED
 
     def look(self, times: int = 1) -> None:
         for _ in range(times):
@@ -156,6 +160,19 @@ def test_slow_deliveries_that_a_worker_has_taken_count_until_they_have_ended(mon
     world.now += 100
     world.look()
     assert world.taken(100) == (1, 10)
+
+
+def test_after_a_wipe_of_redis_what_it_had_holds_up_no_hand_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    account = Account("charge", "orders", "id", 0)
+    world.look(12)
+    for offset in range(16):
+        world.sizes.went_out("charge", account, [offset])
+    world.look()
+    assert world.taken(100) == (1, 0)
+    world.wiped = True
+    world.look()
+    assert world.taken(100) == (1, 16)
 
 
 def test_handlers_that_would_have_more_share_the_work_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
