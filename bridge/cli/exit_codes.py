@@ -26,7 +26,7 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
     },
     "audit": {
         OK: "nothing is unaccounted for, and nothing is forgotten",
-        FAULTS: "offsets are unaccounted for or forgotten",
+        FAULTS: "something is missing: offsets unaccounted for or forgotten, records deleted unread, or dead letters",
         NOT_FOUND: _NOT_KNOWN,
         USAGE: f"{_WRONG_USE}; or no handler ever named the topic",
     },
