@@ -298,8 +298,8 @@ def _format_error(error: Exception) -> str:
 #: Seconds after which a message counts as taken if other bridges fill the queue too: its position is unknown then.
 PLACE_KNOWN_FOR: Final = 60.0
 #: Seconds, and runs, after which a message that has not ended counts no more: it was purged, or waits for its retry.
-COUNTS_FOR: Final = 10.0
-COUNTS_FOR_RUNS: Final = 3
+COUNTS_FOR: Final = 2.0
+COUNTS_FOR_RUNS: Final = 5
 
 
 @dataclass(slots=True)

@@ -81,7 +81,7 @@ def retry_batch(task: MessageTask[..., Any], batch: Batch, delay: float, words: 
     )
     if noted := count_losses(options["headers"]):
         options["headers"][NOTED_LOSSES] = noted
-    if delay and (ahead := redis_clock.measure_clock_lead(task.app, batch)):
+    if delay and (ahead := redis_clock.measure_countdown_lead(task.app, batch)):
         retry_task(task, eta=datetime.fromtimestamp(time.time() - ahead + delay, UTC), exc=Failed(words), **options)
     retry_task(task, countdown=delay, exc=Failed(words), **options)
 
@@ -121,8 +121,8 @@ def send_on(
             # Failed deliveries wait at other gates than new ones.
             joins["name"] += " again"
         options["headers"] = {HEADER: header, JOINS: joins}
-        options["eta"] = _slot(time.time() - redis_clock.measure_clock_lead(app, batch) + delay)
-    elif delay and (ahead := redis_clock.measure_clock_lead(app, batch)):
+        options["eta"] = _slot(time.time() - redis_clock.measure_countdown_lead(app, batch) + delay)
+    elif delay and (ahead := redis_clock.measure_countdown_lead(app, batch)):
         options["eta"] = datetime.fromtimestamp(time.time() - ahead + delay, UTC)
     else:
         options["countdown"] = delay or None

@@ -1,6 +1,7 @@
 """The lead of this host's clock over that of Redis, by which all retries become due."""
 
 import os
+from contextlib import suppress
 from typing import Final
 
 from celery import Celery
@@ -15,7 +16,7 @@ _skews: Final[dict[tuple[int, Ledger], ClockSkew]] = {}
 
 
 def measure_clock_lead(app: Celery, batch: Batch) -> float:
-    """Return the seconds by which this host's clock is ahead; 0 if it is right, or Redis does not answer."""
+    """Return the seconds by which this host's clock is ahead, as last measured; 0 if it is right or unknown."""
     ledger = BatchFates.of(app, batch).ledger
     if ledger is None:
         return 0.0
@@ -23,8 +24,15 @@ def measure_clock_lead(app: Celery, batch: Batch) -> float:
     key = (os.getpid(), ledger)
     if key not in _skews:
         _skews[key] = ClockSkew(ledger)
-    try:
+    with suppress(BridgeError):
         _skews[key].measure()
-    except BridgeError:
-        return 0.0
     return _skews[key].ahead
+
+
+def measure_countdown_lead(app: Celery, batch: Batch) -> float:
+    """Return the seconds by which a countdown's due time is corrected.
+
+    It is 0 unless the broker is Redis: on others the worker itself waits for the due time, by its own clock.
+    """
+    lead = measure_clock_lead(app, batch)
+    return lead if lead and app.connection_for_write().transport.driver_type == "redis" else 0.0

@@ -639,12 +639,29 @@ def test_few_retries_join_no_message_that_is_far_larger_than_they_are(monkeypatc
 @pytest.mark.parametrize(("ahead", "most"), [(300.0, 500), (300.0, 1), (-300.0, 500), (-300.0, 1)])
 def test_a_retry_is_due_by_the_clock_of_redis(monkeypatch: pytest.MonkeyPatch, ahead: float, most: int) -> None:
     sent: list[dict[str, Any]] = []
-    app: Any = SimpleNamespace(tasks={}, send_task=lambda *_, **options: sent.append(options))
-    deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
     monkeypatch.setattr(redis_clock, "measure_clock_lead", lambda *_: ahead)
-    message_resend.send_on(app, Batch("h", "orders", 0, deliveries), 5.0, {}, most=most)
+    deliveries = tuple(Delivery(Message("orders", 0, offset), "h") for offset in range(2))
+    message_resend.send_on(_app_on("redis", sent), Batch("h", "orders", 0, deliveries), 5.0, {}, most=most)
     assert sent[0]["eta"].timestamp() == pytest.approx(time.time() - ahead + 5, abs=1)
     assert sent[0].get("countdown") is None
+
+
+def test_on_rabbitmq_a_retry_is_due_by_the_clock_of_the_worker_that_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(redis_clock, "measure_clock_lead", lambda *_: 300.0)
+    batch = Batch("h", "orders", 0, (Delivery(Message("orders", 0, 7), "h"),))
+    message_resend.send_on(_app_on("amqp", sent), batch, 5.0, {})
+    assert (sent[0].get("eta"), sent[0]["countdown"]) == (None, 5.0)
+
+
+def _app_on(driver: str, sent: list[dict[str, Any]]) -> Any:
+    """Return an app whose broker has this driver, and which keeps what it sends."""
+    connection = SimpleNamespace(transport=SimpleNamespace(driver_type=driver))
+    return SimpleNamespace(
+        tasks={}, send_task=lambda *_, **options: sent.append(options), connection_for_write=lambda: connection
+    )
 
 
 @pytest.mark.parametrize("ahead", [300.0, -300.0])

@@ -46,7 +46,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, name: str, answer: Any, *words: str, 
         return answer
 
     monkeypatch.setattr(inspection_commands, "load_app", lambda *_, **__: (None, settings, None))
-    monkeypatch.setattr(inspection_commands, {"audit": "audit_of", "find": "find_record"}[name], answers)
+    monkeypatch.setattr(inspection_commands, {"audit": "audit_topic", "find": "find_record"}[name], answers)
     return CliRunner().invoke(cli, [name, *words]).exit_code
 
 
