@@ -10,7 +10,6 @@ from typing import Any, Final, Self
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
-    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -33,7 +32,6 @@ __all__ = [
     "AdminClient",
     "ConfigResource",
     "Consumer",
-    "ConsumerGroupState",
     "ConsumerGroupTopicPartitions",
     "FatalErrorCatcher",
     "IsolationLevel",

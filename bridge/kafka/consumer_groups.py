@@ -1,14 +1,14 @@
 """The consumer groups of a topic: their committed offsets, and the records that a new group is about to read."""
 
+import struct
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.kafka.clients import (
     AdminClient,
-    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     KafkaException,
     admin_client,
@@ -18,6 +18,8 @@ from bridge.settings import Settings
 
 #: Seconds for one request to Kafka.
 ANSWER_WITHIN: Final = 10.0
+#: States of a group without assigned partitions yet.
+REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
 
 
 def find_reading_groups(settings: Settings, topics: Collection[str]) -> dict[str, list[str]]:
@@ -63,17 +65,42 @@ def read_group_commits(settings: Settings, topics: Collection[str]) -> dict[str,
 def find_consumed_topics(admin: AdminClient, group: str) -> frozenset[str] | None:
     """Return the topics whose partitions living members of a group have; `None` during a rebalance.
 
+    It asks by `list_groups`: librdkafka (seen: 2.16.0) aborts the process if a request of `describe_consumer_groups`
+    waits while no broker responds, and one comes back (`rd_kafka_enq_once_del_source_return: Assertion failed`).
+
     Raises:
         KafkaUnavailable: Kafka did not list the members.
     """
     try:
-        (future,) = admin.describe_consumer_groups([group], request_timeout=ANSWER_WITHIN).values()
-        found = future.result(ANSWER_WITHIN * 2)
-    except (KafkaException, TimeoutError) as error:
+        listed: list[Any] = [each for each in admin.list_groups(group, timeout=ANSWER_WITHIN) if str(each.id) == group]
+        for each in listed:
+            if each.error is not None:
+                raise KafkaException(each.error)
+    except KafkaException as error:
         raise KafkaUnavailable(f"Kafka did not list the members of the group {group!r}: {error}.") from None
-    if found.state in (ConsumerGroupState.PREPARING_REBALANCING, ConsumerGroupState.COMPLETING_REBALANCING):
+    if any(each.state in REBALANCING for each in listed):
         return None
-    return frozenset(place.topic for member in found.members for place in member.assignment.topic_partitions)
+    return frozenset(
+        topic for each in listed for member in each.members for topic in read_assigned_topics(member.assignment)
+    )
+
+
+def read_assigned_topics(assignment: bytes | None) -> list[str]:
+    """Return the topics in the assignment of a group's member.
+
+    It is a ConsumerProtocolAssignment: a version, and an array of topics with their partitions, all big-endian
+    (https://kafka.apache.org/protocol). An assignment that cannot be read names no topic.
+    """
+    found, at, data = [], 6, assignment or b""
+    try:
+        for _ in range(struct.unpack_from(">i", data, 2)[0]):
+            (length,) = struct.unpack_from(">h", data, at)
+            found.append(data[at + 2 : at + 2 + length].decode())
+            at += 2 + length
+            at += 4 + 4 * struct.unpack_from(">i", data, at)[0]
+    except (struct.error, UnicodeDecodeError):
+        return []
+    return found
 
 
 #: Maximum number of other groups that are named.

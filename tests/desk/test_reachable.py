@@ -59,7 +59,7 @@ def test_where_none_is_named_there_is_nothing_to_say():
 def test_the_command_says_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DEADLETTERS_DATABASE_URL", NOWHERE)
     monkeypatch.setattr(inspection_commands, "find_celery_app", lambda name: None)
-    monkeypatch.setattr(inspection_commands, "findings", lambda app, name: [])
+    monkeypatch.setattr(inspection_commands, "check_setup", lambda app, name: [])
     ended = CliRunner().invoke(cli, ["check", "--json"])
     assert ended.exit_code == FAULTS
     assert "could not be read" in ended.output

@@ -65,7 +65,7 @@ def test_a_topic_that_is_made_again_while_nobody_records_is_another_log(desk: St
     bury(desk, range(100, 103))
     again = recorder(desk)
     has(database_url, 8)
-    assert "the topic was deleted and made again" in again.text
+    assert "the topic was recreated" in again.text
     assert kept(recorded(database_url, positions), "next") == [(3,), (5,)]
 
 

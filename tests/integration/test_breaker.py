@@ -243,7 +243,7 @@ def test_what_waits_for_a_breaker_of_another_name_goes_on_with_the_version_that_
     bank(True)
     stack.worker("-c", "2")
     bridge = stack.bridge()
-    bridge.says("no handler names it any more")
+    bridge.says("no handler names its dependency any more")
     all_settled(stack, "orders", done=20, dead=0)
     assert len(stack.done("charge")) == 20
     assert not gates(stack)

@@ -65,7 +65,7 @@ def test_letters_are_recorded_understood_mended_and_sent_back(stack: Stack, desk
 
     # Sent back before it is mended, it dies again, and the canary keeps the others from that.
     refused = desk.run("replay", "--group", group["id"], code=2)
-    assert "say --yes" in refused
+    assert "pass --yes" in refused
     recorder = stack.start("recorder", sys.executable, "-m", "bridge", "deadletters", "record")
     stopped = desk.given("replay", "--group", group["id"], "--canary", "--wait", "--yes", code=BAD)
     assert stopped["outcomes"] == {"dead": 1, "waiting": 6}

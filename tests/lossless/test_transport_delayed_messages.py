@@ -161,7 +161,7 @@ def test_a_workers_wrong_clock_does_not_end_the_wait_for_a_task_that_it_does_not
         with Consumer(channel, [Queue("celery")], on_message=came.append, accept=["json"]):
             connection.drain_events(timeout=5)
             worker: Any = consumer.Consumer.__new__(consumer.Consumer)
-            worker.app, worker._burial_wants, worker._strangers = app, None, UnknownTasks(worker)
+            worker.app, worker._burial_wants, worker._unknown_tasks = app, None, UnknownTasks(worker)
             worker.on_unknown_task(None, came[0], KeyError("nobody.knows"))
             wait_until(lambda: broker.client.zcard("_waiting.celery") == 1)
     ((_, due),) = broker.client.zrange("_waiting.celery", 0, -1, withscores=True)

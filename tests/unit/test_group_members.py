@@ -12,7 +12,7 @@ from bridge.inspection.status_sources import StatusSources
 from bridge.jobs.deployment_problems import GroupWatch, unknown_members
 from bridge.jobs.group_facts import GroupFacts
 from bridge.kafka.clients import KafkaError, KafkaException
-from bridge.kafka.consumer_groups import find_consumed_topics
+from bridge.kafka.consumer_groups import find_consumed_topics, read_assigned_topics
 
 UNKNOWN = [KafkaUnavailable("Kafka is silent."), LedgerUnavailable("Redis is silent."), None]
 
@@ -27,10 +27,25 @@ def answering(found: Any) -> Any:
 
 
 def test_a_kafka_that_does_not_say_who_is_in_the_group_is_no_empty_group():
-    failed = SimpleNamespace(result=answering(KafkaException(KafkaError(KafkaError._TIMED_OUT))))
-    admin: Any = SimpleNamespace(describe_consumer_groups=lambda *_, **__: {"shop": failed})
+    def fail(*_: Any, **__: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    admin: Any = SimpleNamespace(list_groups=fail)
     with pytest.raises(KafkaUnavailable, match="list the members of the group 'shop'"):
         find_consumed_topics(admin, "shop")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "topics"),
+    [
+        (b"\0\1\0\0\0\2\0\1a\0\0\0\1\0\0\0\7\0\2bc\0\0\0\0\xff\xff\xff\xff", ["a", "bc"]),
+        (b"", []),
+        (None, []),
+        (b"\0\1\0\0\0\1\0\x50a", []),
+    ],
+)
+def test_the_topics_of_a_member_are_read_from_its_assignment(assignment: bytes | None, topics: list[str]):
+    assert read_assigned_topics(assignment) == topics
 
 
 @pytest.mark.parametrize("found", UNKNOWN)
