@@ -57,7 +57,7 @@ def test_a_redis_that_was_a_replica_meanwhile_is_doubted_although_no_connection_
         after = ledger.state()
         assert ledger.fates(CHARGE, 2, 2) == bytes([Fate.OPEN])
         assert (after.epoch, after.run_id, after.writes > before.writes) == (before.epoch, before.run_id, True)
-        assert "was a replica meanwhile" in str(after.doubt(before))
+        assert "was a replica in between" in str(after.doubt(before))
         ledger.close()
 
 
