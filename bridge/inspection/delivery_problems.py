@@ -285,14 +285,14 @@ def _describe_failing(facts: GroupFacts, name: str, rate: FailingHandler, sample
     error = rate.error or (sample.error if sample else "")
     return Problem(
         f"{what}, {format_since(rate.since, facts.now)}: {count}{waits}; the last error: {error}. "
-        f"{_advise(facts, name)}",
+        f"{_advise(facts, name, retried=sample is not None)}",
         "failing",
         what,
         handler=name,
         since=rate.since,
         many=rate.failed,
         of="attempts",
-        do="fix the cause: the deliveries run again",
+        do="fix the cause: the deliveries run again" if sample else "fix the cause, then replay the dead letters",
     )
 
 
@@ -313,15 +313,25 @@ def _describe_waiting(facts: GroupFacts, each: WaitingFailures) -> Problem:
     )
 
 
-def _advise(facts: GroupFacts, handler: str) -> str:
-    """Return what to do about failed deliveries, and whether they run: those of a halted topic do not."""
+def _advise(facts: GroupFacts, handler: str, retried: bool = True) -> str:
+    """Return what to do about failed deliveries, and whether they run: those of a halted topic do not.
+
+    Parameters:
+        retried: whether some are seen to wait for a retry; else each may be a dead letter already.
+    """
     topics = next((each.topics for each in facts.handlers if each.name == handler), ())
     halted = [topic for topic in topics if topic in facts.halts]
     named = ", ".join(map(repr, halted))
     if halted and len(halted) == len(topics):
         return f"They wait while {named} is halted: fix the cause, then `bridge resume {' '.join(halted)}`."
     waits = f" Those of {named} wait while it is halted." if halted else ""
-    return f"Fix the cause: they are retried, and become dead letters when their retries are spent.{waits}"
+    fate = (
+        "Those that wait are retried, and become dead letters when their retries are spent."
+        if retried
+        else "Deliveries whose error the handler retries (autoretry_for) run again; any other error makes a dead "
+        "letter at once: replay those."
+    )
+    return f"Fix the cause. {fate}{waits}"
 
 
 def _sum_waiting_failures(facts: GroupFacts) -> list[WaitingFailures]:

@@ -456,7 +456,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         "failing",
         "handler_failing",
         "Attempts of a handler fail: all of them, one in twenty or more, or deliveries wait long for a retry.",
-        "Fix the cause: the deliveries run again, until their retries are spent.",
+        "Fix the cause: deliveries that wait for a retry run again. Replay those that are dead.",
         STOPS_ALL,
         (
             AlertRule(

@@ -64,6 +64,20 @@ def test_a_bad_release_is_said_within_thirty_seconds_though_no_sample_shows_it()
     assert problem.row.within == 30
 
 
+def test_deliveries_are_only_said_to_be_retried_if_some_are_seen_to_wait_for_a_retry():
+    # An error that autoretry_for does not list makes a dead letter at once.
+    (problem,) = list_problems(BAD_RELEASE)
+    assert "they are retried" not in problem
+    assert problem.endswith(
+        "Fix the cause. Deliveries whose error the handler retries (autoretry_for) run again; any other error makes a "
+        "dead letter at once: replay those."
+    )
+    assert problem.do == "fix the cause, then replay the dead letters"
+    waiting = [WaitingFailures(CHARGE.name, "failed", 3, NOW - 9, "x")]
+    (problem,) = list_problems(replace(BAD_RELEASE, failing=waiting))
+    assert problem.endswith("Those that wait are retried, and become dead letters when their retries are spent.")
+
+
 @pytest.mark.parametrize(
     "waits", [{"retries": {"orders": 430}}, {"failing": [WaitingFailures(CHARGE.name, "failed", 3, NOW - 9, "x")]}]
 )
