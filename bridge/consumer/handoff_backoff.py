@@ -6,11 +6,12 @@ from typing import Final
 
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.errors import BridgeError, HandoffFailed, KafkaUnavailable, LedgerUnavailable
+from lossless.backoff import Backoff, RetryTimer
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two tries: the first, and the most.
-RETRY_AFTER: Final = (0.2, 5.0)
+#: Seconds between two tries.
+RETRY_AFTER: Final = Backoff(first=0.2, most=5.0)
 
 
 class HandoffBackoff:
@@ -21,11 +22,9 @@ class HandoffBackoff:
     """
 
     def __init__(self, metrics: BridgeMetrics, clock: Callable[[], float]) -> None:
-        self._metrics, self._clock = metrics, clock
+        self._metrics, self._clock, self._timer = metrics, clock, RetryTimer(RETRY_AFTER)
         self.why: str | None = None
         self._first: Callable[[], None] | None = None
-        self._failures = 0
-        self._retry_at = 0.0
 
     def attempt(self, act: Callable[[], None]) -> bool:
         """Do a step that needs Redis or Kafka; return whether it succeeded. A failed one must succeed first."""
@@ -38,10 +37,8 @@ class HandoffBackoff:
 
     def failed(self, act: Callable[[], None], error: BridgeError) -> None:
         """Note a failed step, which must succeed before anything else is tried."""
-        first, most = RETRY_AFTER
         self._first = act
-        self._retry_at = self._clock() + min(most, first * 2 ** min(self._failures, 10))
-        self._failures += 1
+        self._timer.note_failure(self._clock())
         self._metrics.handoff_failures.inc()
         if self.why is None:
             logger.error("deliveries cannot be handed off, consumption pauses until they can: %s", error)
@@ -49,7 +46,7 @@ class HandoffBackoff:
 
     def retry(self) -> bool:
         """Try the failed step if it is due; return whether a hand-off may be tried."""
-        if self._clock() < self._retry_at:
+        if not self._timer.is_due(self._clock()):
             return False
         act, self._first = self._first, None
         return act is None or self.attempt(act)
@@ -58,4 +55,5 @@ class HandoffBackoff:
         """End the backoff: deliveries were handed off, or could have been."""
         if self.why:
             logger.info("deliveries are handed off again.")
-        self.why, self._failures, self._retry_at = None, 0, 0.0
+        self.why = None
+        self._timer.reset()

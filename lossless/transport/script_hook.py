@@ -21,6 +21,7 @@ from typing import Final
 from kombu.log import get_logger
 from kombu.utils.imports import symbol_by_name
 
+from lossless.backoff import Backoff, RetryTimer
 from lossless.lua import Script
 from lossless.transport.transport_scripts import ACK, TAKE
 
@@ -82,8 +83,8 @@ UNHOOKED: Final = make_hooked_scripts(None)
 
 logger = get_logger("lossless.transport")
 
-#: The first and the longest pause between two tries, in seconds.
-SHORTEST, LONGEST = 0.1, 5.0
+#: Seconds between two tries.
+RETRY_AFTER: Final = Backoff(first=0.1, most=5.0)
 
 
 class RefusedSteps:
@@ -91,8 +92,7 @@ class RefusedSteps:
 
     def __init__(self) -> None:
         self._logged: set[str] = set()
-        self._pause = 0.0
-        self._due_at = 0.0
+        self._timer = RetryTimer(RETRY_AFTER)
 
     def read(self, answer: str, fields: Collection[str], steps: Mapping[str, HookStep]) -> set[str]:
         """Return those of the sent fields whose step Redis refused, and log the reason.
@@ -114,11 +114,12 @@ class RefusedSteps:
 
     def due(self) -> bool:
         """Return whether it is time to try the refused steps again."""
-        return monotonic() >= self._due_at
+        return self._timer.is_due(monotonic())
 
     def tried(self, refused: bool) -> None:
         """Note that all were tried again, and whether Redis still refuses any."""
-        if not refused:
+        if refused:
+            self._timer.note_failure(monotonic())
+        else:
             self._logged.clear()
-        self._pause = min(max(2 * self._pause, SHORTEST), LONGEST) if refused else 0.0
-        self._due_at = monotonic() + self._pause
+            self._timer.reset()

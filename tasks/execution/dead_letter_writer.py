@@ -22,7 +22,7 @@ from tasks.execution import delivery_log
 from tasks.execution.batch_fates import BatchFates
 from tasks.execution.batch_progress import BatchEnds, BatchState
 from tasks.execution.breaker_guard import BREAKER_PAUSE, BreakerGuard
-from tasks.execution.message_resend import publish_delay, retry_task, send_on
+from tasks.execution.message_resend import PUBLISH_BACKOFF, retry_task, send_on
 from tasks.execution.process_loss import clear_losses, count_unsaid_losses, find_poison, overran_limit
 from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import Settlement
@@ -76,7 +76,7 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
     except (LedgerUnavailable, PublishFailed) as error:
         # The dead letter may be written without its mark: the next run checks.
         headers = {**(self.request.headers or {}), "redelivered": True}
-        delay = publish_delay(self.request.retries)
+        delay = PUBLISH_BACKOFF.compute_pause(self.request.retries)
         logger.error(
             "%s is dead (%s), but its dead letter could not be written; again in %d s: %s",
             str(batch),
@@ -215,7 +215,7 @@ class DeadLetterWriter:
         return f"{ends.counts}; the first of the dead: {first.reason}: {words}; {ends.names}"
 
     def _retry_later(self, delivery: Delivery, dead: Dead, error: PublishFailed, cause: BaseException | None) -> None:
-        delay = publish_delay(delivery.publish_tries)
+        delay = PUBLISH_BACKOFF.compute_pause(delivery.publish_tries)
         worker_metrics.count_retry(delivery.handler, self._group, "dead_letter_unpublished")
         attempt_outcomes.refused(self._settlement.ledger, delivery.handler, delivery.identity, str(error)[:300])
         delivery_log.log_unpublished(delivery, dead, delay, error, cause)

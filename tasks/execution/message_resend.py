@@ -18,6 +18,7 @@ from bridge.formats.celery_header import HEADER, count_losses, to_header, to_joi
 from bridge.formats.delivery import NO_ATTEMPTS, Batch
 from bridge.formats.delivery_identity import label_records
 from bridge.formats.gate_names import gates_for
+from lossless.backoff import Backoff
 from lossless.transport.delayed_messages import JOINS
 from lossless.transport.message_gates import GATES
 from lossless.worker.process_death import LOSS_HISTORY
@@ -33,8 +34,8 @@ from tasks.execution.process_loss import clear_loss_headers
 from tasks.execution.settlement import Settlement
 from tasks.worker.delivery_cost import NOTED_LOSSES
 
-#: Seconds between attempts to publish a dead letter that Kafka does not take: the first, and the most.
-PUBLISH_DELAY: Final = (2, 60)
+#: Seconds between attempts to publish a dead letter that Kafka does not take.
+PUBLISH_BACKOFF: Final = Backoff(first=2, most=60)
 #: Headers in which lossless counts lost processes and workers (lossless.worker.request, lossless.worker.consumer).
 LOSS_HEADERS: Final = ("lost", "restored", "prefetched", LOSS_HISTORY)
 #: Seconds from which on a wait is noted in the ledger, for `bridge status` and `bridge find`.
@@ -132,12 +133,6 @@ def send_on(
 def _slot(due: float) -> datetime:
     """Return the slot of a due time: the first moment from then on at which others are due too."""
     return datetime.fromtimestamp(math.ceil(due / TOGETHER) * TOGETHER, UTC)
-
-
-def publish_delay(tries: int) -> int:
-    """Return the seconds before the next attempt to publish a dead letter, after so many failed ones."""
-    first, most = PUBLISH_DELAY
-    return int(min(most, first * 2 ** min(tries, 10)))
 
 
 def _note_waiting(app: Celery, batch: Batch, delay: float) -> None:

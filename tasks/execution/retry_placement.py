@@ -20,11 +20,12 @@ from bridge.kafka.publisher import ParkRequest, Publisher
 from bridge.kafka.retry_tiers import TierWaits, usable_tiers
 from bridge.kafka.topic_names import TopicNames, format_delay
 from bridge.settings import Settings
+from lossless.backoff import Backoff
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.execution import delivery_log, process_loss, redis_clock
 from tasks.execution.batch_progress import BatchState
-from tasks.execution.message_resend import publish_delay, retry_batch, send_on
+from tasks.execution.message_resend import PUBLISH_BACKOFF, retry_batch, send_on
 from tasks.execution.outgoing_publication import UnsentMessages
 from tasks.execution.settlement import Settlement
 from tasks.policy.effective_decisions import find_effective_policy
@@ -194,8 +195,8 @@ logger = logs.harmless_logger("tasks.execution.batch_run")
 
 #: Seconds that each part of an overdue batch may take.
 PART_WITHIN: Final = 0.05
-#: The longest seconds until a delivery's predecessor in its order is checked again.
-BEHIND_WITHIN: Final = 60.0
+#: Seconds until a delivery's predecessor in its order is checked again.
+BEHIND_BACKOFF: Final = Backoff(first=1.0, most=60.0)
 #: The most retries in one message if the handler sets no batch size.
 MOST_TOGETHER: Final = 500
 #: The loss headers of a message without losses.
@@ -252,14 +253,14 @@ class RetrySchedule:
     def retry_publication(self, unsent: UnsentMessages, failed: PublishFailed) -> None:
         """Retry in Celery the messages of a handler that has succeeded, which Kafka did not take."""
         delivery = unsent.delivery
-        delay = publish_delay(delivery.publish_tries)
+        delay = PUBLISH_BACKOFF.compute_pause(delivery.publish_tries)
         worker_metrics.count_retry(self._task.name, self._batch.group, "unsent")
         delivery_log.log_unsent(delivery, delay, failed)
         self.retry_in_celery(replace(unsent.again, publish_tries=delivery.publish_tries + 1), delay, str(failed))
 
     def wait_for_predecessor(self, delivery: Delivery) -> None:
         """Put off a delivery whose predecessor in its order has not ended, with growing pauses."""
-        delay = min(2.0**delivery.publish_tries, BEHIND_WITHIN)
+        delay = BEHIND_BACKOFF.compute_pause(delivery.publish_tries)
         again = replace(delivery, publish_tries=delivery.publish_tries + 1)
         self.put_off(again, delay, f"offset {delivery.after}, which is before it in its order, has not ended")
 
@@ -311,7 +312,8 @@ class RetrySchedule:
 
     def _stay_in_celery(self, delivery: Delivery, delay: float, failed: PublishFailed) -> None:
         """Let a delivery that Kafka did not take wait in Celery; one too large for the topic for its whole delay."""
-        pause = delay if isinstance(failed, RecordTooLarge) else min(delay, publish_delay(delivery.publish_tries))
+        pause = PUBLISH_BACKOFF.compute_pause(delivery.publish_tries)
+        pause = delay if isinstance(failed, RecordTooLarge) else min(delay, pause)
         delivery_log.log_unparked(delivery, pause, failed)
         worker_metrics.count_retry(self._task.name, self._batch.group, "not_parked")
         # Its predecessor may not have been parked either, and is put off likewise.

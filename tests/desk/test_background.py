@@ -5,7 +5,7 @@ from threading import Event, Thread
 from bridge.deadletters.db import plan_table
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions, PlanState
-from bridge.deadletters.replay.plan_runner import compute_pause, resume_plans
+from bridge.deadletters.replay.plan_runner import RESUME_BACKOFF, resume_plans
 from tests.processes import eventually
 
 
@@ -62,4 +62,4 @@ def test_one_that_fails_stops_no_other_and_is_taken_up_again_after_a_while(datab
 
 
 def test_one_that_fails_again_and_again_is_tried_once_a_minute():
-    assert [compute_pause(failures) for failures in (0, 1, 2, 3, 4, 5, 1_000)] == [5, 5, 10, 20, 40, 60, 60]
+    assert [RESUME_BACKOFF.compute_pause(failures) for failures in (0, 1, 2, 3, 4, 1_000)] == [5, 10, 20, 40, 60, 60]

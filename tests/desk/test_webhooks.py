@@ -28,6 +28,7 @@ from bridge.deadletters.db.schema import cause_fixes, groups
 from bridge.errors import DeskUnavailable, WebhookRefused
 from bridge.handler_routes import Routes
 from bridge.settings.address_values import read_networks
+from lossless.backoff import Backoff
 from tests.desk import rows
 from tests.desk.webhook_sender import STEPS, settings
 from tests.processes import ROOT, eventually
@@ -54,8 +55,7 @@ def hooks(database, database_url):
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """What was not taken is tried again at once."""
-    monkeypatch.setattr(webhook_sender, "FIRST", 1)
-    monkeypatch.setattr(webhook_sender, "LONGEST", 100)
+    monkeypatch.setattr(webhook_sender, "RETRY_AFTER", Backoff(first=1, most=100, factor=3))
 
 
 def add(hooks, to, name="ops", about=(), format_=WebhookFormat.STANDARD, key=""):
@@ -345,8 +345,7 @@ def test_receivers_that_never_answer_take_turns_and_hold_up_one_that_does_for_a_
     hooks, there, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(webhook_post, "WITHIN", 2.0)
-    monkeypatch.setattr(webhook_sender, "FIRST", 60_000)
-    monkeypatch.setattr(webhook_sender, "LONGEST", 60_000)
+    monkeypatch.setattr(webhook_sender, "RETRY_AFTER", Backoff(first=60_000, most=60_000))
     there.answers(200, wait=600)
     dead = [f"dead-{number}" for number in range(webhook_sender.AT_ONCE + 1)]
     for name in dead:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lossless.lua import Script
 from lossless.transport.inflight_messages import MessageHolder
-from lossless.transport.script_hook import LONGEST, HookStep
+from lossless.transport.script_hook import RETRY_AFTER, HookStep
 from lossless.transport.storage_layout import TransportKeys
 from lossless.transport.transport_scripts import ACK, LEAVE, REGISTER, SETTLE
 
@@ -184,7 +184,7 @@ def test_what_redis_refuses_is_tried_ever_more_seldom(
         holder.settle()
     assert 12 < server.count("ack") < 25
     server.refuses = ""
-    now += LONGEST
+    now += RETRY_AFTER.most
     holder.settle()
     assert holder.tags == ()
 

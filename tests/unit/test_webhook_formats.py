@@ -15,7 +15,7 @@ from bridge.deadletters.alarms.webhook_format import (
     write_body,
     write_headers,
 )
-from bridge.deadletters.alarms.webhook_sender import FIRST, GIVE_UP_AFTER, LONGEST, decide_next_try
+from bridge.deadletters.alarms.webhook_sender import GIVE_UP_AFTER, RETRY_AFTER, decide_next_try
 
 AT = 1_700_000_000_000
 KEY = "0123456789abcdef0123456789abcdef"
@@ -144,13 +144,13 @@ def test_tries_get_rarer_until_it_is_given_up_after_a_day():
         pauses.append(at - now)
         now = at
     assert pauses[:6] == [5_000, 15_000, 45_000, 135_000, 405_000, 1_215_000]
-    assert max(pauses) == LONGEST
-    assert GIVE_UP_AFTER - LONGEST < now - AT <= GIVE_UP_AFTER
+    assert max(pauses) == RETRY_AFTER.most
+    assert GIVE_UP_AFTER - RETRY_AFTER.most < now - AT <= GIVE_UP_AFTER
     assert 20 < tries < 40
 
 
 def test_chance_makes_a_pause_shorter_and_what_a_receiver_asks_for_longer_but_for_no_more_than_an_hour():
-    assert decide_next_try(1, AT, AT, None, lambda: 1.0) == AT + int(FIRST * 0.7)
+    assert decide_next_try(1, AT, AT, None, lambda: 1.0) == AT + int(RETRY_AFTER.first * 0.7)
     assert decide_next_try(1, AT, AT, 60, lambda: 0.0) == AT + 60_000
-    assert decide_next_try(1, AT, AT, 10**9, lambda: 0.0) == AT + LONGEST
-    assert decide_next_try(10**6, AT, AT, None, lambda: 0.0) == AT + LONGEST
+    assert decide_next_try(1, AT, AT, 10**9, lambda: 0.0) == AT + RETRY_AFTER.most
+    assert decide_next_try(10**6, AT, AT, None, lambda: 0.0) == AT + RETRY_AFTER.most

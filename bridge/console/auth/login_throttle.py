@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final, NamedTuple, TypeVar
 
+from lossless.backoff import Backoff
+
 #: The failures in a row that cost nothing.
 FREE_BY_NAME: Final = 5
 #: The same for an address, which many people may share.
 FREE_BY_ADDRESS: Final = 20
-#: The wait of the next failure in seconds, doubled by each further one; and its limit.
-FIRST_WAIT: Final = 60
-LONGEST_WAIT: Final = 900
+#: The seconds that the next failure waits.
+WAIT: Final = Backoff(first=60, most=900)
 #: The seconds after which failures are forgotten.
 FORGET_AFTER: Final = 3_600
 #: The most names and addresses that are counted; the oldest are dropped first.
@@ -70,12 +71,12 @@ def describe_next_wait(name: FailureCount, address: FailureCount) -> str:
         else ("address", by_address, address.wrong, FREE_BY_ADDRESS)
     )
     if left > 1:
-        return f"After {left} more wrong ones this {what} waits {_format_wait(FIRST_WAIT)}."
+        return f"After {left} more wrong ones this {what} waits {_format_wait(_compute_wait(free, free))}."
     return f"After the next wrong one this {what} waits {_format_wait(_compute_wait(max(wrong + 1, free), free))}."
 
 
 def _compute_wait(wrong: int, free: int) -> int:
-    return 0 if wrong < free else int(min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(wrong - free, 10)))
+    return 0 if wrong < free else int(WAIT.compute_pause(wrong - free))
 
 
 def _format_wait(seconds: int) -> str:

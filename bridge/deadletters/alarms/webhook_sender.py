@@ -24,11 +24,10 @@ from bridge.deadletters.db.webhook_table import Webhook, WebhookDelivery, Webhoo
 from bridge.errors import DeskUnavailable, WebhookRefused
 from bridge.settings import Settings
 from bridge.settings.address_values import read_networks
+from lossless.backoff import Backoff
 
-#: Ms until the second try; the factor of each further pause, and the longest pause.
-FIRST: Final = 5_000
-TIMES: Final = 3
-LONGEST: Final = 3_600_000
+#: Ms between two tries.
+RETRY_AFTER: Final = Backoff(first=5_000, most=3_600_000, factor=3)
 #: Ms after an event for which it is tried.
 GIVE_UP_AFTER: Final = 86_400_000
 #: The random part of a pause: the events that a receiver missed do not arrive all at once.
@@ -45,8 +44,8 @@ def decide_next_try(
         wanted: the seconds of `Retry-After`; capped at the longest pause.
         chance: returns a random number from 0 to 1.
     """
-    pause = min(LONGEST, FIRST * TIMES ** min(tries - 1, 20)) * (1 - JITTER * chance())
-    at = now + int(max(pause, min(LONGEST, (wanted or 0) * 1000)))
+    pause = RETRY_AFTER.compute_pause(tries - 1) * (1 - JITTER * chance())
+    at = now + int(max(pause, min(RETRY_AFTER.most, (wanted or 0) * 1000)))
     return at if at <= made_at + GIVE_UP_AFTER else None
 
 

@@ -28,11 +28,12 @@ from bridge.formats.delivery_identity import Place
 from bridge.jobs.timetable import Timetable
 from bridge.kafka.clients import KafkaError
 from bridge.kafka.topic_names import TopicNames
+from lossless.backoff import Backoff, RetryTimer
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two tries: the first pause, and the longest.
-RETRY_AFTER: Final = (0.2, 10.0)
+#: Seconds between two tries.
+RETRY_AFTER: Final = Backoff(first=0.2, most=10.0)
 #: Seconds between two log lines about an outage.
 SAY_OUTAGE_EVERY: Final = 60.0
 
@@ -51,14 +52,13 @@ class Outage:
     def __init__(self, waits: str, well: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._waits, self._well, self._clock = waits, well, clock
         self.why: str | None = None
-        self._failures = 0
-        self._retry_at = self._since = self._said_at = 0.0
+        self._timer = RetryTimer(RETRY_AFTER)
+        self._since = self._said_at = 0.0
 
     def met(self, error: Exception) -> None:
         """Note that a try has failed."""
-        now, (first, most) = self._clock(), RETRY_AFTER
-        self._retry_at = now + min(most, first * 2 ** min(self._failures, 10))
-        self._failures += 1
+        now = self._clock()
+        self._timer.note_failure(now)
         if self.why is None:
             self._since = now
         if self.why is None or now - self._said_at >= SAY_OUTAGE_EVERY:
@@ -70,7 +70,8 @@ class Outage:
         """It answers."""
         if self.why is not None:
             logger.info("%s, after %.0f s.", self._well, self._clock() - self._since)
-        self.why, self._failures, self._retry_at = None, 0, 0.0
+        self.why = None
+        self._timer.reset()
 
     @property
     def lasts(self) -> float:
@@ -80,7 +81,7 @@ class Outage:
     @property
     def may_try(self) -> bool:
         """Return whether the next try is due."""
-        return self._clock() >= self._retry_at
+        return self._timer.is_due(self._clock())
 
 
 #: The labels of metrics by partition.

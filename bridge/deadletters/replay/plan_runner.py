@@ -20,6 +20,7 @@ from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanStat
 from bridge.deadletters.model.replay_waves import CanaryDecision, CanaryTurn, decide_next_wave
 from bridge.deadletters.replay.plan_action import ActionResult, ClaimedDelivery, PlanAction
 from bridge.errors import BridgeError, DeskUnavailable, KafkaUnavailable, LedgerUnavailable, PlanOver, PlanTakenOver
+from lossless.backoff import Backoff
 
 #: Seconds of a rate that may be sent at once: a batch, or a poll of outcomes, takes as long on a busy machine.
 BURST: Final = 1.0
@@ -299,8 +300,8 @@ class PlanRunner:
 
 #: Seconds between two polls for plans to resume.
 LOOK_FOR_PLANS_EVERY: Final = 1.0
-#: Seconds before a plan that failed is resumed: after the first failure, and at most.
-AGAIN_AFTER: Final = (5.0, 60.0)
+#: Seconds before a plan is resumed.
+RESUME_BACKOFF: Final = Backoff(first=5.0, most=60.0)
 #: Applies a plan, by its id and the name on the lease.
 PlanApplier = Callable[[int, str], object]
 
@@ -331,7 +332,9 @@ def _lease_plans(
     with database.reading() as connection:
         left = plan_table.find_abandoned_plans(connection)
     for id_ in left:
-        if id_ in taken_at and time.monotonic() - taken_at[id_] < compute_pause(failed.get(id_, 0)):
+        if id_ in taken_at and time.monotonic() - taken_at[id_] < RESUME_BACKOFF.compute_pause(
+            max(0, failed.get(id_, 0) - 1)
+        ):
             continue
         who = name_this_process()
         with database.writing() as connection:
@@ -340,12 +343,6 @@ def _lease_plans(
         if taken:
             taken_at[id_] = time.monotonic()
             yield id_, who
-
-
-def compute_pause(failures: int) -> float:
-    """Return the seconds before a plan is resumed after so many failures in a row (pure)."""
-    first, most = AGAIN_AFTER
-    return min(most, first * float(1 << min(max(0, failures - 1), 10)))
 
 
 def _run_plan(apply: PlanApplier, id_: int, who: str, failed: Counter[int]) -> None:
