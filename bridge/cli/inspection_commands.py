@@ -23,7 +23,7 @@ from bridge.settings import Settings
 from bridge.settings.app_discovery import find_celery_app
 
 
-def list_desk_problems(settings: Settings, routes: Routes) -> list[Problem]:
+def list_desk_problems(settings: Settings, routes: Routes, kafka_answers: bool = True) -> list[Problem]:
     """Return the problems of dead letters; none if the libraries of the dead-letter store are not installed."""
     try:
         from bridge.deadletters.alarms.dead_letter_problems import find_dead_letter_problems
@@ -31,7 +31,7 @@ def list_desk_problems(settings: Settings, routes: Routes) -> list[Problem]:
         if (error.name or "").partition(".")[0] not in DESK_LIBRARIES:
             raise
         return []
-    return find_dead_letter_problems(settings, routes)
+    return find_dead_letter_problems(settings, routes, kafka_answers=kafka_answers)
 
 
 def check_desk_database(environ: Mapping[str, str] = os.environ) -> list[CheckFinding]:
@@ -103,7 +103,7 @@ def status(
         found = read_status(app, chosen, routes)
     except NothingAnswers as error:
         fail(str(error), NOT_FOUND)
-    found = add_problems(found, list_desk_problems(chosen, routes))
+    found = add_problems(found, list_desk_problems(chosen, routes, found["topics"] is not None))
     print_result(found, as_json, lambda: report_tables.print_status(console, found))
 
 

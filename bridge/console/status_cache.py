@@ -144,7 +144,10 @@ def read_group_status(desk: DeadLetterService, recent: RecentDeadLetters) -> Sta
     except NothingAnswers as error:
         said = str(error).splitlines()
         found = {**make_problem_data([*map(make_silent_problem, said)]), "unanswered": said}
-    return add_problems(found, find_dead_letter_problems(desk.settings, desk.routes, database=desk.database))
+    more = find_dead_letter_problems(
+        desk.settings, desk.routes, database=desk.database, kafka_answers=found.get("topics") is not None
+    )
+    return add_problems(found, more)
 
 
 @dataclass

@@ -18,23 +18,41 @@ from bridge.jobs.deployment_problems import (
     find_unconsumed_queues,
     find_unknown_handlers,
 )
-from bridge.jobs.group_facts import DependencyDown, GroupFacts
+from bridge.jobs.group_facts import DependencyDown, GroupFacts, format_known_since
 from bridge.jobs.open_transactions import find_held_back_topics
 from bridge.jobs.problem import Problem
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, TopicHandler
 
 
-def make_silent_problem(sentence: str) -> Problem:
-    """Return the problem of a server that does not answer."""
+def make_silent_problem(sentence: str, facts: GroupFacts | None = None) -> Problem:
+    """Return the problem of a server that does not answer.
+
+    Parameters:
+        facts: with the bridges, which say since when Kafka does not answer; `None`: no server answers.
+    """
     what = sentence.partition(":")[0].partition(". ")[0]
-    return Problem(sentence, "silent", what, lost=None, do="start it, or fix the network")
+    since = _find_kafka_down_since(facts) if facts is not None and what.startswith("Kafka") else None
+    if facts is not None and since is not None:
+        sentence = f"{what}{format_known_since(since, facts.now)}{sentence.removeprefix(what)}"
+    return Problem(sentence, "silent", what, since=since, lost=None, do="start it, or fix the network")
+
+
+def _find_kafka_down_since(facts: GroupFacts) -> float | None:
+    """Return since when Kafka does not answer the bridges that run; `None` if none of them says so."""
+    times = [
+        at
+        for state in (facts.bridges or {}).values()
+        for text, at in zip(state.get("obstacles", ()), state.get("obstacles_since", ()), strict=False)
+        if text.startswith("Kafka") and at is not None
+    ]
+    return min(times, default=None)
 
 
 def list_problems(facts: GroupFacts) -> list[Problem]:
     """Return every problem; those that stop most come first."""
     return [
-        *map(make_silent_problem, facts.silent),
+        *(make_silent_problem(each, facts) for each in facts.silent),
         *consumption_problems.find_memory_problems(facts),
         *consumption_problems.find_halted_topics(facts),
         *facts.stale,

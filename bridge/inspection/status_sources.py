@@ -25,7 +25,7 @@ from bridge.ledger.breaker_state import CircuitBreakers
 from bridge.ledger.decision_store import NO_DECISIONS, DecisionMirror, MirroredDecisions
 from bridge.ledger.group_members import GroupMembers
 from bridge.ledger.redis_health import read_redis_health
-from bridge.settings import Settings
+from bridge.settings import Settings, hide_password
 
 #: Seconds to wait for an answer of Redis, which is asked twice.
 ANSWER_WITHIN: Final = 2.0
@@ -41,6 +41,7 @@ class StatusSources:
         silent: the servers that do not answer, a sentence each.
         unknown: the facts that are unknown although every server answers, a sentence each.
         has_ledger: whether the ledger has answered.
+        bootstrap: Kafka's bootstrap servers, for people.
     """
 
     facts: GroupFacts
@@ -51,13 +52,17 @@ class StatusSources:
     silent: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     has_ledger: bool = False
+    bootstrap: str = ""
 
     def ask(self, question: Callable[[], Found]) -> Found | None:
         """Return the answer of a server; `None` if it does not answer, which is noted."""
         try:
             return question()
         except KafkaUnavailable as error:
-            why = f"{error} Start it, or fix the network or KAFKA_BOOTSTRAP_SERVERS: until then nothing new is read."
+            why = (
+                f"{error} Start it, or fix the network or KAFKA_BOOTSTRAP_SERVERS ({self.bootstrap}): until then "
+                "nothing new is read."
+            )
         except LedgerUnavailable as error:
             why = str(error)
         except HandoffFailed as error:
@@ -80,7 +85,8 @@ def _advice(said: str) -> str:
 def gather_facts(app: Celery, settings: Settings, routes: Routes) -> StatusSources:
     """Return the facts of the group from Redis and the broker."""
     handlers = tuple(HandlerFacts(h.name, h.topics, h.queue, h.longest_wait) for h in routes)
-    sources = StatusSources(GroupFacts(time.time(), settings.group, handlers, app=settings.app))
+    facts = GroupFacts(time.time(), settings.group, handlers, app=settings.app)
+    sources = StatusSources(facts, bootstrap=hide_password(settings.kafka.get("bootstrap.servers", "")))
     mute: str | None = None
     if (found := Ledger.once(settings, ANSWER_WITHIN)) is not None:
         with closing(found) as ledger:

@@ -198,7 +198,7 @@ def read_extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
     """
     client = consumer_client(settings.kafka, settings.group)
     try:
-        known = read_cluster(client, EXTENT_ANSWER_WITHIN).topics
+        known = read_cluster(client).topics
         places = [
             TopicPartition(topic, partition)
             for topic in topics

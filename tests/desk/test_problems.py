@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from bridge.deadletters.alarms import dead_letter_problems
 from bridge.deadletters.alarms.dead_letter_problems import (
     find_dead_letter_problems,
     find_growing_groups,
@@ -16,6 +17,7 @@ from bridge.deadletters.alarms.dead_letter_problems import (
 from bridge.deadletters.db import kind_table, position_table, schema_migration
 from bridge.deadletters.db.position_table import PositionState, PositionStep, RecordedLog, RecordedPosition
 from bridge.deadletters.inspection.failure_groups import FailureGroups
+from bridge.deadletters.inspection.recorder_presence import RecorderPresence
 from bridge.deadletters.model.failure_growth import HOUR
 from bridge.handler_routes import Routes
 from bridge.settings import Settings
@@ -156,6 +158,18 @@ def test_status_says_what_is_not_recorded_as_long_as_it_is_not(stack: Stack, dat
 
 def said_of_the_desk(stack: Stack) -> list[str]:
     return [each for each in json_of(stack, "status")["problems"] if "database" in each or "record`" in each]
+
+
+def test_a_kafka_that_did_not_answer_the_status_is_not_asked_again(
+    database, database_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[object] = []
+    monkeypatch.setattr(dead_letter_problems, "read_extents", lambda *given: asked.append(given) or [])
+    monkeypatch.setattr(dead_letter_problems, "read_recorder_presence", lambda _: RecorderPresence(NOW - 60))
+    for answers in (True, False):
+        (said,) = find_dead_letter_problems(settings(database_url), Routes({}), lambda: NOW, kafka_answers=answers)
+        assert said.startswith("No recorder of dead letters runs, since")
+        assert len(asked) == 1
 
 
 @pytest.mark.parametrize("gone", ["sqlalchemy", "alembic"])

@@ -622,3 +622,15 @@ def test_a_problem_is_its_sentence_and_says_the_same_as_values():
     assert values["sentence"] == str(found)
     assert (values["kind"], values["since"]) == ("no bridge", "1970-01-01T00:00:05+00:00")
     assert (values["many"], values["of"], values["lost"], values["do"]) == (7, "records", 0, "start `bridge run`")
+
+
+def test_since_when_kafka_does_not_answer_is_known_from_the_bridges():
+    said = "Kafka does not answer: no connection. Start it."
+    waits = bridge(obstacles=["Kafka does not answer: all down."], obstacles_since=[NOW - 420])
+    problem = list_problems(replace(WELL, silent=[said], bridges={"a:1": waits}))[0]
+    assert problem == "Kafka does not answer, since 2026-01-31 11:53:05 UTC (7 min): no connection. Start it."
+    assert (problem.what, problem.since) == ("Kafka does not answer", NOW - 420)
+    # Another server's outage, or a bridge with another obstacle, says nothing about Kafka.
+    joins = bridge(obstacles=["joining the consumer group"], obstacles_since=[NOW - 420])
+    assert list_problems(replace(WELL, silent=[said], bridges={"a:1": joins}))[0] == said
+    assert list_problems(replace(WELL, silent=["Redis is down: x"], bridges={"a:1": waits}))[0] == "Redis is down: x"

@@ -37,7 +37,12 @@ _SEE: Final = "`bridge deadletters webhooks` shows what was said"
 
 
 def find_dead_letter_problems(
-    settings: Settings, routes: Routes, now: Callable[[], float] = time.time, database: Database | None = None
+    settings: Settings,
+    routes: Routes,
+    now: Callable[[], float] = time.time,
+    database: Database | None = None,
+    *,
+    kafka_answers: bool = True,
 ) -> list[Problem]:
     """Return the problems of the dead-letter store that need a person; none if no recorder ever ran here.
 
@@ -45,20 +50,23 @@ def find_dead_letter_problems(
 
     Parameters:
         database: the open database, if the caller has one; it stays open.
+        kafka_answers: whether Kafka answered just now; one that did not is not asked again.
     """
     try:
         if database is not None:
-            return _find_problems(settings, routes, now, database)
+            return _find_problems(settings, routes, now, database, kafka_answers)
         opened = Database(settings.environment.DEADLETTERS_DATABASE_URL)
         try:
-            return _find_problems(settings, routes, now, opened)
+            return _find_problems(settings, routes, now, opened, kafka_answers)
         finally:
             opened.close()
     except DeskUnavailable as error:
         return [_describe_database_fault(str(error))]
 
 
-def _find_problems(settings: Settings, routes: Routes, now: Callable[[], float], database: Database) -> list[Problem]:
+def _find_problems(
+    settings: Settings, routes: Routes, now: Callable[[], float], database: Database, kafka_answers: bool
+) -> list[Problem]:
     if not database.is_there or (step := database.step) is None:
         return []
     if said := explain_other_step(database.name, step):
@@ -66,7 +74,7 @@ def _find_problems(settings: Settings, routes: Routes, now: Callable[[], float],
     of = read_recorder_presence(settings)
     lost = [
         *find_missed_letters(_read_positions(settings, database), now()),
-        *_find_unrecorded(settings, routes, database, of, now),
+        *_find_unrecorded(settings, routes, database, of, now, kafka_answers),
     ]
     grow = find_growing_groups(FailureGroups(database, now).urgent(), now())
     with database.reading() as connection:
@@ -312,12 +320,17 @@ def _read_positions(settings: Settings, database: Database) -> list[PositionStat
 
 
 def _find_unrecorded(
-    settings: Settings, routes: Routes, database: Database, of: RecorderPresence, now: Callable[[], float]
+    settings: Settings,
+    routes: Routes,
+    database: Database,
+    of: RecorderPresence,
+    now: Callable[[], float],
+    kafka_answers: bool,
 ) -> list[Problem]:
     """Return the problem that no recorder runs, or that it lags; none if no recorder is expected."""
     if not of.wanted:
         return []
-    ends = _read_topic_ends(settings, routes, database)
+    ends = _read_topic_ends(settings, routes, database) if kafka_answers else {}
     if of.gone_since is not None:
         return [
             describe_gone_recorder(of.gone_since, count_left_letters(_read_positions(settings, database), ends), now())
