@@ -164,7 +164,12 @@ def test_a_kafka_that_did_not_answer_the_status_is_not_asked_again(
     database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     asked: list[object] = []
-    monkeypatch.setattr(dead_letter_problems, "read_extents", lambda *given: asked.append(given) or [])
+
+    def read_extents(_: Settings, topics: object) -> list[object]:
+        asked.append(topics)
+        return []
+
+    monkeypatch.setattr(dead_letter_problems, "read_extents", read_extents)
     monkeypatch.setattr(dead_letter_problems, "read_recorder_presence", lambda _: RecorderPresence(NOW - 60))
     for answers in (True, False):
         (said,) = find_dead_letter_problems(settings(database_url), Routes({}), lambda: NOW, kafka_answers=answers)
