@@ -1,6 +1,7 @@
 """The quickstart of the README does what it says, word by word, in an empty folder."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -64,11 +65,15 @@ def test_the_quickstart_handles_its_first_record(redis_url: str, tmp_path: Path)
         record, groups, replay = block("bridge deadletters record").strip().splitlines()
         ran(stack, tmp_path, record)
         assert "shop.handlers.charge" in ran(stack, tmp_path, groups)
-        ran(stack, tmp_path, replay)
+        printed = ran(stack, tmp_path, replay)
+        assert block("go back with") in printed
+        assert worker.count("charged 5 to 4242") == 2
+        assert "done" in ran(stack, tmp_path, "bridge find orders-0-1")
+        assert "nothing is unaccounted for" in ran(stack, tmp_path, audit)
 
 
 def ran(stack: Stack, folder: Path, line: str) -> str:
     """What a command of the README prints; it must end with 0."""
-    command = stack.start("command", str(Path(sys.executable).parent / "bridge"), *line.split()[1:], cwd=folder)
+    command = stack.start("command", str(Path(sys.executable).parent / "bridge"), *shlex.split(line)[1:], cwd=folder)
     assert command.ends() == 0, command.text
     return str(command.text)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from bridge.deadletters.editing.json_patch import ValuePatch
 from bridge.embedded import EmbeddedKafka
 from tasks.testing import outcome
 from tests.doc_blocks import ROOT, find_block, parse_bridge, read_blocks
@@ -27,6 +28,7 @@ KNOWN: Final = {
     "on_delivery=report": "here; tests/acceptance/test_readme.py",
     "bridge find": "here; tests/acceptance/test_readme.py",
     "bridge deadletters record": "here; tests/acceptance/test_readme.py",
+    "go back with": "tests/acceptance/test_readme.py",
     "# mysite/celery.py": "here",
 }
 
@@ -50,6 +52,9 @@ def test_the_handler_of_the_example_handles_the_record_of_the_example(capsys):
     assert "charged 5 to 4242" in capsys.readouterr().out
     assert "charged 5 to 4242" in README
     assert str(outcome(code["charge"], {**order, "amount": 0})) == "dead: permanent"
+    (patch,) = re.findall(r"--patch '(.+)'", block("bridge deadletters record"))
+    mended = ValuePatch.read(patch).applied(json.dumps({**order, "amount": 0}).encode())
+    assert str(outcome(code["charge"], json.loads(mended))) == "done"
 
 
 def test_the_configuration_names_the_module_of_the_example():
