@@ -1,31 +1,32 @@
-"""A value for a person's eyes."""
+"""A value for a person's eyes, on a terminal: the viewer is the console's."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.cli.deadletters.letter_printout import MAX_DUMPED_BYTES, MAX_LINES, PayloadText, view_payload
+from bridge.cli.deadletters.letter_printout import list_payload_lines
+from bridge.deadletters.model.payload_view import HEX_LINE, HEX_PART, view_payload
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "kind", "lines"),
     [
-        (None, PayloadText("a tombstone", [])),
-        (b"", PayloadText("empty", [])),
-        (b'{"a":1.10,"b":[]}', PayloadText("JSON", ["{", '  "a": 1.10,', '  "b": []', "}"])),
-        ("zoë\nand".encode(), PayloadText("text", ["zoë", "and"])),
-        (b"\x00\xffA", PayloadText("bytes", [f"00000000  {'00 ff 41':47}  ..A"])),
-        (b"a\n" * (MAX_LINES + 3), PayloadText("text", ["a"] * MAX_LINES, 3)),
+        (None, "a tombstone", []),
+        (b"", "empty", []),
+        (b'{"a":1.10,"b":[]}', "JSON", ["{", '  "a": 1.10,', '  "b": []', "}"]),
+        ("zoë\nand".encode(), "text", ["zoë", "and"]),
+        (b"a\na\n", "text", ["a", "a"]),
+        (b"\x00\xffA", "bytes", [f"00000000  {'00 ff 41':47}  ..A"]),
     ],
 )
-def test_a_value_is_shown_as_what_it_is(value, found):
-    assert view_payload(value) == found
+def test_a_value_is_shown_as_what_it_is(value, kind, lines):
+    view = view_payload(value, at=0)
+    assert (view.kind, list_payload_lines(view)) == (kind, lines)
 
 
-@given(st.binary(max_size=2_000))
-def test_any_value_is_shown_and_what_is_left_out_is_counted(value):
-    found = view_payload(value)
-    assert len(found.lines) <= MAX_LINES
-    if found.kind == "bytes":
-        assert len(found.lines) == -(-min(len(value), MAX_DUMPED_BYTES) // 16)
-        assert found.more == max(0, len(value) - MAX_DUMPED_BYTES)
+@given(st.binary(max_size=2 * HEX_PART))
+def test_any_value_is_shown_and_the_view_says_whether_there_is_more(value):
+    view = view_payload(value, at=0)
+    if view.kind == "bytes":
+        assert len(list_payload_lines(view)) == -(-min(len(value), HEX_PART) // HEX_LINE)
+        assert (view.next is None) == (len(value) <= HEX_PART)

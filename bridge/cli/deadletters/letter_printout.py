@@ -2,19 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from bridge.deadletters.editing import exact_json
 from bridge.deadletters.editing.value_diff import diff_values
 from bridge.deadletters.model.failure_location import is_user_frame
 from bridge.deadletters.model.letter_timeline import build_timeline
 from bridge.deadletters.model.letter_view import LetterLine, LetterView, format_bytes, format_moment
+from bridge.deadletters.model.payload_view import PayloadView, view_payload
 from bridge.deadletters.model.stored_letter import LetterStatus
-from bridge.errors import NoJson
 from bridge.formats.failure import cut
 from bridge.inspection.terminal_output import EMPTY_KEY, make_cell, print_line
 from bridge.jobs.group_facts import format_span
@@ -189,52 +188,8 @@ def _build_table() -> Table:
     return Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
-#: Most bytes that are shown in hexadecimal, and most lines of text; `show --value` prints all.
-MAX_DUMPED_BYTES: Final = 512
+#: Most lines of a value; `show --value` prints all.
 MAX_LINES: Final = 200
-
-
-class PayloadText(NamedTuple):
-    """A value as text for a terminal.
-
-    Attributes:
-        kind: "JSON", "text", "bytes", "empty" or "a tombstone".
-        lines: the first ones; `more` are left out.
-    """
-
-    kind: str
-    lines: list[str]
-    more: int = 0
-
-
-def view_payload(value: bytes | None) -> PayloadText:
-    """Return a value as text for a terminal."""
-    if value is None:
-        return PayloadText("a tombstone", [])
-    if not value:
-        return PayloadText("empty", [])
-    try:
-        return _cut_lines("JSON", exact_json.write_json_lines(exact_json.parse_json(value)))
-    except (NoJson, RecursionError):
-        pass
-    try:
-        return _cut_lines("text", value.decode().splitlines())
-    except UnicodeDecodeError:
-        return PayloadText("bytes", _dump_bytes(value[:MAX_DUMPED_BYTES]), max(0, len(value) - MAX_DUMPED_BYTES))
-
-
-def _cut_lines(kind: str, lines: list[str]) -> PayloadText:
-    return PayloadText(kind, lines[:MAX_LINES], max(0, len(lines) - MAX_LINES))
-
-
-def _dump_bytes(data: bytes) -> list[str]:
-    """Return sixteen bytes a line: offset, hexadecimal, and ASCII."""
-    found = []
-    for at in range(0, len(data), 16):
-        some = data[at : at + 16]
-        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in some)
-        found.append(f"{at:08x}  {some.hex(' '):47}  {text}")
-    return found
 
 
 def print_letter(
@@ -301,14 +256,20 @@ def _print_value(console: Console, letter: LetterView) -> None:
             "bold",
         )
         return
-    found = view_payload(letter.value)
+    view = view_payload(letter.value, at=0)
     length = "" if letter.value is None else f", {len(letter.value):,} bytes"
-    print_line(console, f"value{length}, {found.kind}", "bold")
-    for line in found.lines:
+    print_line(console, f"value{length}, {view.kind}", "bold")
+    lines = list_payload_lines(view)
+    for line in lines[:MAX_LINES]:
         print_line(console, f"  {line}")
-    if found.more:
-        unit = "bytes" if found.kind == "bytes" else "lines"
-        print_line(console, f"  … {found.more:,} more {unit}: --value gives all of it")
+    if len(lines) > MAX_LINES or view.next is not None or view.unread:
+        print_line(console, "  … there is more: --value gives all of it")
+
+
+def list_payload_lines(view: PayloadView) -> list[str]:
+    """Return the lines of a part of a value: its text, or for each offset sixteen bytes and their ASCII (pure)."""
+    lines = [*view.lines, *(f"{at:08x}  {data:47}  {text}" for at, data, text in view.dump)]
+    return lines[:-1] if lines and not lines[-1] else lines
 
 
 def _print_original(console: Console, letter: LetterView) -> None:
