@@ -69,6 +69,32 @@ def fail(words: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
+def has_terminal() -> bool:
+    """Return whether a terminal shows a question and takes the answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def require_terminal(yes: bool) -> None:
+    """Refuse to begin an action that asks for a confirmation if no terminal can show the question."""
+    if not yes and not has_terminal():
+        fail("there is no terminal to confirm on: check what it would do first, then pass --yes.", NOT_FOUND)
+
+
+def read_secret(what: str, option: str, *, from_stdin: bool, confirm: bool = False) -> str:
+    """Return a secret from the first line of standard input, or from a prompt; it is never an argument.
+
+    Parameters:
+        what: its name for people.
+        option: the option that has it read from standard input.
+    """
+    if from_stdin:
+        read = sys.stdin.readline().rstrip("\r\n")
+        return read or fail(f"standard input has no {what.lower()} in its first line: nothing was changed.", FAULTS)
+    if not has_terminal():
+        fail(f"there is no terminal to ask for the {what.lower()}: pass it with {option}.", NOT_FOUND)
+    return str(typer.prompt(what, hide_input=True, confirmation_prompt=confirm, err=True))
+
+
 error_console: Final = Console(stderr=True, highlight=False)
 
 

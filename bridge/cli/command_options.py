@@ -7,9 +7,20 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperGroup
 
+from bridge.inspection.topic_halt import find_person
+
 AppOption = Annotated[str, typer.Option("--app", "-A", help="The Celery app, as in `celery -A`.")]
 WhyOption = Annotated[str, typer.Option("--why", help="The reason: `bridge status` and the log show it.")]
-ByOption = Annotated[str, typer.Option("--by", help="The name of the person who decides.", show_default="user@host")]
+ByOption = Annotated[
+    str,
+    typer.Option(
+        "--by",
+        callback=lambda by: by or find_person(),
+        help="The name of the person who decides.",
+        show_default="user@host",
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking: for scripts.")]
 
 
 def require_why(why: str) -> str:
@@ -91,6 +102,12 @@ class DefaultCommandGroup(TyperGroup):
         if "show" in self.commands:
             return f"No such command {word!r}. Did you mean `{group} show {word}`?"
         return f"No such command {word!r}. Commands: {', '.join(self.commands)}. `{group}` alone lists all."
+
+
+class ListGroup(DefaultCommandGroup):
+    """A command group that lists if no subcommand is given: `bridge deadletters plans`."""
+
+    default: ClassVar = "list"
 
 
 class SignpostGroup(TyperGroup):

@@ -9,16 +9,29 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from bridge.cli.command_io import FAULTS, NOT_FOUND, console, error_console, fail, load_app, print_result
-from bridge.cli.command_options import ByOption, CanaryOption, PlanJsonOption, PlanOnlyOption, TrailOption, WaitOption
-from bridge.cli.deadletters.confirmation import YesOption, confirm_plan, require_terminal
+from bridge.cli.command_io import (
+    FAULTS,
+    NOT_FOUND,
+    console,
+    error_console,
+    fail,
+    load_app,
+    print_result,
+    require_terminal,
+)
+from bridge.cli.command_options import (
+    ByOption,
+    CanaryOption,
+    PlanJsonOption,
+    PlanOnlyOption,
+    TrailOption,
+    WaitOption,
+    YesOption,
+)
 from bridge.cli.deadletters.desk_access import open_desk, require_extra
-from bridge.cli.deadletters.plan_run import report_interruption, run_plan
-from bridge.cli.deadletters.replay_commands import print_planned
+from bridge.cli.deadletters.plan_run import carry_out_plan, report_interruption
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NoMoment, NotDecided, UnknownHandler, UnknownTopic
 from bridge.inspection.queue_discard import count_queued, discard_queued, find_order_risk
-from bridge.inspection.terminal_output import print_line
-from bridge.inspection.topic_halt import find_person
 
 
 def discard(
@@ -120,22 +133,14 @@ def redrive(
     from bridge.deadletters.model.bulk_plan import PlanOptions
     from bridge.deadletters.replay.redrive_plan import RedriveRequest
 
-    who_by = by or find_person()
-    if not plan_only:
-        require_terminal(yes)
+    require_terminal(yes or plan_only)
     with open_desk(context, makes=True) as desk:
         key_of = None if key is None else filter_syntax.parse_key(key)
         limits = (tuple(partition or ()), tuple(handler or ()), key_of)
         asked = RedriveRequest(topic, _read_moment(since), _read_moment(until), *limits)
         with report_interruption(), _show_range_progress() as looked:
-            plan = desk.redrive.plan(asked, PlanOptions(rate, canary, again=again), who_by, why, looked)
-        if plan_only:
-            print_planned(plan, as_json)
-            return
-        if not confirm_plan(yes, plan.what, plan.counts):
-            print_line(error_console, f"Nothing was sent. The plan is kept: bridge deadletters plans apply {plan.id}")
-            raise typer.Exit(FAULTS)
-        run_plan(desk, plan, who_by, wait, as_json)
+            plan = desk.redrive.plan(asked, PlanOptions(rate, canary, again=again), by, why, looked)
+        carry_out_plan(desk, plan, by, plan_only=plan_only, yes=yes, wait=wait, as_json=as_json)
 
 
 def _read_moment(text: str) -> str:

@@ -1,7 +1,10 @@
 """The exit codes of the commands as one table: `--help` and the documentation read it."""
 
-from collections.abc import Mapping
-from typing import Final
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import typer
 
 from bridge.cli.command_io import AGAIN, BAD, FAULTS, INTERRUPTED, NOT_FOUND, OK, USAGE
 
@@ -11,7 +14,19 @@ _NOT_KNOWN: Final = "it is not known: Kafka or Redis does not answer, or there i
 _CANNOT_BEGIN: Final = "the app cannot be imported, or an option is wrong"
 _REDIS_ALONE: Final = "Redis alone has it, and loses it if it is wiped now: run the command again when Kafka answers"
 
+_NOT_ASKED: Final = "no database or no Kafka answers, the extra is not installed, or an option does not exist"
+#: Of the commands of `bridge deadletters` that carry out a plan.
+_PLANNED: Final = {
+    OK: "it is done, or with `--plan` the plan is made",
+    FAULTS: "what was asked for is wrong or not there, or the answer was no",
+    NOT_FOUND: f"{_NOT_ASKED}, or nobody can confirm",
+    BAD: "the canary or a person stopped it, or with `--wait` a letter died again",
+    AGAIN: "Kafka or Redis stopped answering in the midst of it, or another process applies the plan: it goes on later",
+    INTERRUPTED: "Ctrl-C stopped the plan, which can be continued",
+}
+
 #: By command, what each of its exit codes means. A command that has `USAGE` ends with it after a wrong option too.
+#: The commands of `bridge deadletters` that are not listed have its codes.
 EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
     "run": {
         OK: "it was shut down",
@@ -110,19 +125,52 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
     "deadletters": {
         OK: "done",
         FAULTS: "what was asked for is wrong or not there (a filter, an id, a plan that is over), or the answer was no",
-        NOT_FOUND: "it cannot be asked: no database, no Kafka, the extra is not installed, nobody can confirm; or an "
-        "option does not exist",
-        BAD: "`replay`, `plans apply`: the canary or a person stopped it, or with `--wait` something ended badly; "
-        "`plans show`: of that plan; `check`: handlers refuse some values",
-        AGAIN: "Kafka or Redis stopped answering in the midst of it, or another process carries out the plan: it "
-        "continues later",
-        INTERRUPTED: "Ctrl-C stopped the plan, which can be continued",
+        NOT_FOUND: f"{_NOT_ASKED}, or nobody can confirm",
     },
+    "deadletters record": {
+        OK: "it was shut down, or with `--once` all is recorded",
+        FAULTS: "a setting is wrong, or the database is another group's or version's",
+        NOT_FOUND: f"the extra is not installed; {_CANNOT_BEGIN}",
+        AGAIN: "it must be started again, or with `--once` Kafka or the database did not answer",
+    },
+    "deadletters replay": _PLANNED,
+    "deadletters edit": {**_PLANNED, FAULTS: f"the handler refuses the value, or {_PLANNED[FAULTS]}"},
+    "deadletters discard": _PLANNED,
+    "deadletters archive": _PLANNED,
+    "deadletters check": {
+        OK: "no handler would refuse a value",
+        FAULTS: "the filter is wrong",
+        NOT_FOUND: _NOT_ASKED,
+        BAD: "handlers would refuse some values",
+    },
+    "deadletters import": {
+        OK: "the letters are in the database",
+        FAULTS: "a line was refused, or a file ends too early: all other letters are imported",
+        NOT_FOUND: f"a file cannot be read; {_NOT_ASKED}",
+    },
+    "deadletters plans show": {
+        OK: "the plan was printed",
+        FAULTS: "there is no such plan",
+        NOT_FOUND: _NOT_ASKED,
+        BAD: "the plan was stopped, or a letter of it ended badly",
+    },
+    "deadletters plans apply": _PLANNED,
 }
 
 
-def build_help(name: str, text: str) -> str:
-    """Return the help of a command with its exit codes in front of its example (pure)."""
+def add_commands(group: typer.Typer, path: str, commands: Mapping[str, Callable[..., Any]]) -> None:
+    """Add commands to a group, each with its exit codes in its help.
+
+    Parameters:
+        path: the names of the group: "", "deadletters plans".
+    """
+    for name, command in commands.items():
+        group.command(name, help=build_help(f"{path} {name}".strip(), command))(command)
+
+
+def build_help(name: str, command: Callable[..., Any]) -> str:
+    """Return the docstring of a command with its exit codes in front of its example (pure)."""
+    text = inspect.getdoc(command) or ""
     if name not in EXIT_CODES:
         return text
     codes = "\n".join(f"    {code}: {meaning}." for code, meaning in EXIT_CODES[name].items())

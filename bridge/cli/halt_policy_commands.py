@@ -1,19 +1,18 @@
 """The commands halt, resume and policy, which decide for all bridges and workers of the group."""
 
-import inspect
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
 from bridge.cli.command_io import FAULTS, NOT_FOUND, console, end_decision, fail, load_app, print_result
 from bridge.cli.command_options import ByOption, DefaultCommandGroup, NeededWhyOption, WhyOption, require_why
-from bridge.cli.exit_codes import build_help
+from bridge.cli.exit_codes import add_commands
 from bridge.errors import NotDecided, PolicyRefused, UnknownHandler, UnknownTopic
 from bridge.inspection import report_tables as tables
 from bridge.inspection.handler_policy import read_policies, set_policy, unset_policy
 from bridge.inspection.handler_policy import read_policy_history as history_of
-from bridge.inspection.topic_halt import find_person, halt_topics, resume_topics
+from bridge.inspection.topic_halt import halt_topics, resume_topics
 
 
 def halt(
@@ -30,7 +29,7 @@ def halt(
     Example: bridge halt orders --why "the bank books twice"
     """
     app, chosen, routes = load_app(context.obj)
-    _decide_halt(lambda: halt_topics(app, chosen, routes, topics, why, by or find_person()), as_json)
+    _decide_halt(lambda: halt_topics(app, chosen, routes, topics, why, by), as_json)
 
 
 def resume(
@@ -48,9 +47,7 @@ def resume(
     app, chosen, routes = load_app(context.obj)
     if bool(topics) == every:
         fail("name the topics to resume, or add --all.", FAULTS)
-    _decide_halt(
-        lambda: resume_topics(app, chosen, routes, None if every else topics, why, by or find_person()), as_json
-    )
+    _decide_halt(lambda: resume_topics(app, chosen, routes, None if every else topics, why, by), as_json)
 
 
 def _decide_halt(act: Callable[[], dict[str, Any]], as_json: bool) -> None:
@@ -115,7 +112,7 @@ def policy_set(
     Example: bridge policy set orders.handlers.charge max_retries=20 retry_backoff_max=3600 --why "the bank is down"
     """
     app, chosen, routes = load_app(context.obj)
-    result = _ask_policies(lambda: set_policy(app, chosen, routes, handler, options, why, by or find_person()))
+    result = _ask_policies(lambda: set_policy(app, chosen, routes, handler, options, why, by))
     print_result(result, as_json, lambda: tables.print_policy_decision(console, handler, result))
     end_decision(result)
 
@@ -133,7 +130,7 @@ def policy_unset(
     Example: bridge policy unset orders.handlers.charge max_retries --why "the bank is back"
     """
     app, chosen, routes = load_app(context.obj)
-    result = _ask_policies(lambda: unset_policy(app, chosen, routes, handler, options or [], why, by or find_person()))
+    result = _ask_policies(lambda: unset_policy(app, chosen, routes, handler, options or [], why, by))
     print_result(result, as_json, lambda: tables.print_policy_decision(console, handler, result))
     end_decision(result)
 
@@ -152,8 +149,13 @@ def policy_history(
     print_result(result, as_json, lambda: tables.print_policy_history(console, handler, result))
 
 
-for name, command in (("show", policy_show), ("set", policy_set), ("unset", policy_unset), ("history", policy_history)):
-    policy.command(name, help=build_help(f"policy {name}", inspect.getdoc(command) or ""))(command)
+POLICY_COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
+    "show": policy_show,
+    "set": policy_set,
+    "unset": policy_unset,
+    "history": policy_history,
+}
+add_commands(policy, "policy", POLICY_COMMANDS)
 
 
 def _ask_policies(ask: Callable[[], Answer]) -> Answer:

@@ -1,6 +1,5 @@
 """The script `bridge`: its commands in the order of `--help`; without a command it runs the bridge."""
 
-import inspect
 import os
 import sys
 from typing import Annotated, Any, ClassVar, Final
@@ -11,7 +10,7 @@ from bridge.cli.command_io import OK, USAGE
 from bridge.cli.command_options import AppOption, FormatOption, LevelOption, LogFormat, LogLevel, SignpostGroup
 from bridge.cli.deadletters.deadletters_command import DEADLETTERS_COMMANDS, deadletters, deadletters_group
 from bridge.cli.discard_redrive_commands import discard, redrive
-from bridge.cli.exit_codes import EXIT_CODES, build_help
+from bridge.cli.exit_codes import EXIT_CODES, add_commands, build_help
 from bridge.cli.halt_policy_commands import halt, policy, resume
 from bridge.cli.inspection_commands import audit, check, find, status, topics
 from bridge.cli.run_commands import demo, reset, run, run_bridge
@@ -79,7 +78,6 @@ def run_default(
         run_bridge(app, level, form)
 
 
-for command in COMMANDS:
-    cli.command(help=build_help(command.__name__, inspect.getdoc(command) or ""))(command)
+add_commands(cli, "", {command.__name__: command for command in COMMANDS})
 cli.add_typer(policy, name="policy")
-cli.add_typer(deadletters, name="deadletters", help=build_help("deadletters", inspect.getdoc(deadletters_group) or ""))
+cli.add_typer(deadletters, name="deadletters", help=build_help("deadletters", deadletters_group))

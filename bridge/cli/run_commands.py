@@ -5,9 +5,8 @@ from typing import Annotated
 import typer
 
 from bridge import bridge_process
-from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, console, error_console, fail, load_app
-from bridge.cli.command_options import FormatOption, LevelOption, LogFormat, LogLevel
-from bridge.cli.deadletters.confirmation import YesOption, require_terminal
+from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, console, error_console, fail, load_app, require_terminal
+from bridge.cli.command_options import FormatOption, LevelOption, LogFormat, LogLevel, YesOption
 from bridge.cli.deadletters.service_commands import build_recorder_beside
 from bridge.errors import (
     CannotReset,

@@ -3,8 +3,8 @@
 import pytest
 from celery import Celery
 
+from bridge.cli import command_io
 from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND
-from bridge.cli.deadletters import confirmation
 from bridge.deadletters.db import plan_table
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from tasks.declaration.celery_defaults import DEFAULTS
@@ -23,7 +23,7 @@ def desk(database, database_url, monkeypatch):
 
 @pytest.fixture
 def on_a_terminal(monkeypatch):
-    monkeypatch.setattr(confirmation, "has_terminal", lambda: True)
+    monkeypatch.setattr(command_io, "has_terminal", lambda: True)
 
 
 @pytest.fixture

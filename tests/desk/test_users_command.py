@@ -5,8 +5,8 @@ import sys
 import pytest
 import typer
 
+from bridge.cli import command_io
 from bridge.cli.command_io import FAULTS, NOT_FOUND
-from bridge.cli.deadletters import user_commands
 from bridge.console.auth import passwords
 from bridge.deadletters.db import audit_table
 from tests.desk.commands import Commands
@@ -125,7 +125,7 @@ def test_a_password_is_asked_for_on_the_terminal_twice_and_not_shown(desk, datab
         asked.append((words, how["hide_input"], how["confirmation_prompt"]))
         return PASSWORD
 
-    monkeypatch.setattr(user_commands, "has_terminal", lambda: True)
+    monkeypatch.setattr(command_io, "has_terminal", lambda: True)
     monkeypatch.setattr(typer, "prompt", prompt)
     assert desk.run("users", "add", "ann", "--role", "viewer").exit_code == 0
     assert asked == [("Password", True, True)]

@@ -98,8 +98,10 @@ def _commands(command: Any, name: str = "") -> Iterator[str]:
 
 
 def test_every_command_has_its_exit_codes_in_the_table():
-    names = {name for name in _commands(typer.main.get_command(cli)) if not name.startswith("deadletters ")}
-    assert {*EXIT_CODES} == names | {"deadletters"}
+    names = {*_commands(typer.main.get_command(cli))}
+    assert {*EXIT_CODES} <= names | {"deadletters"}
+    # Those of the dead letters that have no row have the codes of `deadletters`.
+    assert {name for name in names - {*EXIT_CODES} if not name.startswith("deadletters ")} == set()
 
 
 @pytest.mark.parametrize("name", EXIT_CODES)
@@ -114,12 +116,4 @@ def test_the_documentation_says_the_exit_codes_of_the_table():
     rows = re.findall(
         r"^\| `([\w ]+)` \| (\d+) \| (.+) \|$", (DOCS / "reference" / "exit-codes.md").read_text(), re.MULTILINE
     )
-    theirs = {name: codes for name, codes in EXIT_CODES.items() if name != "deadletters"}
-    assert rows == [(name, str(code), said) for name, codes in theirs.items() for code, said in codes.items()]
-    desk = (
-        (DOCS / "how-to" / "dead-letters.md")
-        .read_text()
-        .partition("| exit code | is |\n| --- | --- |\n")[2]
-        .partition("\n\n")[0]
-    )
-    assert desk == "\n".join(f"| {code} | {said} |" for code, said in EXIT_CODES["deadletters"].items())
+    assert rows == [(name, str(code), said) for name, codes in EXIT_CODES.items() for code, said in codes.items()]

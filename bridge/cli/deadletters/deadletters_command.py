@@ -6,15 +6,15 @@ from typing import Any, ClassVar, Final
 import typer
 
 from bridge.cli.command_options import SignpostGroup
-from bridge.cli.deadletters.edit_commands import check, edit
 from bridge.cli.deadletters.letter_commands import list_groups, list_letters, mark_fixed, note, show, show_stats
 from bridge.cli.deadletters.plan_commands import plans
-from bridge.cli.deadletters.replay_commands import archive, discard, reopen, replay, resolve
+from bridge.cli.deadletters.replay_commands import archive, check, discard, edit, reopen, replay, resolve
 from bridge.cli.deadletters.service_commands import migrate, record, serve
 from bridge.cli.deadletters.simulate_command import simulate
 from bridge.cli.deadletters.transfer_commands import export, import_letters
 from bridge.cli.deadletters.user_commands import users
 from bridge.cli.deadletters.webhook_commands import webhooks
+from bridge.cli.exit_codes import add_commands
 
 #: By name. None imports the database before it runs: `bridge run` must not need it.
 DEADLETTERS_COMMANDS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -55,8 +55,7 @@ def deadletters_group() -> None:
     """
 
 
-for name, command in DEADLETTERS_COMMANDS.items():
-    deadletters.command(name)(command)
+add_commands(deadletters, "deadletters", DEADLETTERS_COMMANDS)
 deadletters.add_typer(plans, name="plans")
 deadletters.add_typer(users, name="users")
 deadletters.add_typer(webhooks, name="webhooks")

@@ -1,6 +1,6 @@
 """The dead-letter store opened for a command, errors that end it, and filter names that do not exist."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -9,31 +9,7 @@ import typer
 from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, error_console, fail, load_app
 from bridge.deadletters.inspection.recorder_presence import read_recorder_presence
 from bridge.deadletters.model.letter_filter import LetterFilter
-from bridge.errors import (
-    ConsoleRefused,
-    CopyRefused,
-    DeskUnavailable,
-    EditRefused,
-    FilterFault,
-    KafkaUnavailable,
-    LedgerUnavailable,
-    NoExport,
-    NoMoment,
-    NoSuchGroup,
-    NoSuchLetter,
-    NoSuchPlan,
-    PatchRefused,
-    PlanHeld,
-    PlanRefused,
-    PolicyRefused,
-    RecordingNotEnded,
-    RedriveRefused,
-    TokenRefused,
-    UnknownHandler,
-    UserRefused,
-    WebhookRefused,
-    how_to_install,
-)
+from bridge.errors import BridgeError, DeskUnavailable, KafkaUnavailable, LedgerUnavailable, PlanHeld, how_to_install
 from bridge.inspection.terminal_output import print_line
 
 if TYPE_CHECKING:
@@ -43,24 +19,6 @@ if TYPE_CHECKING:
 DESK_LIBRARIES: Final = ("sqlalchemy", "alembic", "jsonpatch", "jsonpointer", "packaging")
 #: The packages of the extra `console`.
 CONSOLE_LIBRARIES: Final = ("argon2", "starlette", "jinja2", "markupsafe", "uvicorn")
-
-#: Errors of a request that is wrong, or names something that does not exist.
-REFUSALS: Final = (
-    *(
-        CopyRefused,
-        EditRefused,
-        FilterFault,
-        NoExport,
-        NoMoment,
-        PatchRefused,
-        PlanRefused,
-        PolicyRefused,
-        RecordingNotEnded,
-        RedriveRefused,
-    ),
-    *(ConsoleRefused, NoSuchGroup, NoSuchLetter, NoSuchPlan, UnknownHandler, TokenRefused, UserRefused),
-    WebhookRefused,
-)
 
 
 @contextmanager
@@ -81,31 +39,33 @@ def open_desk(context: typer.Context, *, makes: bool = False) -> "Iterator[DeadL
             yield desk
     except PlanHeld as error:
         fail(str(error), AGAIN)
-    except REFUSALS as error:
-        fail(str(error), FAULTS)
     except (DeskUnavailable, KafkaUnavailable, LedgerUnavailable) as error:
         fail(str(error), NOT_FOUND)
+    except BridgeError as error:
+        fail(str(error), FAULTS)
 
 
 def require_extra() -> None:
     """End a command that needs the extra `deadletters` if that is not installed."""
-    try:
+    with _explain_missing("deadletters", "the dead-letter store", DESK_LIBRARIES):
         import bridge.deadletters.dead_letter_service  # noqa: F401
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in DESK_LIBRARIES:
-            raise
-        fail(f"the dead-letter store needs {error.name}; {how_to_install('deadletters')}.", NOT_FOUND)
 
 
 def require_console() -> None:
     """End a command that needs the extra `console` if that is not installed."""
     require_extra()
-    try:
+    with _explain_missing("console", "the console", CONSOLE_LIBRARIES):
         import bridge.console.console_server  # noqa: F401
+
+
+@contextmanager
+def _explain_missing(extra: str, what: str, libraries: Collection[str]) -> Iterator[None]:
+    try:
+        yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in CONSOLE_LIBRARIES:
+        if (error.name or "").partition(".")[0] not in libraries:
             raise
-        fail(f"the console needs {error.name}; {how_to_install('console')}.", NOT_FOUND)
+        fail(f"{what} needs {error.name}; {how_to_install(extra)}.", NOT_FOUND)
 
 
 def report_absent(desk: "DeadLetterService", chosen: LetterFilter) -> None:

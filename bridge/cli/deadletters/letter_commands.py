@@ -23,7 +23,6 @@ from bridge.errors import FilterFault, KafkaUnavailable, LedgerUnavailable, NoSu
 from bridge.handler_routes import Routes
 from bridge.inspection.record_search import find_sibling_deliveries, parse_coordinates
 from bridge.inspection.terminal_output import print_line
-from bridge.inspection.topic_halt import find_person
 from bridge.jobs.group_facts import format_letter_count
 from bridge.settings import Settings
 
@@ -167,7 +166,7 @@ def show(
 ) -> None:
     """Show everything that is known about one letter: value, headers, traceback, timeline, and the next commands.
 
-    With --from-topic it can also be named by its own offset: orders.dlq-3-17. Exits 1 if there is no such letter.
+    With --from-topic it can also be named by its own offset: orders.dlq-3-17.
 
     Example: bridge deadletters show orders-3-1234
     """
@@ -257,9 +256,9 @@ def note(
         )
     with open_desk(context) as desk:
         if group is not None:
-            desk.notes.on_group(group, text, by or find_person())
+            desk.notes.on_group(group, text, by)
         else:
-            desk.notes.on_letters(ids or [], text, by or find_person())
+            desk.notes.on_letters(ids or [], text, by)
     print_line(
         console, f"noted on {f'group {group}' if group is not None else format_letter_count(len(set(ids or ())))}"
     )
@@ -283,11 +282,10 @@ def mark_fixed(
     if (version is None) != undo:
         fail("name the version in which it is fixed, or pass --undo.", FAULTS)
     with open_desk(context) as desk:
-        who_by = by or find_person()
         if version is None:
-            found = desk.groups.not_fixed(group, who_by, cause=cause)
+            found = desk.groups.not_fixed(group, by, cause=cause)
         else:
-            found = desk.groups.fixed(group, version, who_by, cause=cause)
+            found = desk.groups.fixed(group, version, by, cause=cause)
         if version is not None and (why := _describe_wait(desk, found.handler, version)):
             print_line(error_console, why, "yellow")
     print_result(found.to_data(), as_json, lambda: print_groups(console, [found], {}))

@@ -1,34 +1,27 @@
 """The commands `bridge deadletters plans`: list, show, apply and stop plans."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from bridge.cli.command_io import console, print_result
-from bridge.cli.command_options import ByOption, DefaultCommandGroup, TrailOption, WaitOption
-from bridge.cli.deadletters.confirmation import YesOption, confirm_plan, print_counts, require_terminal
+from bridge.cli.command_io import FAULTS, console, print_result, require_terminal
+from bridge.cli.command_options import ByOption, ListGroup, TrailOption, WaitOption, YesOption
 from bridge.cli.deadletters.desk_access import open_desk
 from bridge.cli.deadletters.letter_printout import format_minute
-from bridge.cli.deadletters.plan_run import get_plan_exit_code, print_plan, run_plan
+from bridge.cli.deadletters.plan_run import carry_out_plan, confirm_plan, get_plan_exit_code, print_counts, print_plan
+from bridge.cli.exit_codes import add_commands
 from bridge.deadletters.model.bulk_plan import BulkPlan
 from bridge.inspection.terminal_output import make_cell, print_line
-from bridge.inspection.topic_halt import find_person
 
 if TYPE_CHECKING:
     from bridge.deadletters.replay.plan_progress import LeftOutLetters
 
 
-class _PlansGroup(DefaultCommandGroup):
-    """The group `bridge deadletters plans`, which lists plans if no subcommand is given."""
-
-    default: ClassVar = "list"
-
-
-plans = typer.Typer(cls=_PlansGroup, no_args_is_help=False)
+plans = typer.Typer(cls=ListGroup, no_args_is_help=False)
 PlanArgument = Annotated[int, typer.Argument(help="A plan, by its number.")]
 PlanAsJsonOption = Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")]
 
@@ -41,7 +34,6 @@ def plans_group() -> None:
     """
 
 
-@plans.command("list")
 def plans_list(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, help="Most plans.")] = 50,
@@ -56,11 +48,8 @@ def plans_list(
     print_result([each.to_data() for each in found], as_json, lambda: _print_plans(console, found))
 
 
-@plans.command("show")
 def plans_show(context: typer.Context, plan: PlanArgument, as_json: PlanAsJsonOption = False) -> None:
     """Show a plan: its letters, its progress, and the outcomes.
-
-    Exits 3 if it was stopped, or a letter of it ended badly.
 
     Example: bridge deadletters plans show 7
     """
@@ -72,7 +61,6 @@ def plans_show(context: typer.Context, plan: PlanArgument, as_json: PlanAsJsonOp
     raise typer.Exit(get_plan_exit_code(found, found.is_over))
 
 
-@plans.command("apply")
 def plans_apply(
     context: typer.Context,
     plan: PlanArgument,
@@ -84,23 +72,20 @@ def plans_apply(
 ) -> None:
     """Apply a plan, or resume one that was stopped or interrupted, with exactly the letters that it froze.
 
-    Exits 2 without a terminal and without --yes, 3 if it stopped, or with --wait if a letter died again.
-
     Example: bridge deadletters plans apply 7 --wait
     """
     require_terminal(yes)
     with open_desk(context) as desk:
         found = desk.plans.one(plan)
-        if not confirm_plan(yes, found.what, found.counts):
-            raise typer.Exit(1)
         if background:
-            found = desk.plans.approve(plan, by or find_person())
+            if not confirm_plan(yes, found):
+                raise typer.Exit(FAULTS)
+            found = desk.plans.approve(plan, by)
             print_result(found.to_data(), as_json, lambda: print_plan(console, found))
             return
-        run_plan(desk, found, by or find_person(), wait, as_json)
+        carry_out_plan(desk, found, by, yes=yes, wait=wait, as_json=as_json)
 
 
-@plans.command("stop")
 def plans_stop(
     context: typer.Context,
     plan: PlanArgument,
@@ -113,7 +98,7 @@ def plans_stop(
     Example: bridge deadletters plans stop 7 --why "the bank is down again"
     """
     with open_desk(context) as desk:
-        found = desk.plans.stop(plan, by or find_person(), why)
+        found = desk.plans.stop(plan, by, why)
     print_result(found.to_data(), as_json, lambda: print_plan(console, found))
 
 
@@ -145,3 +130,12 @@ def _print_plan_details(to: Console, plan: BulkPlan, left_out: Sequence["LeftOut
     )
     print_counts(to, plan.counts)
     print_plan(to, plan, left_out=left_out)
+
+
+PLANS_COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
+    "list": plans_list,
+    "show": plans_show,
+    "apply": plans_apply,
+    "stop": plans_stop,
+}
+add_commands(plans, "deadletters plans", PLANS_COMMANDS)

@@ -1,19 +1,20 @@
-"""A plan carried out in the foreground: its progress, the effect of Ctrl-C, and its end."""
+"""A plan confirmed by its counts and carried out in the foreground: its progress, the effect of Ctrl-C, its end."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bridge.cli.command_io import AGAIN, BAD, INTERRUPTED, OK, console, error_console, print_result
-from bridge.deadletters.model.bulk_plan import UNDER_WAY, BulkPlan, PlanItemState, PlanKind, PlanState
+from bridge.cli.command_io import AGAIN, BAD, FAULTS, INTERRUPTED, OK, console, error_console, print_result
+from bridge.deadletters.model.bulk_plan import UNDER_WAY, BulkPlan, PlanCounts, PlanItemState, PlanKind, PlanState
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.inspection.terminal_output import print_line
 from bridge.inspection.topic_halt import find_person
+from bridge.jobs.group_facts import format_letter_count
 
 if TYPE_CHECKING:
     from bridge.deadletters.dead_letter_service import DeadLetterService
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 #: Seconds without a new outcome after which the command says that a recorder must run.
 PATIENCE_SECONDS: Final = 20.0
 #: The past participle of each kind of plan that runs no handler.
-_END_WORDS: Final = {PlanKind.ARCHIVE: "archived", PlanKind.COPY: "copied"}
+_END_WORDS: Final[Mapping[PlanKind, str]] = {PlanKind.ARCHIVE: "archived", PlanKind.COPY: "copied"}
 #: The kinds of plans after which handlers run.
 ACTIONS_THAT_RUN: Final = (PlanKind.REPLAY, PlanKind.REDRIVE)
 #: The states of the items that the plan has reached.
@@ -43,6 +44,34 @@ def report_interruption() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
+def carry_out_plan(
+    desk: "DeadLetterService", plan: BulkPlan, by: str, *, yes: bool, wait: bool, as_json: bool, plan_only: bool = False
+) -> None:
+    """Print a plan that is only made; else apply it if the user, or `--yes`, confirms its counts."""
+    if plan_only:
+        print_result(_describe_plan(plan), as_json, lambda: _print_planned(plan))
+        return
+    if not confirm_plan(yes, plan):
+        print_line(error_console, f"nothing was sent or changed; to do it: bridge deadletters plans apply {plan.id}")
+        raise typer.Exit(FAULTS)
+    run_plan(desk, plan, by, wait, as_json)
+
+
+def confirm_plan(yes: bool, plan: BulkPlan) -> bool:
+    """Print the counts of a plan, in a script too, and return whether the user, or `--yes`, confirms it."""
+    print_counts(error_console, plan.counts)
+    return yes or typer.confirm(f"{plan.what} {format_letter_count(plan.counts.letters)}?", err=True)
+
+
+def _print_planned(plan: BulkPlan) -> None:
+    print_counts(console, plan.counts)
+    print_plan(console, plan)
+
+
+def _describe_plan(plan: BulkPlan) -> dict[str, Any]:
+    return {"plan": plan.id, "state": str(plan.state), "counts": plan.counts.to_data()}
+
+
 def run_plan(desk: "DeadLetterService", plan: BulkPlan, by: str, wait: bool, as_json: bool) -> None:
     """Apply a plan, wait for its outcomes if asked to, print its state, and exit with its code."""
     from bridge.deadletters.recorder.recorder_process import record_meanwhile
@@ -59,7 +88,7 @@ def run_plan(desk: "DeadLetterService", plan: BulkPlan, by: str, wait: bool, as_
     except (KafkaUnavailable, LedgerUnavailable) as error:
         _end_unavailable(desk, plan.id, str(error))
     left_out = desk.progress.left_out(plan)
-    found = {"plan": plan.id, "state": str(plan.state), "counts": plan.counts.to_data()}
+    found = _describe_plan(plan)
     if wait:
         found["outcomes"] = dict(plan.outcomes)
     found["left_out"] = [each._asdict() for each in left_out]
@@ -74,7 +103,8 @@ def get_plan_exit_code(plan: BulkPlan, wait: bool) -> int:
 
 def print_plan(to: Console, plan: BulkPlan, wait: bool = True, left_out: Sequence["LeftOutLetters"] = ()) -> None:
     """Print the state of a plan, the letters that it left out, with reasons, and the next commands."""
-    said = ", ".join(f"{count:,} {_name_end(plan, state)}" for state, count in plan.outcomes.items()) or (
+    words = {str(PlanItemState.DONE): _END_WORDS[plan.what]} if plan.what in _END_WORDS else {}
+    said = ", ".join(f"{count:,} {words.get(state, state)}" for state, count in plan.outcomes.items()) or (
         "nothing yet" if plan.counts.letters else "it has no letter: no open letter matches"
     )
     print_line(to, f"plan {plan.id} is {plan.state}: {said}")
@@ -82,9 +112,13 @@ def print_plan(to: Console, plan: BulkPlan, wait: bool = True, left_out: Sequenc
         print_line(to, f"  it stopped: {plan.stopped}", "red")
     for each in left_out:
         print_line(to, f"  {each.letters:,} {each.state}: {each.why}")
+    waiting = plan.count(PlanItemState.WAITING)
     if plan.state in (PlanState.STOPPED, PlanState.PLANNED, PlanState.FAILED):
-        if plan.count(PlanItemState.WAITING, PlanItemState.CLAIMED):
-            print_line(to, f"  {_get_left(plan):,} are untouched; to resume: bridge deadletters plans apply {plan.id}")
+        if waiting or plan.count(PlanItemState.CLAIMED):
+            print_line(
+                to,
+                f"  {waiting:,} are untouched; to resume: bridge deadletters plans apply {plan.id}",
+            )
         _print_claimed(to, plan)
     if plan.count(PlanItemState.DEAD):
         print_line(
@@ -94,15 +128,6 @@ def print_plan(to: Console, plan: BulkPlan, wait: bool = True, left_out: Sequenc
         )
     if not wait and plan.count(PlanItemState.SENT, PlanItemState.CLAIMED):
         print_line(to, f"  outcomes: bridge deadletters plans show {plan.id}")
-
-
-def _name_end(plan: BulkPlan, state: str) -> str:
-    """Return the word for how deliveries of a plan have ended."""
-    return _END_WORDS.get(plan.what, state) if state == PlanItemState.DONE else state
-
-
-def _get_left(plan: BulkPlan) -> int:
-    return plan.count(PlanItemState.WAITING)
 
 
 def _print_claimed(to: Console, plan: BulkPlan) -> None:
@@ -176,12 +201,74 @@ def _stop_interrupted(desk: "DeadLetterService", plan_id: int) -> NoReturn:
     sent = plan.count(*_REACHED_STATES) - plan.count(
         PlanItemState.SKIPPED, PlanItemState.REFUSED, PlanItemState.CLAIMED
     )
+    waiting = plan.count(PlanItemState.WAITING)
     print_line(
         error_console,
-        f"interrupted: {sent:,} of {plan.counts.letters:,} were sent and will run; {_get_left(plan):,} were not sent.",
+        f"interrupted: {sent:,} of {plan.counts.letters:,} were sent and will run; {waiting:,} were not sent.",
     )
     _print_claimed(error_console, plan)
     if plan.count(PlanItemState.WAITING, PlanItemState.CLAIMED):
         print_line(error_console, f"to resume: bridge deadletters plans apply {plan.id}")
     print_line(error_console, f"outcomes: bridge deadletters plans show {plan.id}")
     raise typer.Exit(INTERRUPTED)
+
+
+def print_counts(console: Console, counts: PlanCounts) -> None:
+    """Print how many letters a plan has, by handler and reason, and the warnings about them."""
+    for handler, reasons in counts.handlers.items():
+        print_line(console, f"  {handler or 'letters of other programs'}: {_join_counts(reasons)}")
+    for count, words in (
+        (counts.done, "are done by now, says the ledger: they are skipped"),
+        (counts.replaying, "match too, and are replaying already: they are skipped"),
+        (counts.too_large, "are larger than their target topic takes"),
+        (counts.too_old, "were too large for the database, and Kafka has dropped them"),
+        (counts.foreign, "are of other programs: they go to their source topic, where all of its groups read them"),
+    ):
+        if count:
+            print_line(console, f"  {count:,} {words}", "yellow")
+    if counts.edits:
+        print_edits(console, counts.edits)
+    for handler, stands in counts.stands.items():
+        print_line(console, f"  {handler}: {_join_counts(stands)}")
+    for handler, count in counts.unknown_handlers.items():
+        print_line(
+            console,
+            f"  {count:,} are of {handler}, an unknown handler: they are skipped",
+            "yellow",
+        )
+    # If all have died equally often, or the plan is a replay, a warning says so.
+    again = {times: count for times, count in counts.replayed.items() if str(times) != "0"}
+    if again and (len(again) > 1 or not counts.warnings):
+        said = ", ".join(f"{count:,} {_count_times(int(times))}" for times, count in again.items())
+        print_line(console, f"  died again after a replay: {said}", "yellow")
+    for warning in counts.warnings:
+        print_line(console, f"  {warning}", "yellow")
+
+
+def print_edits(console: Console, edits: Mapping[str, Any]) -> None:
+    """Print how many letters go back with another value, and why the others stay."""
+    print_line(console, f"  {edits['changed']:,} go back with another value")
+    for name, words in (
+        ("unchanged", "stay here: the patch changes nothing of them"),
+        ("no_json", "stay here: their values are no JSON that can be patched"),
+        ("not_applied", "stay here: the patch does not apply"),
+        ("not_valid", "stay here: their handlers would refuse the patched value"),
+    ):
+        if edits.get(name):
+            print_line(console, f"  {edits[name]:,} {words}", "yellow")
+            print_reasons(console, edits.get(f"{name}_reasons", ()))
+
+
+def print_reasons(console: Console, reasons: Iterable[Mapping[str, Any]]) -> None:
+    """Print each reason with its count and the ids of some letters."""
+    for each in reasons:
+        some = ", ".join(map(str, each["letters"]))
+        print_line(console, f"    {each['count']:,}: {each['why']} (letters {some})")
+
+
+def _join_counts(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+
+
+def _count_times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"

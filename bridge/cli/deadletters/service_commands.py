@@ -54,9 +54,6 @@ def record(
 
     Stop the recorder and run this with --no-more: then `bridge status` misses none until one is started again.
 
-    Exits 0 after a clean shutdown, or with --once when all is recorded; 1 if a setting is wrong; 75 if it must be
-    started again, or with --once if Kafka or the database did not answer.
-
     Example: bridge deadletters record --topics payments.DLT,connect-errors
     """
     if no_more:

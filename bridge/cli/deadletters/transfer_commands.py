@@ -17,7 +17,6 @@ from bridge.cli.deadletters.desk_access import open_desk, require_extra
 from bridge.cli.deadletters.filter_options import with_filter_options
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.inspection.terminal_output import print_line
-from bridge.inspection.topic_halt import find_person
 from bridge.jobs.group_facts import format_letter_count
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def export(context: typer.Context, chosen: LetterFilter, to: ToOption = STANDARD
             count = done
             heard(f"{done:,} of {format_letter_count(of)}")
 
-        for line in desk.transfers.lines(by or find_person(), chosen, told):
+        for line in desk.transfers.lines(by, chosen, told):
             write(f"{line}\n".encode())
     if to != STANDARD_STREAM:
         print_line(console, f"{format_letter_count(count)} in {to}")
@@ -63,20 +62,20 @@ def import_letters(
 ) -> None:
     """Import letters of an export, or of the archive, into the database. Letters that are there already stay.
 
-    It can be interrupted and run again. Letters that were replaying are open here. Exits 1 if a line was
-    refused, or a file ends too early: all other letters are imported.
+    It can be interrupted and run again. Letters that were replaying are open here. If a line is
+    refused, or a file ends too early, all other letters are imported.
 
     Example: DEADLETTERS_DATABASE_URL=postgresql://… bridge deadletters import letters.jsonl.gz
     """
     require_extra()
     from bridge.deadletters.inspection.letter_file import ImportResult
 
-    total, torn, who_by = ImportResult(), [], by or find_person()
+    total, torn = ImportResult(), list[str]()
     with open_desk(context, makes=True) as desk, show_progress("imported") as heard:
         for file in files:
             with _open_input(file) as lines:
                 whole = _FileLines(lines)
-                _add_counts(total, desk.transfers.take(whole, who_by, file, lambda taken: heard(f"{taken.read:,}")))
+                _add_counts(total, desk.transfers.take(whole, by, file, lambda taken: heard(f"{taken.read:,}")))
             torn += [file] if whole.torn else []
     print_result(total.to_data() | {"torn": torn}, as_json, lambda: _print_import(total))
     for file in torn:

@@ -1,28 +1,19 @@
 """The commands `bridge deadletters users` and `users tokens`: accounts and API tokens."""
 
-import sys
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from bridge.cli.command_io import FAULTS, NOT_FOUND, console, fail, print_result
-from bridge.cli.command_options import ByOption, DefaultCommandGroup, RoleChoice
-from bridge.cli.deadletters.confirmation import has_terminal
+from bridge.cli.command_io import console, print_result, read_secret
+from bridge.cli.command_options import ByOption, ListGroup, RoleChoice
 from bridge.cli.deadletters.desk_access import open_desk, require_console
+from bridge.cli.deadletters.letter_printout import format_minute
 from bridge.formats.text_forms import format_time
 from bridge.inspection.terminal_output import make_cell, print_line
-from bridge.inspection.topic_halt import find_person
 
-
-class _TokensGroup(DefaultCommandGroup):
-    """The group `users tokens`, which lists tokens if no subcommand is given."""
-
-    default: ClassVar = "list"
-
-
-tokens = typer.Typer(cls=_TokensGroup, no_args_is_help=False)
+tokens = typer.Typer(cls=ListGroup, no_args_is_help=False)
 
 
 @tokens.callback()
@@ -45,8 +36,6 @@ def tokens_list(
 
     Example: bridge deadletters users tokens --json
     """
-    from bridge.cli.deadletters.letter_printout import format_minute
-
     with open_desk(context) as desk:
         found = desk.tokens.all()
 
@@ -57,29 +46,16 @@ def tokens_list(
         table = Table("id", "name", "role", "made (UTC)", "by", "ends (UTC)", "used (UTC)", box=SIMPLE_HEAD)
         for each in found:
             used = "never" if each.used_at is None else format_minute(each.used_at)
-            row = (
-                str(each.id),
-                make_cell(each.name),
-                each.role,
-                format_minute(each.at),
-                make_cell(each.by),
-                format_minute(each.until),
-                used,
-            )
-            table.add_row(*row)
+            made, until = format_minute(each.at), format_minute(each.until)
+            table.add_row(str(each.id), make_cell(each.name), each.role, made, make_cell(each.by), until, used)
         console.print(table)
 
-    times = ("at", "until", "used_at")
-    moments = [{name: getattr(each, name) for name in times} for each in found]
-    print_result(
-        [
-            {"id": each.id, "name": each.name, "role": each.role, "by": each.by}
-            | {name: None if at is None else format_time(at / 1000) for name, at in moment.items()}
-            for each, moment in zip(found, moments, strict=True)
-        ],
-        as_json,
-        show,
-    )
+    data = [
+        {"id": each.id, "name": each.name, "role": each.role, "by": each.by}
+        | {name: (at := getattr(each, name)) and format_time(at / 1000) for name in ("at", "until", "used_at")}
+        for each in found
+    ]
+    print_result(data, as_json, show)
 
 
 @tokens.command("make")
@@ -97,7 +73,7 @@ def tokens_make(
     with open_desk(context, makes=True) as desk:
         from bridge.deadletters.accounts.user_account import Role
 
-        made, secret = desk.tokens.make(name, Role[role.name], by or find_person(), days)
+        made, secret = desk.tokens.make(name, Role[role.name], by, days)
     typer.echo(
         f"token {made.id}, {made.name}, as {made.role} until {format_time(made.until / 1000)}: shown this once",
         err=True,
@@ -116,17 +92,11 @@ def tokens_revoke(
     Example: bridge deadletters users tokens revoke 3
     """
     with open_desk(context) as desk:
-        token = desk.tokens.revoke(id, by or find_person())
+        token = desk.tokens.revoke(id, by)
     print_line(console, f"token {token.id}, {token.name}, was revoked")
 
 
-class _UsersGroup(DefaultCommandGroup):
-    """The group `bridge deadletters users`, which lists users if no subcommand is given."""
-
-    default: ClassVar = "list"
-
-
-users = typer.Typer(cls=_UsersGroup, no_args_is_help=False)
+users = typer.Typer(cls=ListGroup, no_args_is_help=False)
 users.add_typer(tokens, name="tokens")
 UserNameArgument = Annotated[str, typer.Argument(help="The name that they sign in with.")]
 StdinOption = Annotated[
@@ -153,8 +123,6 @@ def users_list(
 
     Example: bridge deadletters users --json
     """
-    from bridge.cli.deadletters.letter_printout import format_minute
-
     with open_desk(context) as desk:
         found = desk.users.all()
 
@@ -190,7 +158,7 @@ def users_add(
     from bridge.deadletters.accounts.user_account import Role
 
     with open_desk(context, makes=True) as desk:
-        desk.users.add(name, Role[role.name], hash_password(name, _read_password(from_stdin)), by or find_person())
+        desk.users.add(name, Role[role.name], hash_password(name, _read_password(from_stdin)), by)
     print_line(console, f"{name.strip().lower()} was added, as {role.value}")
 
 
@@ -208,7 +176,7 @@ def users_role(
     with open_desk(context) as desk:
         from bridge.deadletters.accounts.user_account import Role
 
-        desk.users.give_role(name, Role[role.name], by or find_person())
+        desk.users.give_role(name, Role[role.name], by)
     print_line(console, f"{name.strip().lower()} is {role.value} from now on, and was signed out")
 
 
@@ -224,7 +192,7 @@ def users_password(
     from bridge.console.auth.passwords import hash_password
 
     with open_desk(context) as desk:
-        desk.users.give_password(name, hash_password(name, _read_password(from_stdin)), by or find_person())
+        desk.users.give_password(name, hash_password(name, _read_password(from_stdin)), by)
     print_line(console, f"{name.strip().lower()} has another password, and was signed out")
 
 
@@ -235,16 +203,9 @@ def users_remove(context: typer.Context, name: UserNameArgument, by: ByOption = 
     Example: bridge deadletters users remove ann
     """
     with open_desk(context) as desk:
-        desk.users.remove(name, by or find_person())
+        desk.users.remove(name, by)
     print_line(console, f"{name.strip().lower()} was removed, and was signed out")
 
 
 def _read_password(from_stdin: bool) -> str:
-    """Return a new password, from standard input or from a prompt."""
-    if from_stdin:
-        read = sys.stdin.readline().rstrip("\r\n")
-        return read or fail("standard input has no password in its first line: nothing was changed.", FAULTS)
-    if not has_terminal():
-        fail("there is no terminal to ask for the password: pass it with --password-stdin.", NOT_FOUND)
-    asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    return asked
+    return read_secret("Password", "--password-stdin", from_stdin=from_stdin, confirm=True)

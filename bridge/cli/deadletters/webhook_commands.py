@@ -1,20 +1,17 @@
 """The commands `bridge deadletters webhooks`: list, add, test, switch and remove them."""
 
-import sys
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from bridge.cli.command_io import FAULTS, NOT_FOUND, console, fail, print_result
-from bridge.cli.command_options import ByOption, DefaultCommandGroup
-from bridge.cli.deadletters.confirmation import has_terminal
+from bridge.cli.command_io import FAULTS, NOT_FOUND, console, fail, print_result, read_secret
+from bridge.cli.command_options import ByOption, ListGroup
 from bridge.cli.deadletters.desk_access import open_desk
 from bridge.inspection.terminal_output import make_cell, print_line
-from bridge.inspection.topic_halt import find_person
 
 if TYPE_CHECKING:
     from bridge.deadletters.alarms.webhook_service import ShownWebhook
@@ -42,13 +39,7 @@ class WebhookSubject(StrEnum):
     BREAKER = "breaker"
 
 
-class _WebhooksGroup(DefaultCommandGroup):
-    """The group `bridge deadletters webhooks`, which lists webhooks if no subcommand is given."""
-
-    default: ClassVar = "list"
-
-
-webhooks = typer.Typer(cls=_WebhooksGroup, no_args_is_help=False)
+webhooks = typer.Typer(cls=ListGroup, no_args_is_help=False)
 WebhookNameArgument = Annotated[str, typer.Argument(help="The webhook's name.")]
 
 
@@ -117,14 +108,15 @@ def webhooks_add(
 
     Example: bridge deadletters webhooks add payments-chat --format slack --of halt --of breaker
     """
-    given = _read_secret("Integration key" if form is WebhookFormatOption.PAGERDUTY else "Address", from_stdin)
-    address, key = ("", given) if form is WebhookFormatOption.PAGERDUTY else (given, "")
+    has_key = form is WebhookFormatOption.PAGERDUTY
+    given = read_secret("Integration key" if has_key else "Address", "--stdin", from_stdin=from_stdin).strip()
+    address, key = ("", given) if has_key else (given, "")
     with open_desk(context, makes=True) as desk:
         from bridge.deadletters.alarms.alarm_event import AlarmKind
         from bridge.deadletters.alarms.webhook_format import WebhookFormat
 
         meant = [AlarmKind(each) for each in about or ()]
-        added = desk.webhooks.add(name, WebhookFormat(form.value), meant, address, key, by or find_person())
+        added = desk.webhooks.add(name, WebhookFormat(form.value), meant, address, key, by)
     once = "; the secret that it is signed with, shown this once:" if added.secret else ""
     typer.echo(f"{added.name} was added; try it with `bridge deadletters webhooks test {added.name}`{once}", err=True)
     if added.secret:
@@ -138,7 +130,7 @@ def webhooks_test(context: typer.Context, name: WebhookNameArgument, by: ByOptio
     Example: bridge deadletters webhooks test payments-chat
     """
     with open_desk(context) as desk:
-        message, until = desk.webhooks.test(name, by or find_person()), time.monotonic() + TEST_SECONDS
+        message, until = desk.webhooks.test(name, by), time.monotonic() + TEST_SECONDS
         while (told := desk.webhooks.told(message)) is not None and told.state == "waiting" and not told.said:
             if time.monotonic() > until:
                 fail(
@@ -158,7 +150,7 @@ def webhooks_off(context: typer.Context, name: WebhookNameArgument, by: ByOption
     Example: bridge deadletters webhooks off payments-chat
     """
     with open_desk(context) as desk:
-        desk.webhooks.switch_off(name, by or find_person())
+        desk.webhooks.switch_off(name, by)
     print_line(console, f"{name.strip().lower()} is off")
 
 
@@ -169,7 +161,7 @@ def webhooks_on(context: typer.Context, name: WebhookNameArgument, by: ByOption 
     Example: bridge deadletters webhooks on payments-chat
     """
     with open_desk(context) as desk:
-        desk.webhooks.switch_on(name, by or find_person())
+        desk.webhooks.switch_on(name, by)
     print_line(console, f"{name.strip().lower()} is on")
 
 
@@ -180,7 +172,7 @@ def webhooks_remove(context: typer.Context, name: WebhookNameArgument, by: ByOpt
     Example: bridge deadletters webhooks remove payments-chat
     """
     with open_desk(context) as desk:
-        desk.webhooks.remove(name, by or find_person())
+        desk.webhooks.remove(name, by)
     print_line(console, f"{name.strip().lower()} was removed")
 
 
@@ -189,12 +181,3 @@ def _describe_last(found: "ShownWebhook") -> str:
         return "nothing yet"
     last = found.latest[0]
     return make_cell(f"{last.type}: {last.state}{f', {last.said}' if last.said else ''}")
-
-
-def _read_secret(what: str, from_stdin: bool) -> str:
-    if from_stdin:
-        read = sys.stdin.readline().strip()
-        return read or fail(f"standard input has no {what.lower()} in its first line: nothing was changed.", FAULTS)
-    if not has_terminal():
-        fail(f"there is no terminal to ask for the {what.lower()}: pass it with --stdin.", NOT_FOUND)
-    return str(typer.prompt(what, hide_input=True, err=True))
