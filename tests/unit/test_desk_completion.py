@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli.deadletters.filter_options import IMPORT_SECONDS, complete_reasons, complete_statuses
+from bridge.cli.deadletters.filter_options import IMPORT_SECONDS, find_completion
+from bridge.deadletters.model.letter_filter import FILTER_FIELDS
 
 HANDLERS = """
 import os, sys, time
@@ -67,8 +68,9 @@ def test_names_are_completed(tmp_path, line, offered):
 
 
 def test_the_reasons_and_states_that_begin_so_are_offered():
-    assert complete_reasons("e") == ["exhausted", "expired"]
-    assert complete_statuses("re") == ["replaying", "resolved"]
+    completions = {field.word: complete for field in FILTER_FIELDS if (complete := find_completion(field))}
+    assert completions["reason"]("e") == ["exhausted", "expired"]
+    assert completions["status"]("re") == ["replaying", "resolved"]
 
 
 def test_an_app_that_cannot_be_imported_completes_nothing_and_says_nothing(tmp_path):

@@ -1,5 +1,6 @@
 """What is promised of the list of letters: the filter is in its address, and it is as quick with many as with few."""
 
+import inspect
 import re
 from html import unescape
 from typing import Any
@@ -9,12 +10,16 @@ from markupsafe import escape
 from sqlalchemy import event
 from starlette.datastructures import QueryParams
 
+from bridge.cli.deadletters.filter_options import with_filter_options
 from bridge.console import filter_address, template_filters
+from bridge.console.api.schemas import letters_schema
 from bridge.console.pages import letters_page
 from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.db.filter_sql import build_letter_conditions
 from bridge.deadletters.masking.letter_mask import NO_MASKS, LetterMasks
 from bridge.deadletters.model.bulk_plan import PlanKind
-from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.filter_syntax import FLAG, HEADERS, SINCE, UNTIL
+from bridge.deadletters.model.letter_filter import ALL_LETTERS, FILTER_FIELDS, LetterFilter
 from bridge.errors import FilterFault
 from bridge.settings.masked_fields import read_mask_rules
 from tests.desk.letters import HANDLER, letter
@@ -27,6 +32,10 @@ PATHS = {
     "/audit": "audit TOPIC",
     "/": "status",
 }
+
+
+#: Texts for fields of which "7" is none.
+SAMPLES = {FLAG: "yes", HEADERS: "a=7", SINCE: "2h", UNTIL: "2h"}
 
 
 def records(page):
@@ -255,8 +264,8 @@ def test_what_letters_say_is_harmless_in_the_list(browser, record):
 
 
 def test_what_an_address_says_is_harmless_in_its_page(browser):
-    for name in filter_address.FILTER_FIELDS:
-        answer = browser().get("/letters", params={name: hostile.TEXT})
+    for field in FILTER_FIELDS:
+        answer = browser().get("/letters", params={field.word: hostile.TEXT})
         hostile.check(answer.text)
 
 
@@ -352,3 +361,18 @@ def test_what_is_no_list_is_not_live_nor_one_by_what_is_masked(console, browser)
         assert browser().get("/events", params={"of": said}).status_code == 400, said
     with pytest.raises(FilterFault):
         letters_page.watch_letters(console, "1-1?text=zebra", LetterMasks(read_mask_rules("*: card")))
+
+
+@pytest.mark.parametrize("field", FILTER_FIELDS, ids=lambda field: field.word)
+def test_each_field_of_the_table_is_an_option_a_parameter_an_input_json_and_a_condition(browser, field):
+    text = field.choices[0] if field.choices else SAMPLES.get(field.type, "7")
+    asked = LetterFilter(**{field.name: field.type.parse([text], 1e9)})
+    assert LetterFilter.from_data(asked.to_data()) == asked != ALL_LETTERS
+    assert build_letter_conditions(asked)
+    assert f'name="{field.word}"' in browser().get("/letters").text
+    assert field.word.replace("-", "_") in letters_schema.Filter.model_fields
+
+    def command(chosen: LetterFilter) -> None: ...
+
+    options = inspect.signature(with_filter_options()(command)).parameters
+    assert (field.name if field.name == "ids" else (field.option or field.word).replace("-", "_")) in options

@@ -4,7 +4,7 @@ import inspect
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import update_wrapper
 from typing import Annotated, Any, Final
@@ -12,9 +12,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from bridge.cli.command_io import FAULTS, fail
-from bridge.deadletters.model import filter_syntax
-from bridge.deadletters.model.letter_filter import LetterFilter
-from bridge.deadletters.model.stored_letter import REASONS, LetterStatus
+from bridge.deadletters.model.filter_syntax import FLAG, KEY, LEAST, NUMBERS, SINCE, UNTIL, WORDS, YES, ValueType
+from bridge.deadletters.model.letter_filter import FILTER_FIELDS, FilterField, LetterFilter
 from bridge.errors import FilterFault
 from bridge.handler_routes import Routes, find_routes
 from bridge.settings.app_discovery import find_celery_app, import_handlers
@@ -22,16 +21,6 @@ from bridge.settings.app_discovery import find_celery_app, import_handlers
 #: Seconds for importing the app: completion prints nothing and does not wait, so an app that cannot be imported in
 #: time completes nothing.
 IMPORT_SECONDS: Final = 1.5
-
-
-def complete_statuses(incomplete: str) -> list[str]:
-    """Return the statuses that begin with a text."""
-    return _match_prefix(incomplete, LetterStatus)
-
-
-def complete_reasons(incomplete: str) -> list[str]:
-    """Return the reasons of dead letters that begin with a text."""
-    return _match_prefix(incomplete, REASONS)
 
 
 def complete_handlers(context: typer.Context, incomplete: str) -> list[str]:
@@ -87,62 +76,64 @@ def _limit_time(seconds: float) -> Iterator[None]:
 
 
 _FILTER_PANEL = "Which dead letters (all options must match; of a repeated one, any value)"
-_TIME_HELP = "2026-11-20T08:00 (UTC), 2h, 3d, today, yesterday."
-
 IdsArgument = Annotated[list[int] | None, typer.Argument(help="Letters by their ids.", show_default=False)]
+#: The types and defaults of options; those of all other fields are texts, and may be repeated.
+_TYPES: Final[Mapping[ValueType, tuple[Any, Any]]] = {
+    NUMBERS: (list[int] | None, None),
+    WORDS: (str, ""),
+    KEY: (str | None, None),
+    SINCE: (str | None, None),
+    UNTIL: (str | None, None),
+    LEAST: (int | None, None),
+    FLAG: (bool, False),
+}
 
 
-def _option(name: str, help: str, **more: Any) -> Any:
-    return typer.Option(f"--{name}", help=help, rich_help_panel=_FILTER_PANEL, **more)
+def _build_parameter(field: FilterField) -> inspect.Parameter:
+    """Return the parameter of a command for a field of the filter."""
+    type_, default = _TYPES.get(field.type, (list[str] | None, None))
+    if field.name == "ids":
+        return inspect.Parameter("ids", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=IdsArgument)
+    name = field.option or field.word
+    option = typer.Option(
+        f"--{name}",
+        help=field.help,
+        rich_help_panel=_FILTER_PANEL,
+        autocompletion=find_completion(field),
+        min=1 if field.type is LEAST else None,
+    )
+    return inspect.Parameter(
+        name.replace("-", "_"),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[type_, option],
+    )
 
 
-def read_filter(
-    ids: IdsArgument = None,
-    handler: Annotated[
-        list[str] | None, _option("handler", "The handler that failed.", autocompletion=complete_handlers)
-    ] = None,
-    topic: Annotated[list[str] | None, _option("topic", "Source topic.", autocompletion=complete_topics)] = None,
-    exception: Annotated[list[str] | None, _option("exception", "Class: full name, or its last part.")] = None,
-    reason: Annotated[list[str] | None, _option("reason", "Why it died.", autocompletion=complete_reasons)] = None,
-    text: Annotated[str, _option("text", "Words of error, key, headers or value.")] = "",
-    key: Annotated[str | None, _option("key", "Key: text, 0x… or base64:….")] = None,
-    header: Annotated[
-        list[str] | None, _option("header", "name=value, also name=0x… or name=base64:…; repeated: all.")
-    ] = None,
-    since: Annotated[str | None, _option("since", f"Failed at this time or later: {_TIME_HELP}")] = None,
-    until: Annotated[str | None, _option("until", "Failed before this time.")] = None,
-    status: Annotated[list[str] | None, _option("status", "Their status.", autocompletion=complete_statuses)] = None,
-    version: Annotated[list[str] | None, _option("version", "Version of the code that failed.")] = None,
-    group: Annotated[list[int] | None, _option("group", "Id of a group.")] = None,
-    cause: Annotated[list[str] | None, _option("cause", "Id of a cause in a group (groups --group N).")] = None,
-    origin: Annotated[list[str] | None, _option("origin", "Program that wrote it: bridge, spring, …")] = None,
-    in_plan: Annotated[list[int] | None, _option("in-plan", "Id of a plan that it is or was in.")] = None,
-    attempts: Annotated[int | None, _option("attempts", "Its handler ran at least so often.", min=1)] = None,
-    died_again: Annotated[bool, _option("died-again", "A replay of it has failed.")] = False,
-) -> LetterFilter:
-    """Return the filter that the options describe; an option that cannot be read ends the command with a message."""
-    now = time.time()
+def find_completion(field: FilterField) -> Callable[..., list[str]] | None:
+    """Return the function that completes values of a field: its choices, or what the app has."""
+
+    def complete_choices(incomplete: str) -> list[str]:
+        return _match_prefix(incomplete, field.choices)
+
+    if field.choices:
+        return complete_choices
+    return {"handlers": complete_handlers, "topics": complete_topics}.get(field.name)
+
+
+_PARAMETERS: Final = {field: _build_parameter(field) for field in FILTER_FIELDS}
+
+
+def _read_filter(given: Mapping[str, Any]) -> LetterFilter:
+    """Return the filter of options; one that cannot be read ends the command with a message."""
+    texts = {}
+    for field, parameter in _PARAMETERS.items():
+        value = given.get(parameter.name, parameter.default)
+        if value != parameter.default:
+            value = value if isinstance(value, list) else [YES if value is True else value]
+            texts[field.word] = [str(each) for each in value]
     try:
-        return LetterFilter(
-            ids=tuple(ids or ()),
-            handlers=tuple(handler or ()),
-            topics=tuple(topic or ()),
-            exceptions=tuple(exception or ()),
-            reasons=tuple(reason or ()),
-            versions=tuple(version or ()),
-            origins=tuple(origin or ()),
-            statuses=filter_syntax.parse_statuses(status or ()),
-            groups=tuple(group or ()),
-            causes=tuple(cause or ()),
-            text=text,
-            key=None if key is None else filter_syntax.parse_key(key),
-            headers=tuple(map(filter_syntax.parse_header, header or ())),
-            since=None if since is None else filter_syntax.parse_moment(since, now),
-            until=None if until is None else filter_syntax.parse_moment(until, now),
-            plans=tuple(in_plan or ()),
-            died_again=died_again,
-            attempts=attempts,
-        )
+        return LetterFilter.parse(texts, time.time())
     except FilterFault as error:
         fail(str(error), FAULTS)
 
@@ -153,13 +144,11 @@ def with_filter_options(*without: str) -> Callable[[Callable[..., None]], Callab
     Parameters:
         without: options that the command does not take.
     """
-    options = [
-        each for each in inspect.signature(read_filter, eval_str=True).parameters.values() if each.name not in without
-    ]
+    options = [each for each in _PARAMETERS.values() if each.name not in without]
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         def run(**given: Any) -> None:
-            chosen = read_filter(**{each.name: given.pop(each.name) for each in options})
+            chosen = _read_filter({each.name: given.pop(each.name) for each in options})
             command(chosen=chosen, **given)
 
         own = inspect.signature(command, eval_str=True).parameters

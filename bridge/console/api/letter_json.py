@@ -12,6 +12,7 @@ from bridge.console.api.schemas import letters_schema as shapes
 from bridge.console.api.schemas.common_schema import Octets
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.masking.letter_mask import LetterMasks
+from bridge.deadletters.model.filter_syntax import YES
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, LetterLine, LetterView
 from bridge.errors import FilterFault, RequestRefused
@@ -26,7 +27,7 @@ def read_body_filter(wanted: shapes.Filter) -> LetterFilter:
     fields = wanted.model_dump(include=set(shapes.Filter.model_fields), exclude_defaults=True)
     pairs = [
         # As in an address.
-        (name.replace("_", "-"), addresses.YES if each is True else str(each))
+        (name.replace("_", "-"), YES if each is True else str(each))
         for name, said in fields.items()
         for each in (said if isinstance(said, list) else [said])
         if each is not None and each is not False

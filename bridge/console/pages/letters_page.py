@@ -22,11 +22,11 @@ from bridge.deadletters.editing.value_diff import diff_values
 from bridge.deadletters.inspection.advice import advise_on_letter
 from bridge.deadletters.inspection.topic_letters import fetch_letter_value
 from bridge.deadletters.masking.letter_mask import LetterMasks, MaskedView
-from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterCursor, LetterFilter
+from bridge.deadletters.model.letter_filter import ALL_LETTERS, FILTER_FIELDS, LetterCursor, LetterFilter
 from bridge.deadletters.model.letter_timeline import build_timeline
 from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, LetterLine, LetterPage, LetterView
 from bridge.deadletters.model.payload_view import PayloadMode, PayloadView, find_quoted_text, view_payload
-from bridge.deadletters.model.stored_letter import REASONS, LetterStatus
+from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.model.traceback_parts import split_traceback
 from bridge.errors import FilterFault, KafkaUnavailable
 from bridge.inspection.record_search import find_sibling_deliveries
@@ -85,7 +85,7 @@ def _build_filter_form(here: Console, query: QueryParams) -> dict[str, Any]:
     handlers = here.desk.routes.handlers
     offered = sorted(handlers) if len(handlers) <= MAX_OFFERED_HANDLERS else ()
     rows = next((each for each in LIST_ROWS if str(each) == query.get("rows")), LIST_ROWS[0])
-    return {"query": query, "rows": rows, "handlers": offered, "reasons": REASONS, "statuses": tuple(LetterStatus)}
+    return {"query": query, "rows": rows, "handlers": offered, "fields_of_filter": FILTER_FIELDS}
 
 
 def export_letters(request: Request) -> Response:

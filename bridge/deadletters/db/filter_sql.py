@@ -1,7 +1,8 @@
 """A filter of dead letters as conditions of SQL."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import operator
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from sqlalchemy import (
     Column,
@@ -23,7 +24,19 @@ from sqlalchemy.sql.functions import FunctionElement
 from bridge.deadletters.db import search_index
 from bridge.deadletters.db.schema import failures, items, kinds, letters
 from bridge.deadletters.model.digest import key_digest
-from bridge.deadletters.model.letter_filter import LetterCursor, LetterFilter
+from bridge.deadletters.model.filter_syntax import (
+    CLASS_NAMES,
+    HEADERS,
+    KEY,
+    LEAST,
+    NAMES,
+    NUMBERS,
+    SINCE,
+    STATUSES,
+    UNTIL,
+    ValueType,
+)
+from bridge.deadletters.model.letter_filter import FILTER_FIELDS, FilterField, LetterCursor, LetterFilter
 from bridge.deadletters.model.stored_letter import pack_headers
 
 Condition = ColumnElement[bool]
@@ -58,20 +71,15 @@ def build_letter_conditions(asked: LetterFilter, *, few: bool = False) -> list[C
 
 
 def build_standing_conditions(asked: LetterFilter, *, few: bool = False) -> Iterator[Condition]:
-    """Yield the conditions on a letter's kind and status.
+    """Yield the conditions on a letter's kind and status, and those without an index.
 
     Parameters:
         few: whether few letters are found otherwise, so that no index of kind or status is needed.
     """
-    kind_id, status = (UnindexedColumn(each) if few else each for each in (letters.c.kind_id, letters.c.status))
-    if asked.ids:
-        yield is_one_of(letters.c.id, asked.ids)
     if of_kinds := [*build_kind_conditions(asked)]:
+        kind_id = UnindexedColumn(letters.c.kind_id) if few else letters.c.kind_id
         yield kind_id.in_(select(kinds.c.id).where(*of_kinds))
-    if asked.statuses:
-        yield status.in_(asked.statuses)
-    if asked.attempts:
-        yield letters.c.runs >= asked.attempts
+    yield from _compare_fields(asked, _OF_STANDING, few=few)
     if asked.plans:
         yield exists().where(items.c.letter_id == letters.c.id, items.c.plan_id.in_(asked.plans))
     if asked.died_again:
@@ -80,28 +88,12 @@ def build_standing_conditions(asked: LetterFilter, *, few: bool = False) -> Iter
 
 def build_content_conditions(asked: LetterFilter) -> Iterator[Condition]:
     """Yield the conditions on key and headers, byte for byte: a word of the index may stand for another header."""
-    if asked.key is not None:
-        yield letters.c.key == asked.key
-    for name, value in asked.headers:
-        pair = pack_headers([(name, value.encode("utf-8", "surrogateescape"))])
-        yield BytesContain(letters.c.headers, literal(pair, LargeBinary))
+    yield from _compare_fields(asked, _OF_CONTENT)
 
 
 def build_kind_conditions(asked: LetterFilter) -> Iterator[Condition]:
     """Yield the conditions of a filter on rows of `kinds`."""
-    texts: tuple[tuple[Column[Any], Sequence[str]], ...] = (
-        (kinds.c.handler, asked.handlers),
-        (kinds.c.topic, asked.topics),
-        (kinds.c.reason, asked.reasons),
-        (kinds.c.version, asked.versions),
-        (kinds.c.origin, asked.origins),
-        (kinds.c.cause, asked.causes),
-    )
-    yield from (column.in_(values) for column, values in texts if values)
-    if asked.groups:
-        yield is_one_of(kinds.c.group_id, asked.groups)
-    if asked.exceptions:
-        yield or_(*map(_has_class_name, asked.exceptions))
+    yield from _compare_fields(asked, _OF_KIND)
 
 
 def build_time_conditions(
@@ -112,15 +104,20 @@ def build_time_conditions(
     Parameters:
         few: whether few letters are found otherwise.
     """
-    failed_at = UnindexedColumn(letters.c.failed_at) if few else letters.c.failed_at
-    if asked.since is not None:
-        yield failed_at >= asked.since
-    if asked.until is not None:
-        yield failed_at < asked.until
+    yield from _compare_fields(asked, _OF_TIME, few=few)
     if before is not None:
+        failed_at = UnindexedColumn(letters.c.failed_at) if few else letters.c.failed_at
         # SQLite uses an index for the first condition.
         yield failed_at <= before.failed_at
         yield tuple_(failed_at, letters.c.id) < tuple_(before.failed_at, before.id)
+
+
+def _compare_fields(asked: LetterFilter, chosen: Container[FilterField], *, few: bool = False) -> Iterator[Condition]:
+    for field, wanted in asked.given():
+        if field in chosen:
+            column = (kinds if field.is_of_kind else letters).c[field.column]
+            used = column if field.name == "ids" or not few else UnindexedColumn(column)
+            yield _COMPARISONS[field.type](used, wanted)
 
 
 def is_one_of(column: Column[Any], ids: Sequence[int]) -> Condition:
@@ -128,11 +125,37 @@ def is_one_of(column: Column[Any], ids: Sequence[int]) -> Condition:
     return column.in_(bindparam(None, list(ids), expanding=True, literal_execute=True))
 
 
-def _has_class_name(exception: str) -> Condition:
+def _has_class_name(column: Column[Any], names: Sequence[str]) -> Condition:
     """Return the condition on a class by its full name or its last part; LIKE ignores case in SQLite."""
-    name = kinds.c.error_class
-    end = func.substr(name, func.length(name) - len(exception))
-    return or_(name == exception, and_(func.length(name) > len(exception), end == f".{exception}"))
+    ends = ((name, func.substr(column, func.length(column) - len(name))) for name in names)
+    return or_(*(or_(column == name, and_(func.length(column) > len(name), end == f".{name}")) for name, end in ends))
+
+
+def _has_headers(column: Column[Any], wanted: Sequence[tuple[str, str]]) -> Condition:
+    pairs = (pack_headers([(name, value.encode("utf-8", "surrogateescape"))]) for name, value in wanted)
+    return and_(*(BytesContain(column, literal(pair, LargeBinary)) for pair in pairs))
+
+
+_COMPARISONS: Final[Mapping[ValueType, Callable[[Any, Any], Condition]]] = {
+    NAMES: lambda column, wanted: column.in_(wanted),
+    STATUSES: lambda column, wanted: column.in_(wanted),
+    CLASS_NAMES: _has_class_name,
+    NUMBERS: is_one_of,
+    LEAST: operator.ge,
+    SINCE: operator.ge,
+    UNTIL: operator.lt,
+    KEY: operator.eq,
+    HEADERS: _has_headers,
+}
+_OF_KIND: Final = frozenset(field for field in FILTER_FIELDS if field.is_of_kind)
+_OF_TIME: Final = frozenset(field for field in FILTER_FIELDS if field.type in (SINCE, UNTIL))
+_OF_CONTENT: Final = frozenset(field for field in FILTER_FIELDS if field.type in (KEY, HEADERS))
+_OF_STANDING: Final = (
+    frozenset(field for field in FILTER_FIELDS if field.type in _COMPARISONS and field.value)
+    - _OF_KIND
+    - _OF_TIME
+    - _OF_CONTENT
+)
 
 
 class UnindexedColumn(FunctionElement[Any]):

@@ -56,16 +56,7 @@ class KindRange(NamedTuple):
 
 def selects_kinds(asked: LetterFilter) -> bool:
     """Return whether a filter selects kinds."""
-    return bool(
-        asked.handlers
-        or asked.topics
-        or asked.exceptions
-        or asked.reasons
-        or asked.versions
-        or asked.origins
-        or asked.groups
-        or asked.causes
-    )
+    return any(field.is_of_kind for field, _ in asked.given())
 
 
 def find_kind_ranges(connection: Connection, asked: LetterFilter, before: LetterCursor | None) -> list[KindRange]:
@@ -303,16 +294,7 @@ def find_newer_letters(connection: Connection, asked: LetterFilter, limit: int, 
 
     It reads a bounded number of letters, so it may find few or none before the end.
     """
-    seen = _find_newer_candidates(connection, asked, after)
-    fit = {each.id for each in seen}
-    if fit and asked.words:
-        fit = {*connection.execute(search_index.select_among_with_words(sorted(fit), asked.words)).scalars()}
-    if fit and (rest := [*build_standing_conditions(asked, few=True), *build_content_conditions(asked)]):
-        fit = {*connection.execute(select(letters.c.id).where(is_one_of(letters.c.id, sorted(fit)), *rest)).scalars()}
-    found = [each for each in seen if each.id in fit]
-    if len(found) > limit:
-        return CursorPage(found[:limit], found[limit - 1])
-    return CursorPage(found, seen[-1] if len(seen) == STRIDE else None)
+    return _keep_matching(connection, asked, _find_newer_candidates(connection, asked, after), limit, STRIDE)
 
 
 def _find_newer_candidates(connection: Connection, asked: LetterFilter, after: LetterCursor) -> list[LetterCursor]:

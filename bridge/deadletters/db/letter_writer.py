@@ -10,7 +10,6 @@ from bridge.deadletters.db import kind_table, plan_item_table, search_index, sql
 from bridge.deadletters.db.kind_table import DIGESTS_AT_ONCE, IdCache
 from bridge.deadletters.db.letter_table import IS_UNKNOWN
 from bridge.deadletters.db.schema import failures, letters
-from bridge.deadletters.model import search_words
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_deduplication import DeathKind, KnownLetter, classify_death
@@ -108,7 +107,7 @@ class LetterWriter:
                 sql.has_one_of(self._connection, letters.c.digest, deaths)
             )
             rows = self._connection.execute(asked.order_by(letters.c.id)).all()
-            search_index.index_letters(self._connection, [(row.id, _find_words(deaths[row.digest])) for row in rows])
+            search_index.index_letters(self._connection, [(row.id, deaths[row.digest].words) for row in rows])
 
     def _failure(self, before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
         names = ("kind_id", "failed_at", "error_message", "traceback_id", "runs")
@@ -127,10 +126,6 @@ class LetterWriter:
             "value": None if same else had.value,
             "value_size": None if same else had.value_size,
         }
-
-
-def _find_words(letter: StoredLetter) -> tuple[str, ...]:
-    return search_words.find_letter_words(letter.error_message, letter.key, letter.headers, letter.value)
 
 
 def _split_rounds(found: Sequence[StoredLetter]) -> Iterator[dict[bytes, StoredLetter]]:

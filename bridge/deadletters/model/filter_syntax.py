@@ -1,16 +1,18 @@
-"""The syntax of filter values as people write them: times, keys, headers, statuses, and the ends of a redrive's
-range (pure).
+"""The values of filter fields, by their types: as people write them, as JSON, and which values of a letter they match;
+and the ends of a redrive's range (pure).
 """
 
 import binascii
 import re
-from base64 import b64decode
-from collections.abc import Iterable
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
+from bridge.deadletters.model.search_words import split_words
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import FilterFault, NoMoment
+from bridge.formats.delivery import Headers
 
 _AGO: Final = re.compile(r"([0-9]+)\s*(s|m|h|d|w)")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -141,3 +143,187 @@ def parse_range_end(text: str, now: float) -> str:
         return datetime.fromtimestamp(parse_moment(text, now) / 1000, UTC).isoformat()
     except FilterFault as error:
         raise NoMoment(f"{str(error).rstrip('.')}; or an offset, earliest or latest.") from None
+
+
+#: The text that sets a flag.
+YES: Final = "yes"
+
+
+class ValueType:
+    """The type of a filter field's value: several texts, of which a letter has one; and the base of the other types.
+
+    Attributes:
+        empty: the value that matches all letters.
+    """
+
+    empty: Any = ()
+
+    def parse(self, texts: Sequence[str], now: float) -> Any:
+        """Return the value of texts that a person wrote.
+
+        Raises:
+            FilterFault: a text is malformed.
+        """
+        return tuple(texts)
+
+    def to_json(self, value: Any) -> Any:
+        """Return a value as JSON."""
+        return list(value)
+
+    def from_json(self, data: Any) -> Any:
+        """Return the value that `to_json` wrote; any error means that the data is none."""
+        return tuple(map(str, data))
+
+    def write(self, data: Any) -> list[str]:
+        """Return a value in JSON as the texts that `parse` reads."""
+        return [*map(str, data)]
+
+    def matches(self, wanted: Any, had: Any) -> bool:
+        """Return whether a letter's value is meant."""
+        return had in wanted
+
+
+class _ClassNames(ValueType):
+    def matches(self, wanted: Sequence[str], had: str) -> bool:
+        return any(had == name or had.endswith(f".{name}") for name in wanted)
+
+
+class _Numbers(ValueType):
+    def parse(self, texts: Sequence[str], now: float) -> tuple[int, ...]:
+        return tuple(map(parse_number, texts))
+
+    def from_json(self, data: Any) -> tuple[int, ...]:
+        return tuple(map(int, data))
+
+
+class _Statuses(ValueType):
+    def parse(self, texts: Sequence[str], now: float) -> tuple[LetterStatus, ...]:
+        return parse_statuses(texts)
+
+    def from_json(self, data: Any) -> tuple[LetterStatus, ...]:
+        return tuple(map(LetterStatus, data))
+
+
+class _Headers(ValueType):
+    """Names and values, all of which a letter has; bytes that are no UTF-8 as in `surrogateescape`."""
+
+    def parse(self, texts: Sequence[str], now: float) -> tuple[tuple[str, str], ...]:
+        return tuple(map(parse_header, texts))
+
+    def to_json(self, value: Sequence[tuple[str, str]]) -> list[list[str]]:
+        return [[name, write_header_value(text)] for name, text in value]
+
+    def from_json(self, data: Any) -> tuple[tuple[str, str], ...]:
+        return tuple((str(name), parse_header_value(str(text), str(name))) for name, text in data)
+
+    def write(self, data: Any) -> list[str]:
+        return ["=".join(header) for header in data]
+
+    def matches(self, wanted: Sequence[tuple[str, str]], had: Headers) -> bool:
+        return all((name, value.encode("utf-8", "surrogateescape")) in had for name, value in wanted)
+
+
+class _Number(ValueType):
+    """A number of which a letter has as much, or more."""
+
+    empty: Any = None
+
+    def parse(self, texts: Sequence[str], now: float) -> int:
+        return parse_number(texts[-1])
+
+    def to_json(self, value: Any) -> Any:
+        return value
+
+    def from_json(self, data: Any) -> Any:
+        return int(data)
+
+    def write(self, data: Any) -> list[str]:
+        return [str(data)]
+
+    def matches(self, wanted: Any, had: Any) -> bool:
+        return bool(had >= wanted)
+
+
+class _Words(_Number):
+    """Words that a letter has, in any order (model/search_words.py)."""
+
+    empty: Any = ""
+
+    def parse(self, texts: Sequence[str], now: float) -> Any:
+        return " ".join(texts)
+
+    def from_json(self, data: Any) -> str:
+        return str(data)
+
+    def matches(self, wanted: str, had: Collection[str]) -> bool:
+        return set(split_words(wanted)) <= set(had)
+
+
+class _Key(_Number):
+    def parse(self, texts: Sequence[str], now: float) -> Any:
+        return parse_key(texts[-1])
+
+    def to_json(self, value: bytes) -> str:
+        return b64encode(value).decode()
+
+    def from_json(self, data: str) -> bytes:
+        return b64decode(data, validate=True)
+
+    def write(self, data: str) -> list[str]:
+        return [f"{_BASE64}{data}"]
+
+    def matches(self, wanted: bytes, had: bytes | None) -> bool:
+        return had == wanted
+
+
+class _Since(_Number):
+    def parse(self, texts: Sequence[str], now: float) -> int:
+        return parse_moment(texts[-1], now)
+
+    def write(self, data: int) -> list[str]:
+        at = datetime.fromtimestamp(data / 1000, UTC)
+        return [at.isoformat(timespec="milliseconds").replace("+00:00", "Z")]
+
+
+class _Until(_Since):
+    def matches(self, wanted: int, had: int) -> bool:
+        return had < wanted
+
+
+class _Flag(_Number):
+    empty: Any = False
+
+    def parse(self, texts: Sequence[str], now: float) -> Any:
+        if other := [text for text in texts if text != YES]:
+            raise FilterFault(f"{other[0]!r} is not {YES!r}: for letters that died again say {YES!r}, or leave it out.")
+        return True
+
+    def from_json(self, data: Any) -> bool:
+        return bool(data)
+
+    def write(self, data: Any) -> list[str]:
+        return [YES] if data else []
+
+
+NAMES: Final = ValueType()
+CLASS_NAMES: Final = _ClassNames()
+NUMBERS: Final = _Numbers()
+STATUSES: Final = _Statuses()
+HEADERS: Final = _Headers()
+LEAST: Final = _Number()
+WORDS: Final = _Words()
+KEY: Final = _Key()
+SINCE: Final = _Since()
+UNTIL: Final = _Until()
+FLAG: Final = _Flag()
+
+
+def parse_number(text: str) -> int:
+    """Return a number that people write.
+
+    Raises:
+        FilterFault: the text is none.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise FilterFault(f"{text!r} is no number: letters, groups, plans and attempts are numbers.")
+    return int(text)

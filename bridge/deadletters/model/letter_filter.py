@@ -1,14 +1,26 @@
-"""The filter that selects dead letters: its fields, its match against a letter, and its description in words (pure)."""
+"""The filter of dead letters: the table of its fields, its match against a letter, and its description (pure)."""
 
-from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self
 
-from bridge.deadletters.model import filter_syntax, search_words
+from bridge.deadletters.model.filter_syntax import (
+    CLASS_NAMES,
+    FLAG,
+    HEADERS,
+    KEY,
+    LEAST,
+    NAMES,
+    NUMBERS,
+    SINCE,
+    STATUSES,
+    UNTIL,
+    WORDS,
+    ValueType,
+)
 from bridge.deadletters.model.search_words import mark_header, split_words
-from bridge.deadletters.model.stored_letter import LetterStatus, StoredLetter
+from bridge.deadletters.model.stored_letter import REASONS, LetterStatus, StoredLetter
 from bridge.errors import FilterFault
 
 #: Most ids of letters in a filter.
@@ -19,9 +31,6 @@ MOST_ATTEMPTS: Final = 2**31 - 1
 
 #: The largest id in either database.
 HIGHEST: Final = 2**63 - 1
-
-_NUMBERS: Final = ("ids", "groups", "plans")
-_TEXTS: Final = ("handlers", "topics", "exceptions", "reasons", "versions", "origins", "causes")
 
 
 class LetterCursor(NamedTuple):
@@ -52,55 +61,132 @@ class LetterCursor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LetterFilter:
-    """A filter of dead letters: all fields must match; of several values, one; an empty field matches all.
+class FilterField:
+    """A field of the filter. Options, parameters, the page's form, SQL and the match in memory read it from here.
 
     Attributes:
-        ids: the letters themselves.
-        topics: source topics.
-        exceptions: classes by their full name, or by its last part: `CardDeclined`.
-        versions: of the code that failed.
-        origins: "bridge", or the other program that wrote the letter.
-        groups: ids of groups.
-        causes: ids of the causes in a group.
-        text: words that the letter has, in any order (model/search_words.py).
-        plans: ids of plans that it is or was in.
-        died_again: whether it died more than once: a replay has failed.
-        attempts: the least number of runs of its handler.
-        headers: names and values, all of which it has; bytes that are no UTF-8 as in `surrogateescape`.
-        since: the earliest time of its failure, ms since the epoch.
-        until: the end of the time of its failure, exclusive.
+        word: its name in addresses and the API, and of its option, but for `option`.
+        type: the type of its value.
+        help: a sentence for the command line and the API.
+        value: the path to a letter's value, below `kind` if letters share it; its end is the column. Empty: the field
+            has SQL of its own (db/filter_sql.py).
+        label, place: its name in the page's form, and its place: "main", "wide" (main, on two columns), "more".
+        option: the name of its option, where it is another.
+        choices: the possible values, where they are known.
+        is_stored: whether only the database knows the value.
+        is_indexed: whether the database has an index for it; without one, letters are read one by one.
+        hidden_as: the words for the audit log if values are parts of letters, which not every role may see.
+        name: the attribute of `LetterFilter`.
+    """
+
+    word: str
+    type: ValueType
+    help: str
+    value: str
+    label: str
+    place: str = "more"
+    option: str = ""
+    choices: tuple[str, ...] = ()
+    is_stored: bool = False
+    is_indexed: bool = True
+    hidden_as: str = ""
+    name: str = ""
+
+    @property
+    def is_of_kind(self) -> bool:
+        """Return whether letters of one kind share the value."""
+        return self.value.startswith("kind.")
+
+    @property
+    def column(self) -> str:
+        """Return the column of the value, in `kinds` or `letters`."""
+        return self.value.rpartition(".")[2]
+
+
+def _field(word: str, type_: ValueType, help_: str, value: str, label: str, place: str = "more", **more: Any) -> Any:
+    declared = FilterField(word, type_, help_, value, label, place, **more)
+    return field(default=type_.empty, metadata={"filter": declared})
+
+
+_TIME_HELP: Final = "2026-11-20T08:00 (UTC), 2h, 3d, today, yesterday."
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFilter:
+    """A filter of dead letters, and the table of its fields: all fields must match; of several values, one; an empty
+    field matches all.
 
     Raises:
         FilterFault: a field is invalid.
     """
 
-    ids: tuple[int, ...] = ()
-    handlers: tuple[str, ...] = ()
-    topics: tuple[str, ...] = ()
-    exceptions: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
-    versions: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
-    statuses: tuple[LetterStatus, ...] = ()
-    groups: tuple[int, ...] = ()
-    causes: tuple[str, ...] = ()
-    text: str = ""
-    key: bytes | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    since: int | None = None
-    until: int | None = None
-    plans: tuple[int, ...] = ()
-    died_again: bool = False
-    attempts: int | None = None
+    ids: tuple[int, ...] = _field("id", NUMBERS, "Letters by their ids.", "id", "Letter", is_stored=True)
+    handlers: tuple[str, ...] = _field(
+        "handler", NAMES, "The handler that failed.", "kind.group.handler", "Handler", "main"
+    )
+    reasons: tuple[str, ...] = _field("reason", NAMES, "Why it died.", "kind.reason", "Reason", "main", choices=REASONS)
+    statuses: tuple[LetterStatus, ...] = _field(
+        "status", STATUSES, "Their status.", "status", "Status", "main", choices=tuple(LetterStatus), is_stored=True
+    )
+    text: str = _field(
+        "text",
+        WORDS,
+        "Words of error, key, headers or value.",
+        "words",
+        "Words anywhere in it",
+        "wide",
+        hidden_as="words",
+    )
+    key: bytes | None = _field("key", KEY, "Key: text, 0x… or base64:….", "key", "Key", "wide", hidden_as="a key")
+    since: int | None = _field(
+        "since", SINCE, f"Failed at this time or later: {_TIME_HELP}", "failed_at", "Failed since", "main"
+    )
+    until: int | None = _field("until", UNTIL, "Failed before this time.", "failed_at", "until", "main")
+    exceptions: tuple[str, ...] = _field(
+        "exception", CLASS_NAMES, "Class: full name, or its last part.", "kind.group.error_class", "Exception"
+    )
+    headers: tuple[tuple[str, str], ...] = _field(
+        "header",
+        HEADERS,
+        "name=value, also name=0x… or name=base64:…; repeated: all.",
+        "headers",
+        "Header, name=value",
+        hidden_as="headers",
+    )
+    topics: tuple[str, ...] = _field("topic", NAMES, "Source topic.", "kind.topic", "Topic")
+    versions: tuple[str, ...] = _field("version", NAMES, "Version of the code that failed.", "kind.version", "Version")
+    groups: tuple[int, ...] = _field("group", NUMBERS, "Id of a group.", "kind.group_id", "Group", is_stored=True)
+    causes: tuple[str, ...] = _field(
+        "cause", NAMES, "Id of a cause in a group (groups --group N).", "kind.cause", "Cause"
+    )
+    origins: tuple[str, ...] = _field(
+        "origin", NAMES, "Program that wrote it: bridge, spring, …", "kind.origin", "Written by"
+    )
+    plans: tuple[int, ...] = _field(
+        "plan",
+        NUMBERS,
+        "Id of a plan that it is or was in.",
+        "",
+        "Plan",
+        option="in-plan",
+        is_stored=True,
+        is_indexed=False,
+    )
+    attempts: int | None = _field(
+        "attempts", LEAST, "Its handler ran at least so often.", "runs", "Attempts, at least", is_indexed=False
+    )
+    died_again: bool = _field(
+        "died-again", FLAG, "A replay of it has failed.", "", "Died again", is_stored=True, is_indexed=False
+    )
 
     def __post_init__(self) -> None:
         if len(self.ids) > MOST_IDS:
             raise FilterFault(f"{len(self.ids):,} letters are named one by one, of {MOST_IDS:,} at most.")
-        if too_high := [id_ for id_ in (*self.ids, *self.groups, *self.plans) if not 0 <= id_ <= HIGHEST]:
-            raise FilterFault(f"{too_high[0]} is no letter's id, and no group's or plan's.")
-        if strange := [text for name in _TEXTS for text in getattr(self, name) if not _is_storable(text)]:
-            raise FilterFault(f"{strange[0][:100]!r} is nothing that a letter has: it is no text that can be kept.")
+        for each, value in self.given():
+            if each.type is NUMBERS and (too_high := [id_ for id_ in value if not 0 <= id_ <= HIGHEST]):
+                raise FilterFault(f"{too_high[0]} is no letter's id, and no group's or plan's.")
+            if each.type in (NAMES, CLASS_NAMES) and (strange := [text for text in value if not _is_storable(text)]):
+                raise FilterFault(f"{strange[0][:100]!r} is nothing that a letter has: it is no text that can be kept.")
         if self.attempts is not None and not 0 < self.attempts <= MOST_ATTEMPTS:
             raise FilterFault(f"{self.attempts} is no number of attempts: say 1 to {MOST_ATTEMPTS:,}.")
         if self.text and not any(split_words(self.text)):
@@ -108,10 +194,15 @@ class LetterFilter:
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise FilterFault("No letter failed both since and until then: the one must be earlier than the other.")
 
+    def given(self) -> list[tuple[FilterField, Any]]:
+        """Return the fields that are not empty, with their values."""
+        found = ((each, getattr(self, each.name)) for each in FILTER_FIELDS)
+        return [(each, value) for each, value in found if value != each.type.empty]
+
     @property
     def of_history(self) -> bool:
         """Return whether it has fields without an index: letters are read one by one."""
-        return bool(self.plans or self.died_again or self.attempts)
+        return not all(each.is_indexed for each, _ in self.given())
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -134,12 +225,7 @@ class LetterFilter:
 
     def to_data(self) -> dict[str, Any]:
         """Return the filter as JSON, without empty fields: a key as base64, headers as people write them."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        found["headers"] = [[name, filter_syntax.write_header_value(value)] for name, value in self.headers]
-        data = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
-        if self.key is not None:
-            data["key"] = b64encode(self.key).decode()
-        return data | {name: found[name] for name in ("since", "until") if found[name] is not None}
+        return {each.name: each.type.to_json(value) for each, value in self.given()}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -148,14 +234,33 @@ class LetterFilter:
         Raises:
             FilterFault: the data is no filter.
         """
-        strange = set(data) - {field.name for field in fields(cls)}
-        if strange:
+        types = {each.name: each.type for each in FILTER_FIELDS}
+        if strange := set(data) - set(types):
             raise FilterFault(f"A filter has no {', '.join(sorted(strange))}.")
         try:
-            return cls(**{name: _read_field(name, value) for name, value in data.items()})
+            return cls(**{name: types[name].from_json(value) for name, value in data.items()})
         except (TypeError, ValueError) as error:
             raise FilterFault(f"This is no filter: {error}.") from None
 
+    @classmethod
+    def parse(cls, texts: Mapping[str, Sequence[str]], now: float) -> Self:
+        """Return the filter that a person wrote.
+
+        Parameters:
+            texts: the values of fields by their words.
+            now: Unix time.
+
+        Raises:
+            FilterFault: a field is malformed.
+        """
+        given = {each.name: each.type.parse(texts[each.word], now) for each in FILTER_FIELDS if texts.get(each.word)}
+        return cls(**given)
+
+
+#: The table of fields, which `LetterFilter` declares.
+FILTER_FIELDS: Final = tuple(
+    replace(declared.metadata["filter"], name=declared.name) for declared in fields(LetterFilter)
+)
 
 #: All dead letters.
 ALL_LETTERS: Final = LetterFilter()
@@ -166,33 +271,13 @@ def _is_storable(text: str) -> bool:
     return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text)
 
 
-def _read_field(name: str, value: Any) -> Any:
-    if name in _NUMBERS:
-        return tuple(int(each) for each in value)
-    if name in _TEXTS:
-        return tuple(str(each) for each in value)
-    if name == "statuses":
-        return tuple(LetterStatus(each) for each in value)
-    if name == "headers":
-        return tuple((str(header), filter_syntax.parse_header_value(str(text), str(header))) for header, text in value)
-    if name == "key":
-        return b64decode(value, validate=True)
-    if name == "died_again":
-        return bool(value)
-    return str(value) if name == "text" else int(value)
-
-
-#: The fields that only the database knows.
-_OF_THE_DATABASE = ("ids", "groups", "statuses", "plans", "died_again")
-
-
 def check_topic_filter(asked: LetterFilter) -> None:
     """Refuse a filter with fields that a letter in a topic does not have.
 
     Raises:
         FilterFault: it has such fields; the message says what to do.
     """
-    if unknown := [name.replace("_", " ") for name in _OF_THE_DATABASE if getattr(asked, name)]:
+    if unknown := [each.name.replace("_", " ") for each, _ in asked.given() if each.is_stored]:
         raise FilterFault(
             f"A letter in a topic has no {', '.join(unknown)}: the database has them, without --from-topic."
         )
@@ -202,55 +287,9 @@ def accepts_letter(asked: LetterFilter, letter: StoredLetter) -> bool:
     """Return whether a filter matches a letter as the database would; fields that `check_topic_filter` refuses are
     ignored.
     """
-    kind = letter.kind
-    one_of = (
-        (asked.handlers, kind.group.handler),
-        (asked.topics, kind.topic),
-        (asked.reasons, kind.reason),
-        (asked.versions, kind.version),
-        (asked.origins, kind.origin),
-        (asked.causes, kind.cause),
+    return all(
+        each.type.matches(value, attrgetter(each.value)(letter)) for each, value in asked.given() if not each.is_stored
     )
-    return (
-        all(not wanted or had in wanted for wanted, had in one_of)
-        and (not asked.exceptions or any(_has_class_name(kind.group.error_class, name) for name in asked.exceptions))
-        and (asked.since is None or letter.failed_at >= asked.since)
-        and (asked.until is None or letter.failed_at < asked.until)
-        and (asked.key is None or letter.key == asked.key)
-        and all((name, value.encode("utf-8", "surrogateescape")) in letter.headers for name, value in asked.headers)
-        and letter.runs >= (asked.attempts or 0)
-        and (not asked.text or _has_words(asked, letter))
-    )
-
-
-def _has_class_name(error_class: str, name: str) -> bool:
-    return error_class == name or error_class.endswith(f".{name}")
-
-
-def _has_words(asked: LetterFilter, letter: StoredLetter) -> bool:
-    found = search_words.find_letter_words(letter.error_message, letter.key, letter.headers, letter.value)
-    return set(search_words.split_words(asked.text)) <= set(found)
-
-
-#: A filter's fields as the command line and addresses name them.
-_NAMES: Final = {
-    "handlers": "handler",
-    "topics": "topic",
-    "exceptions": "exception",
-    "reasons": "reason",
-    "versions": "version",
-    "origins": "origin",
-    "groups": "group",
-    "causes": "cause",
-    "plans": "plan",
-    "statuses": "status",
-    "text": "text",
-    "since": "since",
-    "until": "until",
-    "attempts": "attempts",
-}
-#: The fields that contain parts of letters, which not every role may see.
-_OF_LETTERS: Final = {"text": "words", "key": "a key", "headers": "headers"}
 
 
 def describe_filter(asked: Mapping[str, Any]) -> str:
@@ -264,9 +303,9 @@ def describe_filter(asked: Mapping[str, Any]) -> str:
 
 def describe_filter_for_audit(asked: LetterFilter) -> str:
     """Return a filter in words for the audit log, which every role reads: without words, keys and headers."""
-    data = asked.to_data()
-    named = _describe_fields({name: value for name, value in data.items() if name not in _OF_LETTERS})
-    return ", ".join([*named, *(said for name, said in _OF_LETTERS.items() if name in data)]) or "all"
+    hidden = {each.name: each.hidden_as for each, _ in asked.given() if each.hidden_as}
+    named = _describe_fields({name: value for name, value in asked.to_data().items() if name not in hidden})
+    return ", ".join([*named, *hidden.values()]) or "all"
 
 
 def _describe_fields(asked: Mapping[str, Any]) -> list[str]:
@@ -276,20 +315,7 @@ def _describe_fields(asked: Mapping[str, Any]) -> list[str]:
 
 
 def list_filter_pairs(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of a filter for an address."""
-    for field, name in _NAMES.items():
-        value = asked.get(field)
-        if value is None or value == "":
-            continue
-        for each in value if isinstance(value, list) else [value]:
-            yield name, _format_time(each) if field in ("since", "until") else str(each)
-    for header in asked.get("headers", ()):
-        yield "header", "=".join(header)
-    if "key" in asked:
-        yield "key", f"base64:{asked['key']}"
-    if asked.get("died_again"):
-        yield "died-again", "yes"
-
-
-def _format_time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Yield the parameters of a filter in JSON for an address, but for ids."""
+    for each in FILTER_FIELDS:
+        if each.name in asked and each.name != "ids":
+            yield from ((each.word, text) for text in each.type.write(asked[each.name]))

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from bridge.deadletters.model.digest import compute_digest
 from bridge.deadletters.model.failure_group import FailureGroup
+from bridge.deadletters.model.search_words import find_letter_words
 from bridge.formats.delivery import Attempts, Header, Headers
 
 
@@ -124,6 +125,11 @@ class StoredLetter:
     def value_size(self) -> int:
         """Return the bytes of its value; -1 for a tombstone."""
         return -1 if self.value is None else len(self.value)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the words by which it is found."""
+        return find_letter_words(self.error_message, self.key, self.headers, self.value)
 
 
 def pack_headers(headers: Sequence[Header]) -> bytes:

@@ -1,8 +1,9 @@
 """The schemas of letters: the filter, an entry of a list, a whole letter, edits and notes."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from bridge.console.api.schemas.common_schema import (
     MAX_NOTE,
@@ -18,36 +19,59 @@ from bridge.console.api.schemas.common_schema import (
     ResponseModel,
     Why,
 )
+from bridge.deadletters.model.filter_syntax import (
+    CLASS_NAMES,
+    FLAG,
+    HEADERS,
+    KEY,
+    LEAST,
+    NAMES,
+    NUMBERS,
+    SINCE,
+    STATUSES,
+    UNTIL,
+    WORDS,
+    ValueType,
+)
+from bridge.deadletters.model.letter_filter import FILTER_FIELDS, MOST_ATTEMPTS, MOST_IDS
 
 Word = Annotated[str, Field(max_length=1_000)]
 Words = Annotated[list[Word], Field(max_length=100)]
 Status = Literal["open", "replaying", "resolved", "discarded", "archived"]
 
 
+_VALUES: Final[Mapping[ValueType, tuple[Any, Any]]] = {
+    NAMES: (Words, []),
+    CLASS_NAMES: (Words, []),
+    HEADERS: (Words, []),
+    STATUSES: (list[Status], []),
+    NUMBERS: (Annotated[list[Id], Field(max_length=1_000)], []),
+    WORDS: (Word, ""),
+    KEY: (Word | None, None),
+    SINCE: (Word | None, None),
+    UNTIL: (Word | None, None),
+    LEAST: (Annotated[int, Field(ge=1, le=MOST_ATTEMPTS)] | None, None),
+    FLAG: (bool, False),
+}
+
+
+def _with_filter_fields(model: type[RequestModel]) -> type[Any]:
+    """Return a model with the fields of the filter besides."""
+    declared: dict[str, Any] = {}
+    for field in FILTER_FIELDS:
+        type_, empty = _VALUES[field.type]
+        if field.name == "ids":
+            type_ = Annotated[list[Id], Field(max_length=MOST_IDS)]
+        declared[field.word.replace("-", "_")] = (Annotated[type_, Field(description=field.help)], empty)
+    return create_model(model.__name__, __base__=model, __module__=__name__, __doc__=model.__doc__, **declared)
+
+
+@_with_filter_fields
 class Filter(RequestModel):
     """A filter: letters match all of its fields, and one of the values of each field.
 
     Its fields are the options of `bridge deadletters list`.
     """
-
-    id: Annotated[list[Id], Field(max_length=10_000)] = []
-    handler: Words = []
-    topic: Words = []
-    exception: Annotated[Words, Field(description="Classes, whole or by their last part.")] = []
-    reason: Words = []
-    text: Annotated[Word, Field(description="Whole words, in any order.")] = ""
-    key: Annotated[Word | None, Field(description="Text; `0x…` in hexadecimal, `base64:…`.")] = None
-    header: Annotated[Words, Field(description="`name=value`; the value as a key is: `name=0x00ff`.")] = []
-    since: Annotated[Word | None, Field(description="ISO 8601, `2h`, `3d`, `today`, `yesterday`.")] = None
-    until: Word | None = None
-    status: list[Status] = []
-    version: Words = []
-    group: Annotated[list[Id], Field(max_length=1_000)] = []
-    cause: Annotated[Words, Field(description="Ids of causes within a group.")] = []
-    origin: Words = []
-    plan: Annotated[list[Id], Field(max_length=1_000, description="Plans that they are or were in.")] = []
-    attempts: Annotated[int | None, Field(ge=1, le=2**31 - 1, description="So many at least.")] = None
-    died_again: Annotated[bool, Field(description="Those of which a replay has failed.")] = False
 
 
 class LettersQuery(Filter):
