@@ -2,7 +2,6 @@
 
 import logging
 import signal
-import threading
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -13,6 +12,7 @@ from bridge.consumer.bridge_lifecycle import Bridge
 from bridge.handler_routes import Routes
 from bridge.health_server import Readiness, Sidecar
 from bridge.settings import Settings, hide_password
+from lossless.background_thread import BackgroundThread
 
 logger = logging.getLogger("bridge")
 
@@ -48,7 +48,7 @@ class CompanionThread:
     def __init__(self, name: str, companion: Companion) -> None:
         self._name, self._companion = name, companion
         self._ended = ""
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = BackgroundThread(name, self._run)
 
     def begin(self, registry: CollectorRegistry) -> None:
         """Start it, and add its metrics to these."""
@@ -58,7 +58,7 @@ class CompanionThread:
     def end(self) -> None:
         """Stop it, and wait some seconds for its end."""
         self._companion.stop()
-        self._thread.join(END_WITHIN)
+        self._thread.stop(END_WITHIN)
 
     def obstacles(self) -> list[str]:
         """Return its obstacles, a sentence each."""

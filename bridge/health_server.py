@@ -12,6 +12,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from lossless.background_thread import start_thread
+
 logger = logging.getLogger(__name__)
 
 #: The maximum number of connections, each with a thread.
@@ -63,7 +65,7 @@ class BoundedServer(ThreadingMixIn, WSGIServer):
 
     def start(self, name: str) -> None:
         """Answer requests, in a thread of this name."""
-        threading.Thread(target=self.serve_forever, name=name, daemon=True).start()
+        start_thread(name, self.serve_forever)
 
     def server_bind(self) -> None:
         """Bind the port, without asking name servers for the name of this machine."""

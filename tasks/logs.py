@@ -14,6 +14,7 @@ from typing import Any, Final, ParamSpec
 
 from bridge.formats.delivery import Delivery
 from bridge.formats.log_format import OneLine, json_formatter
+from lossless.background_thread import start_timer
 from tasks.errors import DeadLettered
 
 #: The lines of one kind that a process writes in a window, and the window's seconds; further lines are counted.
@@ -174,9 +175,7 @@ def _tell(window: _Window) -> None:
 
 def _later(seconds: float, act: Callable[[], None]) -> None:
     # A moment more: a timer may be early by the clock's grain.
-    timer = threading.Timer(seconds + 0.05, act)
-    timer.daemon = True
-    timer.start()
+    start_timer("repeated log lines", seconds + 0.05, act)
 
 
 P = ParamSpec("P")

@@ -26,9 +26,10 @@ from bridge.console.auth.login_throttle import LoginThrottle
 from bridge.console.auth.mask_access import MaskAccess
 from bridge.console.auth.principal import ANONYMOUS, Principal
 from bridge.console.auth.trusted_proxy import TrustedProxy
+from bridge.console.background_cache import BackgroundCache
 from bridge.console.form_drafts import FormDrafts
 from bridge.console.live_snapshot import LiveSnapshots
-from bridge.console.status_cache import BackgroundAnswer, SharedAnswer, StatusCache, read_group_status
+from bridge.console.status_cache import GroupStatus, SharedAnswer, make_status_cache, read_group_status
 from bridge.console.template_filters import format_duration
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 CONSOLE_FOLDER: Final = Path(__file__).parent
 STATIC_FOLDER: Final = CONSOLE_FOLDER / "static"
+#: Seconds between two questions which recorders there are, and that a page waits for the answer.
+PRESENCE_PERIOD: Final = 5.0
+PRESENCE_WITHIN: Final = 0.3
 
 
 class CompiledTemplates(BytecodeCache):
@@ -129,7 +133,7 @@ class Console:
     templates: Environment = field(default_factory=_build_environment, repr=False)
     live: LiveSnapshots = field(default_factory=LiveSnapshots, repr=False)
     live_view: SharedAnswer[Any] = field(default_factory=SharedAnswer, repr=False)
-    recorder_presence: BackgroundAnswer[RecorderPresence] = field(init=False, repr=False)
+    recorder_presence: BackgroundCache[RecorderPresence] = field(init=False, repr=False)
     sessions: BrowserSessions = field(init=False, repr=False)
     login_throttle: LoginThrottle = field(init=False, repr=False)
     form_drafts: FormDrafts = field(init=False, repr=False)
@@ -138,7 +142,7 @@ class Console:
     issuer: "OidcSignIn | None" = field(init=False, repr=False)
     masking: MaskAccess = field(init=False, repr=False)
     hosts: tuple[str, ...] = field(init=False)
-    status_cache: StatusCache = field(init=False, repr=False)
+    status_cache: BackgroundCache[GroupStatus] = field(init=False, repr=False)
     audit_cache: AuditCache = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -157,10 +161,10 @@ class Console:
         self.masking = MaskAccess.of(said, lambda: self.clock())
         self.hosts = list_host_names(said.DEADLETTERS_CONSOLE_HOSTS, said.DEADLETTERS_CONSOLE_URL)
         recent = RecentDeadLetters(self.desk.settings)
-        self.status_cache = StatusCache(lambda: read_group_status(self.desk, recent))
+        self.status_cache = make_status_cache(lambda: read_group_status(self.desk, recent))
         self.audit_cache = AuditCache(self.desk)
-        self.recorder_presence = BackgroundAnswer(
-            lambda: read_recorder_presence(self.desk.settings), RecorderPresence()
+        self.recorder_presence = BackgroundCache(
+            "the recorders", lambda: read_recorder_presence(self.desk.settings), PRESENCE_PERIOD, PRESENCE_WITHIN
         )
         self.templates.globals["in_flower"] = self.in_flower
 
@@ -171,7 +175,7 @@ class Console:
 
     def recorders(self) -> RecorderPresence:
         """Return the recorders whose heartbeat Redis has; no page waits for a Redis that does not respond."""
-        return self.recorder_presence.latest()
+        return self.recorder_presence.read() or RecorderPresence()
 
     def macros(self, template: str) -> Any:
         """Return the macros of a template, to render parts of a page."""

@@ -22,6 +22,7 @@ from bridge.kafka.topic_admin import MOCK
 from bridge.ledger import Ledger
 from bridge.ledger.redis_health import check_redis_fit
 from bridge.settings import Settings
+from lossless.background_thread import start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class Bridge:
                 self._announcement.leave()
             return
         for name, run in (("first reads", self._log_first_reads), ("group watch", self._watch_group)):
-            threading.Thread(target=run, name=name, daemon=True).start()
+            start_thread(name, run)
         self._loop = loop = PollLoop(self._setup)
         if self._announcement is not None and loop.parts.ledger is not None:
             self._announcement.know(loop.parts.ledger)
@@ -204,10 +205,7 @@ class Bridge:
     def _leave(self, loop: PollLoop) -> None:
         loop.commit_last()
         # close() waits for Kafka without limit.
-        leaving = threading.Thread(target=loop.consumer.close, daemon=True)
-        leaving.start()
-        leaving.join(LEAVE_WITHIN)
-        if leaving.is_alive():
+        if not start_thread("leaving", loop.consumer.close).stop(LEAVE_WITHIN):
             logger.warning("Kafka did not answer when this bridge left; its partitions move after the session timeout.")
         if self._announcement is not None:
             self._announcement.leave()

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Future
-from threading import Thread
 from typing import Final
 
 from bridge.bridge_metrics import BridgeMetrics
@@ -14,6 +13,7 @@ from bridge.kafka.partition_offsets import commit_note
 from bridge.ledger import Accounts, Ledger, LedgerState
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
+from lossless.background_thread import start_call
 
 logger = logging.getLogger(__name__)
 
@@ -188,13 +188,4 @@ class OffsetCommits:
 
 def _answer_to(consumer: Consumer, offsets: list[TopicPartition]) -> Future[list[TopicPartition]]:
     """Commit in a thread, and return its answer; librdkafka has a reply queue for each such commit."""
-    answer: Future[list[TopicPartition]] = Future()
-
-    def commit() -> None:
-        try:
-            answer.set_result(consumer.commit(offsets=offsets, asynchronous=False) or [])
-        except BaseException as error:
-            answer.set_exception(error)
-
-    Thread(target=commit, daemon=True).start()
-    return answer
+    return start_call("commit", lambda: consumer.commit(offsets=offsets, asynchronous=False) or [])

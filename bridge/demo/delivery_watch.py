@@ -7,7 +7,6 @@ done: if both equal all records, nothing is open.
 import ast
 import logging
 import re
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -27,6 +26,7 @@ from bridge.kafka.clients import Consumer, Record, TopicPartition, admin_client,
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Ledger
 from bridge.ledger.decision_store import DecisionMirror
+from lossless.background_thread import BackgroundThread
 
 logger = logging.getLogger(__name__)
 
@@ -55,9 +55,8 @@ class DeliveryWatch:
         self._next_counts = 0.0
         #: The worker's count of each handler, and since when it has not changed.
         self._counted: dict[str, tuple[int, float]] = {}
-        self._stopping = threading.Event()
         self._receiver: Any = None
-        self._follower = threading.Thread(target=self._follow_events, name="events", daemon=True)
+        self._follower = BackgroundThread("events", self._follow_events)
         self._ours: Consumer | None = None
         self._dead_letters = TopicNames(GROUP).dead_letters(TOPIC)
 
@@ -69,10 +68,9 @@ class DeliveryWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stopping.set()
         if self._receiver is not None:
             self._receiver.should_stop = True
-        self._follower.join(3)
+        self._follower.stop(3)
         self._ledger.close()
         if self._ours is not None:
             self._ours.close()
@@ -132,7 +130,7 @@ class DeliveryWatch:
                         yield sample.labels["handler"], int(sample.value)
 
     def _follow_events(self) -> None:
-        while not self._stopping.is_set():
+        while not self._follower.stopping.is_set():
             try:
                 with self._app.connection_for_read() as connection:
                     handlers = {
@@ -145,7 +143,7 @@ class DeliveryWatch:
             except Exception as error:
                 # Dead letters and counts make up for missed events in the end.
                 logger.debug("events: %r", error)
-                self._stopping.wait(0.5)
+                self._follower.stopping.wait(0.5)
 
     def _on_received(self, event: Mapping[str, Any]) -> None:
         if retries := event.get("retries"):

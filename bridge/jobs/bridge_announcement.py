@@ -5,7 +5,6 @@ Nothing that a bridge does depends on it.
 
 import logging
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -46,6 +45,7 @@ from bridge.ledger.handler_costs import HandlerCosts
 from bridge.ledger.handoff_times import find_oldest_delivery
 from bridge.partitions.partition import Partition
 from bridge.settings.installed_versions import read_versions
+from lossless.background_thread import BackgroundThread
 
 logger = logging.getLogger(__name__)
 
@@ -124,8 +124,7 @@ class BridgeAnnouncement:
         self._ready: QueueCounts = {}
         self._backlog: dict[str, Any] = {}
         self._taken_in = 0.0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="announcement", daemon=True)
+        self._thread = BackgroundThread("announcement", self._run)
 
     # For the loop
 
@@ -209,20 +208,18 @@ class BridgeAnnouncement:
         }
         self._ready = ready
         self._taken_in = time.monotonic()
-        if not self._thread.is_alive() and not self._ended.is_set():
+        if not self._thread.is_alive() and not self._thread.stopping.is_set():
             self._thread.start()
 
     def leave(self) -> None:
         """Withdraw the announcement; without Redis it expires by itself."""
-        self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join(LEAVE_WITHIN)
+        self._thread.stop(LEAVE_WITHIN)
 
     # The thread
 
     def _run(self) -> None:
         turn = 0
-        while not self._ended.is_set():
+        while not self._thread.stopping.is_set():
             # A bridge whose loop is stuck is not alive.
             if time.monotonic() - self._taken_in < STALE_AFTER:
                 self._quietly(self._announce)
@@ -230,7 +227,7 @@ class BridgeAnnouncement:
             if turn % POLL_EVERY == 0:
                 self._quietly(self._poll_workers)
             turn += 1
-            self._ended.wait(ANNOUNCE_EVERY)
+            self._thread.stopping.wait(ANNOUNCE_EVERY)
         self._quietly(lambda: self._members.leave(self._member))
 
     def _quietly(self, act: Callable[[], None]) -> None:

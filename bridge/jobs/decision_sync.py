@@ -5,7 +5,6 @@ gates of halted topics and of no others.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
@@ -30,6 +29,7 @@ from bridge.kafka.control_topic import ControlTopicFollower
 from bridge.ledger import Ledger
 from bridge.ledger.decision_store import NO_DECISIONS, DecisionMirror, MirroredDecisions
 from bridge.settings import Settings
+from lossless.background_thread import BackgroundThread, start_thread
 
 #: The shut gates where the broker has none.
 NO_GATES: Final[frozenset[str]] = frozenset()
@@ -280,7 +280,7 @@ class DecisionPublisher:
 
     def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
         self._settings, self._clock = settings, clock
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._outcome: PublishedDecision | None = None
         self._is_old = False
         self._again_at = 0.0
@@ -291,8 +291,7 @@ class DecisionPublisher:
         if self._thread is None and self._clock() >= self._again_at:
             self._again_at = self._clock() + PUBLISH_EVERY
             self._is_old = False
-            self._thread = threading.Thread(target=self._run, args=(decision,), name="decisions", daemon=True)
-            self._thread.start()
+            self._thread = start_thread("decisions", lambda: self._run(decision))
 
     def take_outcome(self) -> PublishedDecision | None:
         """Return the decision that Kafka has taken since the last call."""

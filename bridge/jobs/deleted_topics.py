@@ -1,7 +1,6 @@
 """The search for retry and replay topics that were deleted, and for deliveries parked in them."""
 
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, Ledger, LogHistory
 from bridge.ledger.unsettled_retry_records import count_handed_records
 from bridge.settings import Settings
+from lossless.background_thread import BackgroundThread, start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -111,14 +111,13 @@ class DeletedTopicSearch:
 
     def __init__(self, settings: Settings, ledger: Ledger | None, catalog: TopicCatalog) -> None:
         self._settings, self._ledger, self._catalog = settings, ledger, catalog
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._logged: set[str] = set()
 
     def start(self) -> None:
         """Start a search, unless one runs."""
-        if self._ledger is not None and (self._thread is None or not self._thread.is_alive()):
-            self._thread = threading.Thread(target=self._run, args=(self._ledger,), name="gone", daemon=True)
-            self._thread.start()
+        if (ledger := self._ledger) is not None and (self._thread is None or not self._thread.is_alive()):
+            self._thread = start_thread("deleted topics", lambda: self._run(ledger))
 
     def _run(self, ledger: Ledger) -> None:
         with suppress(KafkaUnavailable, LedgerUnavailable):

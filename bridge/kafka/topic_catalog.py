@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from threading import Thread
 from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
@@ -34,6 +33,7 @@ from bridge.kafka.topic_admin import (
 )
 from bridge.kafka.topic_names import DerivedTopic, DerivedTopics, TopicNames
 from bridge.settings import Settings
+from lossless.background_thread import start_call
 
 logger = logging.getLogger(__name__)
 
@@ -163,9 +163,7 @@ class TopicCatalog:
     def ask_topics(self) -> None:
         """Request the list of topics without waiting: a tier may be created while the bridge runs."""
         if self._listing is None:
-            answered: Future[Cluster] = Future()
-            self._listing = answered
-            Thread(target=_answer_with_cluster, args=(self._admin, answered), daemon=True).start()
+            self._listing = start_call("topics", lambda: read_cluster(self._admin))
 
     def hear_topics(self) -> bool:
         """Read the answer to `ask_topics` if it is there; return whether Kafka gave one."""
@@ -344,10 +342,3 @@ def _earliest() -> OffsetSpec:
 def _latest() -> OffsetSpec:
     latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     return latest
-
-
-def _answer_with_cluster(admin: AdminClient, answered: "Future[Cluster]") -> None:
-    try:
-        answered.set_result(read_cluster(admin))
-    except BaseException as error:
-        answered.set_exception(error)

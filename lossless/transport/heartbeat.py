@@ -24,6 +24,7 @@ from typing import Any
 import redis
 from kombu.log import get_logger
 
+from lossless.background_thread import BackgroundThread, start_thread
 from lossless.lua import Script
 from lossless.transport.idle_workers import IdleWorkerNotifier
 from lossless.transport.inflight_messages import CHUNK, MessageHolder
@@ -79,7 +80,7 @@ class HeartbeatKeeper:
         self._turns = threading.BoundedSemaphore(min(MOST_AT_ONCE, client.connection_pool.max_connections))
         self._wake = threading.Event()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._beat_at = self._due_at = self._sweep_at = 0.0
         self._failures = 0
         self._faults: dict[str, str] = {}
@@ -118,8 +119,7 @@ class HeartbeatKeeper:
         with self._lock:
             self._holders.add(holder)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="transport-keeper", daemon=True)
-                self._thread.start()
+                self._thread = start_thread("transport-keeper", self._work)
         return holder
 
     def release(self, holder: MessageHolder) -> None:

@@ -9,7 +9,6 @@ and then.
 from __future__ import annotations
 
 import random
-import threading
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
@@ -19,6 +18,7 @@ from typing import Any, Protocol
 import redis
 from kombu.log import get_logger
 
+from lossless.background_thread import BackgroundThread, start_thread
 from lossless.transport.arrival_buffer import ArrivalBuffer
 from lossless.transport.event_loop_poller import BellConnection, ConnectionMaker, PolledConnection, PooledChannel
 from lossless.transport.inflight_messages import MessageHolder
@@ -194,7 +194,7 @@ class IdleWorkerNotifier:
         self.keys = keys
         self.wanted = wanted
         self.name = uuid.uuid4().hex
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._apply_at = 0.0
         self._forget_at = 0.0
         #: Whether Redis has lost the notifier's lease, and with that perhaps the idle workers.
@@ -209,8 +209,7 @@ class IdleWorkerNotifier:
             return
         self._apply_at = now + min(APPLY_EVERY * max(1, rivals), APPLY_WITHIN) * random.uniform(0.8, 1.2)
         if self._ring(lambda keys, args: run(RING, keys, args)) is not None:
-            self._thread = threading.Thread(target=self._work, name="transport-notifier", daemon=True)
-            self._thread.start()
+            self._thread = start_thread("transport-notifier", self._work)
 
     # -- the thread
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from billiard.exceptions import SoftTimeLimitExceeded
 from billiard.pool import soft_timeout_sighandler
 
+from lossless.background_thread import start_thread
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
 
@@ -63,7 +64,7 @@ class Watchdog:
         #: Whether a delivery is executed now: then the watchdog decides on soft limits.
         self.executing = False
         self._running = self._overdue = False
-        threading.Thread(target=self._watch, name="time limits", daemon=True).start()
+        start_thread("time limits", self._watch)
 
     @contextmanager
     def watching(self, limits: TimeLimits, last_will: Callable[[], None]) -> Iterator[None]:

@@ -21,6 +21,7 @@ from bridge.ledger.attempt_statistics import (
     note_unpublished,
 )
 from bridge.ledger.task_notes import SINGLE_TASKS, TaskNote, note_tasks
+from lossless.background_thread import start_timer
 from tasks import logs
 from tasks.logs import harmless
 
@@ -56,9 +57,7 @@ class WriteBuffer(Generic[Kept]):
             put(self._pending[ledger])
             if not self._awaited:
                 # Where no thread can be started, the next change tries again.
-                timer = threading.Timer(self._within, self.flush)
-                timer.daemon = True
-                timer.start()
+                start_timer("telemetry", self._within, self.flush)
                 self._awaited = True
 
     @harmless

@@ -4,7 +4,6 @@ have run longest.
 
 import logging
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -17,6 +16,7 @@ from bridge.ledger import Ledger
 from bridge.ledger.clock_skew import ClockSkew
 from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_member_name
 from bridge.settings.installed_versions import read_versions
+from lossless.background_thread import BackgroundThread
 from lossless.transport.celery_worker_state import known_requests
 from tasks.execution import batch_progress
 
@@ -35,19 +35,19 @@ class WorkerAnnouncement:
         self._members = GroupMembers(ledger, "workers")
         self._member = make_member_name()
         self._started = time.time()
-        self._ended = threading.Event()
+        self._thread = BackgroundThread("announcing", self._run)
         self._activity, self._skew = ProcessActivity(), ClockSkew(ledger)
 
     def begin(self) -> None:
         """Announce, now and every two seconds."""
-        threading.Thread(target=self._run, name="announcing", daemon=True).start()
+        self._thread.start()
 
     def end(self) -> None:
         """Take back what was announced: nothing more is consumed. Waits for nothing, so that a signal may call it."""
-        self._ended.set()
+        self._thread.stopping.set()
 
     def _run(self) -> None:
-        while not self._ended.wait(ANNOUNCE_EVERY if self._announce() else 1.0):
+        while not self._thread.stopping.wait(ANNOUNCE_EVERY if self._announce() else 1.0):
             pass
         try:
             self._members.leave(self._member)

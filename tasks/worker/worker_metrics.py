@@ -17,6 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec
 
+from lossless.background_thread import start_thread
 from tasks.logs import harmless_logger, make_harmless
 from tasks.policy.failure_decision import REASONS
 
@@ -254,7 +255,7 @@ def serve_metrics(port: int, host: str = "") -> None:
     except ValueError as error:
         logger.warning("no metrics: %s", error)
         return
-    threading.Thread(target=_fold_now_and_then, name="metrics-files", daemon=True).start()
+    start_thread("metrics-files", _fold_now_and_then)
     try:
         server = BoundedServer.listening(host, port, make_wsgi_app(registry))
     except OSError as error:

@@ -25,7 +25,7 @@ def test_handlers_that_were_renamed_are_looked_at_where_the_log_is_the_same():
 def announcement() -> BridgeAnnouncement:
     ledger = Ledger("redis://localhost:1/0", "a-cluster", "shop")
     made = BridgeAnnouncement(ledger, "tasks", Routes({}), BridgeMetrics())
-    made._ended.set()
+    made.leave()
     return made
 
 

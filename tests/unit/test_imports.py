@@ -219,6 +219,15 @@ def _wholly(file: Path) -> set[str]:
     return {f"{module}.{name}" if name else module for module, name in names_in(file)}
 
 
+def test_one_file_makes_threads_and_timers_so_that_each_has_a_name_and_no_error_is_lost():
+    made = {
+        str(file.relative_to(ROOT))
+        for file in FILES.values()
+        if re.search(r"\b(threading\.)?(Thread|Timer)\(", file.read_text())
+    }
+    assert made == {"lossless/background_thread.py"}
+
+
 def test_no_module_is_imported_by_a_name_at_run_time():
     by_name = {
         str(file.relative_to(ROOT))

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from bridge.console.console import Console
-from bridge.console.status_cache import StatusCache
+from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import DeskUnavailable, KafkaUnavailable
 from bridge.inspection.topic_audit import LogChange, TopicAudit
@@ -36,7 +36,7 @@ def counted(monkeypatch, desk, console):
             lambda app, settings, routes, topic: TopicAudit(topic, [*lines], log_changes=[*changes]),
         )
 
-    console.status_cache = StatusCache(status)
+    console.status_cache = make_status_cache(status)
     # The broker of the tests' desk is none that a ledger could be in.
     monkeypatch.setattr(type(desk.settings), "ledger_url", "redis://ledger")
     return made

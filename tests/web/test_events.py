@@ -256,9 +256,9 @@ def test_what_several_pages_show_alike_is_asked_once_while_it_holds():
         asked.append(now[0])
         return len(asked)
 
-    assert [shared.found(ask, lambda found: True) for _ in range(6)] == [1] * 6
+    assert [shared.find_recent(ask, lambda found: True) for _ in range(6)] == [1] * 6
     # It is known to be of the past.
-    assert shared.found(ask, lambda found: found > 1) == 2
-    assert shared.found(ask, lambda found: found > 1) == 2
+    assert shared.find_recent(ask, lambda found: found > 1) == 2
+    assert shared.find_recent(ask, lambda found: found > 1) == 2
     now[0] += GOOD_FOR
-    assert shared.found(ask, lambda found: True) == 3
+    assert shared.find_recent(ask, lambda found: True) == 3

@@ -9,7 +9,7 @@ import pytest
 from celery import Celery
 
 from bridge.console.console import Console
-from bridge.console.status_cache import StatusCache
+from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.handler_routes import Handler, Routes
@@ -63,7 +63,7 @@ def desk(stack: Stack) -> Iterator[DeadLetterService]:
 def console(desk: DeadLetterService) -> Console:
     """Over it; how the group stands is data."""
     made = Console(desk, "shop")
-    made.status_cache = StatusCache(status)
+    made.status_cache = make_status_cache(status)
     return made
 
 
@@ -169,7 +169,7 @@ def test_with_kafka_away_a_halt_counts_and_is_said_not_to_be_safe_yet(stack: Sta
     stack.make_topics("orders")
     for desk in desk_on(stack, kafka={"bootstrap.servers": f"127.0.0.1:{free_port()}"}):
         console = Console(desk, "shop")
-        console.status_cache = StatusCache(status)
+        console.status_cache = make_status_cache(status)
         with signed_in(console, Role.OPERATOR) as client:
             answer = send(client, f"/topics/{stack.topic('orders')}/halt", why="it burns")
         assert answer.status_code == 200
@@ -183,8 +183,8 @@ def test_the_form_says_beforehand_what_is_waited_for_and_what_does_not_answer(an
     assert "12 seconds while Kafka is unavailable." in words(page)
     assert 'data-waits="Asking Kafka' in page
     away = {**status(), "unanswered": ["Kafka does not answer: timed out."]}
-    console.status_cache = StatusCache(lambda: away)
-    console.status_cache.latest(20)
+    console.status_cache = make_status_cache(lambda: away)
+    console.status_cache.read(20)
     said = words(ann.get(f"/topics/{topic}/halt").text)
     assert "Kafka does not answer: timed out. Since" in said
     assert "as it may be now" in said

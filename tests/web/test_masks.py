@@ -18,6 +18,7 @@ from bridge.console.auth.browser_session import SESSION_COOKIE
 from bridge.console.auth.principal import Principal
 from bridge.console.console import Console
 from bridge.console.pages.page_routes import PAGE_ROUTES
+from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.audit_log import AuditLog
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import schema
@@ -253,7 +254,7 @@ def masked(desk, record, monkeypatch):
         said = {"DEADLETTERS_MASK": MASK, "DEADLETTERS_DATABASE_URL": url}
         settings = replace(desk.settings, environment=EnvironmentSettings(**said | environment))
         console = Console(replace(desk, settings=settings), "shop @ localhost:1")
-        console.status_cache.ask = lambda: {"problems": [], "unanswered": [], "halted": {}}
+        console.status_cache = make_status_cache(lambda: {"problems": [], "unanswered": [], "halted": {}})
         console.live = live_snapshot.LiveSnapshots(lasts=0.01)
         browser = TestClient(build_application(console), base_url="https://localhost", follow_redirects=False)
         cookie = session(console, str(role), role)

@@ -13,7 +13,13 @@ import pytest
 from bridge.console.console import Console
 from bridge.console.pages import overview_page
 from bridge.console.pages.problem_links import ProblemLink, show_problem
-from bridge.console.status_cache import GroupStatus, StatusCache, get_problem_subject, read_group_status
+from bridge.console.status_cache import (
+    GroupStatus,
+    GroupStatusReader,
+    get_problem_subject,
+    make_status_cache,
+    read_group_status,
+)
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
@@ -54,7 +60,7 @@ def page(console, browser):
     """Loads the overview over what `bridge status` is to answer."""
 
     def loaded(role=Role.OPERATOR, path="/", **other):
-        console.status_cache = StatusCache(lambda: status(**other))
+        console.status_cache = make_status_cache(lambda: status(**other))
         answer = browser(role).get(path)
         assert answer.status_code == 200
         hostile.check(answer.text.replace("<text ", "<b "))
@@ -194,27 +200,26 @@ def test_a_silence_that_was_heard_of_long_ago_does_not_grow_by_itself(console, b
     old = GroupStatus(
         now - 240_000, status(unanswered=[SILENT]), {get_problem_subject(SILENT): now - 245_000}, time.monotonic() - 240
     )
-    monkeypatch.setattr(console.status_cache, "latest", lambda: old)
+    monkeypatch.setattr(console.status_cache, "read", lambda: old)
     assert "No response for 5 s at least." in words(browser().get("/").text)
 
 
 def test_before_the_first_answer_the_page_comes_all_the_same(console, browser, monkeypatch):
     answered = threading.Event()
-    monkeypatch.setattr("bridge.console.status_cache.STATUS_WITHIN", 0.05)
-    console.status_cache = StatusCache(lambda: status(group=answered.wait(20)))
-    monkeypatch.setattr(console.status_cache, "latest", lambda: StatusCache.latest(console.status_cache, 0.05))
+    console.status_cache = make_status_cache(lambda: status(group=answered.wait(20)))
+    monkeypatch.setattr(console.status_cache, "within", 0.05)
     assert "Still asking how the group stands" in browser().get("/").text
     answered.set()
 
 
 def test_what_was_found_out_long_ago_is_shown_as_that_and_not_as_what_is_now(console, browser, monkeypatch):
     answered = threading.Event()
-    console.status_cache = StatusCache(lambda: status(group=answered.wait(20)))
-    monkeypatch.setattr(console.status_cache, "latest", lambda: StatusCache.latest(console.status_cache, 0.05))
+    console.status_cache = make_status_cache(lambda: status(group=answered.wait(20)))
+    monkeypatch.setattr(console.status_cache, "within", 0.05)
     long_ago = GroupStatus(int(time.time() * 1000) - 240_000, status(), read=time.monotonic() - 240)
-    monkeypatch.setattr(console.status_cache, "_found", long_ago)
+    monkeypatch.setattr(console.status_cache, "_kept", long_ago)
     assert "This is the status of 4 min ago." in browser().get("/").text
-    monkeypatch.setattr(console.status_cache, "_found", replace(long_ago, read=time.monotonic()))
+    monkeypatch.setattr(console.status_cache, "_kept", replace(long_ago, read=time.monotonic()))
     assert "This is the status of" not in browser().get("/").text
     answered.set()
 
@@ -271,13 +276,13 @@ def test_what_others_wrote_is_text_wherever_it_comes_from(page, record):
 
 
 def group_of(looking):
-    found = looking.latest(20)
+    found = looking.read(20)
     assert found
     return found.status["group"]
 
 
 def test_however_many_look_it_is_asked_by_one_and_not_again_while_nobody_looks(monkeypatch):
-    monkeypatch.setattr("bridge.console.status_cache.IDLE_AFTER", 0.2)
+    monkeypatch.setattr("bridge.console.background_cache.IDLE_AFTER", 0.2)
     monkeypatch.setattr("bridge.console.status_cache.STATUS_PERIOD", 0.05)
     asks = []
 
@@ -285,8 +290,8 @@ def test_however_many_look_it_is_asked_by_one_and_not_again_while_nobody_looks(m
         asks.append(threading.get_ident())
         return status()
 
-    looking = StatusCache(ask)
-    readers = [threading.Thread(target=looking.latest) for _ in range(20)]
+    looking = make_status_cache(ask)
+    readers = [threading.Thread(target=looking.read) for _ in range(20)]
     for each in readers:
         each.start()
     for each in readers:
@@ -294,7 +299,7 @@ def test_however_many_look_it_is_asked_by_one_and_not_again_while_nobody_looks(m
     assert len({*asks}) == 1
     eventually(lambda: not looking._runs, 10, "it ends")
     count = len(asks)
-    assert looking.latest() is not None
+    assert looking.read() is not None
     eventually(lambda: len(asks) > count, 10, "it is asked anew")
 
 
@@ -309,7 +314,7 @@ def test_after_something_was_changed_an_answer_from_before_is_not_shown():
         go_on.wait(20)
         return status(group=next(answers))
 
-    looking = StatusCache(ask)
+    looking = make_status_cache(ask)
     assert group_of(looking) == 0
     begun.clear()
     go_on.clear()
@@ -322,21 +327,22 @@ def test_after_something_was_changed_an_answer_from_before_is_not_shown():
 def test_it_is_known_since_when_a_server_is_silent_although_its_words_change():
     now = iter(range(1_000, 1_100))
     errors = iter(f"Redis at r does not answer: error {number}" for number in range(100))
-    looking = StatusCache(lambda: status(problems=[(error := next(errors))], unanswered=[error]), lambda: next(now))
-    first, second = looking._look(), looking._look()
+    reader = GroupStatusReader(
+        lambda: status(problems=[(error := next(errors))], unanswered=[error]), lambda: next(now)
+    )
+    first, second = reader.read_status(), reader.read_status()
     assert first.at < second.at
     assert [*second.silent.values()] == [first.at] == [*first.silent.values()]
 
 
 def test_how_old_a_look_is_nobody_changes_who_sets_the_clock():
     wall = [1_000_000.0]
-    looking = StatusCache(status, lambda: wall[0])
-    looking._found = looking._look()
+    reader = GroupStatusReader(status, lambda: wall[0])
+    found = reader.read_status()
     for jump in (-86_400, 2 * 86_400):
         wall[0] += jump
-        assert looking._is_fresh()
-    looking._found = replace(looking._found, read=time.monotonic() - 11)
-    assert not looking._is_fresh()
+        assert not found.is_old
+    assert replace(found, read=time.monotonic() - 11).is_old
 
 
 def test_a_fault_in_asking_ends_nothing(caplog, monkeypatch):
@@ -348,9 +354,9 @@ def test_a_fault_in_asking_ends_nothing(caplog, monkeypatch):
             raise error
         return status()
 
-    looking = StatusCache(ask)
-    assert eventually(looking.latest, 10).status["group"] == "shop"
-    assert "cannot say how the group stands" in caplog.text
+    looking = make_status_cache(ask)
+    assert eventually(looking.read, 10).status["group"] == "shop"
+    assert "cannot read the status of the group" in caplog.text
 
 
 def test_what_it_shows_is_what_bridge_status_answers_of_the_servers(stack: Stack):
@@ -377,7 +383,7 @@ def snapshot(console):
     """What an open page is told of a status."""
 
     def of(**other):
-        console.status_cache = StatusCache(lambda: status(**other))
+        console.status_cache = make_status_cache(lambda: status(**other))
         return overview_page.watch_overview(console, "")()
 
     return of

@@ -7,7 +7,7 @@ from html import unescape
 import pytest
 
 from bridge.console.pages import handler_page, overview_page, topic_page
-from bridge.console.status_cache import StatusCache
+from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import plan_item_table
 from bridge.deadletters.inspection.letter_statistics import LetterTotals
@@ -31,7 +31,7 @@ def page(console, browser):
     """Loads a page over what `bridge status` is to answer."""
 
     def loaded(path, role=Role.OPERATOR, **other):
-        console.status_cache = StatusCache(lambda: status(**other))
+        console.status_cache = make_status_cache(lambda: status(**other))
         answer = browser(role).get(path)
         assert answer.status_code == 200
         hostile.check(answer.text.replace("<text ", "<b "))
@@ -135,7 +135,7 @@ def test_a_handler_says_what_it_waits_for_and_who_changed_its_policy(page):
 
 @pytest.mark.parametrize("path", ["/topics/other", "/handlers/other", "/events?of=topic-other", "/events?of=handler-x"])
 def test_of_what_is_not_there_is_no_page(browser, console, path):
-    console.status_cache = StatusCache(status)
+    console.status_cache = make_status_cache(status)
     assert browser().get(path).status_code == 404
 
 
@@ -148,7 +148,7 @@ def test_an_open_page_is_told_what_changes_and_each_part_has_a_place_in_it(page,
     for place in told.parts:
         assert found.count(f'id="{place}"') == 1, place
     assert f'data-act="{told.act}"' in found
-    console.status_cache = StatusCache(
+    console.status_cache = make_status_cache(
         lambda: status(problems=[Problem("x", "old", "y", topic="orders", handler=HANDLER)])
     )
     assert live(console, name)().act != told.act
@@ -165,7 +165,7 @@ def test_what_others_wrote_is_text(page, console):
 
 
 def test_who_halted_a_topic_is_told_also_where_it_was_done_in_a_terminal(browser, console, monkeypatch):
-    console.status_cache = StatusCache(status)
+    console.status_cache = make_status_cache(status)
     history = [
         {"halted": False, "by": "ops@host", "at": SINCE, "why": "mended"},
         {"halted": True, "by": hostile.TEXT, "at": SINCE, "why": hostile.TEXT},
@@ -198,7 +198,7 @@ def test_who_looks_at_the_overview_at_a_topic_and_at_a_handler_ask_the_desk_once
 
     monkeypatch.setattr(LetterTotals, "counted", totals)
     monkeypatch.setattr(plan_item_table, "count_item_states", lambda *_: asked.append("items"))
-    console.status_cache = StatusCache(status)
+    console.status_cache = make_status_cache(status)
     for make in (
         overview_page.watch_overview(console, ""),
         topic_page.watch_topic(console, "orders"),

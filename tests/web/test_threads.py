@@ -6,9 +6,10 @@ import threading
 import httpx2
 import pytest
 
-from bridge.console import status_cache, thread_pools
+from bridge.console import thread_pools
 from bridge.console.asgi_app import build_application
 from bridge.console.auth.browser_session import SESSION_COOKIE
+from bridge.console.background_cache import BackgroundCache
 from bridge.console.console import Console
 from bridge.deadletters.accounts.user_account import Role
 from tests.web.site import session
@@ -41,8 +42,12 @@ def silent(monkeypatch):
         "bridge.console.console.read_group_status",
     ):
         monkeypatch.setattr(name, waits)
-    monkeypatch.setattr(status_cache, "STATUS_WITHIN", 60.0)
-    monkeypatch.setattr(status_cache.StatusCache, "latest", waits)
+    read = BackgroundCache.read
+
+    def read_or_wait(cache, *within):
+        return waits() if cache.subject == "the status of the group" else read(cache, *within)
+
+    monkeypatch.setattr(BackgroundCache, "read", read_or_wait)
     yield answers
     answers.set()
 

@@ -16,7 +16,7 @@ _AUDIT_LOG_LIST = "trail"
 
 def show_status(asked: ApiRequest) -> ApiAnswer:
     """Return the status of the group: progress, state and problems."""
-    found = asked.console.status_cache.latest()
+    found = asked.console.status_cache.read()
     if found is None:
         raise NothingAnswers("How the group stands is not known yet: ask again in a moment.")
     return ApiAnswer(shapes.Status.model_validate({**found.status, "asked_at": format_moment(found.at)}))

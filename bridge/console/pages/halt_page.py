@@ -98,7 +98,7 @@ def _render_halt_form(
     asked, topic = console.get_console(request), request.path_params["topic"]
     if halt is None and topic not in asked.desk.routes.topics:
         raise UnknownTopic(f"No handler here names the topic {topic!r}, and it is not halted.")
-    standing = asked.status_cache.latest(STATUS_WITHIN)
+    standing = asked.status_cache.read(STATUS_WITHIN)
     listed = [] if standing is None else status_rows.build_topic_rows(asked.desk.routes, standing.status, None)
     return asked.page(
         request,

@@ -65,7 +65,7 @@ def build_status_view(asked: Console, *, counts: bool = False) -> StatusView:
     Parameters:
         counts: whether to count the progress of running plans.
     """
-    standing = asked.status_cache.latest()
+    standing = asked.status_cache.read()
     status: Mapping[str, Any] = {} if standing is None else standing.status
     silent: dict[str, int] = {} if standing is None else standing.silent
     stats = _ask_store(asked.desk.totals.counted, silent, standing, asked.clock())
@@ -85,8 +85,8 @@ def build_status_view(asked: Console, *, counts: bool = False) -> StatusView:
 
 def get_live_view(asked: Console) -> StatusView:
     """Return the current state for live parts: all open pages share one reading."""
-    standing = asked.status_cache.latest()
-    found: StatusView = asked.live_view.found(
+    standing = asked.status_cache.read()
+    found: StatusView = asked.live_view.find_recent(
         lambda: build_status_view(asked), lambda found: found.standing is standing
     )
     return found

@@ -8,7 +8,6 @@ import socket
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Final, NamedTuple
 
 from bridge.deadletters.alarms.webhook_address import Network, WebhookTarget, Where, resolve_target
 from bridge.errors import WebhookRefused
+from lossless.background_thread import start_call, start_timer
 
 #: Seconds for a connection, and for the whole request, also if the receiver answers a byte at a time.
 CONNECT_WITHIN: Final = 5.0
@@ -83,16 +83,8 @@ def _look_up_addresses(limited: "_LimitedSocket", target: WebhookTarget, allowed
     """Return the addresses of the host. A resolver cannot be interrupted: after the time limit its thread is left
     alone.
     """
-    found: Future[Sequence[Where]] = Future()
-
-    def look() -> None:
-        try:
-            found.set_result(resolve_target(target, allowed))
-        except BaseException as error:
-            found.set_exception(error)
-
-    threading.Thread(target=look, name=f"looks up {target.host}", daemon=True).start()
-    return found.result(limited.left)
+    lookup = start_call(f"looks up {target.host}", lambda: resolve_target(target, allowed))
+    return lookup.result(limited.left)
 
 
 class _LimitedSocket:
@@ -101,15 +93,15 @@ class _LimitedSocket:
     def __init__(self) -> None:
         self._until = monotonic() + WITHIN
         self._socket: socket.socket | None = None
-        self._watch = threading.Timer(WITHIN, self._shut)
-        self._watch.daemon = True
+        self._watch: threading.Timer | None = None
 
     def __enter__(self) -> "_LimitedSocket":
-        self._watch.start()
+        self._watch = start_timer("webhook limit", WITHIN, self._shut)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._watch.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
         if self._socket is not None:
             self._socket.close()
 

@@ -24,6 +24,7 @@ from bridge.deadletters.db.webhook_table import Webhook, WebhookDelivery, Webhoo
 from bridge.errors import DeskUnavailable, WebhookRefused
 from bridge.settings import Settings
 from bridge.settings.address_values import read_networks
+from lossless.background_thread import BackgroundThread, start_thread
 from lossless.backoff import Backoff
 
 #: Ms between two tries.
@@ -124,7 +125,7 @@ class WebhookSender:
     failed: list[DeskUnavailable]
     chance: Callable[[], float] = random.random
     _who: str = field(default_factory=lambda: secrets.token_hex(8))
-    _thread: threading.Thread | None = None
+    _thread: BackgroundThread | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -133,8 +134,7 @@ class WebhookSender:
 
     def start(self) -> None:
         """Send in a daemon thread."""
-        self._thread = threading.Thread(target=self._run, name=f"webhook {self.id}", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(f"webhook {self.id}", self._run)
 
     def _run(self) -> None:
         try:

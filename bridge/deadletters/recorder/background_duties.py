@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from bridge.deadletters.alarms import alarm_watch, webhook_sender
 from bridge.deadletters.recorder.retention import apply_retention
 from bridge.deadletters.replay import fixed_group_replay
 from bridge.errors import BridgeError
+from lossless.background_thread import BackgroundThread, start_call
 
 if TYPE_CHECKING:
     from bridge.deadletters.dead_letter_service import DeadLetterService
@@ -41,9 +42,7 @@ class SideTask(Generic[T]):
 
     def begin(self, work: Callable[[], T]) -> None:
         """Begin this work; the task must be idle."""
-        future: Future[T] = Future()
-        self._under_way, self._begun = future, time.monotonic()
-        Thread(target=_do, args=(work, future), name=self._name, daemon=True).start()
+        self._begun, self._under_way = time.monotonic(), start_call(self._name, work)
 
     def wait(self, seconds: float) -> None:
         """Wait until the work is done, or for this time."""
@@ -56,13 +55,6 @@ class SideTask(Generic[T]):
             return None
         done, self._under_way = self._under_way, None
         return done
-
-
-def _do(work: Callable[[], Any], future: "Future[Any]") -> None:
-    try:
-        future.set_result(work())
-    except BaseException as error:
-        future.set_exception(error)
 
 
 logger = logging.getLogger(__name__)
@@ -121,9 +113,7 @@ class Duties:
     def __init__(self, desk: "DeadLetterService", duties: Sequence[Duty] = DUTIES) -> None:
         self._desk = desk
         self._stopping = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._turn, args=(duty,), name=duty.what, daemon=True) for duty in duties
-        ]
+        self._threads = [BackgroundThread(duty.what, partial(self._turn, duty), self._stopping) for duty in duties]
 
     def start(self) -> None:
         """Start all duties; the database must have its tables."""
@@ -132,11 +122,9 @@ class Duties:
 
     def stop(self) -> None:
         """Stop the duties, and wait some seconds for them; the rest ends with the process."""
-        self._stopping.set()
         until = time.monotonic() + END_WITHIN
         for thread in self._threads:
-            if thread.is_alive():
-                thread.join(max(0.0, until - time.monotonic()))
+            thread.stop(max(0.0, until - time.monotonic()))
 
     def _turn(self, duty: Duty) -> None:
         said_at = -SAY_EVERY

@@ -16,6 +16,7 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.errors import DeskUnavailable
+from lossless.background_thread import start_call
 
 #: Seconds for which figures are cached, for several scrapers.
 EVERY: Final = 5.0
@@ -57,24 +58,11 @@ class DeadLetterMetrics(Collector):
             reading = self._reading
             if reading is None or (reading.done() and self._seconds() - self._read_at >= EVERY):
                 self._read_at = self._seconds()
-                reading = self._reading = self._begin()
+                reading = self._reading = start_call("the desk's figures", self._read)
         try:
             return reading.result(WITHIN)
         except TimeoutError:
             return []
-
-    def _begin(self) -> Future[list[Metric]]:
-        """Read the figures in a daemon thread."""
-        future: Future[list[Metric]] = Future()
-
-        def read() -> None:
-            try:
-                future.set_result(self._read())
-            except BaseException as error:
-                future.set_exception(error)
-
-        threading.Thread(target=read, name="the desk's figures", daemon=True).start()
-        return future
 
     def _read(self) -> list[Metric]:
         try:

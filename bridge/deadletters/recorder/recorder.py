@@ -28,6 +28,7 @@ from bridge.formats.delivery_identity import Place
 from bridge.jobs.timetable import Timetable
 from bridge.kafka.clients import KafkaError
 from bridge.kafka.topic_names import TopicNames
+from lossless.background_thread import start_thread
 from lossless.backoff import Backoff, RetryTimer
 
 logger = logging.getLogger(__name__)
@@ -423,8 +424,5 @@ class Recorder:
             intake.written(self._batch, done.result().reached)
         self._own.close()
         # close() waits for Kafka without limit.
-        leaving = threading.Thread(target=intake.consumer.close, daemon=True)
-        leaving.start()
-        leaving.join(END_WITHIN)
-        if leaving.is_alive():
+        if not start_thread("leaving", intake.consumer.close).stop(END_WITHIN):
             logger.warning("Kafka did not answer to the leaving; the group notices after the session timeout.")

@@ -4,7 +4,6 @@ a plan.
 
 import gc
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -18,6 +17,7 @@ from bridge.health_server import Readiness, Sidecar
 from bridge.kafka.clients import KafkaException, admin_client
 from bridge.kafka.partition_offsets import read_extents
 from bridge.settings import Settings
+from lossless.background_thread import start_thread
 
 logger = logging.getLogger("bridge")
 
@@ -81,13 +81,12 @@ def record_meanwhile(desk: DeadLetterService) -> Iterator[None]:
         yield
         return
     recorder = Recorder(desk, duties=())
-    thread = threading.Thread(target=_run_recorder, args=(recorder,), name="recorder", daemon=True)
-    thread.start()
+    thread = start_thread("recorder", lambda: _run_recorder(recorder))
     try:
         yield
     finally:
         recorder.stop()
-        thread.join(END_WITHIN)
+        thread.stop(END_WITHIN)
 
 
 def _runs_elsewhere(settings: Settings) -> bool:

@@ -10,7 +10,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from threading import Event, Thread
+from functools import partial
+from threading import Event
 from typing import Final, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanStat
 from bridge.deadletters.model.replay_waves import CanaryDecision, CanaryTurn, decide_next_wave
 from bridge.deadletters.replay.plan_action import ActionResult, ClaimedDelivery, PlanAction
 from bridge.errors import BridgeError, DeskUnavailable, KafkaUnavailable, LedgerUnavailable, PlanOver, PlanTakenOver
+from lossless.background_thread import BackgroundThread, start_thread
 from lossless.backoff import Backoff
 
 #: Seconds of a rate that may be sent at once: a batch, or a poll of outcomes, takes as long on a busy machine.
@@ -310,16 +312,13 @@ def resume_plans(database: Database, apply: PlanApplier, stopping: Event) -> Non
     """Resume all abandoned plans concurrently until `stopping` is set and all runners have left."""
     taken_at: dict[int, float] = {}
     failed: Counter[int] = Counter()
-    threads: list[Thread] = []
+    threads: list[BackgroundThread] = []
     while not stopping.is_set():
         # The recorder's other duties report that the database does not answer.
         with suppress(DeskUnavailable):
             for id_, who in _lease_plans(database, taken_at, failed):
                 threads = [thread for thread in threads if thread.is_alive()]
-                threads.append(
-                    Thread(target=_run_plan, args=(apply, id_, who, failed), name=f"plan {id_}", daemon=True)
-                )
-                threads[-1].start()
+                threads.append(start_thread(f"plan {id_}", partial(_run_plan, apply, id_, who, failed)))
         stopping.wait(LOOK_FOR_PLANS_EVERY)
     for thread in threads:
         thread.join()
