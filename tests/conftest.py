@@ -10,7 +10,6 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 
 import pytest
 
@@ -20,13 +19,21 @@ from tests.foreign.letters import ForeignTopic
 from tests.servers import kafka as kafka_server
 from tests.servers import postgres
 from tests.servers import rabbitmq as rabbitmq_server
-from tests.servers import redis as redis_server
-from tests.servers.forks import Forks
 from tests.servers.kafka import KafkaServer
 from tests.servers.missing import need, not_run
 from tests.servers.postgres import PostgresServer
 from tests.servers.rabbitmq import RabbitmqServer
-from tests.servers.redis import RedisServer
+from tests.servers.redis_fixtures import (
+    forks,
+    mortal_redis,
+    own_redis,
+    pytest_addoption,
+    pytest_configure,
+    redis_shared,
+    redis_url,
+)
+
+__all__ = ["forks", "mortal_redis", "own_redis", "pytest_addoption", "pytest_configure", "redis_shared", "redis_url"]
 
 # Hundreds of processes of the project are started, and each would compile all of it anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -39,18 +46,6 @@ SERVERS = frozenset(
 REDIS = frozenset({"redis_shared", "own_redis", "mortal_redis"})
 
 register_profiles()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that chooses the Redis of the run."""
-    parser.addoption(
-        "--redis-server", action="store_true", help="the tests' Redis is this machine's redis-server, not Valkey"
-    )
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Choose the Redis of the run."""
-    redis_server.embedded_only = not config.getoption("--redis-server")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -89,42 +84,10 @@ def own_kafka() -> Iterator[KafkaServer]:
 
 
 @pytest.fixture(scope="session")
-def redis_shared() -> Iterator[RedisServer]:
-    """The run's Redis. Leave it running: stop `own_redis` instead."""
-    need(redis_server.missing())
-    # Nobody kills it, so it need not wait for the disk at each write.
-    with RedisServer(appendfsync="everysec") as server:
-        yield server
-
-
-@pytest.fixture
-def redis_url(redis_shared: RedisServer) -> str:
-    """An empty database of the run's Redis, this test's alone."""
-    return redis_shared.fresh_url()
-
-
-@pytest.fixture
-def own_redis() -> Iterator[RedisServer]:
-    """A Redis that this test may stop, kill and freeze."""
-    need(redis_server.missing())
-    with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
 def mortal_kafka() -> Iterator[KafkaServer]:
     """A Kafka for tests that stop it, one after another."""
     need(kafka_server.missing())
     with KafkaServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mortal_redis() -> Iterator[RedisServer]:
-    """A Redis for tests that stop or freeze it, one after another."""
-    need(redis_server.missing())
-    # It is stopped in order, and need not wait for the disk at each write.
-    with RedisServer(appendfsync="everysec") as server:
         yield server
 
 
@@ -142,13 +105,6 @@ def rabbitmq() -> Iterator[RabbitmqServer]:
     need(rabbitmq_server.missing())
     with RabbitmqServer() as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    """The run's process that has imported what processes of the project import: they are forked off it."""
-    with closing(Forks()) as made:
-        yield made
 
 
 @pytest.fixture

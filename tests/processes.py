@@ -7,18 +7,15 @@ the ends of its logs are shown when a test fails.
 import base64
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, ClassVar, Self
+from typing import Any, Self
 
 import pytest
 import redis
@@ -28,104 +25,15 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.places import everywhere
-from tests.servers.forks import Forks, Started
+from tests.project_process import ROOT, Process, eventually, forked, from_nothing, pytest_runtest_makereport
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer
 from tests.servers.server import Server
 
-ROOT = Path(__file__).parents[1]
+__all__ = ["ROOT", "Process", "eventually", "forked", "from_nothing", "pytest_runtest_makereport"]
 #: Variables of the surroundings that would change what is tested.
 OURS = ("KAFKA_", "CELERY_", "BRIDGE_", "WORKER_", "LEDGER_", "DEADLETTERS_", "HANDLERS", "PROMETHEUS_")
-
-
-def eventually(condition: Callable[[], Any], within: float = 30.0, what: str = "") -> Any:
-    """Wait until the condition gives something true, and return that; fail when `within` seconds are over."""
-    deadline = time.monotonic() + within
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {within:g} s: {what or condition}; last seen: {found!r}")
-        time.sleep(0.05)
-
-
-class Process:
-    """One process with its log; it has a process group of its own, which is killed with it.
-
-    Attributes:
-        alive: all that were started and not killed.
-        forks: what processes of the project are forked off, where a start is not what is tested; None: they are
-            started from nothing.
-    """
-
-    alive: ClassVar[list["Process"]] = []
-    forks: ClassVar[Forks | None] = None
-
-    def __init__(self, name: str, command: Sequence[str], environ: dict[str, str], folder: Path, cwd: Path = ROOT):
-        self.name = name
-        self.log = folder / f"{name}-{len(list(folder.glob(f'{name}-*')))}.log"
-        with self.log.open("wb") as log:
-            self._popen = self._started(command, environ, cwd, log)
-        Process.alive.append(self)
-
-    def _started(self, command: Sequence[str], environ: dict[str, str], cwd: Path, log: BinaryIO) -> Started:
-        if (forks := Process.forks) is not None and forks.takes(command, environ, cwd):
-            return forks.start(command, environ, cwd, self.log)
-        return subprocess.Popen(command, cwd=cwd, env=environ, stdout=log, stderr=log, start_new_session=True)
-
-    @property
-    def pid(self) -> int:
-        return self._popen.pid
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs."""
-        return self._popen.poll()
-
-    @property
-    def text(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def count(self, words: str) -> int:
-        """How many lines of the log hold these words."""
-        return sum(words in line for line in self.text.splitlines())
-
-    def says(self, words: str, within: float = 30.0) -> str:
-        """Wait until the log holds these words."""
-
-        def said() -> bool:
-            if words not in self.text and self.exit_code is not None:
-                pytest.fail(f"{self.name} ended with {self.exit_code} and never said {words!r}:\n{self.text}")
-            return words in self.text
-
-        eventually(said, within, f"{self.name} says {words!r}")
-        return self.text
-
-    def ends(self, within: float = 60.0) -> int:
-        """Wait for its end; return the exit code."""
-        try:
-            code = self._popen.wait(within)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"{self.name} still runs after {within:g} s:\n{self.text[-4000:]}")
-        return code
-
-    def signal(self, number: int) -> None:
-        os.kill(self.pid, number)
-
-    def terminate(self, within: float = 60.0) -> int:
-        """SIGTERM, and the exit code."""
-        self.signal(signal.SIGTERM)
-        return self.ends(within)
-
-    def kill(self) -> None:
-        """kill -9, with all its children."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self._popen.wait()
-        if self in Process.alive:
-            Process.alive.remove(self)
 
 
 class Served(Process):
@@ -409,20 +317,6 @@ def _run(data: dict[str, Any]) -> Run:
     return Run(**data)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def forked(forks: Forks) -> Iterator[None]:
-    """Where a conftest takes it up: processes of the project are forked off, instead of each importing all anew."""
-    before, Process.forks = Process.forks, forks
-    yield
-    Process.forks = before
-
-
-@pytest.fixture
-def from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of a start: processes begin as users' do."""
-    monkeypatch.setattr(Process, "forks", None)
-
-
 @pytest.fixture
 def stack(kafka: Any, redis_url: str, topic_prefix: str, tmp_path: Path) -> Iterator[Stack]:
     """A stack of this test alone, on the run's Kafka and Redis; handlers: tests/handlers/simple.py."""
@@ -451,13 +345,3 @@ def _mend(*servers: Server) -> None:
         if not server.process.running:
             server.start()
         server.thaw()
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Put the ends of the logs of all running processes into the report of a test that failed."""
-    outcome: Any = yield
-    report = outcome.get_result()
-    if report.failed:
-        for process in Process.alive:
-            report.sections.append((f"the end of {process.log.name}", process.text[-6000:]))

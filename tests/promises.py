@@ -144,9 +144,3 @@ def ledger(stack: Stack, topic: str, partition: int = 0) -> Iterator[tuple[Ledge
     cluster = admin.describe_cluster().result(10).cluster_id
     with closing(Ledger(stack.broker, cluster, stack.environ["BRIDGE_GROUP"])) as found:
         yield found, Account(topic, name, str(described.topic_id), partition)
-
-
-def children(worker: Process) -> list[int]:
-    """The process ids of a worker's children."""
-    with open(f"/proc/{worker.pid}/task/{worker.pid}/children") as file:
-        return [int(pid) for pid in file.read().split()]

@@ -27,7 +27,7 @@ from tests.chaos.schedule import Fault
 from tests.chaos.topics import TOPICS
 from tests.chaos.world import World, signal_all
 from tests.processes import Process, Served
-from tests.promises import children
+from tests.project_process import children
 
 
 class Done(NamedTuple):

@@ -11,7 +11,8 @@ from kombu.utils.json import loads
 
 from bridge.formats.celery_header import HeaderContents
 from tests.processes import Served, Stack, eventually
-from tests.promises import all_settled, children, choose
+from tests.project_process import children
+from tests.promises import all_settled, choose
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 

@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, audit, children, choose, delete_topic, end, json_of, twice, wait_until_settled
+from tests.project_process import children
+from tests.promises import all_settled, audit, choose, delete_topic, end, json_of, twice, wait_until_settled
 
 COMPLETION = {"orders": {"commit": "completion"}}
 

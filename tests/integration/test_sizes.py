@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.processes import Served, Stack, eventually
-from tests.promises import all_settled, children, choose, json_of, twice
+from tests.project_process import children
+from tests.promises import all_settled, choose, json_of, twice
 
 COMPLETION = {"commit": "completion"}
 

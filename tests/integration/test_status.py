@@ -7,7 +7,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.processes import Stack, eventually
-from tests.promises import audit, children, command, json_of
+from tests.project_process import children
+from tests.promises import audit, command, json_of
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer
 

@@ -10,7 +10,7 @@ from kombu import transport as _kombu_transport
 
 from lossless import transport
 from tests.lossless.harness import QUICK, TRANSPORT_APP, Broker, Worker, wait_until
-from tests.processes import forked, pytest_runtest_makereport
+from tests.project_process import forked, pytest_runtest_makereport
 from tests.servers.redis import RedisServer
 
 kombu_transport: Any = _kombu_transport

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import redis
 from celery import Celery
 
-from tests.processes import ROOT, Process, eventually
+from tests.project_process import ROOT, Process, eventually
 from tests.servers.redis import RedisServer
 
 TRANSPORT_APP = "tests.lossless.transport_app"

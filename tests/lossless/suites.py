@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import mkdtemp
 
-from tests.processes import ROOT
+from tests.project_process import ROOT
 from tests.servers.redis import RedisServer
 
 

@@ -23,7 +23,7 @@ from celery import Celery
 from lossless.worker.message_burial import read_count
 from lossless.worker.poison_isolation import count_deaths
 from tests.lossless.harness import ENDS_APP, Broker, Worker, entry, sender, wait_until, worker
-from tests.promises import children
+from tests.project_process import children
 
 NOTICED_WITHIN = 3
 #: The ends hold on kombu's own transport too; of some of them the quick tests show one.

@@ -16,7 +16,7 @@ from lossless.__main__ import main
 from lossless.transport.queue_drain import QueueDrain
 from lossless.transport.storage_layout import TransportKeys, store_message
 from tests.lossless.harness import TRANSPORT_APP, Broker, entry, wait_until, worker
-from tests.processes import ROOT
+from tests.project_process import ROOT
 
 Send = Callable[..., Any]
 Ran = Callable[[], list[int]]

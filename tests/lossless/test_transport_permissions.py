@@ -11,7 +11,7 @@ from celery import Celery
 from kombu import Connection
 
 from tests.lossless.harness import QUICK, TRANSPORT_APP, Broker, Worker, entry, wait_until
-from tests.processes import ROOT
+from tests.project_process import ROOT
 
 Ran = Callable[[], list[int]]
 

@@ -116,7 +116,12 @@ def test_no_fixture_but_the_servers_own_has_the_name_of_a_server():
     # The tests of such a fixture would be marked as those that need the server, and leave `make test`.
     names = "|".join(sorted(SERVERS | REDIS))
     shadowing = re.compile(rf"^def ({names})\(|fixture\(.*name=\"({names})\"", re.MULTILINE)
-    servers = {"tests/conftest.py", "tests/browser/conftest.py", "tests/browser/chromium.py"}
+    servers = {
+        "tests/conftest.py",
+        "tests/servers/redis_fixtures.py",
+        "tests/browser/conftest.py",
+        "tests/browser/chromium.py",
+    }
     tests = {name: file for name, file in FILES.items() if name.startswith("tests/") and name not in servers}
     assert {name for name, file in tests.items() if shadowing.search(file.read_text())} == set()
 
@@ -129,8 +134,9 @@ def test_every_test_is_in_a_file_that_is_collected():
 
 
 def test_every_test_is_selected_by_one_of_the_suites_whatever_its_marks():
+    suite = "$(BIN)/python -m pytest"
     commands = (ROOT / "Makefile").read_text().replace("\\\n", " ").splitlines()
-    commands = [line.split("-m pytest", 1)[1] for line in commands if "-m pytest" in line and "SCREENSHOTS" not in line]
+    commands = [line.split(suite, 1)[1] for line in commands if suite in line and "SCREENSHOTS" not in line]
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["addopts"]
     suites = [_find_selection(f"{options} {command}") for command in commands]
     assert len(suites) == 6, suites
