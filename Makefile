@@ -12,6 +12,7 @@ INSTALLED := .venv/.installed
 KAFKA := .kafka/libs/.fetched
 FOREIGN := .kafka/foreign/classes/.compiled
 SITE := build/docs
+LOSSLESS := build/lossless
 
 # Only `make test` is the same everywhere. The tests that need servers fetch Kafka if Java and Maven are here.
 ifeq ($(KAFKA_LIBS),)
@@ -26,6 +27,7 @@ help:
 	@echo 'make test          the tests that need no server but those of the lock file (at most four minutes)'
 	@echo 'make test-servers  the tests with redis-server, Kafka, PostgreSQL, RabbitMQ, Chromium, as far as they are here'
 	@echo 'make test-all      both'
+	@echo 'make test-lossless the distribution celery-lossless by itself: its wheel and its tests (a minute)'
 	@echo 'make check         lint, types and make test'
 	@echo 'make lint types    ruff; mypy'
 	@echo 'make slow          the tests that take their time'
@@ -69,7 +71,7 @@ $(FOREIGN): tests/foreign/pom.xml $(wildcard tests/foreign/*.java)
 	javac -cp '.kafka/foreign/libs/*' -d .kafka/foreign/classes tests/foreign/*.java
 	touch $@
 
-.PHONY: demo test test-servers test-all lint types check slow chaos chaos-desk compose-test bench kafka foreign house screenshots openapi reference lock clean
+.PHONY: demo test test-servers test-all test-lossless lint types check slow chaos chaos-desk compose-test bench kafka foreign house screenshots openapi reference lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
@@ -84,6 +86,28 @@ test-servers: $(INSTALLED) $(REAL_KAFKA)
 		--numprocesses 3 --dist worksteal $(ARGS)
 
 test-all: test test-servers
+
+# The distribution in `lossless` alone: its wheel in an environment without the project, its tests in a folder without it.
+# Built from a copy: setuptools leaves what it makes beside its source.
+$(LOSSLESS)/venv/.installed: requirements-lossless.lock
+	rm -rf $(LOSSLESS)/venv
+	$(PYTHON) -m venv $(LOSSLESS)/venv
+	$(LOSSLESS)/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-lossless.lock
+	touch $@
+
+# One of its tests weighs messages of the bridge's.
+test-lossless: $(LOSSLESS)/venv/.installed
+	rm -rf $(LOSSLESS)/source $(LOSSLESS)/dist $(LOSSLESS)/alone
+	mkdir -p $(LOSSLESS)/source $(LOSSLESS)/alone
+	tar -chf - --exclude=__pycache__ lossless | tar -xf - -C $(LOSSLESS)/source
+	tar -cf - --exclude=__pycache__ pyproject.toml docs/concepts/lossless.md tests/lossless tests/servers \
+		tests/project_process.py | tar -xf - -C $(LOSSLESS)/alone
+	$(LOSSLESS)/venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--wheel-dir $(LOSSLESS)/dist $(LOSSLESS)/source/lossless
+	$(LOSSLESS)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(LOSSLESS)/dist/*.whl
+	cd $(LOSSLESS)/alone && ../venv/bin/python -m pytest -p tests.servers.redis_fixtures --confcutdir=tests/lossless \
+		tests/lossless --ignore=tests/lossless/test_transport_queue_weight.py --numprocesses 2 --dist worksteal \
+		-o cache_dir=$(CURDIR)/.pytest_cache $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -143,17 +167,20 @@ $(SITE)/venv/.installed: requirements-docs.lock
 docs: $(SITE)/venv/.installed
 	rm -rf $(SITE)/pages $(SITE)/site
 	mkdir -p $(SITE)/pages
-	tar -cf - --exclude=__pycache__ *.md LICENSE benchmarks/README.md docs $$(grep -rhoE '\]\((\.\./)+[^)# ]+' --include='*.md' docs \
+	tar -cf - --exclude=__pycache__ *.md LICENSE benchmarks/README.md lossless/README.md docs $$(grep -rhoE '\]\((\.\./)+[^)# ]+' --include='*.md' docs \
 		| sed -E 's|^\]\((\.\./)+||' | sort -u | xargs ls -d 2>/dev/null) | tar -xf - -C $(SITE)/pages
 	$(SITE)/venv/bin/zensical build --strict --clean
 
-# Every extra and the development tools; the image's lock is the part of it without the tools. The site has one of its own.
+# Every extra and the development tools; the image's lock is the part of it without the tools, that of `lossless` what it
+# and its tests need. The site has one of its own.
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --upgrade \
 	--generate-hashes --no-annotate --no-emit-index-url --no-header --quiet
 lock: $(INSTALLED)
 	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements.lock
 	$(LOCK) pyproject.toml --all-extras --group build --constraints requirements.lock --output-file requirements-image.lock
+	$(LOCK) lossless/pyproject.toml --group lossless/pyproject.toml:test --constraints requirements.lock \
+		--output-file requirements-lossless.lock
 	$(LOCK) --group docs --output-file requirements-docs.lock
 
 clean:
-	rm -rf .venv .kafka .cache build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .kafka .cache build dist *.egg-info lossless/build lossless/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

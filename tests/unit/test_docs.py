@@ -11,7 +11,9 @@ from bridge.jobs.problem_table import PROBLEM_TABLE
 
 ROOT: Final = Path(__file__).parents[2]
 CONTRIBUTORS: Final = ROOT / "docs" / "contributors"
-PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+PAGES: Final = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("lossless/*.md")]
+)
 #: A file of this repository, by its whole path.
 FILE: Final = re.compile(
     r"(?<![\w/.~-])(?:bridge|tasks|lossless|tests|benchmarks|examples|docs)/[\w./-]+\.(?:py|lua|md|toml|yml)\b"
