@@ -238,6 +238,12 @@ class CeleryBroker:
 
 
 def _count_messages(channel: Any, queue: str) -> int:
+    if isinstance(channel, Channel):
+        # kombu's own `_size` asks in a transaction, which a full Redis refuses.
+        with channel.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
+            for step in channel.priority_steps:
+                pipe.llen(channel._q_for_pri(queue, step))
+            return sum(map(int, pipe.execute()))
     size = getattr(channel, "_size", None)
     if size is not None:
         # A virtual transport: a passive declare raises for an empty list, since Redis has none.

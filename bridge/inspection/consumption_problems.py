@@ -46,21 +46,14 @@ _ADVICE: Final = {
 def find_memory_problems(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each Redis that is full, evicts keys, or does not write its data to disk."""
     for redis in facts.memory:
-        yield from find_redis_problems(redis, facts.now)
+        yield from find_redis_problems(redis, facts)
 
 
-def find_redis_problems(redis: RedisMemory, now: float) -> Iterator[Problem]:
+def find_redis_problems(redis: RedisMemory, facts: GroupFacts) -> Iterator[Problem]:
     """Yield the problems of a Redis with its memory and its disk."""
+    now = facts.now
     if redis.full:
-        yield Problem(
-            f"Redis at {redis.where} is full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
-            "Nothing more is handed off, nothing is lost. Raise its maxmemory, or let workers empty the queues.",
-            "redis",
-            f"Redis at {redis.where} is full",
-            many=redis.used,
-            of="bytes",
-            do="raise its maxmemory",
-        )
+        yield _describe_full_redis(redis, facts)
     elif redis.allowed and redis.used >= redis.allowed * NEARLY_FULL:
         yield Problem(
             f"Redis at {redis.where} is nearly full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
@@ -97,6 +90,42 @@ def find_redis_problems(redis: RedisMemory, now: float) -> Iterator[Problem]:
             of="" if redis.unsaved is None else "changes",
             do="see its log and its disk",
         )
+
+
+def _describe_full_redis(redis: RedisMemory, facts: GroupFacts) -> Problem:
+    """Return the one problem of a full Redis: what bridges say of it, and who may run unlisted, belongs to it."""
+    blocked = [
+        at
+        for state in (facts.bridges or {}).values()
+        for text, at in _list_obstacles(state)
+        if _is_full_redis_obstacle(text)
+    ]
+    since = min((at for at in blocked if at is not None), default=None)
+    used = f"{redis.used:,} of {redis.allowed:,} bytes (maxmemory)" if redis.used else "it refuses writes (maxmemory)"
+    waiting = f"{len(blocked)} of {len(facts.bridges or {})} bridges consume nothing. " if blocked else ""
+    unlisted = f"Bridges and workers that are not listed may run{redis.unlisted}. " if redis.unlisted else ""
+    return Problem(
+        f"Redis at {redis.where} is full{format_known_since(since, facts.now)}: {used}. {waiting}"
+        f"Nothing more is handed off, nothing is lost. {unlisted}"
+        "Raise its maxmemory, or let workers empty the queues.",
+        "redis",
+        f"Redis at {redis.where} is full",
+        since=since,
+        many=redis.used or None,
+        of="bytes",
+        do="raise its maxmemory",
+    )
+
+
+def _list_obstacles(state: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+    """Yield the obstacles that a bridge announces, and since when each is there."""
+    times = state.get("obstacles_since") or [None] * len(state["obstacles"])
+    yield from zip(state["obstacles"], times, strict=False)
+
+
+def _is_full_redis_obstacle(text: str) -> bool:
+    """Return whether a bridge consumes nothing because Redis is full."""
+    return "maxmemory" in text
 
 
 def find_halted_topics(facts: GroupFacts) -> Iterator[Problem]:
@@ -221,9 +250,11 @@ def find_missing_bridges(facts: GroupFacts) -> Iterator[Problem]:
 def find_obstacles(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each obstacle that keeps bridges from consuming, once for all of them."""
     grouped: dict[str, tuple[str, float | None, list[str]]] = {}
+    is_full = any(redis.full for redis in facts.memory)
     for name, state in (facts.bridges or {}).items():
-        times = state.get("obstacles_since") or [None] * len(state["obstacles"])
-        for text, at in zip(state["obstacles"], times, strict=False):
+        for text, at in _list_obstacles(state):
+            if is_full and _is_full_redis_obstacle(text):
+                continue
             # Every bridge waits for Kafka and for its group at its start.
             if text == "joining the consumer group" and at is not None and facts.now - at < UNASSIGNED_LONG:
                 continue

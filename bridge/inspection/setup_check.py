@@ -308,7 +308,7 @@ def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFin
     for redis in facts.memory:
         yield from (
             CheckFinding("fault" if redis.full else "warning", sentence)
-            for sentence in find_redis_problems(redis, facts.now)
+            for sentence in find_redis_problems(redis, facts)
         )
     yield from (CheckFinding("warning", sentence) for sentence in facts.stale)
     yield from (CheckFinding("fault", sentence) for sentence in find_other_applications(facts).values())

@@ -42,6 +42,7 @@ class StatusSources:
         unknown: the facts that are unknown although every server answers, a sentence each.
         has_ledger: whether the ledger has answered.
         bootstrap: Kafka's bootstrap servers, for people.
+        broker: where the Celery broker is, for people; the same words as the ledger's if that is the same Redis.
     """
 
     facts: GroupFacts
@@ -53,6 +54,7 @@ class StatusSources:
     unknown: list[str] = field(default_factory=list)
     has_ledger: bool = False
     bootstrap: str = ""
+    broker: str = ""
 
     def ask(self, question: Callable[[], Found]) -> Found | None:
         """Return the answer of a server; `None` if it does not answer, which is noted."""
@@ -66,7 +68,13 @@ class StatusSources:
         except LedgerUnavailable as error:
             why = str(error)
         except HandoffFailed as error:
-            why = f"The Celery broker does not answer: {error}. {_advice(str(error))}"
+            if str(error).startswith("OutOfMemoryError"):
+                self.note_full(self.broker)
+                return None
+            why = (
+                f"The Celery broker does not answer: {str(error).rstrip('.')}. Start it, or fix the network or "
+                "CELERY_BROKER_URL."
+            )
         self.note_silent(why)
         return None
 
@@ -75,11 +83,16 @@ class StatusSources:
         if why not in self.silent:
             self.silent.append(why)
 
+    def note_full(self, where: str, unlisted: str = "") -> None:
+        """Note that a Redis answers, and refuses writes because it is full.
 
-def _advice(said: str) -> str:
-    if said.startswith("OutOfMemoryError"):
-        return "It is full: raise its maxmemory, or let workers empty the queues."
-    return "Start it, or fix the network or CELERY_BROKER_URL."
+        Parameters:
+            unlisted: which bridges and workers may run unlisted therefore.
+        """
+        memory = {each.where: each for each in self.facts.memory}
+        known = memory.get(where, RedisMemory(where))
+        memory[where] = replace(known, refuses=True, unlisted=unlisted or known.unlisted)
+        self.facts = replace(self.facts, memory=tuple(memory.values()))
 
 
 def gather_facts(app: Celery, settings: Settings, routes: Routes) -> StatusSources:
@@ -88,7 +101,9 @@ def gather_facts(app: Celery, settings: Settings, routes: Routes) -> StatusSourc
     facts = GroupFacts(time.time(), settings.group, handlers, app=settings.app)
     sources = StatusSources(facts, bootstrap=hide_password(settings.kafka.get("bootstrap.servers", "")))
     mute: str | None = None
+    sources.broker = hide_password(str(app.conf.broker_url))
     if (found := Ledger.once(settings, ANSWER_WITHIN)) is not None:
+        sources.broker = found.where if settings.one_redis else sources.broker
         with closing(found) as ledger:
             mute = sources.ask(lambda: _members(sources, ledger))
             if mute is not None:
@@ -98,12 +113,18 @@ def gather_facts(app: Celery, settings: Settings, routes: Routes) -> StatusSourc
     # A Redis that is frozen costs seconds for each request: the same one is not asked again.
     if not (settings.one_redis and sources.silent):
         sources.ask(lambda: _queues(sources, app, routes))
-    if mute:
+    if mute and found is not None and _is_full(sources.facts, found.where, mute):
+        sources.note_full(found.where, _unconfirmed(sources.facts))
+    elif mute:
         sources.note_silent(
             f"Redis takes no announcements of bridges and workers ({mute}): those that are not listed may run"
             f"{_unconfirmed(sources.facts)}. Let Redis write again: until then nothing is handed off or marked."
         )
     return sources
+
+
+def _is_full(facts: GroupFacts, where: str, refusal: str) -> bool:
+    return "maxmemory" in refusal or any(redis.full for redis in facts.memory if redis.where == where)
 
 
 def _unconfirmed(facts: GroupFacts) -> str:
@@ -206,8 +227,10 @@ def _waiting(group: str, aside: Mapping[str, SetAside]) -> dict[str, SetAside]:
 def _queues(sources: StatusSources, app: Celery, routes: Routes) -> None:
     broker = CeleryBroker(app)
     try:
-        lengths, failing = broker.lengths(routes.queues), tuple(BrokerSearch(broker).failing(routes.queues))
-        retries = broker.waiting(routes.queues)
+        lengths = broker.lengths(routes.queues)
+        # A full Redis says how long its queues are, and not all that follows.
+        sources.facts = replace(sources.facts, queues=lengths)
+        failing, retries = tuple(BrokerSearch(broker).failing(routes.queues)), broker.waiting(routes.queues)
         aside = count_set_aside(broker)
         halted = {topic: aside.get(topic_gate(sources.facts.group, topic), NONE_ASIDE) for topic in routes.topics}
         waiting = _waiting(sources.facts.group, aside)
@@ -215,7 +238,6 @@ def _queues(sources: StatusSources, app: Celery, routes: Routes) -> None:
         unnamed = {name: count for name, count in waiting.items() if count.messages and name not in routes.terms}
         sources.facts = replace(
             sources.facts,
-            queues=lengths,
             failing=failing,
             retries=retries,
             breakers=down,

@@ -49,6 +49,8 @@ class RedisMemory:
         would_evict: its maxmemory-policy, if that evicts as soon as a maxmemory is set.
         saved_at: when its last snapshot was written, or it started, if a snapshot has failed since.
         unsaved: how many changes that snapshot lacks.
+        refuses: whether it has just refused a write, since it is full.
+        unlisted: which bridges and workers may run unlisted, since it does not take their announcements.
     """
 
     where: str
@@ -60,11 +62,13 @@ class RedisMemory:
     would_evict: str | None = None
     saved_at: float | None = None
     unsaved: int | None = None
+    refuses: bool = False
+    unlisted: str = ""
 
     @property
     def full(self) -> bool:
         """Return whether it takes no more writes."""
-        return 0 < self.allowed <= self.used
+        return self.refuses or 0 < self.allowed <= self.used
 
 
 @dataclass(frozen=True, slots=True)

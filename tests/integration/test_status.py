@@ -180,9 +180,10 @@ def test_with_redis_full_status_still_knows_that_a_bridge_runs_and_says_what_is_
     found = eventually(lambda: f if (f := status(stack))["bridges"] else None, 20)
     (state,) = found["bridges"].values()
     assert any("cannot be handed off" in text for text in state["obstacles"])
-    assert any("is full" in problem for problem in found["problems"])
-    assert any(re.search(f"consume nothing, {SINCE}", problem) for problem in found["problems"])
-    assert not any("No bridge" in problem for problem in found["problems"])
+    (problem,) = (each for each in found["problem_values"] if each["kind"] != "no worker")
+    assert problem["id"] == "redis_memory_or_disk"
+    assert re.match(rf"Redis at \S+ is full, {SINCE} \(.+\): .* 1 of 1 bridges consume nothing\.", problem["sentence"])
+    assert found["unanswered"] == []
 
 
 def problem_values(stack: Stack, kind: str) -> list[dict[str, Any]]:

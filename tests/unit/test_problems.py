@@ -634,3 +634,19 @@ def test_since_when_kafka_does_not_answer_is_known_from_the_bridges():
     joins = bridge(obstacles=["joining the consumer group"], obstacles_since=[NOW - 420])
     assert list_problems(replace(WELL, silent=[said], bridges={"a:1": joins}))[0] == said
     assert list_problems(replace(WELL, silent=["Redis is down: x"], bridges={"a:1": waits}))[0] == "Redis is down: x"
+
+
+def test_a_full_redis_is_one_problem_with_its_cause_and_since_when():
+    full = RedisMemory("r:6379", 100, 100, unlisted="; not confirmed: worker a")
+    said = "deliveries cannot be handed off: command not allowed when used memory > 'maxmemory'"
+    waits = bridge(obstacles=[said], obstacles_since=[NOW - 420])
+    (problem,) = list_problems(replace(WELL, memory=[full], bridges={"a:1": waits}))
+    assert problem == (
+        "Redis at r:6379 is full, since 2026-01-31 11:53:05 UTC (7 min): 100 of 100 bytes (maxmemory). 1 of 1 bridges "
+        "consume nothing. Nothing more is handed off, nothing is lost. Bridges and workers that are not listed may "
+        "run; not confirmed: worker a. Raise its maxmemory, or let workers empty the queues."
+    )
+    assert (problem.row.identifier, problem.since) == ("redis_memory_or_disk", NOW - 420)
+    # An obstacle of another kind is a problem beside it.
+    joins = bridge(obstacles=["Kafka does not answer: x"], obstacles_since=[NOW - 420])
+    assert len(list_problems(replace(WELL, memory=[full], bridges={"a:1": joins}))) == 2
