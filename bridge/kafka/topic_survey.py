@@ -1,6 +1,6 @@
 """The survey of a group's topics in Kafka: the use of each, and its faults."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -220,7 +220,7 @@ def _survey_topic(
 ) -> SurveyedTopic:
     shape = known.get(ours.name)
     if shape is None:
-        return SurveyedTopic(ours, use, problems=(_missing(ours),))
+        return SurveyedTopic(ours, use, problems=(describe_missing_topic(ours, known),))
     kept = config.get("retention.ms", "")
     source = known.get(ours.source, TopicShape(0, 0))
     said = find_topic_faults(ours, shape, config, source, limits.get(ours.source, SourceLimits()))
@@ -234,7 +234,17 @@ def _survey_topic(
     )
 
 
-def _missing(ours: ManagedTopic) -> str:
+def describe_missing_topic(ours: ManagedTopic, known: Container[str]) -> str:
+    """Return what a missing topic means, and what creates it.
+
+    Parameters:
+        known: the topics that exist.
+    """
     if ours.kind is TopicKind.SOURCE:
-        return f"topic {ours.name!r} does not exist yet: it is consumed as soon as it does."
-    return f"topic {ours.name!r} does not exist, and {ours.without}: `bridge topics --create` makes it."
+        return (
+            f"topic {ours.name!r} does not exist yet: it is consumed as soon as it does. Its owner creates it, with as "
+            "many partitions as it needs, and not the bridge: `kafka-topics.sh --bootstrap-server "
+            f"$KAFKA_BOOTSTRAP_SERVERS --create --topic {ours.name} --partitions 6`."
+        )
+    when = "" if ours.kind is TopicKind.CONTROL or ours.source in known else f" once {ours.source!r} exists"
+    return f"topic {ours.name!r} does not exist, and {ours.without}: `bridge topics --create` makes it{when}."

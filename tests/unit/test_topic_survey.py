@@ -4,7 +4,7 @@ from typing import Any
 
 from bridge.handler_routes import Handler, Routes
 from bridge.kafka.managed_topic import list_needed_topics
-from bridge.kafka.topic_survey import list_group_topics
+from bridge.kafka.topic_survey import describe_missing_topic, list_group_topics
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 
 
@@ -59,3 +59,17 @@ def test_what_a_changed_policy_needs_is_needed_as_long_as_it_is_in_force_and_wha
     assert uses(handler("a", retry_delays=(90, 90), longest_delay=90)) == dict.fromkeys(
         sorted(there - {"orders"}), "needed"
     )
+
+
+def test_a_missing_topic_is_said_with_the_command_that_creates_it():
+    settings, routes = Settings(FileSettings(), EnvironmentSettings(), "", {}), Routes({"a": handler("a")})
+    source, *beside = [ours for ours, _ in list_group_topics(settings, routes, set(), ())]
+    (letters,) = [ours for ours in beside if ours.name == "orders.dlq"]
+    (control,) = [ours for ours in beside if not ours.source]
+    assert "kafka-topics.sh --bootstrap-server $KAFKA_BOOTSTRAP_SERVERS --create --topic orders --partitions" in (
+        describe_missing_topic(source, ())
+    )
+    # The command makes none beside a source that does not exist.
+    assert describe_missing_topic(letters, ()).endswith("`bridge topics --create` makes it once 'orders' exists.")
+    assert describe_missing_topic(letters, ("orders",)).endswith("`bridge topics --create` makes it.")
+    assert describe_missing_topic(control, ()).endswith("`bridge topics --create` makes it.")
