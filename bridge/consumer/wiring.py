@@ -21,7 +21,7 @@ from bridge.dispatch.broker_search import BrokerSearch
 from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.dispatch.dispatcher import Dispatcher, ReplayCounter
 from bridge.dispatch.fate_sync import PendingMarks
-from bridge.dispatch.retry_share_allocator import RetryShareAllocator
+from bridge.dispatch.retry_share import RetryShareAllocator
 from bridge.dispatch.source_record_check import SourceRecordCheck
 from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Routes

@@ -2,9 +2,7 @@
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.dispatch.batch_size_rule import (
@@ -13,7 +11,7 @@ from bridge.dispatch.batch_size_rule import (
     share_among_processes,
 )
 from bridge.dispatch.celery_broker import CeleryBroker
-from bridge.dispatch.queue_room import counts_until_ended, find_queue_room
+from bridge.dispatch.queue_room import QueueContents, counts_until_ended, find_queue_room
 from bridge.errors import BridgeError
 from bridge.handler_routes import Handler, Routes
 from bridge.ledger import Account, Ledger
@@ -36,6 +34,8 @@ FULL_FOR: Final = 5.0
 WAIT_FOR_TIMES: Final = 3.0
 #: Seconds between two polls while they fail.
 FAILED_EVERY: Final = 1.0
+#: Seconds after which the position of a message is unknown, if other bridges fill the queue too.
+PLACE_KNOWN_FOR: Final = 60.0
 #: A count of processes above this is not believed.
 MOST_PROCESSES: Final = 10_000
 
@@ -58,7 +58,7 @@ class BatchSizer:
         self._sizes = {handler.name: _first_size(handler) for handler in routes}
         self._in_use: dict[str, BatchSize] = {}
         self._known: dict[str, KnownCost] = {}
-        self._queue_orders = {queue: QueueOrder() for queue in routes.queues}
+        self._queues = {queue: QueueContents(PLACE_KNOWN_FOR) for queue in routes.queues}
         #: The messages of each handler that have not ended, if those count.
         self._unended = {handler.name: UnendedMessages() for handler in routes}
         self._processes: dict[str, int] = {}
@@ -101,7 +101,7 @@ class BatchSizer:
 
     def _poll(self) -> None:
         known = self._times.known(self._sizes) if self._times is not None else {}
-        queued = self._broker.lengths(list(self._queue_orders))
+        queued = self._broker.lengths(list(self._queues))
         now = self._clock()
         if now >= self._workers_at:
             self._processes = self._count_processes()
@@ -109,7 +109,7 @@ class BatchSizer:
             self._workers_at = now + WORKERS_EVERY
         self._known = known
         for queue, length in queued.items():
-            self._queue_orders[queue].see(length, now)
+            self._queues[queue].see(length, now)
         self._see_unended(now)
         self._sizes |= {
             handler.name: find_batch_size(known.get(handler.name, KnownCost()), self._sizes[handler.name].number)
@@ -158,7 +158,7 @@ class BatchSizer:
         if known := self._routes.handlers.get(handler):
             if deliveries:
                 self._bytes[handler] = _fading_mean(self._bytes.get(handler), size / deliveries)
-            self._queue_orders[known.queue].add(handler, messages, self._clock())
+            self._queues[known.queue].add(handler, messages, deliveries, self._clock())
 
     def went_out(self, handler: str, account: Account, offsets: Sequence[int]) -> None:
         """Note a message that went into its handler's queue, and the account with the fates of its deliveries."""
@@ -188,10 +188,10 @@ class BatchSizer:
 
     def _portion(self, handler: Handler, ready: int, beside: int) -> Portion:
         name = handler.name
-        size, order = self._sizes[name], self._queue_orders[handler.queue]
+        size, queue = self._sizes[name], self._queues[handler.queue]
         processes = self._processes.get(handler.queue, 0)
         used = (
-            share_among_processes(size, ready, order.length, processes) if ready and self.is_automatic(name) else size
+            share_among_processes(size, ready, queue.length, processes) if ready and self.is_automatic(name) else size
         )
         self._in_use[name] = used
         more = self._room(handler, processes, beside)
@@ -201,7 +201,7 @@ class BatchSizer:
         """Return how many more messages of a handler may go out now; `None` for any number, if polls fail."""
         if self._fails_since is not None and self._clock() - self._fails_since >= WAIT_FOR_TIMES:
             return None
-        name, order = handler.name, self._queue_orders[handler.queue]
+        name, queue = handler.name, self._queues[handler.queue]
         size, cost, unended = self._sizes[name], self._cost(name), self._unended[name]
         last = processes or self._processes_last.get(handler.queue, 0)
         if not last and self._awaits_worker(name, size):
@@ -210,7 +210,7 @@ class BatchSizer:
             size,
             cost,
             # Without processes and measured times all handlers share the room of the queue.
-            order.count(name) if last or cost is not None else order.length,
+            queue.count_at_most(name) if last or cost is not None else queue.length,
             last,
             self._weight(name, size),
             beside=beside,
@@ -295,56 +295,9 @@ def _format_error(error: Exception) -> str:
     return str(error) if isinstance(error, BridgeError) else f"{type(error).__name__}: {error}"
 
 
-#: Seconds after which a message counts as taken if other bridges fill the queue too: its position is unknown then.
-PLACE_KNOWN_FOR: Final = 60.0
 #: Seconds, and runs, after which a message that has not ended counts no more: it was purged, or waits for its retry.
 COUNTS_FOR: Final = 2.0
 COUNTS_FOR_RUNS: Final = 5
-
-
-@dataclass(slots=True)
-class _QueuedMessages:
-    #: `None`: they were there before this bridge, of any handler.
-    handler: str | None
-    messages: int
-    since: float
-
-
-class QueueOrder:
-    """The messages of one queue, the oldest first: workers take the oldest."""
-
-    def __init__(self) -> None:
-        self._some: deque[_QueuedMessages] = deque()
-        self._seen = False
-        #: Messages that wait, those of other bridges included.
-        self.length = 0
-
-    def add(self, handler: str, messages: int, now: float) -> None:
-        """Add messages that this bridge put there."""
-        self.length += messages
-        self._some.append(_QueuedMessages(handler, messages, now))
-
-    def see(self, length: int, now: float) -> None:
-        """Take in the length of the queue: workers took the oldest messages."""
-        if not self._seen:
-            self._seen = True
-            self._some.appendleft(_QueuedMessages(None, max(0, length - self._known()), now))
-        self.length = length
-        over = self._known() - length
-        while self._some and (over > 0 or (over < 0 and now - self._some[0].since > PLACE_KNOWN_FOR)):
-            first = self._some[0]
-            gone = min(first.messages, over) if over > 0 else first.messages
-            first.messages -= gone
-            over -= gone
-            if not first.messages:
-                self._some.popleft()
-
-    def count(self, handler: str) -> int:
-        """Return how many messages a handler has there at most."""
-        return sum(messages.messages for messages in self._some if messages.handler in (None, handler))
-
-    def _known(self) -> int:
-        return sum(messages.messages for messages in self._some)
 
 
 class UnendedMessages:

@@ -13,7 +13,7 @@ from bridge.dispatch.batch_sizer import BatchSizer
 from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.dispatch.celery_message import PackedMessage, cut_step, pack_group
 from bridge.dispatch.fate_sync import PendingMarks
-from bridge.dispatch.retry_share_allocator import RetryShareAllocator
+from bridge.dispatch.retry_share import RetryShareAllocator
 from bridge.dispatch.source_record_check import SourceRecordExists, TakenGroup, leave_out_ended
 from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.errors import LedgerUnavailable

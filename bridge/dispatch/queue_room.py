@@ -1,11 +1,13 @@
-"""The room in a queue: how many more of a handler's messages may go into the Celery queue now (pure).
+"""The room in a queue: whose messages wait in it, and how many more of a handler's may go into it now (pure).
 
 Queued messages keep their size. So few are queued while the size grows, and never so many that a handler which becomes
 slow has large batches for long, or that they fill the broker's memory.
 """
 
+from collections import deque
+from dataclasses import dataclass
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.dispatch.batch_size_rule import BatchSize
 from bridge.ledger.handler_costs import DeliveryCost
@@ -71,3 +73,119 @@ def _most_queued(size: BatchSize, cost: DeliveryCost | None, processes: int, bes
     # Enough for every process, from all handlers of the queue together.
     work = max(ceil(seconds * each / takes), ceil(each / sharing))
     return min(work, max(MOST_AHEAD // size.number, MOST_EACH * each))
+
+
+#: Seconds within which messages of one kind are counted together.
+TOGETHER: Final = 0.02
+
+
+class QueuedWork(NamedTuple):
+    """The work that waits in a queue: messages, and the deliveries in them."""
+
+    messages: int = 0
+    deliveries: int = 0
+
+    def plus(self, messages: int, deliveries: int) -> "QueuedWork":
+        """Return the sum with more work."""
+        return QueuedWork(self.messages + messages, self.deliveries + deliveries)
+
+
+#: An empty queue.
+NOTHING: Final = QueuedWork()
+
+
+@dataclass(slots=True)
+class _QueuedMessages:
+    messages: int
+    deliveries: int
+    #: `None`: they were there before this bridge, and may be of any kind.
+    kind: str | None = None
+    since: float = 0.0
+
+
+class QueueContents:
+    """The estimate of what waits in one queue, by kind (a handler, say): workers take the oldest messages.
+
+    Parameters:
+        place_known_for: seconds after which a message counts as taken if other bridges fill the queue too: its position
+            is unknown then.
+
+    Attributes:
+        length: messages that wait, those of other bridges included.
+    """
+
+    def __init__(self, place_known_for: float) -> None:
+        self._place_known_for = place_known_for
+        self._oldest_first: deque[_QueuedMessages] = deque()
+        #: The sums of each kind, and the messages of all kinds.
+        self._sums: dict[str | None, _QueuedMessages] = {}
+        self._known = 0
+        self._seen = False
+        self.length = 0
+
+    def add(self, kind: str, messages: int, deliveries: int, now: float) -> None:
+        """Add messages that this bridge put there."""
+        self.length += messages
+        self._count(kind, messages, deliveries)
+        last = self._oldest_first[-1] if self._oldest_first else None
+        if last is not None and last.kind == kind and now - last.since < TOGETHER:
+            last.messages += messages
+            last.deliveries += deliveries
+        else:
+            self._oldest_first.append(_QueuedMessages(messages, deliveries, kind, now))
+
+    def see(self, length: int, now: float) -> None:
+        """Take in the length of the queue."""
+        if not self._seen:
+            self._seen = True
+            if before := max(0, length - self._known):
+                self._count(None, before, before)
+                self._oldest_first.appendleft(_QueuedMessages(before, before, None, now))
+        self.length = length
+        over = self._known - length
+        while self._oldest_first and (over > 0 or (over < 0 and self._is_old(now))):
+            first = self._oldest_first[0]
+            gone = min(first.messages, over) if over > 0 else first.messages
+            self._take(first, gone)
+            over -= gone
+
+    def count(self, kind: str) -> QueuedWork:
+        """Return the known work of a kind."""
+        found = self._sums.get(kind)
+        return NOTHING if found is None else QueuedWork(found.messages, found.deliveries)
+
+    def count_at_most(self, kind: str) -> int:
+        """Return how many messages of a kind there are at most."""
+        return sum(found.messages for each in (kind, None) if (found := self._sums.get(each)) is not None)
+
+    def count_beside(self, kind: str) -> QueuedWork:
+        """Return the work beside that of a kind; a message of another bridge counts as one delivery."""
+        messages = deliveries = own = 0
+        for other, found in self._sums.items():
+            if other == kind:
+                own = found.messages
+            elif other is not None:
+                messages += found.messages
+                deliveries += found.deliveries
+        strange = max(0, self.length - messages - own)
+        return QueuedWork(messages + strange, deliveries + strange)
+
+    def _is_old(self, now: float) -> bool:
+        return now - self._oldest_first[0].since > self._place_known_for
+
+    def _take(self, some: _QueuedMessages, messages: int) -> None:
+        deliveries = some.deliveries * messages // some.messages
+        some.messages -= messages
+        some.deliveries -= deliveries
+        self._count(some.kind, -messages, -deliveries)
+        if not some.messages:
+            self._oldest_first.popleft()
+
+    def _count(self, kind: str | None, messages: int, deliveries: int) -> None:
+        self._known += messages
+        found = self._sums.get(kind)
+        if found is None:
+            self._sums[kind] = _QueuedMessages(messages, deliveries, kind)
+        else:
+            found.messages += messages
+            found.deliveries += deliveries

@@ -11,7 +11,7 @@ from bridge.dispatch.batch_sizer import BatchSizer
 from bridge.dispatch.celery_message import OutgoingBatch
 from bridge.dispatch.dispatcher import Dispatcher, ReplayCounter
 from bridge.dispatch.fate_sync import PendingMarks, take_in_records
-from bridge.dispatch.retry_share_allocator import RetryShareAllocator
+from bridge.dispatch.retry_share import RetryShareAllocator
 from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.formats.celery_header import HEADER, HeaderContents

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.dispatch.retry_share_rule import (
+from bridge.dispatch.queue_room import QueuedWork
+from bridge.dispatch.retry_share import (
     EACH,
     EACH_AT_MOST,
     EACH_BESIDE,
     JUST_NOW,
     LATELY,
     PLACE_KNOWN_FOR,
-    QueuedWork,
     QueueMix,
     adapt_messages_ahead,
     find_retry_batch_size,
@@ -95,6 +95,7 @@ def test_what_waits_is_told_apart_as_it_is_taken(steps: list[tuple[bool, int, in
 
 def test_what_others_put_there_counts_as_theirs_and_what_was_put_there_long_ago_as_taken() -> None:
     mix = QueueMix()
+    mix.see(0, 0.0)
     mix.add(5, 0.0, parked=True)
     mix.see(100, 1.0)
     assert (mix.parked, mix.others) == (QueuedWork(1, 5), QueuedWork(99, 99))

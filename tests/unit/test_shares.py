@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from bridge.dispatch.retry_share_allocator import COUNTS_FOR, FAILED_EVERY, RetryShareAllocator
-from bridge.dispatch.retry_share_rule import BESIDE, EACH
+from bridge.dispatch.retry_share import BESIDE, COUNTS_FOR, EACH, FAILED_EVERY, RetryShareAllocator
 from bridge.errors import HandoffFailed
 from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
 from tests.memory_ledger import MemoryLedger

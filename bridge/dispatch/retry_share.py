@@ -1,28 +1,131 @@
-"""The share of retries in each queue, and the measurements behind it."""
+"""The share of retry and replay records in each queue: its rule (pure), and the allocator with its measurements.
+
+A queue is first in, first out, so a share of the queue is that share of the workers. Retry records enter a few at a
+time, a moment's work for each process: a million that come due at once stay in Kafka, and a live record waits only for
+those few. If so much else waits that workers do not keep up, retry records enter in proportion to it.
+"""
 
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from math import ceil, inf
 from typing import Final
 
 from bridge.dispatch.batch_sizer import BatchSizer
 from bridge.dispatch.celery_broker import CeleryBroker
-from bridge.dispatch.retry_share_rule import (
-    EACH,
-    JUST_NOW,
-    QueuedWork,
-    QueueMix,
-    adapt_messages_ahead,
-    find_retry_batch_size,
-    find_retry_room,
-    split_room,
-)
+from bridge.dispatch.queue_room import QueueContents, QueuedWork
 from bridge.errors import BridgeError
 from bridge.ledger import Account, Fate, Ledger
 from bridge.ledger.group_members import make_member_name
 from bridge.ledger.peer_backlog import PeerBacklog
 from bridge.partitions.ordering import Portion
+
+#: Most retry messages in flight for each process, while workers keep up with all else: one that runs and one that is
+#: next. A worker prefetches four for each process: those count too.
+EACH: Final = 2
+#: The same at most, if all had ended at each poll: a slow loop must not idle workers. Live records wait for them, so
+#: they are fewer beside other work.
+EACH_AT_MOST: Final = 16
+EACH_BESIDE: Final = 3
+#: Seconds of such a message: if nothing else was handed off to the queue lately, and if something was.
+ALONE: Final = 0.05
+BESIDE: Final = 0.005
+#: Seconds that count as lately; and as a moment ago, when more is expected.
+LATELY: Final = 60.0
+JUST_NOW: Final = 5.0
+#: Seconds after which the position of a message is unknown, if other bridges fill the queue too.
+PLACE_KNOWN_FOR: Final = 10.0
+#: The kinds of work in a queue.
+_RETRIES, _LIVE = "retries", "live"
+
+
+def find_retry_room(
+    share: float, parked: QueuedWork, others: QueuedWork, size: int, processes: int, out: int = 0, each: int = EACH
+) -> int:
+    """Return how many more retry messages may go into a queue now.
+
+    Parameters:
+        share: retries' part of the workers' time, while there is enough of all else.
+        parked: retry messages that already wait there, of all bridges.
+        others: all else that waits there.
+        size: deliveries of such a message.
+        processes: processes that consume the queue.
+        out: retry messages that have not ended, as far as known, taken ones included.
+        each: how many of them there may be for each process.
+    """
+    few = each * max(1, processes) - max(out, parked.messages)
+    if not processes:
+        # No process runs: what is there is enough for the first one.
+        return max(0, few)
+    due = others.deliveries * share / (1 - share) - parked.deliveries
+    return max(0, few, int(due / size))
+
+
+def adapt_messages_ahead(each: int, *, ended: bool, waits: bool, busy: bool) -> int:
+    """Return how many messages each process may have ahead after a poll.
+
+    Parameters:
+        ended: whether all that was handed off had ended: workers had nothing.
+        waits: whether anything waits in the queue.
+        busy: whether anything else goes through it just now.
+    """
+    if waits:
+        return max(EACH, each // 2)
+    return min(EACH_BESIDE if busy else EACH_AT_MOST, each * 2 if ended else each)
+
+
+def find_retry_batch_size(most: int, busy: bool, run: float | None = None) -> int:
+    """Return how many deliveries a retry message has.
+
+    Parameters:
+        most: deliveries that take `ALONE`.
+        busy: whether anything else goes through the queue.
+        run: seconds that one runs, without the overhead of its message: with a distant Redis the overhead is most of
+            the time, and messages of one delivery would waste it.
+    """
+    if not busy:
+        return most
+    return max(1, int(most * BESIDE / ALONE), min(most, int(BESIDE / run)) if run else 0)
+
+
+class QueueMix:
+    """The retries and the other work that one bridge put into a queue."""
+
+    def __init__(self) -> None:
+        self._contents = QueueContents(PLACE_KNOWN_FOR)
+        #: When something else than a retry was last handed off.
+        self._live_at: float | None = None
+
+    def add(self, deliveries: int, now: float, *, parked: bool) -> None:
+        """Add a message."""
+        self._contents.add(_RETRIES if parked else _LIVE, 1, deliveries, now)
+        if not parked:
+            self._live_at = now
+
+    def see(self, length: int, now: float) -> None:
+        """Take in the length of the queue, messages of other bridges included."""
+        self._contents.see(length, now)
+
+    def busy(self, now: float, within: float = LATELY) -> bool:
+        """Return whether other work goes through the queue, or did in so many seconds."""
+        lately = self._live_at is not None and now - self._live_at < within
+        return lately or self.others.messages > 0
+
+    @property
+    def parked(self) -> QueuedWork:
+        """Return the retries that this bridge put there."""
+        return self._contents.count(_RETRIES)
+
+    @property
+    def others(self) -> QueuedWork:
+        """Return all other work; a message of another bridge counts as one delivery."""
+        return self._contents.count_beside(_RETRIES)
+
+
+def split_room(room: int, handlers: int) -> int:
+    """Return the room of a queue for each of its handlers."""
+    return ceil(room / max(1, handlers))
+
 
 logger = logging.getLogger(__name__)
 
