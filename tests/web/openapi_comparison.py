@@ -10,7 +10,7 @@ PROSE = ("title", "description", "summary", "examples")
 #: The limits of a schema: which of two values allows less.
 LOWEST, HIGHEST = (
     ("minimum", "exclusiveMinimum", "minLength", "minItems"),
-    ("maximum", "maxLength", "maxItems", "maxProperties"),
+    ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"),
 )
 #: What is the same, or is not limited at all.
 SAME = ("pattern", "format", "contentEncoding")
