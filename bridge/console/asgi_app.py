@@ -112,7 +112,7 @@ def build_application(asked: Console) -> Starlette:
         routes=[
             *(Route(page.path, _build_endpoint(page), methods=[page.method]) for page in PAGE_ROUTES),
             Route("/static/{digest}/{name}", serve_static_file, methods=["GET"]),
-            *api_endpoint.build_api_routes(),
+            *api_endpoint.build_api_operation(),
         ],
         middleware=[
             Middleware(SecurityHeaders),

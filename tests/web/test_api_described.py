@@ -11,7 +11,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks as of_openapi
 
 from bridge.console.api import openapi
-from bridge.console.api.api_routes import OPERATIONS
+from bridge.console.api.api_operation import OPERATIONS
 from bridge.console.api.problem_details import PROBLEM_KINDS
 from bridge.console.asgi_app import build_application
 from bridge.console.console import Console

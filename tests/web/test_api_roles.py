@@ -7,8 +7,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from bridge.console.api import api_endpoint
+from bridge.console.api.api_operation import OPERATIONS
 from bridge.console.api.api_request import ApiAnswer
-from bridge.console.api.api_routes import OPERATIONS
 from bridge.console.api.schemas.common_schema import NoParameters
 from bridge.deadletters.accounts.user_account import Role
 

@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from bridge.console import console, thread_pools
 from bridge.console.api import api_request, openapi
+from bridge.console.api.api_operation import OPERATIONS, Operation
 from bridge.console.api.api_request import ApiAnswer, ApiRequest
-from bridge.console.api.api_routes import OPERATIONS, Operation
 from bridge.console.api.idempotency import answer_once
 from bridge.console.api.problem_details import (
     API_ROOT,
@@ -36,7 +36,7 @@ from bridge.errors import BridgeError, RequestRefused
 logger = logging.getLogger("bridge")
 
 
-def build_api_routes() -> list[Route]:
+def build_api_operation() -> list[Route]:
     """Return the routes of all operations of the API."""
     return [
         Route(f"{API_ROOT}/openapi.json", _serve_description, methods=["GET"]),

@@ -10,8 +10,8 @@ from typing import Final
 
 from starlette.responses import Response
 
+from bridge.console.api.api_operation import Operation
 from bridge.console.api.api_request import ApiAnswer, ApiRequest
-from bridge.console.api.api_routes import Operation
 from bridge.console.api.problem_details import build_problem_response, convert_error
 from bridge.deadletters.accounts.idempotency_key import AnsweredRequest
 from bridge.deadletters.db.audit_table import RequestClaim
