@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from tests.examples import register_profiles
 from tests.foreign import letters
 from tests.foreign.letters import ForeignTopic
+from tests.hypothesis_profiles import register_profiles
 from tests.servers import kafka as kafka_server
 from tests.servers import postgres
 from tests.servers import rabbitmq as rabbitmq_server

@@ -24,7 +24,7 @@ from confluent_kafka import Message as Record
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.places import everywhere
+from tests.message_locations import everywhere
 from tests.project_process import ROOT, Process, eventually, forked, from_nothing, pytest_runtest_makereport
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import free_port

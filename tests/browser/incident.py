@@ -24,7 +24,7 @@ from bridge.ledger.attempt_statistics import CountKey, add_counts
 from bridge.ledger.ledger_client import Ledger
 from tests.browser.world import World
 from tests.desk import letters
-from tests.web import hostile
+from tests.web import hostile_input
 
 MINUTE: Final = 60_000
 HOUR: Final = 60 * MINUTE
@@ -165,15 +165,16 @@ def attack(world: World) -> StoredLetter:
         world,
         1_190_000,
         3 * MINUTE,
-        handler=f"orders.{hostile.TEXT}",
-        error_class=f"evil.{hostile.TEXT}",
-        place=f"{hostile.TEXT}.py:{hostile.TEXT}",
-        error_message=hostile.TEXT,
-        traceback=f'Traceback (most recent call last):\n  File "/app/{hostile.TEXT}.py", line 1, in x\n{hostile.TEXT}',
-        version=hostile.TEXT,
-        key=hostile.BYTES,
-        value=b'{"note": "' + hostile.TEXT.replace("\\", "").replace('"', "'").encode() + b'"}',
-        headers=((hostile.TEXT, hostile.BYTES), ("javascript:alert(3)", b"javascript:alert(4)")),
+        handler=f"orders.{hostile_input.TEXT}",
+        error_class=f"evil.{hostile_input.TEXT}",
+        place=f"{hostile_input.TEXT}.py:{hostile_input.TEXT}",
+        error_message=hostile_input.TEXT,
+        traceback=f'Traceback (most recent call last):\n  File "/app/{hostile_input.TEXT}.py", line 1, in x\n'
+        f"{hostile_input.TEXT}",
+        version=hostile_input.TEXT,
+        key=hostile_input.BYTES,
+        value=b'{"note": "' + hostile_input.TEXT.replace("\\", "").replace('"', "'").encode() + b'"}',
+        headers=((hostile_input.TEXT, hostile_input.BYTES), ("javascript:alert(3)", b"javascript:alert(4)")),
     )
 
 

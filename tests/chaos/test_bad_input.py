@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 
 from tests.chaos.bad_input import FOREIGN, LIMIT, Bad, foreign, huge, records
 from tests.chaos.evidence import book
+from tests.delivery_checks import audit, choose, end, wait_until_settled
 from tests.processes import DeadLetter, Stack, headers_of
-from tests.promises import audit, choose, end, wait_until_settled
 from tests.raw_producer import produce_raw
 
 SEED = int(os.environ.get("CHAOS_SEED") or 1)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.delivery_checks import all_settled, choose, wait_until_settled
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, choose, wait_until_settled
 from tests.servers import kafka as kafka_server
 from tests.servers.kafka import KafkaServer
 from tests.servers.missing import need

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from tests.chaos.audits import audits_of
-from tests.chaos.carrying import Run
 from tests.chaos.desk import evidence
 from tests.chaos.desk.faults import act
 from tests.chaos.desk.schedule import LANES
 from tests.chaos.desk.topics import DOINGS, MOST, TOPICS
 from tests.chaos.desk.verdict import Left, Verdict, judge
 from tests.chaos.desk.world import MEMBERS, DeskWorld, desk_world
+from tests.chaos.fault_runner import Run
 from tests.chaos.load import Load
 from tests.chaos.schedule import schedule
+from tests.delivery_checks import end, json_in
 from tests.processes import Process, eventually
-from tests.promises import end, json_in
 from tests.servers import kafka as kafka_server
 from tests.servers import postgres as postgres_server
 from tests.servers import redis as redis_server

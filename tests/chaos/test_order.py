@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests.delivery_checks import all_settled, choose, in_order, twice
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, choose, in_order, twice
 
 pytestmark = pytest.mark.chaos
 

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from tests.chaos.audits import audits_of
-from tests.chaos.carrying import Run
 from tests.chaos.evidence import unsent, verdicts
+from tests.chaos.fault_runner import Run
 from tests.chaos.faults import act
 from tests.chaos.load import Load
 from tests.chaos.schedule import schedule
 from tests.chaos.topics import TOPICS
 from tests.chaos.verdict import Verdict
 from tests.chaos.world import MEMBERS, World, old_version, world
+from tests.delivery_checks import command, end, json_of
 from tests.processes import eventually
-from tests.promises import command, end, json_of
 from tests.servers import kafka as kafka_server
 from tests.servers import redis as redis_server
 from tests.servers.missing import need

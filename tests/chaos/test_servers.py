@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.delivery_checks import audit, choose, twice, wait_until_settled
 from tests.processes import Stack, eventually
-from tests.promises import audit, choose, twice, wait_until_settled
 from tests.servers.kafka import KafkaServer
 from tests.servers.redis import RedisServer
 

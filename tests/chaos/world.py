@@ -17,8 +17,8 @@ import redis
 from tests.chaos.network import Network
 from tests.chaos.schedule import DEAD_AFTER, LANES
 from tests.chaos.topics import OUT, TOPICS, Topic
+from tests.delivery_checks import choose
 from tests.processes import ROOT, Process, Served, Stack
-from tests.promises import choose
 from tests.servers.kafka import KafkaServer
 from tests.servers.redis import RedisServer
 

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from bridge.embedded import EmbeddedKafka, EmbeddedRedis
 from bridge.ledger import Ledger
-from tests.deciding_world import World, broken_world
+from tests.decision_world import World, broken_world
 from tests.servers.kafka import KafkaServer
 from tests.servers.redis import RedisServer
 

@@ -25,7 +25,7 @@ from bridge.ledger.breaker_state import (
 from bridge.ledger.ledger_scripts import BREAKER_STATE
 from lossless.transport.message_gates import MessageGates
 from tests.breaker_model import Model
-from tests.examples import examples
+from tests.hypothesis_profiles import examples
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 ENDED = st.builds(

@@ -12,8 +12,8 @@ from bridge.handler_routes import Handler, Routes
 from bridge.inspection import topic_halt as commands
 from bridge.ledger import Ledger
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
-from tests.deciding_world import KEY, SETTINGS, World, agree, broken_world
-from tests.examples import examples
+from tests.decision_world import KEY, SETTINGS, World, agree, broken_world
+from tests.hypothesis_profiles import examples
 
 STEPS = st.lists(
     st.sampled_from(

@@ -13,7 +13,7 @@ from bridge.ledger.fate_pages import PAGE, Account, ledger_key
 from bridge.ledger.fate_rules import OVERWRITES, SETTLED, Fate, follow_fate
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_scripts import Mark, Push
-from tests.examples import examples
+from tests.hypothesis_profiles import examples
 from tests.memory_ledger import MemoryLedger
 
 CHARGE = Account("orders.handlers.charge", "orders", "topic-id", 3)

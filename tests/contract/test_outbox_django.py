@@ -9,7 +9,7 @@ from bridge.errors import AlreadySettled, CannotSettle
 from bridge.formats import user_database
 from bridge.formats.delivery import Message
 from bridge.formats.user_database import CREATE_OUTBOX_TABLE
-from tests.contract.test_settled_django import connection as with_marks
+from tests.contract.test_settlement_mark_django import connection as with_marks
 
 __all__ = ["with_marks"]
 

@@ -17,7 +17,7 @@ from bridge.deadletters.db.schema import letters, metadata
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskDatabaseNewer, DeskUnavailable
-from tests.desk import asked_model as model
+from tests.desk import filter_model as model
 
 
 def test_an_empty_database_gets_the_tables_that_this_version_works_with(database):

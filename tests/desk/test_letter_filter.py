@@ -8,7 +8,7 @@ from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter, ac
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import FilterFault
 from tests.desk.letters import letter
-from tests.desk.test_recording import record
+from tests.desk.test_letter_writer import record
 
 LETTERS = [
     letter(0, key=b"4711", error_message="card declined", error_class="bank.CardDeclined", failed_at=1_000),

@@ -10,9 +10,9 @@ from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.inspection.letter_lookup import LetterLookup
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterCursor, LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
-from tests.desk import asked_model as model
-from tests.desk.asked_model import Made
-from tests.examples import examples
+from tests.desk import filter_model as model
+from tests.desk.filter_model import Made
+from tests.hypothesis_profiles import examples
 
 
 def some(values: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:

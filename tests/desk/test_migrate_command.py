@@ -12,7 +12,7 @@ from bridge.deadletters.db.database import Database
 from bridge.errors import DeskUnavailable
 from tests.desk.commands import Commands
 from tests.desk.letters import letter
-from tests.desk.test_recording import record
+from tests.desk.test_letter_writer import record
 
 NEWEST = schema_migration.find_newest_step()
 

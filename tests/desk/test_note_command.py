@@ -5,7 +5,7 @@ import pytest
 from bridge.cli.command_io import FAULTS
 from tests.desk.commands import Commands
 from tests.desk.letters import letter
-from tests.desk.test_recording import record
+from tests.desk.test_letter_writer import record
 
 
 @pytest.fixture

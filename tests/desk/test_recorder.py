@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 
 from bridge.deadletters.db.schema import hours, positions, tallies
 from bridge.deadletters.recorder.recorder import Recorder
+from tests.delivery_checks import json_of
 from tests.desk.recorders import bury, has, kept, offsets, recorded, recorder
-from tests.desks import desk as opened
+from tests.desk_of_stack import desk as opened
 from tests.processes import Stack, eventually, pytest_runtest_makereport, stack
-from tests.promises import json_of
 
 __all__ = ["pytest_runtest_makereport", "stack"]
 

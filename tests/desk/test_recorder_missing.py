@@ -16,9 +16,9 @@ from bridge.errors import RecordedElsewhere
 from bridge.ledger import Ledger
 from bridge.ledger.group_members import ANNOUNCED_FOR, GroupMembers
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from tests.delivery_checks import command, json_of
 from tests.desk.recorders import bury, has, recorder
 from tests.processes import Stack, eventually, pytest_runtest_makereport, stack
-from tests.promises import command, json_of
 
 __all__ = ["pytest_runtest_makereport", "stack"]
 

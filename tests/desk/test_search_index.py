@@ -12,7 +12,7 @@ from bridge.deadletters.db.schema import letters
 from bridge.deadletters.inspection.letter_lookup import LetterLookup
 from bridge.deadletters.model import search_words
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
-from tests.desk import asked_model as model
+from tests.desk import filter_model as model
 
 
 def of(message: str = "", key: bytes | None = None, headers: object = (), value: bytes | None = None) -> set[str]:

@@ -10,7 +10,7 @@ from bridge.cli.command_io import FAULTS, NOT_FOUND
 from bridge.console.auth import passwords
 from bridge.deadletters.db import audit_table
 from tests.desk.commands import Commands
-from tests.web.hashing import cheap_hashes
+from tests.web.cheap_password_hashes import cheap_hashes
 
 __all__ = ["cheap_hashes"]
 

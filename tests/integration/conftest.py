@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.delivery_checks import choose
 from tests.processes import Stack, forked, from_nothing, mortal_stack, pytest_runtest_makereport, stack
-from tests.promises import choose
 
 __all__ = ["forked", "from_nothing", "mortal_stack", "pytest_runtest_makereport", "stack"]
 

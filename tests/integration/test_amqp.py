@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.delivery_checks import AUDITED, audit, choose, in_order, twice, wait_until_settled
 from tests.processes import Served, Stack, eventually
-from tests.promises import AUDITED, audit, choose, in_order, twice, wait_until_settled
 from tests.servers.kafka import KafkaServer
 from tests.servers.rabbitmq import RabbitmqServer
 from tests.servers.redis import RedisServer

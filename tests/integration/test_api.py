@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.desks import recorder
+from tests.delivery_checks import choose
+from tests.desk_of_stack import recorder
 from tests.processes import ROOT, Process, Served, Stack, eventually
-from tests.promises import choose
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import free_port
 

@@ -9,8 +9,8 @@ from bridge.formats.failure import Failure
 from bridge.kafka.publisher import Publisher
 from bridge.ledger import Accounts, Fate, Mark
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from tests.delivery_checks import AUDITED, all_settled, audit, choose, command, json_of, ledger
 from tests.processes import Stack, eventually
-from tests.promises import AUDITED, all_settled, audit, choose, command, json_of, ledger
 from tests.servers.redis import RedisServer
 
 NAMES = {

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bridge.formats.celery_header import HeaderContents
+from tests.delivery_checks import all_settled, choose, command, json_of, twice
 from tests.processes import Served, Stack, eventually
-from tests.promises import all_settled, choose, command, json_of, twice
 from tests.servers.process import free_port
 
 

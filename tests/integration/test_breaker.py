@@ -12,8 +12,8 @@ from bridge.formats.retry_record import retry_headers
 from bridge.ledger import Mark
 from bridge.ledger.fate_rules import Fate
 from lossless.transport.message_gates import MessageGates
+from tests.delivery_checks import all_settled, choose, command, json_of, ledger
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, choose, command, json_of, ledger
 
 HANDLERS = "tests.handlers.needy"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bridge.formats.delivery import Attempts
+from tests.delivery_checks import audit, choose, command, json_of, letters
 from tests.desk.recorders import has, recorder
 from tests.processes import Stack, eventually
-from tests.promises import audit, choose, command, json_of, letters
 
 #: Each command is a process, which takes seconds to start on a busy machine.
 pytestmark = pytest.mark.timeout(300)

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from confluent_kafka import Producer
 
+from tests.delivery_checks import all_settled, audit, choose, delete_topic, end, json_of, twice, wait_until_settled
 from tests.processes import Stack, eventually
 from tests.project_process import children
-from tests.promises import all_settled, audit, choose, delete_topic, end, json_of, twice, wait_until_settled
 
 COMPLETION = {"orders": {"commit": "completion"}}
 

@@ -11,7 +11,7 @@ import pytest
 from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE
 from bridge.console.console import Console
 from bridge.deadletters.accounts.user_account import Role
-from tests.desks import desk
+from tests.desk_of_stack import desk
 from tests.processes import Served, Stack, eventually
 from tests.servers.process import free_port
 from tests.web.site import session

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.delivery_checks import audit, choose, command, json_in
 from tests.processes import Stack, eventually
-from tests.promises import audit, choose, command, json_in
 
 
 @pytest.mark.slow

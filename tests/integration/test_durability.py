@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.delivery_checks import choose
 from tests.processes import Stack, eventually
-from tests.promises import choose
 from tests.servers.missing import need
 from tests.servers.redis import RedisServer, valkey, waits_for_the_disk
 

@@ -19,8 +19,8 @@ from bridge.ledger import Ledger
 from bridge.ledger.decision_store import DecisionMirror, make_decision
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from lossless.transport.message_gates import MessageGates
+from tests.delivery_checks import choose, command, json_of
 from tests.processes import Stack, eventually
-from tests.promises import choose, command, json_of
 
 WHY = "the bank books twice"
 

@@ -8,9 +8,9 @@ import pytest
 from bridge.formats.group_decision import halt_key
 from bridge.ledger import Ledger
 from bridge.ledger.decision_store import DecisionMirror
+from tests.delivery_checks import choose
 from tests.integration.test_halt import begun, gates_shut, here, resume
 from tests.processes import Stack, eventually
-from tests.promises import choose
 
 #: Besides the one that most depends on.
 STEPS = ("asked", "mirrored", "shut")

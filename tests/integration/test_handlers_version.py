@@ -3,8 +3,8 @@
 import pytest
 
 from bridge.ledger.group_members import GroupMembers
+from tests.delivery_checks import choose, command, ledger, letters
 from tests.processes import Stack, eventually
-from tests.promises import choose, command, ledger, letters
 
 
 @pytest.mark.slow

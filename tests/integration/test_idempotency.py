@@ -10,8 +10,8 @@ from bridge.formats.celery_header import to_header
 from bridge.formats.delivery import Batch, Dead, Delivery, Message
 from bridge.formats.failure import Failure
 from bridge.ledger import Fate
+from tests.delivery_checks import all_settled, choose, command, ledger, twice
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, choose, command, ledger, twice
 
 
 def booked(stack: Stack) -> list[int]:

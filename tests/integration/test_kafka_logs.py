@@ -13,8 +13,8 @@ from bridge.kafka.dead_letter_reader import read_dead_letters
 from bridge.kafka.publisher import Publisher
 from bridge.ledger import Fate, Mark
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from tests.delivery_checks import audit, choose, delete_topic, json_of, ledger
 from tests.processes import Stack, eventually
-from tests.promises import audit, choose, delete_topic, json_of, ledger
 from tests.servers.kafka import KafkaServer
 
 TOPICS = ("orders", "many")

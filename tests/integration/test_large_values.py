@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.delivery_checks import command, json_in, json_of
 from tests.integration.test_replay import COMPLETION, start
 from tests.processes import Stack, eventually
-from tests.promises import command, json_in, json_of
 
 pytestmark = [pytest.mark.usefixtures("desk_url"), pytest.mark.slow, pytest.mark.timeout(300)]
 

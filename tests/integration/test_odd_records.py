@@ -5,8 +5,8 @@ import json
 import pytest
 from confluent_kafka import Producer
 
+from tests.delivery_checks import all_settled, audit
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, audit
 from tests.raw_producer import produce_raw
 
 WARM = 60

@@ -13,10 +13,10 @@ from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanKind
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import EditRefused
 from bridge.formats.retry_record import read_retry_key
-from tests.desks import desk, record
+from tests.delivery_checks import choose, twice
+from tests.desk_of_stack import desk, record
 from tests.integration.test_replay import statuses
 from tests.processes import Process, Run, Stack, eventually
-from tests.promises import choose, twice
 
 #: On both databases.
 pytestmark = [pytest.mark.usefixtures("desk_url"), pytest.mark.slow, pytest.mark.timeout(300)]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.delivery_checks import all_settled, command, in_order, json_of, offset, twice
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, command, in_order, json_of, offset, twice
 
 
 def test_a_failing_key_holds_back_its_own_messages_and_no_others(calm: Stack):

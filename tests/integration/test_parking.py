@@ -19,8 +19,8 @@ from bridge.formats.retry_record import RetryRecordPosition
 from bridge.kafka.publisher import ParkRequest, Publisher
 from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from tests.delivery_checks import all_settled, audit, choose, in_order, json_of, ledger
 from tests.processes import Stack, eventually, headers_of
-from tests.promises import all_settled, audit, choose, in_order, json_of, ledger
 
 NAME = "tests.handlers.parking.charge"
 

@@ -12,9 +12,9 @@ from bridge.deadletters.db.schema import letters
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.topic_letters import fetch_letter_value
 from bridge.deadletters.replay.kafka_lookup import ValueAway, fetch_payloads
-from tests.desks import desk, record
+from tests.delivery_checks import delete_topic
+from tests.desk_of_stack import desk, record
 from tests.processes import Stack, eventually
-from tests.promises import delete_topic
 
 ORIGIN = {"origin_topic": b"many", "origin_partition": b"0", "handler": b"many", "bridge_group": b"group"}
 

@@ -14,8 +14,8 @@ from bridge.inspection import handler_policy as commands
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tasks.declaration.celery_defaults import OWN_DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
+from tests.delivery_checks import choose, command, json_of
 from tests.processes import Stack, eventually
-from tests.promises import choose, command, json_of
 
 Here = tuple[Celery, Settings, Routes]
 CHARGE, MAIL = "tests.handlers.judged.charge", "tests.handlers.judged.mail"

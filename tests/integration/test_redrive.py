@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.delivery_checks import all_settled, audit, command, end, json_of
 from tests.processes import Process, Stack, eventually
-from tests.promises import all_settled, audit, command, end, json_of
 
 #: Each command is a process, which takes seconds to start on a busy machine.
 pytestmark = pytest.mark.timeout(300)

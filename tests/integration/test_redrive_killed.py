@@ -7,7 +7,7 @@ import pytest
 
 from bridge.deadletters.model.bulk_plan import PlanState
 from bridge.errors import PlanRefused
-from tests.desks import desk
+from tests.desk_of_stack import desk
 from tests.integration.test_replay import start
 from tests.processes import Process, Stack, eventually
 

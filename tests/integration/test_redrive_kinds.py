@@ -6,7 +6,7 @@ import pytest
 
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanOptions
 from bridge.deadletters.replay.redrive_plan import RedriveRequest
-from tests.desks import desk
+from tests.desk_of_stack import desk
 from tests.integration.test_replay import COMPLETION, start
 from tests.processes import Stack, eventually
 

@@ -9,10 +9,10 @@ import pytest
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanOptions
 from bridge.deadletters.replay.redrive_plan import RedriveRequest
-from tests.desks import desk, record, replay
+from tests.delivery_checks import all_settled, audit
+from tests.desk_of_stack import desk, record, replay
 from tests.integration.test_replay import COMPLETION, start, statuses
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, audit
 
 KEYED = {"commit": "completion", "order": "key"}
 

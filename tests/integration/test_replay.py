@@ -13,10 +13,10 @@ from bridge.deadletters.db import audit_table
 from bridge.deadletters.db.schema import letters
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
-from tests.desks import desk, record, recorder, replay
+from tests.delivery_checks import all_settled, choose, delete_topic, json_of, send_back, twice
+from tests.delivery_checks import letters as dead_letters
+from tests.desk_of_stack import desk, record, recorder, replay
 from tests.processes import Served, Stack, eventually
-from tests.promises import all_settled, choose, delete_topic, json_of, send_back, twice
-from tests.promises import letters as dead_letters
 
 #: On both databases.
 pytestmark = pytest.mark.usefixtures("desk_url")

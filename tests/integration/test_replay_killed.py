@@ -10,10 +10,10 @@ from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.formats.retry_record import read_retry_key
-from tests.desks import desk, record, replay
+from tests.delivery_checks import audit, twice
+from tests.desk_of_stack import desk, record, replay
 from tests.integration.test_replay import COMPLETION, start, statuses
 from tests.processes import Process, Stack
-from tests.promises import audit, twice
 
 pytestmark = [pytest.mark.usefixtures("desk_url"), pytest.mark.timeout(300)]
 STEPS = ("begun", "leased", "claiming", "moving", "claimed", "published", "noting", "noted", "done")

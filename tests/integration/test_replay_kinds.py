@@ -9,10 +9,10 @@ from confluent_kafka import TopicPartition
 from bridge.deadletters.db.schema import letters
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
-from tests.desks import desk, record, recorder, replay
+from tests.delivery_checks import all_settled, audit
+from tests.desk_of_stack import desk, record, recorder, replay
 from tests.integration.test_replay import COMPLETION, count, start, statuses
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, audit
 
 #: On both databases.
 pytestmark = pytest.mark.usefixtures("desk_url")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.deadletters.db.schema import letters
-from tests.desks import desk, recorder, replay
+from tests.desk_of_stack import desk, recorder, replay
 from tests.integration.test_replay import COMPLETION, count, start
 from tests.processes import Run, Stack, eventually
 

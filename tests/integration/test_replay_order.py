@@ -8,7 +8,7 @@ import pytest
 
 from bridge.deadletters.db.schema import letters
 from bridge.deadletters.model.bulk_plan import PlanState
-from tests.desks import desk, recorder, replay
+from tests.desk_of_stack import desk, recorder, replay
 from tests.integration.test_replay import count, start
 from tests.processes import Run, Stack, eventually
 

@@ -1,7 +1,7 @@
 """Handlers of one message, one after the other."""
 
+from tests.delivery_checks import all_settled, twice
 from tests.processes import Stack, eventually
-from tests.promises import all_settled, twice
 
 STEPS = ("first", "second", "third")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.delivery_checks import AUDITED, audit, choose, wait_until_settled
 from tests.processes import Stack, eventually
-from tests.promises import AUDITED, audit, choose, wait_until_settled
 from tests.servers.redis import RedisServer
 
 RECORDS = 200

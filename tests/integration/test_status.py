@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.delivery_checks import audit, command, json_of
 from tests.processes import Stack, eventually
 from tests.project_process import children
-from tests.promises import audit, command, json_of
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer
 

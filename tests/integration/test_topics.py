@@ -18,8 +18,8 @@ from bridge.kafka.clients import admin_client
 from bridge.kafka.retry_topics import KNOWN_FOR, RetryTopics
 from bridge.kafka.topic_admin import read_topic_configs
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from tests.delivery_checks import choose, command, json_in, json_of
 from tests.processes import Stack, eventually
-from tests.promises import choose, command, json_in, json_of
 from tests.servers.kafka import KafkaServer
 
 DAY = 86_400_000

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.places import everywhere
+from tests.message_locations import everywhere
 from tests.processes import Stack, eventually
 
 PLAIN = """

@@ -9,10 +9,10 @@ from bridge.deadletters.alarms.alarm_event import ALL
 from bridge.deadletters.alarms.webhook_format import WebhookFormat
 from bridge.deadletters.alarms.webhook_service import WebhookService
 from bridge.deadletters.db.database import Database
+from tests.delivery_checks import choose, command
 from tests.desk.recorders import bury, recorder
 from tests.desk.webhook_sender import settings
 from tests.processes import Stack, eventually
-from tests.promises import choose, command
 from tests.servers.receiver import HERE, Receiver, receiver
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.delivery_checks import choose
 from tests.processes import ROOT, Served, Stack, eventually
-from tests.promises import choose
 from tests.servers.process import free_port
 
 NAME = "tests.handlers.simple.work"

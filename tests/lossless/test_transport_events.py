@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.lossless.event_listeners import ALL, listeners, listening
 from tests.lossless.harness import Broker, Worker, sender, wait_until, worker
-from tests.lossless.listening import ALL, listeners, listening
 
 Send = Callable[..., Any]
 Start = Callable[..., Worker]

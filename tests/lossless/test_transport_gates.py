@@ -15,7 +15,7 @@ from lossless.transport.message_fetch import MOST_ASIDE
 from lossless.transport.message_gates import MessageGates, format_gates
 from lossless.transport.queue_inspection import find_messages, sample_set_aside
 from tests.lossless.harness import Broker, Worker, wait_until
-from tests.lossless.test_fleets import drain
+from tests.lossless.test_mixed_fleet import drain
 from tests.lossless.test_transport_settlement import numbers
 
 Start = Callable[..., Worker]

@@ -10,8 +10,8 @@ import pytest
 import redis
 from celery import Celery
 
+from tests.lossless.event_listeners import ALL, listening
 from tests.lossless.harness import TRANSPORT_APP, Broker, wait_until, worker
-from tests.lossless.listening import ALL, listening
 from tests.servers.process import ServerProcess, free_port
 from tests.servers.redis import RedisServer, program
 

@@ -1,6 +1,6 @@
 """Every way that a delivery can go, with a crash between every two steps: none loses it, and none ends it twice.
 
-Unlike tests/unit/test_model.py, which draws long ways at random, this visits all of them, on small bounds
+Unlike tests/unit/test_delivery_model.py, which draws long ways at random, this visits all of them, on small bounds
 (docs/contributors/model.md).
 """
 

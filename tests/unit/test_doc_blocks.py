@@ -344,7 +344,7 @@ def test_a_json_block_parses(block: Block):
 
 def test_every_block_has_a_language_that_is_checked():
     assert {block.language for block in BLOCKS} <= {"python", "console", "sh", "json", "text", "yaml"}
-    # tests/unit/test_operations.py knows the metrics of its queries.
+    # tests/unit/test_operator_pages.py knows the metrics of its queries.
     assert {block.page for block in BLOCKS if block.language == "yaml"} <= {"scale"}
     # What a command of the quickstart prints is compared there.
     assert {block.page for block in BLOCKS if block.language == "text"} <= {"quickstart"}

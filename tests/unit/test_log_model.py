@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from bridge.consumer.log_identity import CommitEvidence, compare_records, decide_log
 from bridge.ledger import KnownLog
-from tests.examples import examples
+from tests.hypothesis_profiles import examples
 
 
 class Model(RuleBasedStateMachine):

@@ -25,7 +25,7 @@ from tasks.declaration.celery_defaults import DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
 from tests.desk.letters import HANDLER
 from tests.servers.postgres import PostgresServer
-from tests.web.hashing import cheap_hashes
+from tests.web.cheap_password_hashes import cheap_hashes
 from tests.web.site import Site, session
 
 __all__ = ["cheap_hashes"]

@@ -21,8 +21,8 @@ from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.errors import DeskUnavailable
 from tests.desk.letters import HANDLER, letter
-from tests.desk.test_unknown_ends import sent
-from tests.web.acting import desk_of
+from tests.desk.test_unknown_outcomes import sent
+from tests.web.signed_in_console import desk_of
 from tests.web.site import session
 
 ROOT = "/api/v1"

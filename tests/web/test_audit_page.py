@@ -13,11 +13,11 @@ from bridge.errors import DeskUnavailable, KafkaUnavailable
 from bridge.inspection.topic_audit import LogChange, TopicAudit
 from bridge.ledger.unaccounted_offsets import AuditLine
 from tests.desk.letters import HANDLER, letter
-from tests.desks import desk as desk_of
+from tests.desk_of_stack import desk as desk_of
 from tests.processes import Stack, stack
-from tests.web import hostile
+from tests.web import hostile_input
 from tests.web.conftest import signed_in
-from tests.web.standing import status
+from tests.web.status_answer import status
 
 __all__ = ["stack"]
 
@@ -150,12 +150,12 @@ def test_a_database_that_is_away_leaves_the_proof(browser, counted, monkeypatch)
 
 
 def test_what_others_wrote_is_text(browser, desk, counted):
-    desk.trail.add(hostile.TEXT.replace("\x00", ""), "note", hostile.TEXT.replace("\x00", ""))
-    counted(AuditLine(hostile.TEXT, 0, 0, 10, 10, 0, done=10, unaccounted=1))
+    desk.trail.add(hostile_input.TEXT.replace("\x00", ""), "note", hostile_input.TEXT.replace("\x00", ""))
+    counted(AuditLine(hostile_input.TEXT, 0, 0, 10, 10, 0, done=10, unaccounted=1))
     ann = browser()
     post(ann, "/audit/orders")
-    hostile.check(ann.get("/audit").text)
-    hostile.check(ann.get(f"/audit?who={quote(hostile.TEXT)}").text)
+    hostile_input.check(ann.get("/audit").text)
+    hostile_input.check(ann.get(f"/audit?who={quote(hostile_input.TEXT)}").text)
 
 
 def test_it_counts_what_bridge_audit_counts_on_the_servers(stack: Stack):

@@ -9,7 +9,7 @@ from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import letter_payload
 from bridge.deadletters.model.bulk_plan import PlanState
 from tests.desk.letters import letter
-from tests.web import hostile
+from tests.web import hostile_input
 
 
 def written(page):
@@ -170,15 +170,15 @@ def test_a_value_too_large_for_the_database_is_not_offered_as_an_empty_one(brows
 
 
 def test_an_edit_is_harmless_whatever_stands_in_it(browser, record):
-    said = hostile.UNSEEN.sub("", hostile.TEXT).replace('"', "'") + "\u202e\u2066\u200b\ufeff"
+    said = hostile_input.UNSEEN.sub("", hostile_input.TEXT).replace('"', "'") + "\u202e\u2066\u200b\ufeff"
     value = f'{{"a": "{said}"}}'
-    record(letter(1, value=value.encode(), error_message=hostile.TEXT, handler=hostile.TEXT))
+    record(letter(1, value=value.encode(), error_message=hostile_input.TEXT, handler=hostile_input.TEXT))
     here = browser()
     page = here.get("/letters/1/edit").text
-    hostile.check(page)
-    for typed in (hostile.TEXT, written(page).replace("alert(1)", "alert(3)"), '{"<b>": "\x00\x1b"}'):
-        hostile.check(checked(here, typed))
-        hostile.check(here.post("/letters/1/check", data={"token": here.token, "value": typed}).text)
+    hostile_input.check(page)
+    for typed in (hostile_input.TEXT, written(page).replace("alert(1)", "alert(3)"), '{"<b>": "\x00\x1b"}'):
+        hostile_input.check(checked(here, typed))
+        hostile_input.check(here.post("/letters/1/check", data={"token": here.token, "value": typed}).text)
 
 
 def test_a_viewer_cannot_edit(browser, record):

@@ -13,9 +13,9 @@ from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import DeskUnavailable, LedgerUnavailable
 from bridge.inspection.record_search import SearchResult
 from tests.desk.letters import HANDLER, letter
-from tests.desks import desk as desk_of
+from tests.desk_of_stack import desk as desk_of
 from tests.processes import Stack, stack
-from tests.web import hostile
+from tests.web import hostile_input
 from tests.web.conftest import signed_in
 
 __all__ = ["stack"]
@@ -185,11 +185,11 @@ def test_the_field_is_on_every_page(browser, path):
 
 
 def test_what_others_wrote_is_text_and_so_is_what_was_asked(browser, known):
-    halted = {"since": "2026-11-21T02:45:39Z", "by": hostile.TEXT, "why": hostile.TEXT}
-    bad = dict.fromkeys(("where", "last_error", "task", "policy"), hostile.TEXT)
-    known(record_of(delivery(hostile.TEXT, **bad), key=hostile.TEXT, halted=halted))
-    hostile.check(browser().get("/find?q=orders-0-1").text)
-    hostile.check(browser().get("/find", params={"q": hostile.TEXT}).text)
+    halted = {"since": "2026-11-21T02:45:39Z", "by": hostile_input.TEXT, "why": hostile_input.TEXT}
+    bad = dict.fromkeys(("where", "last_error", "task", "policy"), hostile_input.TEXT)
+    known(record_of(delivery(hostile_input.TEXT, **bad), key=hostile_input.TEXT, halted=halted))
+    hostile_input.check(browser().get("/find?q=orders-0-1").text)
+    hostile_input.check(browser().get("/find", params={"q": hostile_input.TEXT}).text)
     assert browser().get("/find?q=0xzz").status_code == 404
 
 

@@ -21,8 +21,8 @@ from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.failure_growth import HOUR
 from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk import rows
-from tests.desk.test_unknown_ends import sent
-from tests.web.acting import HANDLER, Person, desk_of
+from tests.desk.test_unknown_outcomes import sent
+from tests.web.signed_in_console import HANDLER, Person, desk_of
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

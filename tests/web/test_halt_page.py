@@ -21,9 +21,9 @@ from tasks.declaration.handler_declaration import declare_handler
 from tests.desk.letters import HANDLER
 from tests.processes import Stack, stack
 from tests.servers.process import free_port
-from tests.web import hostile
+from tests.web import hostile_input
 from tests.web.conftest import signed_in
-from tests.web.standing import status
+from tests.web.status_answer import status
 
 __all__ = ["stack"]
 
@@ -192,11 +192,11 @@ def test_the_form_says_beforehand_what_is_waited_for_and_what_does_not_answer(an
 
 def test_what_others_wrote_is_text(ann, desk):
     (topic,) = desk.routes.topics
-    halt_topics(desk.app, desk.settings, desk.routes, [topic], hostile.TEXT, hostile.TEXT)
-    hostile.check(ann.get(f"/topics/{topic}/resume").text)
-    answer = ann.post(f"/topics/{topic}/halt", data={"token": ann.token, "why": hostile.TEXT, "seen": ""})
+    halt_topics(desk.app, desk.settings, desk.routes, [topic], hostile_input.TEXT, hostile_input.TEXT)
+    hostile_input.check(ann.get(f"/topics/{topic}/resume").text)
+    answer = ann.post(f"/topics/{topic}/halt", data={"token": ann.token, "why": hostile_input.TEXT, "seen": ""})
     assert answer.status_code == 409
-    hostile.check(answer.text)
+    hostile_input.check(answer.text)
 
 
 # A policy

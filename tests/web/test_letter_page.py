@@ -14,7 +14,7 @@ from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.inspection import record_search
 from tests.desk.letters import letter
-from tests.web import hostile
+from tests.web import hostile_input
 
 PYTHON = """Traceback (most recent call last):
   File "/app/.venv/lib/python3.13/site-packages/tasks/execution/batch_run.py", line 143, in run
@@ -127,9 +127,9 @@ def test_what_the_error_quotes_is_marked_in_the_value(browser, record):
 
 
 def test_a_download_is_the_value_byte_for_byte_and_nothing_that_a_browser_would_show(browser, record):
-    record(letter(1, value=hostile.BYTES))
+    record(letter(1, value=hostile_input.BYTES))
     answer = browser().get("/letters/1/value")
-    assert answer.content == hostile.BYTES
+    assert answer.content == hostile_input.BYTES
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["content-disposition"].startswith("attachment;")
 
@@ -233,7 +233,7 @@ def test_what_became_of_the_message_elsewhere_is_asked_for_apart_from_the_page(b
             "fate": "parked",
             "where": "waits",
             "since": None,
-            "last_error": hostile.TEXT,
+            "last_error": hostile_input.TEXT,
             "task": None,
         },
         {
@@ -252,7 +252,7 @@ def test_what_became_of_the_message_elsewhere_is_asked_for_apart_from_the_page(b
         page = browser().get(address).text
         assert "orders.notify" in page
         assert "(this one)" in page
-        hostile.check(page)
+        hostile_input.check(page)
 
 
 @pytest.mark.parametrize("away", [KafkaUnavailable("Kafka does not answer: <b>"), LedgerUnavailable("Redis is away")])
@@ -268,7 +268,7 @@ def test_where_kafka_or_redis_is_away_the_page_stays_and_says_who_does_not_answe
     answer = browser().get("/letters/1?elsewhere=1")
     assert answer.status_code == 200
     assert f"not known: {away}" in text(panel(answer.text, "h-others"))
-    hostile.check(answer.text)
+    hostile_input.check(answer.text)
 
 
 def test_a_broker_that_is_no_redis_leaves_the_fates_of_others_unknown(browser, record):
@@ -304,30 +304,40 @@ def test_where_kafka_does_not_give_a_value_the_page_stays_and_says_why(browser, 
 
 @pytest.mark.parametrize("way", ["", "?value=pretty", "?value=sent", "?value=hex", "?failure=1", "?from=3"])
 def test_whatever_a_letter_says_its_page_is_harmless(browser, record, way):
-    for value in (hostile.BYTES, hostile.TEXT.encode(), b'{"a": "%s"}' % hostile.TEXT.encode().replace(b'"', b"'")):
-        names = {"handler": hostile.TEXT, "reason": hostile.TEXT, "version": hostile.TEXT, "place": hostile.TEXT}
+    for value in (
+        hostile_input.BYTES,
+        hostile_input.TEXT.encode(),
+        b'{"a": "%s"}' % hostile_input.TEXT.encode().replace(b'"', b"'"),
+    ):
+        names = {
+            "handler": hostile_input.TEXT,
+            "reason": hostile_input.TEXT,
+            "version": hostile_input.TEXT,
+            "place": hostile_input.TEXT,
+        }
         common = {
-            "error_class": hostile.TEXT,
-            "error_message": hostile.TEXT + f" '{hostile.TEXT}'",
-            "traceback": PYTHON + f'  File "{hostile.TEXT}", line 1, in {hostile.TEXT}\n    {hostile.TEXT}\n',
-            "key": hostile.BYTES,
+            "error_class": hostile_input.TEXT,
+            "error_message": hostile_input.TEXT + f" '{hostile_input.TEXT}'",
+            "traceback": PYTHON
+            + f'  File "{hostile_input.TEXT}", line 1, in {hostile_input.TEXT}\n    {hostile_input.TEXT}\n',
+            "key": hostile_input.BYTES,
             "headers": (
-                (hostile.TEXT, hostile.BYTES),
-                ("a\udcff\udc80", hostile.TEXT.encode()),
+                (hostile_input.TEXT, hostile_input.BYTES),
+                ("a\udcff\udc80", hostile_input.TEXT.encode()),
                 ("content-type", b"text/html"),
             ),
             "timestamp": 2**62,
-            "consumer_group": hostile.TEXT,
+            "consumer_group": hostile_input.TEXT,
         }
         place = {"topic_id": str(len(value))}
         record(letter(1, value=value, **common, **names, **place))
         record(letter(1, value=b"{}", offset=9, number=1, failed_at=99_000, **common, **names, **place))
     here = browser()
-    here.post("/letters/1/notes", data={"token": here.token, "note": hostile.TEXT})
+    here.post("/letters/1/notes", data={"token": here.token, "note": hostile_input.TEXT})
     for id_ in (1, 2, 3):
         answer = here.get(f"/letters/{id_}{way}")
         assert answer.status_code == 200
-        hostile.check(answer.text)
+        hostile_input.check(answer.text)
 
 
 def test_a_letter_that_is_not_there_is_a_page_that_says_so(browser):

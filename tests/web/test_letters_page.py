@@ -23,7 +23,7 @@ from bridge.deadletters.model.letter_filter import ALL_LETTERS, FILTER_FIELDS, L
 from bridge.errors import FilterFault
 from bridge.settings.masked_fields import read_mask_rules
 from tests.desk.letters import HANDLER, letter
-from tests.web import hostile
+from tests.web import hostile_input
 
 #: Pages, with the rest of the command at their foot.
 PATHS = {
@@ -255,18 +255,30 @@ def test_a_long_name_of_a_handler_is_shown_by_its_end(name, shown):
 
 def test_what_letters_say_is_harmless_in_the_list(browser, record):
     record(
-        letter(1, key=hostile.BYTES, error_message=hostile.TEXT, error_class=hostile.TEXT, version=hostile.TEXT),
-        letter(2, key=hostile.TEXT.encode(), handler=hostile.TEXT, reason=hostile.TEXT, place=hostile.TEXT),
+        letter(
+            1,
+            key=hostile_input.BYTES,
+            error_message=hostile_input.TEXT,
+            error_class=hostile_input.TEXT,
+            version=hostile_input.TEXT,
+        ),
+        letter(
+            2,
+            key=hostile_input.TEXT.encode(),
+            handler=hostile_input.TEXT,
+            reason=hostile_input.TEXT,
+            place=hostile_input.TEXT,
+        ),
     )
     page = browser().get("/letters").text
     assert len(records(page)) == 2
-    hostile.check(page)
+    hostile_input.check(page)
 
 
 def test_what_an_address_says_is_harmless_in_its_page(browser):
     for field in FILTER_FIELDS:
-        answer = browser().get("/letters", params={field.word: hostile.TEXT})
-        hostile.check(answer.text)
+        answer = browser().get("/letters", params={field.word: hostile_input.TEXT})
+        hostile_input.check(answer.text)
 
 
 def test_a_page_of_ten_thousand_letters_takes_what_one_of_a_hundred_takes(browser, record, desk):

@@ -28,11 +28,11 @@ from bridge.inspection.topic_halt import halt_topics
 from bridge.jobs.problem import Problem
 from bridge.kafka.dead_letter_reader import RecentDeadLetters
 from tests.desk.letters import HANDLER, letter
-from tests.desks import desk as desk_of
+from tests.desk_of_stack import desk as desk_of
 from tests.processes import Stack, eventually, stack
-from tests.web import hostile
+from tests.web import hostile_input
 from tests.web.conftest import signed_in
-from tests.web.standing import BRIDGE, SINCE, WORKER, counts, status
+from tests.web.status_answer import BRIDGE, SINCE, WORKER, counts, status
 
 __all__ = ["stack"]
 
@@ -63,7 +63,7 @@ def page(console, browser):
         console.status_cache = make_status_cache(lambda: status(**other))
         answer = browser(role).get(path)
         assert answer.status_code == 200
-        hostile.check(answer.text.replace("<text ", "<b "))
+        hostile_input.check(answer.text.replace("<text ", "<b "))
         return answer.text
 
     return loaded
@@ -267,9 +267,11 @@ def test_above_thirty_topics_those_that_are_well_are_counted(page, desk, monkeyp
 
 
 def test_what_others_wrote_is_text_wherever_it_comes_from(page, record):
-    record(letter(1, handler=hostile.TEXT.replace("\x00", "")))
-    halts = {"orders": {"since": SINCE, "by": hostile.TEXT, "why": hostile.TEXT}}
-    page(problems=[hostile.TEXT, f"`{hostile.TEXT}` and `bridge resume {hostile.TEXT}`"], halted=halts)
+    record(letter(1, handler=hostile_input.TEXT.replace("\x00", "")))
+    halts = {"orders": {"since": SINCE, "by": hostile_input.TEXT, "why": hostile_input.TEXT}}
+    page(
+        problems=[hostile_input.TEXT, f"`{hostile_input.TEXT}` and `bridge resume {hostile_input.TEXT}`"], halted=halts
+    )
 
 
 # How often it is asked
@@ -418,8 +420,8 @@ def test_there_is_one_overview_to_watch(browser):
 
 def test_what_others_wrote_is_text_in_live_parts_too(snapshot, record):
     record(letter(1))
-    halts = {"orders": {"since": SINCE, "by": hostile.TEXT, "why": hostile.TEXT}}
-    workers = {"w": {**WORKER, "started": SINCE, "handler_versions": {HANDLER: hostile.TEXT}}}
+    halts = {"orders": {"since": SINCE, "by": hostile_input.TEXT, "why": hostile_input.TEXT}}
+    workers = {"w": {**WORKER, "started": SINCE, "handler_versions": {HANDLER: hostile_input.TEXT}}}
     found = {**counts(), "minutes": {**counts()["minutes"], "from": SINCE}}
-    for html in snapshot(problems=[hostile.TEXT], halted=halts, workers=workers, counts=[found]).parts.values():
-        hostile.check(html.replace("<text ", "<b "))
+    for html in snapshot(problems=[hostile_input.TEXT], halted=halts, workers=workers, counts=[found]).parts.values():
+        hostile_input.check(html.replace("<text ", "<b "))

@@ -15,7 +15,7 @@ from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.replay import letter_copy
 from bridge.deadletters.replay.redrive_plan import RedriveRequest
 from tests.desk.letters import HANDLER, letter
-from tests.web.acting import desk_of
+from tests.web.signed_in_console import desk_of
 
 PATCH = '[{"op": "replace", "path": "/amount", "value": 12}]'
 

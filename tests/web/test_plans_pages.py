@@ -23,7 +23,7 @@ from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanStat
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.plan_progress import PlanProgressReader, WaveProgress
 from tests.processes import eventually
-from tests.web.acting import Person, desk_of, open_letters
+from tests.web.signed_in_console import Person, desk_of, open_letters
 
 
 @pytest.fixture

@@ -1,0 +1,217 @@
+"""What is promised of the pages of one topic and of one handler: all that is known of it, and that they stay right."""
+
+import re
+import time
+from html import unescape
+
+import pytest
+
+from bridge.console.pages import handler_page, overview_page, topic_page
+from bridge.console.status_cache import make_status_cache
+from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.db import plan_item_table
+from bridge.deadletters.inspection.letter_statistics import LetterTotals
+from bridge.errors import NotDecided
+from bridge.inspection import topic_halt as commands
+from bridge.jobs.problem import Problem
+from tests.desk.letters import HANDLER, letter
+from tests.web import hostile_input
+from tests.web.status_answer import BRIDGE, SHOWN, SINCE, WORKER, status
+
+TOPIC, ONE = "/topics/orders", f"/handlers/{HANDLER}"
+
+
+def words(page):
+    """The text of a page, as somebody reads it."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page[page.index("<main") :])).split())
+
+
+@pytest.fixture
+def page(console, browser):
+    """Loads a page over what `bridge status` is to answer."""
+
+    def loaded(path, role=Role.OPERATOR, **other):
+        console.status_cache = make_status_cache(lambda: status(**other))
+        answer = browser(role).get(path)
+        assert answer.status_code == 200
+        hostile_input.check(answer.text.replace("<text ", "<b "))
+        return answer.text
+
+    return loaded
+
+
+def test_a_topic_shows_its_partitions_what_waits_beside_it_and_its_handlers(page):
+    found = page(TOPIC)
+    text = words(found)
+    assert "orders: runs, 214 records behind" in text
+    assert "0 100 307 207 host:1 runs" in text
+    assert "1 100 307 7 host:1 runs" in text
+    assert f"orders.retry.5m 5 min 22 {SHOWN} needed" in text
+    assert text.index("orders.replay") < text.index("orders.retry.5m")
+    assert f"{HANDLER} 2 96 1 s 0 runs" in text
+    assert "Handled by the minute: 213 in 60 minutes" in text
+    assert "orders.dlq" in text
+    assert '<a class="btn harm" href="/topics/orders/halt">' in found
+
+
+def test_a_partition_says_why_it_is_paused_and_that_nobody_has_it(page):
+    paused = {
+        **BRIDGE,
+        "assigned": ["orders-1"],
+        "paused": {"orders-1": "queue q"},
+        "paused_since": {"orders-1": SINCE},
+    }
+    text = words(page(TOPIC, bridges={"host:1": paused}))
+    assert f"1 100 307 7 host:1 paused: queue q since {SHOWN} UTC" in text
+    assert "0 100 307 207 \u2013 no bridge has it" in text
+
+
+def test_a_topic_that_is_halted_says_so_and_offers_to_resume_it_to_who_may(page):
+    halted = {"orders": {"since": SINCE, "by": "ann", "why": "the period is closed"}}
+    problem = Problem("Topic 'orders' is halted, by ann.", "halted", "Topic 'orders' is halted", topic="orders")
+    found = page(TOPIC, halted=halted, problems=[problem, Problem("x", "redis", "Redis is full")])
+    assert "orders: halted" in words(found)
+    assert "the period is closed" in found
+    assert "Redis is full" not in found
+    assert '<a class="btn" href="/topics/orders/resume">' in found
+    assert "/resume" not in page(TOPIC, Role.VIEWER, halted=halted)
+
+
+def test_a_handler_is_halted_with_its_topic(page):
+    halted = {"orders": {"since": SINCE, "by": "ann", "why": "the period is closed"}}
+    assert f"{HANDLER} 2 96 1 s 0 halted with orders" in words(page(TOPIC, halted=halted))
+    assert f"{HANDLER}: halted, " in words(page(ONE, halted=halted))
+
+
+def test_a_handler_that_no_worker_of_its_queue_knows_does_not_run(page):
+    other = {**WORKER, "handlers": ["another"], "holds": {}}
+    assert f"{HANDLER}: no worker knows it" in words(page(ONE, workers={"host:2": other}))
+    assert "no worker knows it of those that take queue q" in words(page(TOPIC, workers={"host:2": other}))
+    some = page(ONE, workers={"host:2": WORKER, "host:3": other, "host:4": {**other, "queues": ["r"]}})
+    assert f"{HANDLER}: 1 of 2 workers do not know it" in words(some)
+
+
+def test_a_topic_of_which_no_bridge_reads_anything_does_not_run(page):
+    away = {**BRIDGE, "obstacles": ["Kafka does not answer: 1/1 brokers are down."]}
+    text = words(page(TOPIC, bridges={"host:1": away}))
+    assert "orders: nothing is read" in text
+    assert "nothing is read Kafka does not answer: 1/1 brokers are down." in text
+    assert "orders: runs" in words(page(TOPIC, bridges={"host:1": away, "host:3": BRIDGE}))
+
+
+def test_what_does_not_answer_takes_its_part_of_the_page_away_and_no_other(page, console):
+    text = words(page(TOPIC, topics=None, parked=None, counts=None, unanswered=["Kafka does not answer: no"]))
+    assert "Kafka does not respond." in text
+    assert "No response for" in text
+    assert f"{HANDLER} ? 96 1 s 0 runs" in text
+
+
+def test_where_bridges_are_not_known_no_partition_is_said_to_have_none(page):
+    text = words(page(TOPIC, bridges=None, unanswered=["Redis does not answer: no"]))
+    assert "0 100 307 207 ? not known" in text
+    assert "no bridge has it" not in text
+
+
+def test_a_handler_shows_its_queue_workers_batches_and_groups_with_open_letters(page, record):
+    now = int(time.time() * 1000)
+    record(letter(1, failed_at=now), letter(2, failed_at=now))
+    text = words(page(ONE))
+    assert f"{HANDLER}: runs, 2 open letters" in text
+    assert "Queue q : 12 messages wait" in text
+    assert "Workers 1 with 8 processes well" in text
+    assert "Versions 1.4.2" in text
+    assert "Deliveries per message 12: 4 ms each" in text
+    assert "orders 2 1 s" in text
+    assert "its code's Policy and its history" in text
+    assert re.search(r"Groups with open letters.*CardDeclined|Groups with open letters.* 2 ", text)
+
+
+def test_a_handler_says_what_it_waits_for_and_who_changed_its_policy(page):
+    breaker = {"handlers": [HANDLER], "state": "open", "since": SINCE, "why": "38 of 40", "waiting_deliveries": 1_200}
+    text = words(page(ONE, breakers={"smtp": breaker}, policies={HANDLER: "changed by bob: max_retries=20"}))
+    assert f"smtp : circuit breaker open since {SHOWN} UTC: 38 of 40 ; 1,200 deliveries wait for it" in text
+    assert "changed by bob: max_retries=20" in text
+
+
+@pytest.mark.parametrize("path", ["/topics/other", "/handlers/other", "/events?of=topic-other", "/events?of=handler-x"])
+def test_of_what_is_not_there_is_no_page(browser, console, path):
+    console.status_cache = make_status_cache(status)
+    assert browser().get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "live", "start"), [("orders", topic_page.watch_topic, "t"), (HANDLER, handler_page.watch_handler, "h")]
+)
+def test_an_open_page_is_told_what_changes_and_each_part_has_a_place_in_it(page, console, name, live, start):
+    found = page(TOPIC if start == "t" else ONE)
+    told = live(console, name)()
+    for place in told.parts:
+        assert found.count(f'id="{place}"') == 1, place
+    assert f'data-act="{told.act}"' in found
+    console.status_cache = make_status_cache(
+        lambda: status(problems=[Problem("x", "old", "y", topic="orders", handler=HANDLER)])
+    )
+    assert live(console, name)().act != told.act
+
+
+def test_what_others_wrote_is_text(page, console):
+    hostile_bridge = {
+        **BRIDGE,
+        "paused": {"orders-0": hostile_input.TEXT},
+        "batches": {HANDLER: {"size": 1, "why": "<b>"}},
+    }
+    halted = {"orders": {"since": SINCE, "by": hostile_input.TEXT, "why": hostile_input.TEXT}}
+    workers = {"w": {**WORKER, "handler_versions": {HANDLER: hostile_input.TEXT}}}
+    for path in (TOPIC, ONE):
+        page(path, bridges={hostile_input.TEXT: hostile_bridge}, halted=halted, workers=workers)
+    for html in topic_page.watch_topic(console, "orders")().parts.values():
+        hostile_input.check(html.replace("<text ", "<b "))
+
+
+def test_who_halted_a_topic_is_told_also_where_it_was_done_in_a_terminal(browser, console, monkeypatch):
+    console.status_cache = make_status_cache(status)
+    history = [
+        {"halted": False, "by": "ops@host", "at": SINCE, "why": "mended"},
+        {"halted": True, "by": hostile_input.TEXT, "at": SINCE, "why": hostile_input.TEXT},
+    ]
+    monkeypatch.setattr(commands, "read_halt_history", lambda settings, name: history)
+    found = browser().get("/topics/orders/decisions").text
+    hostile_input.check(found)
+    assert "resumed it" in found
+    assert "ops@host" in found
+    whole = browser().get("/topics/orders?decisions=1").text
+    assert "ops@host" in whole
+
+    def silent(settings, name):
+        raise NotDecided("Neither Kafka nor Redis answers: start one of them.")
+
+    monkeypatch.setattr(commands, "read_halt_history", silent)
+    answer = browser().get("/topics/orders/decisions")
+    assert answer.status_code == 503
+    assert "Neither Kafka nor Redis answers" in answer.text
+
+
+def test_who_looks_at_the_overview_at_a_topic_and_at_a_handler_ask_the_desk_once_and_count_no_plan(
+    console, monkeypatch
+):
+    asked, counted = [], LetterTotals.counted
+
+    def totals(self):
+        asked.append("totals")
+        return counted(self)
+
+    monkeypatch.setattr(LetterTotals, "counted", totals)
+    monkeypatch.setattr(plan_item_table, "count_item_states", lambda *_: asked.append("items"))
+    console.status_cache = make_status_cache(status)
+    for make in (
+        overview_page.watch_overview(console, ""),
+        topic_page.watch_topic(console, "orders"),
+        handler_page.watch_handler(console, HANDLER),
+    ):
+        make()
+    assert asked == ["totals"]
+
+
+def test_what_can_be_no_handler_s_name_is_none_without_asking_kafka(browser):
+    # Kafka and Redis are away here: of any other name nobody knows.
+    assert browser(Role.VIEWER).get("/handlers/%00/policy").status_code == 404
