@@ -36,6 +36,7 @@ from bridge.kafka.managed_topic import ManagedTopic, TopicKind
 from bridge.kafka.topic_names import TopicNames, find_ambiguous_names, name_faults
 from bridge.kafka.topic_survey import SurveyedTopic, survey_topics
 from bridge.ledger import Ledger
+from bridge.ledger.redis_connection import explain_refused_login
 from bridge.ledger.redis_health import check_redis_fit
 from bridge.settings import OWN_APP, Settings, hide_password, is_redis
 from bridge.settings.app_discovery import import_handlers
@@ -269,11 +270,10 @@ def _broker(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
     except Exception as error:
         # Whatever the transport raises: the report must go on, and name it.
         words = hide_password(str(error))
-        yield CheckFinding(
-            "fault",
-            f"the Celery broker at {shown}: {type(error).__name__}: {words}. "
-            "Check CELERY_BROKER_URL, and whether the broker runs.",
+        why = explain_refused_login(words, "CELERY_BROKER_URL") or (
+            f"{type(error).__name__}: {words.rstrip('. ')}. Check CELERY_BROKER_URL, and whether the broker runs."
         )
+        yield CheckFinding("fault", f"the Celery broker at {shown}: {why}")
     finally:
         connection.release()
 

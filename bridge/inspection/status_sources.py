@@ -24,6 +24,7 @@ from bridge.ledger.attempt_statistics import read_counts, read_outcomes, read_un
 from bridge.ledger.breaker_state import CircuitBreakers
 from bridge.ledger.decision_store import NO_DECISIONS, DecisionMirror, MirroredDecisions
 from bridge.ledger.group_members import GroupMembers
+from bridge.ledger.redis_connection import explain_refused_login
 from bridge.ledger.redis_health import read_redis_health
 from bridge.settings import Settings, hide_password
 
@@ -71,9 +72,10 @@ class StatusSources:
             if str(error).startswith("OutOfMemoryError"):
                 self.note_full(self.broker)
                 return None
-            why = (
-                f"The Celery broker does not answer: {str(error).rstrip('.')}. Start it, or fix the network or "
-                "CELERY_BROKER_URL."
+            words = str(error).rstrip(".")
+            why = "The Celery broker does not answer: " + (
+                explain_refused_login(words, "CELERY_BROKER_URL")
+                or f"{words}. Start it, or fix the network or CELERY_BROKER_URL."
             )
         self.note_silent(why)
         return None

@@ -65,10 +65,11 @@ class RedisConnection:
             with self._redis.pipeline(transaction=False) as pipe:
                 yield pipe
         except (redis.RedisError, OSError) as error:
-            advice = _advice(error)
+            advice = _advice(error).format(named=self._named)
+            words = explain_refused_login(str(error), self._named)
             raise LedgerUnavailable(
                 f"The ledger (Redis at {self.where}, {self._named}) could not {doing}: "
-                f"{type(error).__name__}: {error}; {advice.format(named=self._named)}."
+                + (words or f"{type(error).__name__}: {error}; {advice}.")
             ) from error
         except ValueError as error:
             # The value is left out: another program may have written a secret.
@@ -117,6 +118,31 @@ class RedisConnection:
 
     def _count_lost(self) -> None:
         self.lost += 1
+
+
+#: Beginnings of Redis's refusals of a login, what is wrong, and what to do.
+_LOGINS: Final = {
+    "AUTH <password> called without any password configured": (
+        "{named} has a password, and this Redis has none: take it out of {named}, or set requirepass in Redis."
+    ),
+    "Authentication required": (
+        "this Redis needs a password, and {named} has none: write redis://:PASSWORD@HOST:6379/0."
+    ),
+    "invalid username-password pair": (
+        "this Redis refuses the user or password of {named}: correct them, or the user in Redis (ACL LIST)."
+    ),
+}
+
+
+def explain_refused_login(refusal: str, named: str) -> str:
+    """Return what is wrong with a user or password, and what to do; empty for an error of another kind (pure).
+
+    Parameters:
+        refusal: the error of Redis or its client.
+        named: the variable with the password.
+    """
+    known = (words for begin, words in _LOGINS.items() if begin in refusal)
+    return next(known, "").format(named=named)
 
 
 def raise_error_answer(answer: Any) -> Any:

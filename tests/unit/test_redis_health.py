@@ -12,7 +12,7 @@ from bridge.ledger.fate_pages import Account
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.handoff_times import OldestDelivery, find_oldest_delivery
 from bridge.ledger.ledger_epoch import LedgerState, LedgerStateReader
-from bridge.ledger.redis_connection import RedisConnection
+from bridge.ledger.redis_connection import RedisConnection, explain_refused_login
 from bridge.ledger.redis_health import RedisHealth, read_redis_health
 
 ACCOUNT = Account("charge", "orders", "id", 0)
@@ -198,3 +198,20 @@ def test_where_it_is_is_said_without_the_password(url: str, where: str):
     connection = RedisConnection(url, 5, "LEDGER_URL")
     assert connection.where == where
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        (
+            "AUTH <password> called without any password configured for the default user. Are you sure?",
+            "LEDGER_URL has a password, and this Redis has none: take it out of LEDGER_URL, or set requirepass",
+        ),
+        ("Authentication required.", "this Redis needs a password, and LEDGER_URL has none: write redis://:PASSWORD@"),
+        ("invalid username-password pair or user is disabled.", "refuses the user or password of LEDGER_URL"),
+        ("Connection refused", ""),
+    ],
+)
+def test_a_refused_login_is_said_with_the_setting_that_is_wrong(refusal: str, words: str):
+    assert words in explain_refused_login(refusal, "LEDGER_URL")
+    assert bool(words) == bool(explain_refused_login(refusal, "LEDGER_URL"))
