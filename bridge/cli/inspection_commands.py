@@ -39,14 +39,14 @@ def check_desk_database(environ: Mapping[str, str] = os.environ) -> list[CheckFi
     if not (url := environ.get("DEADLETTERS_DATABASE_URL", "")):
         return []
     try:
-        from bridge.deadletters.alarms.dead_letter_problems import check_database
+        from bridge.deadletters.alarms.dead_letter_problems import check_database, check_webhook_secrets
     except ModuleNotFoundError as error:
         if (library := (error.name or "").partition(".")[0]) not in DESK_LIBRARIES:
             raise
         needs = f"DEADLETTERS_DATABASE_URL is set, and the dead-letter store needs {library}"
         return [CheckFinding("warning", f"{needs}; {how_to_install('deadletters')}.")]
-    found = check_database(url)
-    return [CheckFinding(found.level, found.text)]
+    found = [check_database(url), *check_webhook_secrets(url, environ.get("DEADLETTERS_SECRET_KEY", ""))]
+    return [CheckFinding(each.level, each.text) for each in found]
 
 
 def check(

@@ -1,5 +1,6 @@
 """The validation of settings: all faults at once, each a sentence that says what to do (pure)."""
 
+import base64
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -120,6 +121,7 @@ def find_environment_faults(found: EnvironmentSettings) -> list[str]:
         *_issuer_faults(found),
         *_mask_faults(found),
         *_address_faults(found),
+        *_key_faults(found),
     ]
 
 
@@ -156,6 +158,23 @@ def _address_faults(found: EnvironmentSettings) -> Iterator[str]:
         read_networks(found.DEADLETTERS_WEBHOOK_NETWORKS)
     except ValueError as error:
         yield f"DEADLETTERS_WEBHOOK_NETWORKS must be addresses or networks, with commas between them: {error}."
+
+
+def _key_faults(found: EnvironmentSettings) -> Iterator[str]:
+    """Yield a fault for a key that encrypts nothing; it does not repeat the key."""
+    for place, key in enumerate(split_list(found.DEADLETTERS_SECRET_KEY), 1):
+        if not _is_key(key):
+            yield (
+                f"DEADLETTERS_SECRET_KEY: key {place} is not 32 random bytes as base64: make one with "
+                "`openssl rand -base64 32`; several stand with commas between them, the newest first."
+            )
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)) == 32
+    except ValueError:
+        return False
 
 
 def _proxy_faults(found: EnvironmentSettings) -> Iterator[str]:

@@ -16,9 +16,9 @@ from tests.servers.receiver import HERE
 STEPS = ("leased", "taken", "posted", "noted", "committed")
 
 
-def settings(url: str) -> Settings:
+def settings(url: str, **other: str) -> Settings:
     """Of a process that may send to this machine."""
-    said = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url, DEADLETTERS_WEBHOOK_NETWORKS=HERE)
+    said = EnvironmentSettings(DEADLETTERS_DATABASE_URL=url, DEADLETTERS_WEBHOOK_NETWORKS=HERE).model_copy(update=other)
     return Settings(FileSettings(), said, "memory://", {})
 
 

@@ -64,6 +64,7 @@ ONLY: Final = {
     "sqlalchemy": ("bridge/deadletters/db/", "bridge/formats/user_database.py"),
     "alembic": ("bridge/deadletters/db/",),
     "starlette": ("bridge/console/",),
+    "cryptography": ("bridge/deadletters/alarms/webhook_cipher.py",),
     "argon2": ("bridge/console/auth/passwords.py",),
     "httpx2": ("bridge/console/auth/oidc_client.py",),
     "jinja2": ("bridge/console/",),

@@ -34,6 +34,8 @@ PROXY = {
 
 
 #: An issuer of OpenID Connect, and a claim of its that says what people may.
+#: As `openssl rand -base64 32` prints it.
+KEY = "+/Tq0uuk5S2SthOH4e4brW0H4B9kYK5VkKR637e6bG8="
 OIDC = {
     "DEADLETTERS_OIDC_ISSUER": "https://sso.example.com",
     "DEADLETTERS_OIDC_CLIENT_ID": "console",
@@ -341,6 +343,8 @@ def test_a_variable_that_kubernetes_has_set_for_a_service_is_said_to_be_its(read
         ({}, {"DEADLETTERS_WEBHOOK_NETWORKS": "hooks.example.com"}, "DEADLETTERS_WEBHOOK_NETWORKS must be addresses"),
         ({}, {"DEADLETTERS_WEBHOOK_NETWORKS": "10.0.0.7/8"}, "DEADLETTERS_WEBHOOK_NETWORKS must be addresses"),
         ({}, {"DEADLETTERS_WEBHOOK_NETWORKS": "10.0.0.0/8, ::/0"}, "this is every address"),
+        ({}, {"DEADLETTERS_SECRET_KEY": SECRET}, "key 1 is not 32 random bytes as base64"),
+        ({}, {"DEADLETTERS_SECRET_KEY": f"{KEY}, {KEY[:-4]}"}, "key 2 is not 32 random bytes"),
         ({}, OIDC | {"DEADLETTERS_OIDC_ISSUER": ""}, "need DEADLETTERS_OIDC_ISSUER"),
         ({}, OIDC | {"DEADLETTERS_OIDC_ISSUER": "http://sso.example.com"}, "must be an address with https://"),
         ({}, OIDC | {"DEADLETTERS_OIDC_ISSUER": "https://sso.example.com/#a"}, "must be an address with https://"),
@@ -373,6 +377,12 @@ def test_the_secret_of_an_issuers_client_is_not_shown(read):
     assert read(**OIDC).environment.DEADLETTERS_OIDC_CLIENT_SECRET == SECRET
     assert SECRET not in repr(read(**OIDC))
     assert SECRET not in str(faults(read, {}, **(OIDC | {"DEADLETTERS_OIDC_ROLE": ""})))
+
+
+@pytest.mark.parametrize("key", [KEY, f" {KEY} , {KEY}", KEY.replace("+", "-").replace("/", "_")])
+def test_a_key_is_32_bytes_as_either_base64_and_not_shown(read, key):
+    assert KEY not in repr(read(DEADLETTERS_SECRET_KEY=key))
+    assert SECRET not in str(faults(read, {}, DEADLETTERS_SECRET_KEY=SECRET))
 
 
 @pytest.mark.parametrize("option", [{"commit": "completion"}, {"sequence": ["a"]}])

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
+from bridge.deadletters.alarms.webhook_cipher import UNREADABLE, WebhookCipher, is_encrypted
 from bridge.deadletters.db import letter_table, position_table, schema_migration, webhook_table
 from bridge.deadletters.db import webhook_table as addresses
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.position_table import PositionState
 from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupState
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
-from bridge.errors import DeskUnavailable, KafkaUnavailable
+from bridge.errors import DeskUnavailable, KafkaUnavailable, WebhookRefused
 from bridge.formats.delivery_identity import Place
 from bridge.formats.text_forms import make_printable
 from bridge.handler_routes import Routes
@@ -393,3 +394,53 @@ def check_database(url: str) -> DatabaseCheck:
             database.close()
     except DeskUnavailable as error:
         return DatabaseCheck("fault", str(error))
+
+
+def check_webhook_secrets(url: str, keys: str) -> list[DatabaseCheck]:
+    """Return a warning if secrets of webhooks are stored plain, and for each webhook that these keys cannot decrypt.
+
+    Raises nothing: a database that does not answer, or has no tables yet, is another check's.
+
+    Parameters:
+        keys: DEADLETTERS_SECRET_KEY.
+    """
+    try:
+        database = Database(url)
+        try:
+            if not database.is_there or (step := database.step) is None or explain_other_step(database.name, step):
+                return []
+            with database.reading() as connection:
+                hooks = webhook_table.list_webhooks(connection)
+        finally:
+            database.close()
+        return [*_find_plain_secrets(hooks, keys), *_find_unreadable_secrets(hooks, keys)]
+    except (DeskUnavailable, ValueError):
+        # A key that is none is a fault of the settings.
+        return []
+
+
+def _find_plain_secrets(hooks: Sequence[addresses.Webhook], keys: str) -> Iterator[DatabaseCheck]:
+    if plain := sum(not is_encrypted(each) for each in hooks):
+        todo = (
+            "start the recorder again with DEADLETTERS_SECRET_KEY, which encrypts them"
+            if keys
+            else "set DEADLETTERS_SECRET_KEY to encrypt them"
+        )
+        yield DatabaseCheck(
+            "warning",
+            f"the secret and the address of {plain} webhook{'' if plain == 1 else 's'} are in the database and its "
+            f"backups as they are: who reads those can sign and send as the bridge. Keep them private, or {todo} "
+            "(docs/how-to/secure.md).",
+        )
+
+
+def _find_unreadable_secrets(hooks: Sequence[addresses.Webhook], keys: str) -> Iterator[DatabaseCheck]:
+    for each in hooks:
+        try:
+            WebhookCipher.of(keys).decrypt(each)
+        except WebhookRefused:
+            yield DatabaseCheck(
+                "warning",
+                f"the webhook {each.name} is {UNREADABLE}: a recorder with these settings sends nothing to it. "
+                "Add its key, or remove the webhook and add it again.",
+            )

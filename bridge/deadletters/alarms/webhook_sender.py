@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from bridge.deadletters.alarms import webhook_address, webhook_format, webhook_post
 from bridge.deadletters.alarms.alarm_event import AlarmEvent, AlarmKind
 from bridge.deadletters.alarms.webhook_address import Network
+from bridge.deadletters.alarms.webhook_cipher import WebhookCipher
 from bridge.deadletters.alarms.webhook_format import EventSender, WebhookFormat
 from bridge.deadletters.alarms.webhook_post import PostAnswer
 from bridge.deadletters.db import sql, webhook_table
@@ -64,17 +65,24 @@ class Letterhead(NamedTuple):
 
     Attributes:
         allowed: the private networks that are allowed.
+        cipher: decrypts the webhooks.
     """
 
     group: str
     console: str
     allowed: tuple[Network, ...]
+    cipher: WebhookCipher
 
     @classmethod
     def of(cls, settings: Settings) -> "Letterhead":
         """Return the letterhead of these settings."""
         said = settings.environment
-        return cls(settings.group, said.DEADLETTERS_CONSOLE_URL, read_networks(said.DEADLETTERS_WEBHOOK_NETWORKS))
+        return cls(
+            settings.group,
+            said.DEADLETTERS_CONSOLE_URL,
+            read_networks(said.DEADLETTERS_WEBHOOK_NETWORKS),
+            WebhookCipher.of(said.DEADLETTERS_SECRET_KEY),
+        )
 
 
 def send_due_events(settings: Settings, database: Database, stopping: threading.Event) -> None:
@@ -169,11 +177,12 @@ class WebhookSender:
             return None if taken is None else (webhook, taken)
 
     def _post(self, webhook: Webhook, delivery: WebhookDelivery) -> PostAnswer:
-        sent, headers = write_request(webhook, delivery, self.head)
         try:
-            target = webhook_address.parse_target(webhook.address, self.head.allowed)
+            plain = self.head.cipher.decrypt(webhook)
+            target = webhook_address.parse_target(plain.address, self.head.allowed)
         except WebhookRefused as error:
             return PostAnswer(None, str(error))
+        sent, headers = write_request(plain, delivery, self.head)
         return webhook_post.post_event(target, sent, headers, self.head.allowed)
 
     def _note(self, webhook: Webhook, delivery: WebhookDelivery, answer: PostAnswer) -> None:

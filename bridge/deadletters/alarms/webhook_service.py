@@ -1,6 +1,7 @@
 """Webhooks as commands and the console use them: added, switched, tried and removed, each with an audit entry."""
 
 import json
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Final, NamedTuple
 
 from bridge.deadletters.alarms import alarm_event, webhook_address, webhook_format
 from bridge.deadletters.alarms.alarm_event import ALL, AlarmEvent, AlarmKind
+from bridge.deadletters.alarms.webhook_cipher import UNREADABLE, WebhookCipher
 from bridge.deadletters.alarms.webhook_format import PAGERDUTY, WebhookFormat
 from bridge.deadletters.db import audit_table, sql, webhook_table
 from bridge.deadletters.db.database import Connection, Database
@@ -16,6 +18,8 @@ from bridge.deadletters.model.letter_view import format_moment
 from bridge.errors import WebhookRefused
 from bridge.settings import Settings
 from bridge.settings.address_values import read_networks
+
+logger = logging.getLogger("bridge")
 
 
 def write_event(connection: Connection, event: AlarmEvent, only: int | None = None) -> None:
@@ -121,7 +125,7 @@ class WebhookService:
             if not webhook_table.has_webhooks(connection):
                 webhook_table.reset_alarms(connection, at)
             row = Webhook(0, name, address, str(format_), told, secret, at, by, None, "")
-            webhook_table.add_webhook(connection, row)
+            webhook_table.add_webhook(connection, self._cipher.encrypt(row))
             words = f"{name} added: {target.shown}, as {format_}, of {', '.join(told)}"
             audit_table.write_entry(connection, at, by, _WHAT, words)
         return AddedWebhook(name, secret if format_ is WebhookFormat.STANDARD else "")
@@ -130,7 +134,7 @@ class WebhookService:
         """Return all webhooks by name."""
         with self.database.reading() as connection:
             return [
-                _build_shown_webhook(connection, each, deliveries_of_each)
+                _build_shown_webhook(connection, each, self._cipher, deliveries_of_each)
                 for each in webhook_table.list_webhooks(connection)
             ]
 
@@ -193,6 +197,30 @@ class WebhookService:
             name, by, "removed", lambda connection, found, _: webhook_table.remove_webhook(connection, found.id)
         )
 
+    def encrypt_all(self) -> None:
+        """Encrypt by the first key of DEADLETTERS_SECRET_KEY what is stored plain, or by another of its keys.
+
+        A webhook whose key is missing stays as it is: sending an event to it says so.
+        """
+        with self.database.reading() as connection:
+            stored = webhook_table.list_webhooks(connection)
+        renewed = [(each, fresh) for each in stored if (fresh := self._renew(each)) != each]
+        if not renewed:
+            return
+        with self.database.writing() as connection:
+            done = sum(webhook_table.replace_webhook_secrets(connection, each, fresh) for each, fresh in renewed)
+        logger.info("encrypted webhooks=%d with the first key of DEADLETTERS_SECRET_KEY", done)
+
+    def _renew(self, webhook: Webhook) -> Webhook:
+        try:
+            return self._cipher.renew(webhook)
+        except WebhookRefused:
+            return webhook
+
+    @property
+    def _cipher(self) -> WebhookCipher:
+        return WebhookCipher.of(self.settings.environment.DEADLETTERS_SECRET_KEY)
+
     def stood(self) -> list[WebhookBacklog]:
         """Return the backlog of each webhook."""
         with self.database.reading() as connection:
@@ -230,9 +258,12 @@ def _require_webhook(connection: Connection, name: str) -> Webhook:
     return found
 
 
-def _build_shown_webhook(connection: Connection, found: Webhook, count: int) -> ShownWebhook:
+def _build_shown_webhook(connection: Connection, found: Webhook, cipher: WebhookCipher, count: int) -> ShownWebhook:
     latest = tuple(webhook_table.read_latest_deliveries(connection, found.id, count))
-    where = _redact_address(found.address)
+    try:
+        where = _redact_address(cipher.decrypt(found).address)
+    except WebhookRefused:
+        where = UNREADABLE
     rest = (found.at, found.by, found.off_at, found.off_why)
     return ShownWebhook(found.name, where, found.format, found.about, *rest, latest)
 

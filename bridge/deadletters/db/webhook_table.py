@@ -21,7 +21,7 @@ WEBHOOK_LEASE_MS: Final = 45_000
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A webhook; its repr shows neither address nor secret.
+    """A webhook; its repr shows neither address nor secret, which may be encrypted (`alarms.webhook_cipher`).
 
     Attributes:
         format: "standard", "slack", "pagerduty".
@@ -78,6 +78,13 @@ def has_webhooks(connection: Connection) -> bool:
 def switch_webhook(connection: Connection, id_: int, off_at: int | None, why: str = "") -> None:
     """Switch a webhook off, or on (`None`)."""
     connection.execute(update(webhooks).where(webhooks.c.id == id_).values(off_at=off_at, off_why=why))
+
+
+def replace_webhook_secrets(connection: Connection, stored: Webhook, fresh: Webhook) -> bool:
+    """Replace a webhook's address and secret as they are stored; return false if they are others by now."""
+    same = (webhooks.c.id == stored.id, webhooks.c.address == stored.address, webhooks.c.secret == stored.secret)
+    values = {"address": fresh.address, "secret": fresh.secret}
+    return connection.execute(update(webhooks).where(*same).values(values)).rowcount == 1
 
 
 def remove_webhook(connection: Connection, id_: int) -> None:

@@ -99,6 +99,7 @@ DUTIES: Final[Sequence[Duty]] = (
     ),
     Duty("noticing new groups", 5.0, lambda desk, _: alarm_watch.notice_new(desk.database)),
     Duty("noticing what grows", 30.0, lambda desk, _: alarm_watch.notice_groups(desk.database)),
+    Duty("encrypting webhooks", 3_600, lambda desk, _: desk.webhooks.encrypt_all()),
     Duty(
         "sending webhooks",
         1.0,
