@@ -14,6 +14,7 @@ from bridge.deadletters.alarms.webhook_format import WebhookFormat, sign_message
 from bridge.deadletters.alarms.webhook_service import WebhookService
 from bridge.deadletters.db import schema
 from bridge.deadletters.recorder.background_duties import DUTIES
+from lossless.backoff import Backoff
 from tests.desk.webhook_sender import settings
 from tests.servers.receiver import receiver
 
@@ -31,8 +32,7 @@ def there(tmp_path):
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """What was not taken is tried again at once."""
-    monkeypatch.setattr(webhook_sender, "FIRST", 1)
-    monkeypatch.setattr(webhook_sender, "LONGEST", 1)
+    monkeypatch.setattr(webhook_sender, "RETRY_AFTER", Backoff(first=1, most=1))
 
 
 @pytest.fixture
