@@ -38,7 +38,8 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
         unread=(
             *warnings,
             *unknown_variables.find_misspelt_variables(environ),
-            *unknown_variables.find_misspelt_settings(_theirs(app)),
+            *unknown_variables.find_misspelt_settings(_theirs(app, environ)),
+            *unknown_variables.find_unprefixed_settings(map(str, app.conf), _prefix(app)),
         ),
         unread_by_desk=tuple(unknown_variables.find_unknown_desk_variables(environ)),
         config_file=config_file,
@@ -78,11 +79,19 @@ def _own_names(app: Celery) -> list[str]:
     return sorted({name.lower() for name in bare if name.lower().startswith("kafka_")})
 
 
-def _theirs(app: Celery) -> set[str]:
-    """Return the names in an app's configuration that may be settings of Celery: no functions or modules."""
+def _theirs(app: Celery, environ: Mapping[str, str]) -> set[str]:
+    """Return the names in an app's configuration that may be settings of Celery: no functions or modules.
+
+    A variable that was read into celeryconfig under its own name is in force as it is.
+    """
     prefix = _prefix(app)
     names = {str(name).removeprefix(prefix): app.conf.get(name) for name in app.conf if str(name).startswith(prefix)}
-    return {name for name, value in names.items() if not (name.startswith("_") or callable(value) or ismodule(value))}
+    return {
+        name
+        for name, value in names.items()
+        if not (name.startswith("_") or callable(value) or ismodule(value))
+        and (name.upper() not in unknown_variables.READ_VARIABLES or str(value or "") != environ.get(name.upper(), ""))
+    }
 
 
 def _prefix(app: Celery) -> str:

@@ -28,6 +28,7 @@ from bridge.settings.setting_defaults import (
     Settings,
     TopicSettings,
 )
+from bridge.settings.unknown_variables import guess_own_setting
 
 #: The result for a property that librdkafka does not know: it is left out, without a fault.
 UNKNOWN_PROPERTY: Final = "unknown"
@@ -79,7 +80,9 @@ def find_value_faults(source: str, error: ValidationError) -> list[str]:
 def _sentence(source: str, problem: Mapping[str, Any]) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return f"{source}: there is no setting {place!r}: see the list in docs/reference/settings.md."
+        right = guess_own_setting([str(part) for part in problem["loc"]])
+        advice = f"did you mean {right}? Else " if right else ""
+        return f"{source}: there is no setting {place!r}: {advice}see the list in docs/reference/settings.md."
     wanted = _WANTED.get(problem["type"])
     must = problem["msg"] if wanted is None else f"must be {wanted.format(**problem.get('ctx', {}))}"
     words = f"{source}: {place}: {must} (it is {problem['input']!r})."

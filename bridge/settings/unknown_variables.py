@@ -1,14 +1,14 @@
 """The misspelt settings that nothing reads, and values with white space around them."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
 from celery.app.defaults import _OLD_SETTING_KEYS, SETTING_KEYS  # type: ignore[attr-defined]
 
-from bridge.settings.librdkafka_properties import guess_variable
-from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
+from bridge.settings.librdkafka_properties import PROPERTY_NAMES, guess_variable
+from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings, TopicSettings
 
 #: The prefix of the dead-letter store's variables: every unknown one is reported.
 DESK_PREFIX: Final = "DEADLETTERS_"
@@ -22,6 +22,8 @@ READ_VARIABLES: Final = (
 ALIKE: Final = 0.88
 #: The settings of celeryconfig that are read: Celery's, in both spellings, and ours.
 _IN_FILE: Final = frozenset({*SETTING_KEYS, *map(str.lower, _OLD_SETTING_KEYS), *FileSettings.model_fields})
+#: The variables by the names that they would have in celeryconfig, which does not set them.
+_IN_ENVIRONMENT: Final = {name.lower(): name for name in READ_VARIABLES}
 #: Lists with commas, in which white space means nothing.
 _LISTS: Final = ("HANDLERS", "DEADLETTERS_CONSOLE_HOSTS", "DEADLETTERS_WEBHOOK_NETWORKS", "DEADLETTERS_TRUSTED_PROXY")
 #: Variables that Kubernetes sets for a service called `deadletters…`.
@@ -64,16 +66,52 @@ def find_misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def find_misspelt_settings(names: Iterable[str]) -> Iterator[str]:
-    """Yield a warning for each setting of celeryconfig that Celery does not know and that resembles a known one.
+    """Yield a warning for each unknown setting of celeryconfig that resembles a known one or is a variable.
 
     >>> [*find_misspelt_settings(["worker_prefech_multiplier", "my_own_setting"])]
     ['celeryconfig: nothing reads worker_prefech_multiplier. Did you mean worker_prefetch_multiplier?']
+    >>> [*find_misspelt_settings(["bridge_group"])]
+    ['celeryconfig: nothing reads bridge_group. Did you mean the environment variable BRIDGE_GROUP?']
     """
     for name in sorted(names):
         # Unknown ones of ours are faults.
         known = name.lower() in _IN_FILE or name.lower().startswith("kafka_")
-        if not known and (near := get_close_matches(name.lower(), _IN_FILE, n=1, cutoff=ALIKE)):
-            yield f"celeryconfig: nothing reads {name}. Did you mean {near[0]}?"
+        if not known and (right := _guess_setting(name.lower(), ALIKE)):
+            yield f"celeryconfig: nothing reads {name}. Did you mean {right}?"
+
+
+def _guess_setting(name: str, alike: float) -> str:
+    """Return the setting or variable that an unknown setting of celeryconfig was probably meant to be; else ""."""
+    for right in get_close_matches(name, [*_IN_ENVIRONMENT, *_IN_FILE], n=1, cutoff=alike):
+        return f"the environment variable {_IN_ENVIRONMENT[right]}" if right in _IN_ENVIRONMENT else right
+    return ""
+
+
+def guess_own_setting(path: Sequence[str]) -> str:
+    """Return what an unknown `kafka_` setting, or option of a topic, was probably meant to be; else "".
+
+    >>> guess_own_setting(["kafka_topic"]), guess_own_setting(["kafka_topics", "orders", "comit"])
+    ('kafka_topics', 'commit')
+    >>> guess_own_setting(["kafka_sasl_username"])
+    'the environment variable KAFKA_SASL_USERNAME'
+    """
+    name = path[-1]
+    if len(path) > 1:
+        return next(iter(get_close_matches(name, TopicSettings.model_fields, n=1)), "")
+    if name.removeprefix("kafka_").replace("_", ".") in PROPERTY_NAMES:
+        return f"the environment variable {name.upper()}"
+    return _guess_setting(name, 0.8)
+
+
+def find_unprefixed_settings(names: Iterable[str], prefix: str) -> Iterator[str]:
+    """Yield a warning for each of our settings that lacks the prefix of the app's namespace, as in Django's settings.
+
+    >>> [*find_unprefixed_settings(["KAFKA_TOPICS", "CELERY_KAFKA_WINDOW"], "CELERY_")]
+    ['settings: nothing reads KAFKA_TOPICS. Did you mean CELERY_KAFKA_TOPICS?']
+    """
+    for name in sorted(names):
+        if prefix and not name.startswith(prefix) and name.isupper() and name.lower() in FileSettings.model_fields:
+            yield f"settings: nothing reads {name}. Did you mean {prefix}{name}?"
 
 
 def find_padded_values(environ: Mapping[str, str]) -> Iterator[str]:

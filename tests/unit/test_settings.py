@@ -185,6 +185,29 @@ def test_a_misspelt_setting_in_celeryconfig_is_a_warning(read):
     assert read({"task_time_limit": 5, "helper": lambda: None}).misspelt == []
 
 
+@pytest.mark.parametrize("name", ["bridge_group", "BRIDGE_GROUP", "ledger_url"])
+def test_a_variable_in_celeryconfig_is_a_warning_that_names_the_variable(read, name: str):
+    (said,) = read({name: "redis://:s3cret@host"}).misspelt
+    assert said == f"celeryconfig: nothing reads {name}. Did you mean the environment variable {name.upper()}?"
+    # A value that was read from the variable is in force.
+    assert read({"BRIDGE_GROUP": "shop", "LEDGER_URL": ""}, BRIDGE_GROUP="shop").misspelt == []
+
+
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        ({"kafka_topic": {}}, "did you mean kafka_topics?"),
+        ({"kafka_topics": {"orders": {"comit": "completion"}}}, "did you mean commit?"),
+        ({"kafka_bootstrap_servers": "k:9092"}, "did you mean the environment variable KAFKA_BOOTSTRAP_SERVERS?"),
+        ({"kafka_something_else": 1}, "see the list in docs/reference/settings.md"),
+    ],
+)
+def test_an_unknown_setting_of_ours_is_told_what_it_was_meant_to_be(read, given: dict[str, Any], right: str):
+    (fault,) = faults(read, given)
+    assert "there is no setting" in fault
+    assert right in fault
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "shown"),
     [
@@ -531,3 +554,14 @@ def test_in_a_django_project_the_settings_are_written_as_djangos_are(typo: dict[
     else:
         assert not faults
         assert settings.file.kafka_park_after == 5
+
+
+def test_a_setting_without_the_prefix_of_the_namespace_is_a_warning():
+    app = Celery("mysite", set_as_current=False)
+    given = {"CELERY_BROKER_URL": "redis://localhost:6379/0", "KAFKA_TOPICS": {"orders": {}}, "KAFKA_HOSTS": "its own"}
+    app.config_from_object(SimpleNamespace(**given), namespace="CELERY")
+    settings, faults = read_settings(app, {})
+    assert (faults, settings.misspelt) == (
+        [],
+        ["settings: nothing reads KAFKA_TOPICS. Did you mean CELERY_KAFKA_TOPICS?"],
+    )
