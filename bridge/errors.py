@@ -44,7 +44,13 @@ class RefusedWithOthers(PublishFailed):
 
 
 class HandoffFailed(BridgeError):
-    """The Celery broker did not confirm a hand-off; its deliveries must be handed off again."""
+    """The Celery broker did not confirm a hand-off; its deliveries must be handed off again.
+
+    Attributes:
+        confirmed: how many messages at the beginning of it are in the broker all the same.
+    """
+
+    confirmed = 0
 
 
 class KafkaUnavailable(BridgeError):

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from celery import Celery
@@ -17,7 +18,12 @@ from bridge.ledger.ledger_hook import FATE_PROPERTY
 from lossless.transport.channel import Channel
 from lossless.transport.message_gates import MessageGates
 from lossless.transport.queue_inspection import QueueWeight, weigh_queue
-from lossless.worker.publisher_confirms import REFUSED, open_confirming_connection, supports_confirms
+from lossless.worker.publisher_confirms import (
+    REFUSED,
+    ConfirmedPublisher,
+    open_confirming_connection,
+    supports_confirms,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -70,16 +76,40 @@ class CeleryBroker:
         self._producer: Producer | None = None
         self._connection: Connection | None = None
         self._may_not_weigh = False
+        #: On RabbitMQ, which blocks connections that publish: queues are read on another one.
+        self._publisher: ConfirmedPublisher | None = None
 
     def publish(self, outgoing: Iterable[OutgoingBatch]) -> None:
         """Publish batches, many in a round trip if the transport can (kombu's `Producer.batch`).
 
         Raises:
-            HandoffFailed: not all were confirmed; some may be there, and all must be handed off again.
+            HandoffFailed: not all were confirmed; some may be there, and all but those that the error counts must be
+                handed off again.
         """
+        with self.producer() as producer:
+            publisher = self._find_publisher(producer)
+        if publisher is not None:
+            self._publish_confirmed(publisher, outgoing)
+            return
         with self.producer() as producer, producer.batch(max_size=PIPELINE):  # type: ignore[attr-defined]
             for batch in outgoing:
                 self._send(producer, batch)
+
+    def _publish_confirmed(self, publisher: ConfirmedPublisher, outgoing: Iterable[OutgoingBatch]) -> None:
+        confirmed = 0
+        try:
+            for batch in outgoing:
+                with self.producer():
+                    self._template(batch.handler)  # its queue is declared on a connection that is never blocked
+                    publisher.publish(batch, partial(self._send_confirmed, batch))
+                confirmed += 1
+        except HandoffFailed as error:
+            error.confirmed = confirmed
+            raise
+        publisher.forget_arrived()
+
+    def _send_confirmed(self, batch: OutgoingBatch, channel: Any, timeout: float) -> None:
+        self._send(Producer(channel, auto_declare=False), batch, mandatory=True, confirm_timeout=timeout)
 
     def entry(self, outgoing: OutgoingBatch, fate_place: str = "") -> tuple[str, bytes]:
         """Return the key of the queue's list, and the entry that kombu's Redis transport would push onto it.
@@ -186,7 +216,12 @@ class CeleryBroker:
             raise HandoffFailed(f"{type(error).__name__}: {_root_cause(error)}") from error
 
     def close(self) -> None:
-        """Drop the connection; the next hand-off makes another."""
+        """Drop the connections; the next hand-off makes others."""
+        if self._publisher is not None:
+            self._publisher.close()
+        self._close()
+
+    def _close(self) -> None:
         connection, self._connection, self._producer = self._connection, None, None
         if connection is not None:
             try:
@@ -198,7 +233,13 @@ class CeleryBroker:
         """Drop a broken connection; RabbitMQ is not asked to close it, which would wait twice more."""
         if self._connection is not None and supports_confirms(self._connection):
             self._connection.collect()
-        self.close()
+        self._close()
+
+    def _find_publisher(self, producer: Producer) -> ConfirmedPublisher | None:
+        """Return the publisher to RabbitMQ; `None` if the broker is another."""
+        if self._publisher is None and self._connection is not None and supports_confirms(self._connection):
+            self._publisher = ConfirmedPublisher(make_broker_connection(self.app), ANSWER_WITHIN)
+        return self._publisher
 
     def _errors(self) -> tuple[type[BaseException], ...]:
         if self._connection is None:
@@ -221,7 +262,7 @@ class CeleryBroker:
             self._templates[handler] = template
         return template
 
-    def _send(self, producer: Producer, outgoing: OutgoingBatch) -> None:
+    def _send(self, producer: Producer, outgoing: OutgoingBatch, **options: Any) -> None:
         template = self._template(outgoing.handler)
         headers, properties = template.message(outgoing)
         producer.publish(
@@ -234,6 +275,7 @@ class CeleryBroker:
             retry=False,
             **template.publish,
             **properties,
+            **options,
         )
 
 

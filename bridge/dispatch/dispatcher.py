@@ -16,7 +16,7 @@ from bridge.dispatch.fate_sync import PendingMarks
 from bridge.dispatch.retry_share import RetryShareAllocator
 from bridge.dispatch.source_record_check import SourceRecordExists, TakenGroup, leave_out_ended
 from bridge.dispatch.suspended_handlers import SuspendedHandlers
-from bridge.errors import LedgerUnavailable
+from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Account, Fate, Ledger, Mark, Push
@@ -155,7 +155,11 @@ class Dispatcher:
                 packed.append(message)
             while sent < len(packed):
                 step = cut_step(packed, sent)
-                self._send(step)
+                try:
+                    self._send(step)
+                except HandoffFailed as error:
+                    sent += error.confirmed
+                    raise
                 # Sent is sent, whether the ledger takes the marks or not: they wait, with the commit.
                 sent += len(step)
                 self._marks.tell()
@@ -203,7 +207,14 @@ class Dispatcher:
             self._note(self._push_and_mark(self._ledger, packed))
             return
         # Publish, wait for the acknowledgement, then mark: after a crash in between they are handed out again.
-        self._broker.publish(each.outgoing for each in packed)
+        try:
+            self._broker.publish(each.outgoing for each in packed)
+        except HandoffFailed as error:
+            self._note_published(packed[: error.confirmed])
+            raise
+        self._note_published(packed)
+
+    def _note_published(self, packed: Sequence[PackedMessage]) -> None:
         self._marks.add([Mark(each.account, each.group.offsets, Fate.HANDED) for each in packed])
         self._note(packed)
 

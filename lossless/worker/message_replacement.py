@@ -6,12 +6,17 @@ from typing import Any
 from celery import Celery
 from celery.utils.functional import noop
 from celery.utils.log import get_logger
+from kombu import Connection
 from kombu.asynchronous import get_event_loop
 from kombu.exceptions import OperationalError
-from kombu.pools import connections
 
 from lossless.worker.message_burial import Burial, Successor, make_burial_message
-from lossless.worker.publisher_confirms import REFUSED, open_confirming_connection, supports_confirms
+from lossless.worker.publisher_confirms import (
+    REFUSED,
+    ConfirmedPublisher,
+    open_confirming_connection,
+    supports_confirms,
+)
 from lossless.worker.run_outcome import find_pause
 
 logger = get_logger(__name__)
@@ -23,6 +28,8 @@ PAUSES = (1, 2, 4, 8, 16, 30)
 FOREIGN_ERRORS = 5
 
 pending_replacements: set["MessageReplacement"] = set()
+#: By the address of the broker.
+_publishers: dict[str, ConfirmedPublisher] = {}
 
 
 def bury_message(app: Celery, message: Any, burial: Burial) -> None:
@@ -97,7 +104,7 @@ class MessageReplacement:
             self.message._state = "ACK"
             return
         if not self.published:
-            _publish(channel, successor)
+            _publish(channel, successor, self)
             self.published = True
         self.message.ack()
 
@@ -128,29 +135,38 @@ class MessageReplacement:
                 logger.error("Message %s could not be given back at once: %r", self.message.delivery_tag, error)
 
 
-def _publish(channel: Any, successor: Successor) -> None:
+def _publish(channel: Any, successor: Successor, key: Any) -> None:
     """Publish on this channel; on RabbitMQ on a connection with publisher confirms.
 
     To wait on the channel that consumes would deliver what arrives meanwhile, in the middle of another's end.
+
+    Parameters:
+        key: the same for each try of a message.
     """
     consumes = getattr(getattr(channel, "connection", None), "client", None)
     if consumes is None or not supports_confirms(consumes):
         channel.basic_publish(_prepare_message(channel, successor), successor.exchange, successor.routing_key)
         return
-    # Its heartbeats nobody would send.
-    publishes = open_confirming_connection(consumes, read_timeout=ANSWER_WITHIN, write_timeout=ANSWER_WITHIN).clone(
-        heartbeat=0
-    )
-    with connections[publishes].acquire(block=True) as connection:
-        try:
-            connection.ensure_connection(max_retries=1, interval_start=0, timeout=ANSWER_WITHIN)
-            with connection.channel() as confirmed:
-                confirmed.basic_publish(
-                    _prepare_message(confirmed, successor), successor.exchange, successor.routing_key
-                )
-        except BaseException:
-            connection.collect()
-            raise
+
+    def send(confirmed: Any, timeout: float) -> None:
+        confirmed.basic_publish(
+            _prepare_message(confirmed, successor), successor.exchange, successor.routing_key, mandatory=True,
+            confirm_timeout=timeout,
+        )  # fmt: skip
+
+    _find_publisher(consumes).publish(key, send)
+
+
+def _find_publisher(consumes: Connection) -> ConfirmedPublisher:
+    """Return the publisher of this process to the broker of a connection."""
+    address = consumes.as_uri(include_password=True)
+    if address not in _publishers:
+        # Its heartbeats nobody would send.
+        publishes = open_confirming_connection(consumes, read_timeout=ANSWER_WITHIN, write_timeout=ANSWER_WITHIN).clone(
+            heartbeat=0
+        )
+        _publishers[address] = ConfirmedPublisher(publishes, ANSWER_WITHIN)
+    return _publishers[address]
 
 
 def _is_of_broker(channel: Any, error: Exception) -> bool:

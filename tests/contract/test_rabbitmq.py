@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +19,7 @@ from lossless.worker.message_burial import Successor
 from lossless.worker.message_replacement import MessageReplacement, pending_replacements
 from lossless.worker.publisher_confirms import ConfirmingAMQP
 from tasks.declaration.celery_defaults import DEFAULTS
+from tests.processes import eventually
 from tests.servers.rabbitmq import RabbitmqServer
 
 #: A queue that takes one message, and refuses what comes after it.
@@ -75,6 +76,97 @@ def test_a_hand_off_to_a_rabbitmq_that_does_not_answer_fails_within_seconds(
     assert time.monotonic() - began < 2 * ANSWER_WITHIN
 
 
+@pytest.fixture
+def alarm(rabbitmq: RabbitmqServer) -> Iterator[RabbitmqServer]:
+    """A RabbitMQ whose memory alarm a test may raise, and which has none afterwards."""
+    yield rabbitmq
+    rabbitmq.let_publishers_go_on()
+
+
+@pytest.fixture
+def roomy(app: Celery) -> str:
+    """A queue without a limit, in place of the app's default queue."""
+    name = f"{app.conf.task_default_queue}.roomy"
+    app.conf.task_queues = [Queue(name)]
+    app.conf.task_default_queue = name
+    return name
+
+
+def test_a_hand_off_that_waits_for_a_memory_alarm_to_end_is_tried_once(
+    broker: CeleryBroker, alarm: RabbitmqServer, roomy: str
+):
+    """RabbitMQ reads each try that it blocked when the alarm ends, from connections that are closed too."""
+    alarm.block_publishers()
+    for _ in range(4):
+        with pytest.raises(HandoffFailed):
+            broker.publish([outgoing(0)])
+    alarm.let_publishers_go_on()
+    publish_at_last(broker, [outgoing(0)])
+    assert alarm.waiting(roomy) == 1
+
+
+def test_a_memory_alarm_between_two_hand_offs_costs_no_second_copy_and_queues_stay_readable(
+    broker: CeleryBroker, alarm: RabbitmqServer, roomy: str
+):
+    broker.publish([outgoing(0)])
+    alarm.block_publishers()
+    for _ in range(4):
+        with pytest.raises(HandoffFailed):
+            broker.publish([outgoing(1)])
+        assert broker.lengths([roomy]) == {roomy: 1}
+    alarm.let_publishers_go_on()
+    publish_at_last(broker, [outgoing(1)])
+    assert alarm.waiting(roomy) == 2
+
+
+def test_a_hand_off_to_a_frozen_rabbitmq_is_not_repeated_before_it_is_known_to_be_there(
+    broker: CeleryBroker, rabbitmq: RabbitmqServer, roomy: str
+):
+    broker.publish([outgoing(0)])
+    rabbitmq.freeze()
+    try:
+        for _ in range(3):
+            with pytest.raises(HandoffFailed):
+                broker.publish([outgoing(1)])
+    finally:
+        rabbitmq.thaw()
+    publish_at_last(broker, [outgoing(1)])
+    assert rabbitmq.waiting(roomy) == 2
+
+
+def test_a_hand_off_whose_queue_was_deleted_has_failed_and_the_next_try_makes_the_queue_again(
+    broker: CeleryBroker, rabbitmq: RabbitmqServer, roomy: str
+):
+    broker.publish([outgoing(0)])
+    with Connection(rabbitmq.url) as connection:
+        channel: Any = connection.default_channel
+        channel.queue_delete(roomy)
+    with pytest.raises(HandoffFailed, match="NO_ROUTE"):
+        broker.publish([outgoing(1)])
+    broker.publish([outgoing(1)])
+    assert rabbitmq.waiting(roomy) == 1
+
+
+def test_a_step_that_fails_in_its_middle_says_how_many_of_its_messages_are_in_the_queue(
+    broker: CeleryBroker, rabbitmq: RabbitmqServer, topic_prefix: str
+):
+    with pytest.raises(HandoffFailed) as failed:
+        broker.publish([outgoing(0), outgoing(1), outgoing(2)])
+    assert failed.value.confirmed == rabbitmq.waiting(topic_prefix) == 1
+
+
+def publish_at_last(broker: CeleryBroker, batches: list[OutgoingBatch]) -> None:
+    """Publish as the bridge does: again until it succeeds."""
+
+    def published() -> bool:
+        with suppress(HandoffFailed):
+            broker.publish(batches)
+            return True
+        return False
+
+    eventually(published, 30, "it is handed off")
+
+
 def test_a_task_that_sends_what_rabbitmq_refuses_hears_of_it_before_it_is_acknowledged(
     app: Celery, rabbitmq: RabbitmqServer, topic_prefix: str
 ):
@@ -96,14 +188,17 @@ def later(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     return calls
 
 
+def successor(queue: str) -> Successor:
+    return Successor(
+        why="it failed", body="[]", content_type="application/json", content_encoding="utf-8", headers={},
+        properties={}, exchange="", routing_key=queue, queue=None, eta=None,
+    )  # fmt: skip
+
+
 def test_a_message_whose_successor_rabbitmq_refuses_is_kept_until_it_has_it(
     later: list[Callable[[], None]], app: Celery, rabbitmq: RabbitmqServer, topic_prefix: str
 ):
     app.send_task("charge")
-    successor = Successor(
-        why="it failed", body="", content_type="application/json", content_encoding="utf-8", headers={}, properties={},
-        exchange="", routing_key=topic_prefix, queue=None, eta=None,
-    )  # fmt: skip
     with Connection(rabbitmq.url) as connection:
         channel: Any = connection.channel()
         other = f"{topic_prefix}.other"
@@ -115,7 +210,7 @@ def test_a_message_whose_successor_rabbitmq_refuses_is_kept_until_it_has_it(
         while message is None:
             message = channel.basic_get(other)
         taken = channel.message_to_python(message)
-        made = MessageReplacement(taken, successor)
+        made = MessageReplacement(taken, successor(topic_prefix))
         made.start()
         assert made in pending_replacements
         assert not taken.acknowledged
@@ -124,3 +219,34 @@ def test_a_message_whose_successor_rabbitmq_refuses_is_kept_until_it_has_it(
         assert made not in pending_replacements
         assert taken.acknowledged
     assert rabbitmq.waiting(topic_prefix) == 1
+
+
+def test_a_message_whose_successor_waits_for_a_memory_alarm_to_end_is_replaced_by_one_copy(
+    later: list[Callable[[], None]], app: Celery, alarm: RabbitmqServer, roomy: str
+):
+    with Connection(alarm.url) as connection:
+        channel: Any = connection.channel()
+        other = f"{roomy}.other"
+        channel.queue_declare(other)
+        channel.queue_declare(roomy, durable=True, auto_delete=False)
+        channel.basic_publish(
+            channel.prepare_message("{}", content_type="application/json", content_encoding="utf-8"), "", other
+        )
+        raw: Any = eventually(lambda: channel.basic_get(other), 10, "it is there")
+        alarm.block_publishers()
+        taken = channel.message_to_python(raw)
+        made = MessageReplacement(taken, successor(roomy))
+        made.start()
+        for _ in range(3):
+            later.pop()()
+        assert not taken.acknowledged
+        alarm.let_publishers_go_on()
+
+        def replaced() -> bool:
+            while later:
+                later.pop()()
+            return made not in pending_replacements
+
+        eventually(replaced, 30, "it is replaced")
+        assert taken.acknowledged
+    assert alarm.waiting(roomy) == 1

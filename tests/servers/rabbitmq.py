@@ -1,6 +1,9 @@
 """A real RabbitMQ, on 127.0.0.1, with an Erlang port mapper, a cookie and a node name of its own."""
 
+import os
 import shutil
+import subprocess
+from contextlib import suppress
 from glob import glob
 from typing import Any
 
@@ -51,6 +54,7 @@ class RabbitmqServer(Server):
             "RABBITMQ_ALLOW_INPUT": "true",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput +S 1:1",
         }
+        self._environ = environ
         given = [f"{name}={value}" for name, value in environ.items()]
         self._mapper = ServerProcess(
             ["env", *given, _port_mapper() or "epmd", "-port", str(mapper)], self.folder, lambda: True, patience=5
@@ -78,6 +82,29 @@ class RabbitmqServer(Server):
         with amqp.Connection(f"127.0.0.1:{self.port}", "guest", "guest") as connection:
             channel: Any = connection.channel()
             return int(channel.queue_declare(queue, passive=True).message_count)
+
+    def block_publishers(self) -> None:
+        """Raise the memory alarm, as a RabbitMQ does that has no memory left."""
+        self._control("set_vm_memory_high_watermark", "0.0000001")
+        # Its connections hear of it a moment later: a publish that nobody confirms is the sign.
+        connection = amqp.Connection(f"127.0.0.1:{self.port}", "guest", "guest", confirm_publish=True)
+        connection.connect()
+        channel: Any = connection.channel()
+        with suppress(TimeoutError):
+            while True:
+                channel.basic_publish_confirm(amqp.Message(""), "", "nobody", confirm_timeout=1)
+        connection.collect()  # it would wait for the alarm's end to close
+
+    def let_publishers_go_on(self) -> None:
+        """End the memory alarm."""
+        self._control("set_vm_memory_high_watermark", "0.9")
+
+    def _control(self, *command: str) -> None:
+        program = (_program() or "rabbitmq-server").removesuffix("rabbitmq-server") + "rabbitmqctl"
+        done = subprocess.run(
+            [program, *command], env={**os.environ, **self._environ}, capture_output=True, timeout=60, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def _answers(self) -> bool:
         try:

@@ -175,3 +175,22 @@ def test_what_could_not_be_sent_goes_out_in_the_order_in_which_it_stood() -> Non
         world.dispatch.hand_out([partition], parked=True)
     assert world.dispatch.hand_out([partition], parked=True) == 2
     assert world.broker.published == [[100], [101]]
+
+
+def test_messages_of_a_failed_step_that_the_broker_has_confirmed_go_out_once() -> None:
+    world = World()
+    world.receive(*map(record, range(4)))
+    publish = world.broker.publish
+
+    def takes_one(outgoing: Any) -> None:
+        publish([next(iter(outgoing))])
+        error = HandoffFailed("RabbitMQ blocks publishers")
+        error.confirmed = 1
+        raise error
+
+    with patch.object(world.broker, "publish", takes_one), pytest.raises(HandoffFailed):
+        world.hand_out()
+    while world.hand_out():
+        pass
+    assert world.broker.published == [[0], [1], [2], [3]]
+    assert world.fates(3) == [Fate.HANDED] * 4
