@@ -1,7 +1,8 @@
 """The state of the circuit breakers of the dependencies that handlers need, shared by the whole group.
 
-The rules are in ``lua/breaker_state.lua``, in one atomic step each, by Redis's clock; docs/how-to/write-handlers.md
-explains them. If Redis loses its data, every breaker is closed: deliveries fail and are retried as without one.
+The rules are in ``lua/breaker_state.lua``, in one atomic step each, by Redis's clock;
+docs/concepts/circuit-breakers.md explains them. If Redis loses its data, every breaker is closed: deliveries fail and
+are retried as without one.
 """
 
 import logging
@@ -31,7 +32,7 @@ SLACK: Final = 5.0
 @dataclass(frozen=True, slots=True)
 class BreakerTerms:
     """The thresholds at which a breaker opens, and the pace of its trial requests; see
-    docs/how-to/write-handlers.md.
+    docs/concepts/circuit-breakers.md.
     """
 
     failures: int = 10

@@ -25,7 +25,12 @@ PAGES: Final = (
         for page in ("deploy", "idempotency", "intervene", "monitor", "production-checklist", "scale", "secure")
     ),
     *(f"docs/runbooks/{page}.md" for page in ("failure-modes", "faq", "problems")),
-    *("docs/concepts/guarantees.md", "docs/concepts/order-and-batches.md", "docs/concepts/retries.md"),
+    *(
+        "docs/concepts/guarantees.md",
+        "docs/concepts/circuit-breakers.md",
+        "docs/concepts/order-and-batches.md",
+        "docs/concepts/retries.md",
+    ),
     *(f"docs/reference/{page}.md" for page in ("cli", "exit-codes", "http-api", "metrics", "settings", "status")),
     "docs/reference/python-api.md",
     *(f"docs/contributors/{page}.md" for page in ("chaos", "internals", "model", "style")),

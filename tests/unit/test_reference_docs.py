@@ -16,7 +16,9 @@ from bridge.deadletters.recorder.recorder import RecorderMetrics
 from bridge.formats.header_block import DEAD_LETTER_HEADERS, RETRY_HEADERS
 from bridge.kafka.clients import CONSUMER_DEFAULTS, FIXED, PRODUCER_DEFAULTS
 from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
+from tasks import Breaker
 from tasks.declaration.handler_options import Options
+from tasks.policy.breaker_options import _RANGES as RANGES
 from tasks.worker import worker_metrics
 from tests.reference_pages import cli_page
 
@@ -82,6 +84,14 @@ def test_the_page_on_handlers_has_each_option_of_ours_and_of_retries():
     ours = names[: names.index("default_retry_delay")]
     page = rows("how-to/write-handlers.md")
     assert [name for name in ours if name not in page] == []
+
+
+def test_the_page_on_circuit_breakers_has_each_parameter_with_its_default_and_range():
+    page = rows("concepts/circuit-breakers.md")
+    for name, parameter in list(inspect.signature(Breaker).parameters.items())[1:]:
+        default, between = page[name][:2]
+        assert value(default) == parameter.default
+        assert between == ", ".join(f"{end:.6g}" for end in RANGES.get(name, ()))
 
 
 @pytest.mark.parametrize("headers", [DEAD_LETTER_HEADERS, RETRY_HEADERS], ids=["dead letter", "retry"])
