@@ -189,14 +189,14 @@ class Bridge:
             self.obstacles(),
             parts.assignment.partitions,
             parts.assignment,
-            parts.pauses.reasons,
+            parts.reads.pauses.reasons,
             parts.audit_metrics.unaccounted,
             batches := parts.sizes.shown(),
             parts.unread,
             due=parts.due,
             ready={queue: depth.carried for queue, depth in parts.queues.depths.items()},
             unmade=[f"{ours.name!r}: {ours.without}" for ours in self._setup.catalog.unmade],
-            open_transactions=loop.jobs.transactions.found.values(),
+            open_transactions=loop.transactions.found.values(),
         )
         self.metrics.show_batches({handler: size.number for handler, size in batches.items()})
 

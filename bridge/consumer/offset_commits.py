@@ -141,7 +141,7 @@ class OffsetCommits:
         doubt = self._compare(Accounts(self._ledger).reach(reached, self._state))
         if doubt is None:
             for partition, offset in further:
-                partition.reached = offset
+                partition.note_reached(offset)
         return doubt
 
     def _store_own(self, consumer: Consumer, offsets: dict[Place, int]) -> list[TopicPartition]:

@@ -2,16 +2,16 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from bridge.consumer.periodic_jobs import PeriodicJobs
-from bridge.consumer.rebalance import CommitOrRestart, RebalanceHandler, restart_partitions
-from bridge.consumer.subscription import Subscription
+from bridge.consumer.rebalance import CommitOrRestart, RebalanceHandler
+from bridge.consumer.subscription import StrangeRecordCounter, Subscription
 from bridge.consumer.wiring import BridgeSetup, ConsumerParts
 from bridge.dispatch.fate_sync import take_in_records
 from bridge.errors import ConsumerFailed, LedgerUnavailable
 from bridge.formats.delivery_identity import Place
+from bridge.jobs.open_transactions import TransactionWatch
 from bridge.kafka.clients import KafkaError, Record, TopicPartition, consumer_client
 from bridge.partitions.partition import Partition
 
@@ -38,18 +38,30 @@ class PollLoop:
     def __init__(self, setup: BridgeSetup) -> None:
         self.parts = parts = ConsumerParts.of(setup)
         self._blockage, self._kafka, self._clock = setup.blockage, setup.kafka, setup.clock
+        self._decisions, self._metrics, self._timetable = setup.decisions, setup.metrics, parts.timetable
+        self._ledger, self._marks, self._commits, self._logs = parts.ledger, parts.marks, parts.commits, parts.logs
+        self._assignment, self._reads, self._buffer = parts.assignment, parts.reads, parts.reads.buffer
+        self._dispatch, self._gates, self._retry_time = parts.dispatch, parts.gates, parts.retry_time
         self._joined = False
         try:
-            parts.commits.check()
+            self._commits.check()
         except LedgerUnavailable as error:
             logger.warning("%s", error)
         self.consumer = consumer_client(
             setup.settings.kafka, setup.settings.group, error_cb=self._on_error, on_commit=self._on_commit
         )
-        self._committing = CommitOrRestart(parts, self.consumer)
-        self._rebalances = RebalanceHandler(parts, self._committing)
-        self._subscription = Subscription(parts, self.consumer, self._rebalances)
-        self.jobs = PeriodicJobs(parts, self.consumer, self._committing, self._subscription)
+        self._committing = CommitOrRestart(
+            self.consumer, self._commits, self._marks, self._reads, self._blockage, self._timetable
+        )
+        self._rebalances = RebalanceHandler(
+            self._reads, self._committing, self._kafka, self._metrics, self._timetable, self._clock
+        )
+        self._subscription = Subscription(
+            self.consumer, self._rebalances, setup.routes.topics, setup.catalog, self._logs, self._ledger
+        )
+        self._strangers = StrangeRecordCounter(self._assignment, self._metrics, setup.settings.group)
+        self.transactions = TransactionWatch(setup.catalog)
+        self._jobs = parts.make_jobs(self.consumer, self._committing, self._subscription, self.transactions)
         self._subscription.refresh()
 
     @property
@@ -63,43 +75,53 @@ class PollLoop:
         Raises:
             ConsumerFailed: Kafka's client cannot go on.
         """
-        parts = self.parts
-        parts.held.add(self._find_own(self._poll()))
+        self._buffer.add(self._find_own(self._poll()))
         if self._blockage.retry() and self._blockage.attempt(self._hand_off):
             self._blockage.over()
-        self.jobs.run_due()
-        self._joined = self._joined or (self._rebalances.assigned and not parts.starts.unasked)
-        parts.pauses.apply(
+        self._jobs.run_due()
+        self._follow_topics()
+        self._joined = self._joined or (self._rebalances.assigned and not self._reads.starts.unasked)
+        self._reads.pauses.apply(
             self.consumer,
-            parts.starts,
+            self._reads.starts,
             blocked=self._blockage.why is not None,
-            halted=parts.setup.decisions.halts.keys(),
-            suspended=parts.gates.suspended,
+            halted=self._decisions.halts.keys(),
+            suspended=self._gates.suspended,
         )
-        for partition in parts.assignment.parked:
-            if partition.rewind is not None:
-                # These records are read again with those before them.
-                parts.held.drop([partition.place])
-                partition.more = 0
-        # After the pauses: a paused partition resumes from the sought offset.
-        parts.rewinds.carry_out(self.consumer, {*parts.starts, *parts.rereads})
+        self._reads.carry_out_rewinds(self.consumer)
 
     def commit_last(self) -> None:
         """Commit what is safe, and wait some seconds for the answer."""
         if not self._kafka.down:
-            self._committing.last(wait=True)
+            self._committing.commit_last(wait=True)
+
+    def _follow_topics(self) -> None:
+        """Take in Kafka's answers, and start or read again the partitions that can."""
+        self._kafka.hear(self._assignment)
+        self._subscription.refresh()
+        anew = [place for place in self._kafka.made_anew(self._assignment.logs) if place in self._assignment]
+        self._reads.restart(self.consumer, anew)
+        for step in (lambda: self._reads.carry_out_rereads(self.consumer), self._begin):
+            if self._blockage.why is None:
+                self._blockage.attempt(step)
+
+    def _begin(self) -> None:
+        """Start the partitions whose start offset is known now."""
+        if any(self._reads.starts):
+            self._commits.know()
+        for place, end in self._reads.starts.advance(self.consumer):
+            self._kafka.began(place, end)
 
     def _poll(self) -> list[Record]:
-        parts = self.parts
         if self._blockage.why is not None:
             # All is paused: this poll serves rebalances and keeps the membership alive.
             record = self.consumer.poll(QUIET)
             return [] if record is None else [record]
-        if parts.held and not parts.retry_time.left:
+        if self._buffer and not self._retry_time.left:
             # Records of retry topics that were read are taken in little by little.
             return self.consumer.consume(MOST_RECORDS, 0)
-        watched = any(partition.watched for partition in parts.assignment.partitions)
-        waits = watched or parts.dispatch.holds or any(parts.starts)
+        watched = any(partition.watched for partition in self._assignment.partitions)
+        waits = watched or self._dispatch.holds or any(self._reads.starts)
         first = self.consumer.poll(self._until_due(BUSY if waits else QUIET))
         if first is None:
             return []
@@ -108,29 +130,26 @@ class PollLoop:
 
     def _until_due(self, seconds: float) -> float:
         """Return the seconds to wait: at most so many, or until the next parked record is due or may be taken up."""
-        ripe = any(partition.ripe for partition in self.parts.assignment.parked)
-        if (rest := self.parts.retry_time.left) and (ripe or self.parts.held):
+        ripe = any(partition.ripe for partition in self._assignment.parked)
+        if (rest := self._retry_time.left) and (ripe or self._buffer):
             # librdkafka waits for whole milliseconds: a shorter wait would be asked for twice.
             return min(seconds, rest + 0.001)
-        if ripe and self.parts.dispatch.holds:
+        if ripe and self._dispatch.holds:
             seconds = min(seconds, SHARING)
-        due = [partition.next_due for partition in self.parts.assignment.parked]
+        due = [partition.next_due for partition in self._assignment.parked]
         first = min((at for at in due if at is not None), default=None)
         return seconds if first is None else min(seconds, max(0.001, first - time.time()))
 
-    def _find_own(self, records: list[Record]) -> Iterator[tuple[Place, Record]]:
-        """Yield the records to take in, each with its partition."""
-        parts = self.parts
-        rewinding = {partition.place for partition in parts.assignment.parked if partition.rewind is not None}
+    def _find_own(self, records: list[Record]) -> list[tuple[Place, Record]]:
+        """Return the records to take in, each with its partition."""
+        polled = []
         for record in records:
             if (error := record.error()) is not None:
                 self._report(error)
-                continue
-            place = (record.topic() or "", record.partition() or 0)
-            # The revoke callback runs inside poll(): records from before it are another bridge's now.
-            ours = place in parts.assignment and place not in rewinding
-            if ours and place not in parts.rereads and place not in parts.starts:
-                yield place, record
+            else:
+                polled.append(((record.topic() or "", record.partition() or 0), record))
+        own = self._reads.find_own({place for place, _ in polled})
+        return [(place, record) for place, record in polled if place in own]
 
     def _report(self, error: KafkaError) -> None:
         """Log an error that librdkafka returns in place of a record.
@@ -142,45 +161,43 @@ class PollLoop:
         if error.fatal() or error.code() == KafkaError._FATAL:
             raise ConsumerFailed(f"Kafka's client cannot go on: {error.str()}. Start the bridge again.")
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-            self.parts.timetable.soon("kafka")
+            self._timetable.soon("kafka")
         elif error.code() != KafkaError._PARTITION_EOF:
             logger.warning("Kafka: %s", error.str())
 
     def _hand_off(self) -> None:
-        parts = self.parts
-        restart_partitions(parts, self.consumer, parts.logs.check(self.consumer, parts.held.records))
-        halts = parts.setup.decisions.halts
+        self._reads.restart(self.consumer, self._logs.check(self.consumer, self._buffer.records))
+        halts = self._decisions.halts
         # Records of a halted topic that were read keep their position.
-        partitions = [partition for partition in parts.assignment.partitions if partition.source not in halts]
-        parked = {partition.place for partition in parts.assignment.parked}
+        partitions = [partition for partition in self._assignment.partitions if partition.source not in halts]
+        parked = {partition.place for partition in self._assignment.parked}
         sent = self._hand_off_live([partition for partition in partitions if partition.place not in parked], parked)
-        if not parts.retry_time.left:
+        if not self._retry_time.left:
             sent += self._hand_off_parked([partition for partition in partitions if partition.place in parked], parked)
-        self.jobs.handed_off(sent)
+        self._jobs.note_handoff(sent)
 
     def _hand_off_live(self, partitions: Sequence[Partition], parked: Collection[Place]) -> int:
         """Hand off live records first, before any retry; return how many deliveries went out."""
-        parts = self.parts
-        read_at = parts.held.since(parked)
-        if held := parts.held.take_live(parked):
-            parts.retry_time.live()
+        read_at = self._buffer.since(parked)
+        if held := self._buffer.take_live(parked):
+            self._retry_time.live()
             self._take_in(held)
-        sent = parts.dispatch.hand_out(partitions, parts.gates.suspended)
+        sent = self._dispatch.hand_out(partitions, self._gates.suspended)
         if sent and read_at is not None:
-            parts.setup.metrics.handoff_seconds.observe(self._clock() - read_at)
+            self._metrics.handoff_seconds.observe(self._clock() - read_at)
         return sent
 
     def _hand_off_parked(self, partitions: Sequence[Partition], parked: Collection[Place]) -> int:
         """Take in a few retry records, and hand off due ones that have room; return how many deliveries went out."""
-        parts, begun = self.parts, self._clock()
-        if held := parts.held.take_parked(parked, parts.retry_time.few):
+        begun = self._clock()
+        if held := self._buffer.take_parked(parked, self._retry_time.few):
             self._take_in(held)
-        for partition in parts.assignment.parked:
-            partition.more = len(parts.held.records.get(partition.place, ()))
-        sent = parts.dispatch.hand_out(partitions, parts.gates.suspended, parked=True)
+        for partition in self._assignment.parked:
+            partition.note_untaken(len(self._buffer.records.get(partition.place, ())))
+        sent = self._dispatch.hand_out(partitions, self._gates.suspended, parked=True)
         if held or sent:
-            parts.retry_time.spent(self._clock() - begun)
-        self._subscription.count_strange()
+            self._retry_time.spent(self._clock() - begun)
+        self._strangers.count_records()
         return sent
 
     def _take_in(self, held: Mapping[Place, Sequence[Record]]) -> None:
@@ -189,17 +206,18 @@ class PollLoop:
         Raises:
             LedgerUnavailable: the records stay in the buffer.
         """
-        parts = self.parts
         try:
-            marks = take_in_records(parts.ledger, held, {place: parts.assignment.at(place) for place in held})
+            marks = take_in_records(self._ledger, held, {place: self._assignment.at(place) for place in held})
         except BaseException:
-            parts.held.put_back(held)
+            self._buffer.put_back(held)
             raise
-        parts.marks.add(marks)
+        self._marks.add(marks)
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        self._committing.answered(error, partitions)
+        if self._commits.noted(error, partitions):
+            self._kafka.answers()
+            self._kafka.show(self._assignment)
 
     def _on_error(self, error: KafkaError) -> None:
         if self._kafka.failed(error):
-            self.parts.timetable.soon("kafka")
+            self._timetable.soon("kafka")

@@ -1,4 +1,4 @@
-"""The seeks of the consumer: to the start of a partition, and back to an earlier offset.
+"""The reading of the assigned partitions, and the seeks: to the start of one, and back to an earlier offset.
 
 The loop finds each start step by step, and the partition is paused until then: a rebalance must not wait for a long
 ledger, a partition without a leader, or a Redis that is down.
@@ -11,8 +11,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bridge.backpressure.partition_pauses import PartitionPauses
 from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.log_identity import CommitEvidence, LogDecision, SuspectedLog
+from bridge.consumer.record_buffer import RecordBuffer
 from bridge.consumer.start_offset import CommittedOffset, LogRange, StartOffsetFinder
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
@@ -321,12 +323,79 @@ class RetryRewinds:
             elsewhere: partitions that are about to be read from another offset.
         """
         for partition in self._assignment.parked:
-            if partition.rewind is None or partition.place in elsewhere:
+            if (offset := partition.rewind) is None or partition.place in elsewhere:
                 continue
-            epoch = self._assignment.epoch_below(partition.place, partition.rewind)
+            epoch = self._assignment.epoch_below(partition.place, offset)
             try:
-                consumer.seek(TopicPartition(*partition.place, partition.rewind, leader_epoch=epoch))
+                consumer.seek(TopicPartition(*partition.place, offset, leader_epoch=epoch))
             except KafkaException as error:
                 logger.debug("%s-%d cannot be read again yet: %s", *partition.place, error.args[0].str())
                 continue
-            partition.rewind = None
+            partition.end_rewind()
+
+
+@dataclass(frozen=True)
+class PartitionReads:
+    """The reading of the assigned partitions: where each goes on, its buffered records, and its pause.
+
+    Attributes:
+        buffer: the records that were read and not taken in yet.
+        starts: the partitions whose start offset is not known yet.
+        rereads: the partitions to read again.
+    """
+
+    assignment: Assignment
+    buffer: RecordBuffer
+    starts: PartitionStarts
+    rereads: PartitionRereads
+    rewinds: RetryRewinds
+    pauses: PartitionPauses
+
+    @property
+    def unsettled(self) -> set[Place]:
+        """Return the partitions whose next offset is not settled: records of them are of another reading."""
+        return {*self.starts, *self.rereads}
+
+    def find_own(self, places: Iterable[Place]) -> set[Place]:
+        """Return the partitions of which polled records are to be taken in.
+
+        The revoke callback runs inside poll(): records from before it are another bridge's now.
+        """
+        rewinding = {partition.place for partition in self.assignment.parked if partition.rewind is not None}
+        elsewhere = self.unsettled | rewinding
+        return {place for place in places if place in self.assignment and place not in elsewhere}
+
+    def restart(self, consumer: Consumer, places: Collection[Place]) -> None:
+        """Pause partitions until their start offset is found; nothing that was known of them counts."""
+        if not places:
+            return
+        self.buffer.drop(places)
+        self.rereads.forget(places)
+        self.starts.add(places)
+        self.pauses.begin(consumer, places)
+
+    def give_up(self, places: Collection[Place]) -> None:
+        """Forget partitions that another bridge has now, or that are deleted."""
+        self.assignment.remove(places)
+        self.buffer.drop(places)
+        self.starts.forget(places)
+        self.rereads.forget(places)
+        self.pauses.forget(places)
+
+    def carry_out_rereads(self, consumer: Consumer) -> None:
+        """Seek to where partitions are read again.
+
+        Raises:
+            KafkaUnavailable, LedgerUnavailable: the rest is done with the next call.
+        """
+        for place in self.rereads.carry_out(consumer):
+            self.buffer.drop([place])
+
+    def carry_out_rewinds(self, consumer: Consumer) -> None:
+        """Seek retry partitions back; call it after the pauses: a paused partition resumes from the sought offset."""
+        for partition in self.assignment.parked:
+            if partition.rewind is not None:
+                # These records are read again with those before them.
+                self.buffer.drop([partition.place])
+                partition.note_untaken(0)
+        self.rewinds.carry_out(consumer, self.unsettled)

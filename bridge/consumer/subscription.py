@@ -1,12 +1,16 @@
 """The subscription of a bridge: the source topics, and their retry and replay topics."""
 
 import logging
+from collections.abc import Sequence
 
+from bridge.bridge_metrics import BridgeMetrics
+from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.rebalance import RebalanceHandler
-from bridge.consumer.wiring import ConsumerParts
 from bridge.kafka.clients import Consumer
-from bridge.ledger import Accounts
+from bridge.kafka.topic_catalog import TopicCatalog
+from bridge.ledger import Accounts, Ledger
 from bridge.ledger.group_members import find_living_sources
+from bridge.partitions.assignment import Assignment
 
 logger = logging.getLogger(__name__)
 
@@ -14,10 +18,17 @@ logger = logging.getLogger(__name__)
 class Subscription:
     """The subscription, renewed when a retry topic was created or deleted; other partitions go on meanwhile."""
 
-    def __init__(self, parts: ConsumerParts, consumer: Consumer, rebalances: RebalanceHandler) -> None:
-        self._parts, self._consumer, self._rebalances = parts, consumer, rebalances
-        self._catalog, self._ledger = parts.setup.catalog, parts.ledger
-        self._sources = parts.setup.routes.topics
+    def __init__(
+        self,
+        consumer: Consumer,
+        rebalances: RebalanceHandler,
+        sources: Sequence[str],
+        catalog: TopicCatalog,
+        logs: LogChangeDetector,
+        ledger: Ledger | None,
+    ) -> None:
+        self._consumer, self._rebalances, self._sources = consumer, rebalances, sources
+        self._catalog, self._logs, self._ledger = catalog, logs, ledger
         self._subscribed: frozenset[str] | None = None
         self._logged: set[str] = set()
 
@@ -30,7 +41,7 @@ class Subscription:
         gone = sorted(before - wanted)
         # While they are still assigned: nothing is known of partitions that were revoked long ago.
         for place, unsettled in self._rebalances.unsettled(gone).items():
-            self._parts.logs.deleted(place, unsettled.start, unsettled.stop)
+            self._logs.deleted(place, unsettled.start, unsettled.stop)
         self._consumer.subscribe(
             [*self._sources, *sorted(wanted)],
             on_assign=self._rebalances.on_assign,
@@ -41,22 +52,6 @@ class Subscription:
             logger.info("retry topics are consumed: %s", ", ".join(new))
         if gone:
             logger.warning("retry topics were deleted, with the records in them: %s", ", ".join(gone))
-
-    def count_strange(self) -> None:
-        """Count the records of retry topics that are no deliveries of this group; log each topic once."""
-        for partition in self._parts.assignment.parked:
-            if not partition.strange:
-                continue
-            self._parts.setup.metrics.strange.labels(partition.topic).inc(partition.strange)
-            partition.strange = 0
-            if partition.topic not in self._logged:
-                self._logged.add(partition.topic)
-                logger.warning(
-                    "%s-%d holds records that are no deliveries of group %r (no headers of ours that can be read, or "
-                    "another group's): they are left alone, and counted in bridge_strange_records_total.",
-                    *partition.place,
-                    self._parts.setup.settings.group,
-                )
 
     def log_orphans(self) -> None:
         """Log the retry topics whose source has no handler any more.
@@ -86,4 +81,27 @@ class Subscription:
                     source,
                     source,
                     self._ledger.group,
+                )
+
+
+class StrangeRecordCounter:
+    """The count of records in retry topics that are no deliveries of this group; each topic is logged once."""
+
+    def __init__(self, assignment: Assignment, metrics: BridgeMetrics, group: str) -> None:
+        self._assignment, self._metrics, self._group = assignment, metrics, group
+        self._logged: set[str] = set()
+
+    def count_records(self) -> None:
+        """Count the records that were read since the last call."""
+        for partition in self._assignment.parked:
+            if not (number := partition.take_strange_count()):
+                continue
+            self._metrics.strange.labels(partition.topic).inc(number)
+            if partition.topic not in self._logged:
+                self._logged.add(partition.topic)
+                logger.warning(
+                    "%s-%d holds records that are no deliveries of group %r (no headers of ours that can be read, or "
+                    "another group's): they are left alone, and counted in bridge_strange_records_total.",
+                    *partition.place,
+                    self._group,
                 )

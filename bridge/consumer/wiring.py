@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from celery import Celery
 
@@ -13,9 +14,12 @@ from bridge.bridge_metrics import BridgeMetrics
 from bridge.consumer.handoff_backoff import HandoffBackoff
 from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.offset_commits import OffsetCommits
-from bridge.consumer.read_position import PartitionRereads, PartitionStarts, RetryRewinds
+from bridge.consumer.periodic_jobs import KafkaPoll, LedgerJobs, MarkerPass, PeriodicJob, PeriodicJobs
+from bridge.consumer.read_position import PartitionReads, PartitionRereads, PartitionStarts, RetryRewinds
+from bridge.consumer.rebalance import CommitOrRestart
 from bridge.consumer.record_buffer import RecordBuffer, RetryTimeShare
 from bridge.consumer.start_offset import StartOffsetFinder
+from bridge.consumer.subscription import Subscription
 from bridge.dispatch.batch_sizer import BatchSizer
 from bridge.dispatch.broker_search import BrokerSearch
 from bridge.dispatch.celery_broker import CeleryBroker
@@ -28,11 +32,13 @@ from bridge.handler_routes import Routes
 from bridge.jobs.audit_metrics import AuditMetrics
 from bridge.jobs.backlog import count_due_deliveries
 from bridge.jobs.decision_sync import GroupDecisions
-from bridge.jobs.deleted_topics import DeletedTopicSearch
+from bridge.jobs.deleted_topics import DELETED_TOPICS_EVERY, DeletedTopicSearch
 from bridge.jobs.dependency_gates import DependencyGates
 from bridge.jobs.kafka_state import KafkaState, PolicyTopics
+from bridge.jobs.open_transactions import TransactionWatch
 from bridge.jobs.stuck_deliveries import StuckDeliveryFinder, StuckSuspects
 from bridge.jobs.timetable import Timetable
+from bridge.kafka.clients import Consumer
 from bridge.kafka.managed_topic import list_needed_topics
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.kafka.topic_names import TopicNames
@@ -42,7 +48,23 @@ from bridge.partitions.retry_partition import RetryPartition
 from bridge.settings import Settings
 
 #: Seconds for an answer of the ledger (tried twice): more than a wait for the disk, less than a shutdown may take.
-LEDGER_WITHIN = 3.0
+LEDGER_WITHIN: Final = 3.0
+#: Seconds between two runs of a job.
+FATES_EVERY: Final = 0.05
+COMMIT_EVERY: Final = 1.0
+#: Waiting for the disk takes up to a second (`appendfsync everysec`), in which the loop does nothing else.
+FSYNC_EVERY: Final = 5.0
+QUEUES_EVERY: Final = 0.5
+DECIDED_EVERY: Final = 0.5
+#: It costs Redis about a millisecond if messages are large.
+DEPTHS_EVERY: Final = 1.0
+SOURCES_EVERY: Final = 1.0
+NEEDS_EVERY: Final = 0.5
+REPLAYS_EVERY: Final = 5.0
+KAFKA_EVERY: Final = 5.0
+STUCK_EVERY: Final = 60.0
+AUDIT_EVERY: Final = 30.0
+RENEW_EVERY: Final = 60.0
 
 
 @dataclass
@@ -86,14 +108,14 @@ class BridgeSetup:
         return any(self.settings.topic(topic).handoff_durability == "fsync" for topic in self.routes.topics)
 
 
-@dataclass
+@dataclass(frozen=True)
 class ConsumerParts:
     """The parts of the loop; `stuck_finder` and `audit_metrics` are `None` without a ledger."""
 
     setup: BridgeSetup
     ledger: Ledger | None
     assignment: Assignment
-    held: RecordBuffer
+    reads: PartitionReads
     retry_time: RetryTimeShare
     marks: PendingMarks
     sizes: BatchSizer
@@ -104,10 +126,6 @@ class ConsumerParts:
     queues: QueuePressure
     sources: TopicPressure
     logs: LogChangeDetector
-    starts: PartitionStarts
-    rereads: PartitionRereads
-    rewinds: RetryRewinds
-    pauses: PartitionPauses
     timetable: Timetable
     stuck_finder: StuckDeliveryFinder | None
     audit_metrics: AuditMetrics | None
@@ -135,6 +153,41 @@ class ConsumerParts:
         return count_due_deliveries(
             partitions, unread, ripe, setup.routes, queue_of, halted=halted, suspended=suspended
         )
+
+    def make_jobs(
+        self,
+        consumer: Consumer,
+        committing: CommitOrRestart,
+        subscription: Subscription,
+        transactions: TransactionWatch,
+    ) -> PeriodicJobs:
+        """Make the table of periodic jobs."""
+        setup, file = self.setup, self.setup.settings.file
+        ledger = LedgerJobs(self.ledger, self.reads, self.marks, self.stuck_finder, self.timetable, setup.metrics)
+        markers = MarkerPass(consumer, self.reads, setup.kafka, self.logs, self.marks, transactions)
+        poll = KafkaPoll(
+            setup.kafka, self.assignment, setup.decisions, setup.policy_topics, self.sources, subscription, markers
+        )
+        jobs = (
+            PeriodicJob("fates", FATES_EVERY, ledger.read_fates),
+            PeriodicJob("commit", FSYNC_EVERY if setup.fsyncs else COMMIT_EVERY, committing.commit),
+            PeriodicJob("queues", QUEUES_EVERY, self.queues.look),
+            PeriodicJob("depths", DEPTHS_EVERY, self.queues.weigh),
+            PeriodicJob("sources", SOURCES_EVERY, lambda: self.sources.look(setup.kafka.dying, setup.kafka.parked)),
+            PeriodicJob("needs", NEEDS_EVERY, self.gates.update),
+            PeriodicJob("decided", DECIDED_EVERY, setup.decisions.update),
+            PeriodicJob("replays", REPLAYS_EVERY, self.replays.tell),
+            PeriodicJob("kafka", KAFKA_EVERY, poll.ask_kafka),
+            PeriodicJob("stuck", min(STUCK_EVERY, file.kafka_stuck_after), ledger.find_stuck),
+            PeriodicJob("audit", AUDIT_EVERY, self._show_audit),
+            PeriodicJob("gone", DELETED_TOPICS_EVERY, self.deleted_topics.start),
+            PeriodicJob("renew", min(RENEW_EVERY, file.kafka_ledger_days * 86_400 / 4), ledger.renew_pages),
+        )
+        return PeriodicJobs(jobs, self.timetable, setup.blockage)
+
+    def _show_audit(self) -> None:
+        if self.audit_metrics is not None:
+            self.audit_metrics.show(self.setup.kafka.ends)
 
     @classmethod
     def of(cls, setup: BridgeSetup) -> "ConsumerParts":
@@ -172,7 +225,14 @@ class ConsumerParts:
             setup=setup,
             ledger=ledger,
             assignment=assignment,
-            held=RecordBuffer(metrics, clock),
+            reads=PartitionReads(
+                assignment,
+                RecordBuffer(metrics, clock),
+                PartitionStarts(assignment, setup.catalog, logs, finder, clock),
+                PartitionRereads(assignment),
+                RetryRewinds(assignment),
+                PartitionPauses(assignment, queues, metrics, setup.catalog.source_of, sources),
+            ),
             retry_time=RetryTimeShare(file.kafka_retry_share, clock),
             marks=marks,
             sizes=sizes,
@@ -182,11 +242,7 @@ class ConsumerParts:
             commits=commits,
             queues=queues,
             logs=logs,
-            starts=PartitionStarts(assignment, setup.catalog, logs, finder, clock),
-            rereads=PartitionRereads(assignment),
-            rewinds=RetryRewinds(assignment),
             sources=sources,
-            pauses=PartitionPauses(assignment, queues, metrics, setup.catalog.source_of, sources),
             timetable=Timetable(clock),
             stuck_finder=StuckDeliveryFinder(
                 BrokerSearch(broker), StuckSuspects(ledger, metrics, after), assignment, after, queues=everywhere

@@ -93,7 +93,7 @@ def _has_source_record(held: HeldRecord, origin: Fate, exists: SourceRecordExist
 
 
 def _log_refused(partition: RetryPartition, refused: Sequence[HeldRecord]) -> None:
-    partition.strange += len(refused)
+    partition.note_strange(len(refused))
     if not (many := partition.refusals.count(len(refused))):
         return
     message = refused[0].delivery.message

@@ -67,9 +67,17 @@ class Partition:
         self._sizes: dict[int, int] = {}
         self._bytes = 0
         self._wanted: dict[int, int] = {}
-        #: The offset up to which the ledger was told that all is safe.
-        self.reached = -1
+        self._reached = -1
         self._paused: PauseReason | None = None
+
+    @property
+    def reached(self) -> int:
+        """Return the offset up to which the ledger was told that all is safe; -1 if it was told nothing."""
+        return self._reached
+
+    def note_reached(self, offset: int) -> None:
+        """Note that the ledger was told how far all is safe."""
+        self._reached = offset
 
     @property
     def watched(self) -> bool:

@@ -57,10 +57,7 @@ class RetryPartition(Partition):
         clock: Redis's clock, as far as it is known: a record goes out when it is due by this clock.
 
     Attributes:
-        rewind: the offset from which to read again, because the records there are not held; `None`: nowhere.
-        more: how many records were read and not taken in.
         replays: whether it is a partition of a replay topic.
-        strange: how many records were no deliveries of this group, since this was last reset.
         refusals: limits the log lines about records that name no source record.
     """
 
@@ -83,10 +80,10 @@ class RetryPartition(Partition):
         self.source, self.order = owner.source, owner.chosen.order
         self.account = self.accounts[RETRY_RECORD]
         self.replays = not owner.delay
-        self.rewind: int | None = None
-        self.strange = 0
+        self._rewind: int | None = None
+        self._strange = 0
         self.refusals = RefusalLog()
-        self.more = 0
+        self._untaken = 0
         self._group, self._cluster, self._clock = owner.group, owner.cluster, clock
         self._skew_limit = ClockSkewLimit(f"{topic}-{number}", owner.delay)
         self._due, self._slow_handlers = ReadAhead(budget), SlowHandlers()
@@ -100,6 +97,28 @@ class RetryPartition(Partition):
 
     # What comes in
 
+    @property
+    def rewind(self) -> int | None:
+        """Return the offset from which to read again, because the records there are not held; `None`: nowhere."""
+        return self._rewind
+
+    def end_rewind(self) -> None:
+        """Note that the consumer reads from the rewind's offset now."""
+        self._rewind = None
+
+    def note_untaken(self, number: int) -> None:
+        """Note how many records were read and not taken in."""
+        self._untaken = number
+
+    def note_strange(self, number: int) -> None:
+        """Note records that are no deliveries of this group."""
+        self._strange += number
+
+    def take_strange_count(self) -> int:
+        """Return how many records were no deliveries of this group since the last call."""
+        number, self._strange = self._strange, 0
+        return number
+
     def receive(self, records: Sequence[Record], found: dict[str, bytes] | None) -> list[Mark]:
         """Take in the records that are due soon; those from `rewind` on are read again later."""
         known = found[RETRY_RECORD] if found is not None else bytes(len(records))
@@ -111,7 +130,7 @@ class RetryPartition(Partition):
             if parked is not None and self._passes(record, parked):
                 passed.add(record.offset() or 0)
             elif parked is not None and not self._fits(record, parked):
-                self.rewind = record.offset() or 0
+                self._rewind = record.offset() or 0
                 break
             received.append((record, parked))
         offsets = [record.offset() or 0 for record, _ in received]
@@ -161,7 +180,7 @@ class RetryPartition(Partition):
                 gaps.append(offset)
             elif parked is not None and offset not in self._held and offset not in passed:
                 duplicates.append(offset)
-        self.strange += len(gaps)
+        self.note_strange(len(gaps))
         for offsets, fate in ((gaps, Fate.GAP), (duplicates, Fate.DONE)):
             if offsets:
                 self.offsets.mark(RETRY_RECORD, offsets, fate)
@@ -241,8 +260,8 @@ class RetryPartition(Partition):
         if self._due.full and self._may_pass:
             for handler, stay in list(self._slow_handlers.find_slow(ready, now)):
                 self._release(handler, stay)
-        if self.rewind is None:
-            self.rewind = self._slow_handlers.take_reread_offset(self.ready, now)
+        if self._rewind is None:
+            self._rewind = self._slow_handlers.take_reread_offset(self.ready, now)
 
     def _release(self, handler: str, stay: int) -> None:
         kept, dropped = self._ripe.leave_few(handler, stay)
@@ -270,7 +289,7 @@ class RetryPartition(Partition):
             self._paused = PauseReason.WINDOW_FULL
         elif not self._due.may_read(self._clock()):
             self._paused = PauseReason.SHARE_USED if self._due.full else PauseReason.NOT_DUE
-        elif self.more > (MOST_UNTAKEN // 2 if self._paused else MOST_UNTAKEN):
+        elif self._untaken > (MOST_UNTAKEN // 2 if self._paused else MOST_UNTAKEN):
             self._paused = PauseReason.SHARE_USED
         else:
             self._paused = None

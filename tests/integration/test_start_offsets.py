@@ -314,6 +314,7 @@ def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_
         seen: list[tuple[int, int | None, str | None]] = []
         place = ("orders", 0)
         one = SimpleNamespace(place=place, safe=lambda: 5, reached=-1, accounts={"charge": CHARGE})
+        one.note_reached = lambda offset: setattr(one, "reached", offset)
 
         class Assigned(dict[Any, Any]):
             partitions = (one,)
@@ -376,6 +377,7 @@ def test_a_ledger_set_back_between_the_look_at_it_and_the_commit_is_given_no_cre
             return 12
 
         one = SimpleNamespace(place=place, safe=safe, reached=-1, accounts={"charge": CHARGE})
+        one.note_reached = lambda offset: setattr(one, "reached", offset)
         assigned: Any = SimpleNamespace(partitions=[one], committed={place: 9})
         commits, consumer = OffsetCommits(assigned, fates, False, BridgeMetrics()), None
         doubt = commits.commit(consumer, set(), wait=False)  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from bridge.consumer import rebalance
 from bridge.consumer.rebalance import REMEMBERED_FOR, RebalanceHandler
 from bridge.formats.delivery_identity import Place
 from bridge.kafka.clients import TopicPartition
@@ -22,26 +21,26 @@ class Bridge:
         self.now = 1_000.0
         self.assigned: dict[Place, None] = dict.fromkeys([FIRST, SECOND])
         self.low, self.committed, self.ends = {FIRST: 2, SECOND: 0}, {SECOND: 4}, {FIRST: 7, SECOND: 4}
-        setup = SimpleNamespace(kafka=SimpleNamespace(ends=self.ends), clock=lambda: self.now)
-        parts: Any = SimpleNamespace(assignment=self, setup=setup)
-        committing: Any = SimpleNamespace(last=lambda wait: None)
+        kafka: Any = SimpleNamespace(ends=self.ends, forget=lambda places: None)
+        reads: Any = SimpleNamespace(assignment=self, give_up=self.give_up)
+        committing: Any = SimpleNamespace(commit_last=lambda wait: None)
+        metrics: Any = SimpleNamespace(forget=lambda places: None)
+        timetable: Any = None
         self.consumer: Any = SimpleNamespace(incremental_unassign=lambda partitions: None)
-        self.rebalances = RebalanceHandler(parts, committing)
+        self.rebalances = RebalanceHandler(reads, committing, kafka, metrics, timetable, lambda: self.now)
 
     def __iter__(self) -> Iterator[Place]:
         return iter(self.assigned)
 
-    def give_up(self, parts: Any, places: set[Place]) -> None:
+    def give_up(self, places: set[Place]) -> None:
         for place in places:
             for known in (self.assigned, self.low, self.committed, self.ends):
                 known.pop(place, None)
 
 
 @pytest.fixture
-def bridge(monkeypatch: pytest.MonkeyPatch) -> Bridge:
-    made = Bridge()
-    monkeypatch.setattr(rebalance, "give_up_partitions", made.give_up)
-    return made
+def bridge() -> Bridge:
+    return Bridge()
 
 
 def test_what_is_unsettled_begins_at_the_commit_or_where_the_log_does(bridge: Bridge):
