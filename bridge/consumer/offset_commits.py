@@ -8,7 +8,7 @@ from typing import Final
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.errors import KafkaUnavailable, LedgerNotSynced
 from bridge.formats.delivery_identity import Place
-from bridge.kafka.clients import Consumer, KafkaError, KafkaException, TopicPartition
+from bridge.kafka.clients import Consumer, KafkaError, KafkaException, TopicPartition, explain_error
 from bridge.kafka.partition_offsets import commit_note
 from bridge.ledger import Accounts, Ledger, LedgerState
 from bridge.partitions.assignment import Assignment
@@ -98,18 +98,18 @@ class OffsetCommits:
             (committed,) = _answer_to(consumer, ours).result(COMMIT_WITHIN)
         except (KafkaException, TimeoutError) as error:
             raise KafkaUnavailable(
-                f"Kafka did not move the committed offset of {place[0]}-{place[1]}: {error}."
+                f"Kafka did not move the committed offset of {place[0]}-{place[1]}: {explain_error(error)}."
             ) from None
         if committed.error is not None:
             raise KafkaUnavailable(
-                f"Kafka did not move the committed offset of {place[0]}-{place[1]}: {committed.error.str()}."
+                f"Kafka did not move the committed offset of {place[0]}-{place[1]}: {explain_error(committed.error)}."
             )
         self.noted(None, [committed])
 
     def noted(self, error: KafkaError | None, partitions: list[TopicPartition]) -> bool:
         """Note Kafka's answer to a commit; return whether something was committed."""
         if error is not None and error.code() != KafkaError._NO_OFFSET:
-            logger.warning("not committed, tried again: %s", error.str())
+            logger.warning("not committed, tried again: %s", explain_error(error))
             return False
         committed = False
         for partition in partitions:
@@ -155,7 +155,7 @@ class OffsetCommits:
                 consumer.store_offsets(offsets=[offset])
                 ours.append(offset)
             except KafkaException as error:
-                logger.warning("%s-%d is no longer ours: %s", *place, error.args[0].str())
+                logger.warning("%s-%d is no longer ours: %s", *place, explain_error(error))
         return ours
 
     def _commit(self, consumer: Consumer, offsets: list[TopicPartition], *, wait: bool) -> None:
@@ -168,7 +168,7 @@ class OffsetCommits:
             else:
                 consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as error:
-            logger.warning("not committed, tried again: %s", error.args[0].str())
+            logger.warning("not committed, tried again: %s", explain_error(error))
 
     def _wait(self, consumer: Consumer, offsets: list[TopicPartition]) -> None:
         """Wait some seconds for a commit: commit() itself waits in a thread, for as long as Kafka is unavailable."""

@@ -12,7 +12,7 @@ from bridge.dispatch.fate_sync import take_in_records
 from bridge.errors import ConsumerFailed, LedgerUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.jobs.open_transactions import TransactionWatch
-from bridge.kafka.clients import KafkaError, Record, TopicPartition, consumer_client
+from bridge.kafka.clients import KafkaError, Record, TopicPartition, consumer_client, explain_error
 from bridge.partitions.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -159,11 +159,11 @@ class PollLoop:
         """
         # In place of a record a fatal error has its code, but not its mark.
         if error.fatal() or error.code() == KafkaError._FATAL:
-            raise ConsumerFailed(f"Kafka's client cannot go on: {error.str()}. Start the bridge again.")
+            raise ConsumerFailed(f"Kafka's client cannot go on: {explain_error(error)}. Start the bridge again.")
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             self._timetable.soon("kafka")
         elif error.code() != KafkaError._PARTITION_EOF:
-            logger.warning("Kafka: %s", error.str())
+            logger.warning("Kafka: %s", explain_error(error))
 
     def _hand_off(self) -> None:
         self._reads.restart(self.consumer, self._logs.check(self.consumer, self._buffer.records))

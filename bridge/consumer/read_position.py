@@ -18,7 +18,7 @@ from bridge.consumer.record_buffer import RecordBuffer
 from bridge.consumer.start_offset import CommittedOffset, LogRange, StartOffsetFinder
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
-from bridge.kafka.clients import Consumer, KafkaException, TopicPartition
+from bridge.kafka.clients import Consumer, KafkaException, TopicPartition, explain_error
 from bridge.kafka.partition_offsets import committed_offset, noted_epoch, noted_log
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import KnownLog
@@ -147,7 +147,7 @@ class PartitionStarts:
         for partition in known:
             place = (partition.topic, partition.partition)
             if partition.error is not None:
-                self._later(place, partition.error.str())
+                self._later(place, explain_error(partition.error))
                 continue
             try:
                 offset = committed_offset(partition)
@@ -255,7 +255,7 @@ class PartitionStarts:
         try:
             consumer.seek(TopicPartition(*place, starting.start, leader_epoch=epoch))
         except KafkaException as error:
-            starting.why = f"Kafka's client cannot seek to offset {starting.start}: {error.args[0].str()}"
+            starting.why = f"Kafka's client cannot seek to offset {starting.start}: {explain_error(error)}"
             logger.debug("%s-%d: %s", *place, starting.why)
             return False
         del self._open[place]
@@ -303,7 +303,7 @@ class PartitionRereads:
                 try:
                     consumer.seek(TopicPartition(*place, offset))
                 except KafkaException as error:
-                    logger.debug("%s-%d cannot be read again yet: %s", *place, error.args[0].str())
+                    logger.debug("%s-%d cannot be read again yet: %s", *place, explain_error(error))
                     continue
                 yield place
                 self._assignment.restart(place, offset)
@@ -329,7 +329,7 @@ class RetryRewinds:
             try:
                 consumer.seek(TopicPartition(*partition.place, offset, leader_epoch=epoch))
             except KafkaException as error:
-                logger.debug("%s-%d cannot be read again yet: %s", *partition.place, error.args[0].str())
+                logger.debug("%s-%d cannot be read again yet: %s", *partition.place, explain_error(error))
                 continue
             partition.end_rewind()
 

@@ -14,6 +14,7 @@ from bridge.kafka.clients import (
     KafkaException,
     TopicPartition,
     admin_client,
+    explain_error,
 )
 from bridge.kafka.partition_offsets import Extent, find_offsets_at, read_extents
 from bridge.kafka.topic_names import DerivedTopics, TopicNames
@@ -175,7 +176,7 @@ def _move(settings: Settings, topic: str, targets: dict[int, int]) -> None:
 def _refused(settings: Settings, error: KafkaError) -> CannotReset:
     if error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
         return _running(settings)
-    return CannotReset(f"Kafka did not move the offsets of group {settings.group!r}: {error.str()}.")
+    return CannotReset(f"Kafka did not move the offsets of group {settings.group!r}: {explain_error(error)}.")
 
 
 def _write_fates(

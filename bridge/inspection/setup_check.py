@@ -29,7 +29,7 @@ from bridge.jobs.deployment_problems import (
     unknown_members,
 )
 from bridge.jobs.open_transactions import find_held_back_topics
-from bridge.kafka.clients import AdminClient, KafkaException, admin_client, client_fault, consumer_client
+from bridge.kafka.clients import AdminClient, KafkaException, admin_client, client_fault, consumer_client, explain_error
 from bridge.kafka.consumer_groups import find_first_reads
 from bridge.kafka.control_topic import read_published_decisions
 from bridge.kafka.managed_topic import ManagedTopic, TopicKind
@@ -143,7 +143,7 @@ def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFindi
     try:
         # Some properties are only read when a client is made: a certificate's file, for instance.
         consumer_client(chosen.kafka, chosen.group).close()
-        admin = admin_client(chosen.kafka, error_cb=lambda error: said.append(str(error.str())))
+        admin = admin_client(chosen.kafka, error_cb=lambda error: said.append(explain_error(error)))
         admin.list_topics(timeout=ANSWER_WITHIN)
     except (KafkaException, KafkaUnavailable) as error:
         if admin is not None:
@@ -250,7 +250,7 @@ def _find_problems(seen: SurveyedTopic) -> tuple[str, ...]:
 
 
 def _words(error: Exception) -> str:
-    return str(error.args[0].str() if isinstance(error, KafkaException) else error).rstrip(". ")
+    return explain_error(error).rstrip(". ")
 
 
 def _broker(app: Celery, routes: Routes) -> Iterator[CheckFinding]:

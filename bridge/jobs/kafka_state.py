@@ -12,7 +12,7 @@ from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.formats.group_decision import PolicyData
 from bridge.handler_routes import Routes, changed_handlers
-from bridge.kafka.clients import KafkaError, TopicPartition
+from bridge.kafka.clients import KafkaError, TopicPartition, explain_error
 from bridge.kafka.managed_topic import list_needed_topics
 from bridge.kafka.partition_offsets import END
 from bridge.kafka.topic_catalog import TopicCatalog
@@ -178,10 +178,10 @@ class KafkaState:
             whether Kafka should be asked at once.
         """
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self.silent(f"Kafka does not answer: {error.str()}.")
+            self.silent(f"Kafka does not answer: {explain_error(error)}.")
             return True
         if error.code() != KafkaError._TRANSPORT:
-            logger.warning("Kafka: %s", error.str())
+            logger.warning("Kafka: %s", explain_error(error))
         return False
 
 

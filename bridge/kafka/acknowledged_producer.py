@@ -14,6 +14,7 @@ from bridge.kafka.clients import (
     KafkaException,
     Producer,
     Record,
+    explain_error,
     producer_client,
 )
 from bridge.settings import Settings
@@ -191,7 +192,7 @@ class AcknowledgedProducer:
         """
         if error is None or not (error.fatal() or error.code() == KafkaError._FATAL):
             return False
-        logger.error("the producer failed and is replaced: %s", error.str())
+        logger.error("the producer failed and is replaced: %s", explain_error(error))
         self._producer = producer_client(self._settings.kafka)
         return True
 
@@ -214,9 +215,9 @@ def _publish_failure(letter: OutgoingRecord, error: KafkaError) -> PublishFailed
             "takes: raise that topic's max.message.bytes."
         )
     if error.code() in _NEVER:
-        return NeverPublished(f"{letter.whose}: {letter.topic!r} can never take {letter.what}: {error.str()}.")
+        return NeverPublished(f"{letter.whose}: {letter.topic!r} can never take {letter.what}: {explain_error(error)}.")
     failed = RefusedWithOthers if error.code() in _REFUSED else PublishFailed
-    return failed(f"{letter.whose}: {letter.topic!r} did not take {letter.what}: {error.str()}.")
+    return failed(f"{letter.whose}: {letter.topic!r} did not take {letter.what}: {explain_error(error)}.")
 
 
 def _halves(some: Sequence[int]) -> tuple[Sequence[int], ...]:

@@ -46,6 +46,7 @@ __all__ = [
     "TopicPartition",
     "admin_client",
     "consumer_client",
+    "explain_error",
     "headers_of",
     "mock_cluster",
     "producer_client",
@@ -180,6 +181,27 @@ def admin_client(properties: Mapping[str, Any], **callbacks: Any) -> AdminClient
     """Return a client that reads metadata and creates topics."""
     _debug(properties)
     return AdminClient({**_shared(properties), **callbacks}, logger=librdkafka)
+
+
+#: Errors that operators see while Kafka starts, or moves work between brokers, in words.
+_IN_WORDS: Final = {
+    KafkaError.NOT_COORDINATOR: "another broker becomes the coordinator of the consumer group, which takes seconds",
+    KafkaError.COORDINATOR_NOT_AVAILABLE: "no broker is the coordinator of the consumer group yet",
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator of the consumer group starts, which takes seconds",
+    KafkaError._WAIT_COORD: "no broker is the coordinator of the consumer group yet",
+    KafkaError.NOT_LEADER_FOR_PARTITION: "another broker becomes the leader of the partition, which takes seconds",
+    KafkaError.LEADER_NOT_AVAILABLE: "the partition has no leader",
+}
+
+
+def explain_error(error: object) -> str:
+    """Return an error of Kafka's client in words, with its name behind if it needs other words than the client's."""
+    if isinstance(error, KafkaException):
+        error = error.args[0]
+    if not isinstance(error, KafkaError):
+        return str(error)
+    words = _IN_WORDS.get(error.code())
+    return f"{words} ({error.name()})" if words else str(error.str())
 
 
 class FatalErrorCatcher:

@@ -8,12 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
-from bridge.kafka.clients import (
-    AdminClient,
-    ConsumerGroupTopicPartitions,
-    KafkaException,
-    admin_client,
-)
+from bridge.kafka.clients import AdminClient, ConsumerGroupTopicPartitions, KafkaException, admin_client, explain_error
 from bridge.kafka.partition_offsets import Extent, read_extents
 from bridge.settings import Settings
 
@@ -64,7 +59,7 @@ def read_group_commits(settings: Settings, topics: Collection[str]) -> dict[str,
                         found[group][place.topic, place.partition] = place.offset
     except (KafkaException, TimeoutError) as error:
         raise KafkaUnavailable(
-            f"Kafka did not list the groups that read {', '.join(sorted(topics))}: {error}."
+            f"Kafka did not list the groups that read {', '.join(sorted(topics))}: {explain_error(error)}."
         ) from None
     return dict(found)
 
@@ -84,7 +79,9 @@ def find_consumed_topics(admin: AdminClient, group: str) -> frozenset[str] | Non
             if each.error is not None:
                 raise KafkaException(each.error)
     except KafkaException as error:
-        raise KafkaUnavailable(f"Kafka did not list the members of the group {group!r}: {error}.") from None
+        raise KafkaUnavailable(
+            f"Kafka did not list the members of the group {group!r}: {explain_error(error)}."
+        ) from None
     if any(each.state in REBALANCING for each in listed):
         return None
     return frozenset(

@@ -22,6 +22,7 @@ from bridge.kafka.clients import (
     TopicPartition,
     admin_client,
     consumer_client,
+    explain_error,
     producer_client,
 )
 from bridge.kafka.partition_offsets import cached_first_and_end, watermarks
@@ -82,12 +83,12 @@ def publish_decision(settings: Settings, decision: GroupDecision) -> int:
         with FatalErrorCatcher():
             client.flush(ACKNOWLEDGED_WITHIN)
     except (KafkaException, SystemError) as error:
-        raise PublishFailed(f"{decision.key}: {name!r} did not take it: {error}.") from None
+        raise PublishFailed(f"{decision.key}: {name!r} did not take it: {explain_error(error)}.") from None
     if not outcome:
         raise PublishFailed(f"{decision.key}: no answer from Kafka for {name!r} in {ACKNOWLEDGED_WITHIN:g} s.")
     refusal, offset = outcome[-1]
     if refusal is not None:
-        raise PublishFailed(f"{decision.key}: {name!r} did not take it: {refusal.str()}.")
+        raise PublishFailed(f"{decision.key}: {name!r} did not take it: {explain_error(refusal)}.")
     return offset
 
 
@@ -118,7 +119,7 @@ def read_published_decisions(settings: Settings) -> PublishedDecisions:
     except KafkaException as error:
         raise KafkaUnavailable(
             f"Kafka did not give the control topic {place[0]!r}, which has the group's decisions (halts, policies): "
-            f"{error.args[0].str()}. Is its broker down?"
+            f"{explain_error(error)}. Is its broker down?"
         ) from None
     finally:
         client.close()

@@ -20,6 +20,7 @@ from bridge.kafka.clients import (
     TopicPartition,
     admin_client,
     consumer_client,
+    explain_error,
 )
 from bridge.kafka.topic_admin import ANSWER_WITHIN, read_cluster
 from bridge.settings import Settings
@@ -212,7 +213,7 @@ def read_extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
             found.append(Extent(place.topic, place.partition, first, end, committed, noted_epoch(place.metadata)))
         return found
     except KafkaException as error:
-        raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+        raise KafkaUnavailable(f"Kafka does not answer: {explain_error(error)}.") from None
     finally:
         client.close()
 
@@ -287,5 +288,5 @@ def _find_offsets_at_time(settings: Settings, found: Sequence[Extent], moment: s
             raise KafkaUnavailable(f"no answer within {MOMENT_ANSWER_WITHIN * 2:g} s")
         offsets = {place.partition: listed_offset(future, of_a_time=True) for place, future in answers.items()}
     except (KafkaException, KafkaUnavailable) as error:
-        raise KafkaUnavailable(f"Kafka did not tell the offsets of {moment}: {error}.") from None
+        raise KafkaUnavailable(f"Kafka did not tell the offsets of {moment}: {explain_error(error)}.") from None
     return {partition: ends[partition] if offset == NO_SUCH_RECORD else offset for partition, offset in offsets.items()}

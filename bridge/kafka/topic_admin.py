@@ -16,6 +16,7 @@ from bridge.kafka.clients import (
     KafkaException,
     NewPartitions,
     NewTopic,
+    explain_error,
 )
 from bridge.kafka.managed_topic import ManagedTopic, SourceLimits, TopicKind, TopicShape
 
@@ -64,7 +65,7 @@ def read_cluster(client: AdminClient | Consumer, within: float | None = None) ->
     try:
         found = client.list_topics(timeout=ANSWER_WITHIN if within is None else within)
     except KafkaException as error:
-        raise KafkaUnavailable(f"Kafka does not answer: {error.args[0].str()}.") from None
+        raise KafkaUnavailable(f"Kafka does not answer: {explain_error(error)}.") from None
     return Cluster(str(found.cluster_id), found.topics)
 
 
@@ -147,7 +148,7 @@ def add_partitions(admin: AdminClient, wanted: Iterable[ManagedTopic], sources: 
         if why is None:
             logger.info("topic %r has %d partitions now, as its source.", name, added[name])
         else:
-            logger.error("topic %r could not be given %d partitions: %s.", name, added[name], why.str())
+            logger.error("topic %r could not be given %d partitions: %s.", name, added[name], explain_error(why))
 
 
 def split_requests(items: Sequence[Item], partitions: Sequence[int]) -> list[list[Item]]:
@@ -235,6 +236,6 @@ def _is_there(name: str, why: KafkaError, by_hand: str) -> bool:
         log_made_on_first_use([name])
         return True
     if why.retriable() or why.code() in _LATER:
-        raise KafkaUnavailable(f"topic {name!r} could not be created: {why.str()}.")
-    logger.error("topic %r could not be created: %s. Create it by hand, %s.", name, why.str(), by_hand)
+        raise KafkaUnavailable(f"topic {name!r} could not be created: {explain_error(why)}.")
+    logger.error("topic %r could not be created: %s. Create it by hand, %s.", name, explain_error(why), by_hand)
     return False

@@ -17,6 +17,7 @@ from bridge.kafka.clients import (
     TopicCollection,
     TopicPartition,
     admin_client,
+    explain_error,
 )
 from bridge.kafka.managed_topic import ManagedTopic, TopicKind, find_retention_fault
 from bridge.kafka.partition_offsets import OffsetQuestion, listed_offset
@@ -211,7 +212,7 @@ class TopicCatalog:
             try:
                 self.topic_ids[name] = str(future.result(ANSWER_WITHIN * 2).topic_id)
             except (KafkaException, TimeoutError) as error:
-                untold[name] = f"Kafka did not give the id of topic {name!r}: {error}."
+                untold[name] = f"Kafka did not give the id of topic {name!r}: {explain_error(error)}."
         return untold
 
     def id_of(self, topic: str) -> str:
@@ -330,7 +331,7 @@ class TopicCatalog:
     def _learn_anew(self, error: KafkaError | None) -> None:
         """Read the metadata again: after a restart of Kafka they may be too old (FENCED_LEADER_EPOCH)."""
         if error is None or error.code() in _NO_ANSWER:
-            raise KafkaUnavailable(f"Kafka does not answer: {error.str() if error else 'no time was left'}.")
+            raise KafkaUnavailable(f"Kafka does not answer: {explain_error(error) if error else 'no time was left'}.")
         read_cluster(self._admin)
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Self
 
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
-from bridge.kafka.clients import IsolationLevel, KafkaException, OffsetSpec, TopicPartition, admin_client
+from bridge.kafka.clients import IsolationLevel, KafkaException, OffsetSpec, TopicPartition, admin_client, explain_error
 from bridge.kafka.partition_offsets import listed_offset
 from bridge.kafka.topic_admin import ANSWER_WITHIN
 from bridge.settings import Settings
@@ -60,7 +60,7 @@ def find_open_transactions(settings: Settings, places: Iterable[Place]) -> list[
         # In this order: records written in between must not seem held back.
         all_of_it, stable = ends(IsolationLevel.READ_UNCOMMITTED), ends(IsolationLevel.READ_COMMITTED)
     except KafkaException as error:
-        raise KafkaUnavailable(f"Kafka did not give the ends of partitions: {error.args[0].str()}.") from None
+        raise KafkaUnavailable(f"Kafka did not give the ends of partitions: {explain_error(error)}.") from None
     return [
         OpenTransaction(*place, stable[place], end - stable[place])
         for place, end in sorted(all_of_it.items())

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from bridge.kafka.clients import RepeatFilter, property_fault
+from bridge.kafka.clients import KafkaError, KafkaException, RepeatFilter, explain_error, property_fault
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,22 @@ def test_a_line_that_repeats_itself_is_let_through_once_a_minute(monkeypatch):
     assert seldom.filter(line("FAIL connect to other:9092 (after 1ms)"))
     now += 2
     assert seldom.filter(line("FAIL connect to h:9092 (after 3ms)"))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            KafkaException(KafkaError(KafkaError.NOT_COORDINATOR)),
+            "another broker becomes the coordinator of the consumer group, which takes seconds (NOT_COORDINATOR)",
+        ),
+        (
+            KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE),
+            "no broker is the coordinator of the consumer group yet (COORDINATOR_NOT_AVAILABLE)",
+        ),
+        (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), "Broker: Topic authorization failed"),
+        (TimeoutError("no answer"), "no answer"),
+    ],
+)
+def test_an_error_of_kafka_is_said_in_words_with_its_name_behind(error: object, words: str):
+    assert explain_error(error) == words

@@ -20,6 +20,7 @@ from bridge.kafka.clients import (
     Record,
     TopicPartition,
     consumer_client,
+    explain_error,
 )
 from bridge.kafka.partition_offsets import cached_first_and_end
 from bridge.settings import Settings
@@ -318,10 +319,10 @@ def _report_error(error: KafkaError) -> None:
     """Log or raise an error that librdkafka returned in place of a record."""
     # Such an error has only the code, without the mark of a fatal error.
     if error.fatal() or error.code() == KafkaError._FATAL:
-        raise ConsumerFailed(f"Kafka's client cannot go on: {error.str()}. Start the recorder again.")
+        raise ConsumerFailed(f"Kafka's client cannot go on: {explain_error(error)}. Start the recorder again.")
     missing = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._PARTITION_EOF)
     if error.code() not in missing:
-        logger.warning("Kafka: %s", error.str())
+        logger.warning("Kafka: %s", explain_error(error))
 
 
 def _on_commit(error: KafkaError | None, _partitions: list[TopicPartition]) -> None:

@@ -26,7 +26,7 @@ from bridge.errors import (
 )
 from bridge.formats.delivery_identity import Place
 from bridge.jobs.timetable import Timetable
-from bridge.kafka.clients import KafkaError
+from bridge.kafka.clients import KafkaError, explain_error
 from bridge.kafka.topic_names import TopicNames
 from lossless.background_thread import start_thread
 from lossless.backoff import Backoff, RetryTimer
@@ -388,9 +388,9 @@ class Recorder:
     def _on_error(self, error: KafkaError) -> None:
         """Note an error that Kafka's client reports inside poll()."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._kafka.met(KafkaUnavailable(f"Kafka does not answer: {error.str()}."))
+            self._kafka.met(KafkaUnavailable(f"Kafka does not answer: {explain_error(error)}."))
         elif error.code() != KafkaError._TRANSPORT:
-            logger.warning("Kafka: %s", error.str())
+            logger.warning("Kafka: %s", explain_error(error))
 
     # The end
 
