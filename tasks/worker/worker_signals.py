@@ -91,7 +91,13 @@ def _refuse_faults(app: Celery, broken: Iterable[str] = ()) -> SettingsAndRoutes
     found = settings.read_with_handlers(app, os.environ, broken)
     if found.faults:
         # A signal's receiver may raise any Exception without effect; SystemExit ends the worker.
-        print(f"The worker does not start: this is wrong:\n{SettingsError(found.faults)}", file=sys.stderr)
+        named = "" if app.main == settings.OWN_APP else f"-A {app.main} "
+        print(
+            f"The worker of the Celery app {app.main!r} does not start, because its configuration is invalid:\n"
+            f"{SettingsError(found.faults)}\n"
+            f"Correct these settings and start it again; `bridge {named}check` tests them without a worker.",
+            file=sys.stderr,
+        )
         raise SystemExit(1)
     return found
 
