@@ -27,67 +27,77 @@ class BundledStep(NamedTuple):
     args: Sequence[str | int | bytes]
 
 
-class BundledText(str):
-    """The text of a task's result, and the step that is bundled with the acknowledgement."""
+class BundledResult(NamedTuple):
+    """The text of a task's result with the step: what travels from the process to the worker's main process."""
 
+    text: str
     step: BundledStep
 
-    def __new__(cls, text: str, step: BundledStep) -> "BundledText":
-        made = super().__new__(cls, text)
-        made.step = step
-        return made
 
-    def __reduce__(self) -> tuple[type["BundledText"], tuple[str, BundledStep]]:
-        return BundledText, (str(self), self.step)
+class AcknowledgementBundle:
+    """The bundle of one run of a task.
+
+    Attributes:
+        step: what is done together with the acknowledgement; `None`: nothing.
+        fallback: called if the task returns and Celery fails it all the same.
+    """
+
+    __slots__ = ("fallback", "step")
+
+    def __init__(self) -> None:
+        self.step: BundledStep | None = None
+        self.fallback: Callable[[], object] | None = None
+
+    def undo(self) -> None:
+        """Call the fallback: the task had ended, and then the code around it failed."""
+        if self.fallback is not None:
+            try:
+                self.fallback()
+            except Exception as error:
+                logger.error("the note that a task is done could not be written: %r; the task may run again", error)
 
 
-class _Run:
-    """The bundle of the task that runs in this process."""
-
-    step: BundledStep | None = None
-    otherwise: Callable[[], object] | None = None
-
-
-_run: _Run | None = None
+#: The bundle of the task that runs in this process, which runs one at a time; `None` in other pools.
+_running: AcknowledgementBundle | None = None
 
 
 def can_bundle() -> bool:
     """Return whether the running task may bundle a step: it runs in a pool's process."""
-    return _run is not None
+    return _running is not None
 
 
-def bundle_step(step: BundledStep, otherwise: Callable[[], object]) -> bool:
+def bundle_step(step: BundledStep, fallback: Callable[[], object]) -> bool:
     """Have a step done together with the acknowledgement of the task that runs now, if it succeeds.
 
     Parameters:
-        otherwise: called if the task returns and Celery fails it all the same.
+        fallback: called if the task returns and Celery fails it all the same.
 
     Returns:
-        whether the step is bundled; if not, nothing is done, and `otherwise` is not called.
+        whether the step is bundled; if not, nothing is done, and `fallback` is not called.
     """
-    if _run is None:
+    if _running is None:
         return False
-    _run.step, _run.otherwise = step, otherwise
+    _running.step, _running.fallback = step, fallback
     return True
 
 
 def run_traced(trace: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Run one of Celery's traces in a pool's process, and add the bundled step to its result."""
-    global _run
-    run = _run = _Run()
+    global _running
+    bundle = _running = AcknowledgementBundle()
     try:
         failed, result, seconds = trace(*args, **options)
     except BaseException:
-        _undo_bundle(run)
+        bundle.undo()
         raise
     finally:
-        _run = None
-    if run.step is None:
+        _running = None
+    if bundle.step is None:
         return failed, result, seconds
     if failed:
-        _undo_bundle(run)
+        bundle.undo()
         return failed, result, seconds
-    return failed, BundledText(str(result), run.step), seconds
+    return failed, BundledResult(str(result), bundle.step), seconds
 
 
 def unpack_bundle(on_success: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,17 +105,8 @@ def unpack_bundle(on_success: Callable[..., Any]) -> Callable[..., Any]:
 
     def unpacked(self: Any, result: Any, **options: Any) -> Any:
         failed, text, seconds = result
-        if isinstance(text, BundledText):
-            self._bundled_step, text = text.step, str(text)  # events and logs get plain text
+        if isinstance(text, BundledResult):
+            text, self._bundled_step = text  # events and logs get plain text
         return on_success(self, (failed, text, seconds), **options)
 
     return unpacked
-
-
-def _undo_bundle(run: _Run) -> None:
-    """Call the fallback of a bundle: the task had ended, and then the code around it failed."""
-    if run.otherwise is not None:
-        try:
-            run.otherwise()
-        except Exception as error:
-            logger.error("the note that a task is done could not be written: %r; the task may run again", error)

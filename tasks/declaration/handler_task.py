@@ -137,5 +137,5 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
         if throw:
             raise asked
         if run is not None:
-            run.asked = asked
+            run.ask_retry(asked)
         return asked

@@ -73,6 +73,14 @@ class HandlerRun:
         self.failures, self.group = failures, group
         self.asked: RetryAsked | None = None
 
+    def begin(self, failures: int) -> None:
+        """Note that the next run begins."""
+        self.failures, self.asked = failures, None
+
+    def ask_retry(self, asked: RetryAsked) -> None:
+        """Note the retry that the handler asked for."""
+        self.asked = asked
+
     @classmethod
     def of(cls, task: Task) -> "HandlerRun | None":  # type: ignore[type-arg]
         """Return the run that a task is in; `None` if it is called directly, or has begun none."""

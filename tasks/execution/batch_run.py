@@ -60,7 +60,7 @@ def run_batch(task: MessageTask[..., Any], header: object) -> Any:
         raise Reject(str(error), requeue=True) from None
     execution, watchdog = BatchRun(task, batch, begun), find_watchdog()
     if watchdog is not None:
-        watchdog.executing = True
+        watchdog.begin_batch()
     try:
         result = execution.settle()
     except Exception:
@@ -72,7 +72,7 @@ def run_batch(task: MessageTask[..., Any], header: object) -> Any:
     finally:
         execution.note_carrier()
         if watchdog is not None:
-            watchdog.executing = False
+            watchdog.end_batch()
         set_logged_delivery(None)
 
 

@@ -59,7 +59,7 @@ class HandlerAttempts:
             WorkerShutdown, WorkerTerminate, SystemExit: the worker ends, or this process must.
         """
         run, started = self._run, time.monotonic()
-        run.failures, run.asked = delivery.attempts.failed, None
+        run.begin(delivery.attempts.failed)
         try:
             with run:
                 returned = self._within_limits(lambda: self._task.call(delivery.message))

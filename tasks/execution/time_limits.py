@@ -61,10 +61,18 @@ class Watchdog:
         self._hard_at: float | None = None
         self._wakes_at = 0.0
         self._last_will: Callable[[], None] = lambda: None
-        #: Whether a delivery is executed now: then the watchdog decides on soft limits.
-        self.executing = False
+        #: Whether a batch runs now: then the watchdog decides on soft limits.
+        self._batch_runs = False
         self._running = self._overdue = False
         start_thread("time limits", self._watch)
+
+    def begin_batch(self) -> None:
+        """Note that a batch runs: from now on the watchdog decides on soft limits."""
+        self._batch_runs = True
+
+    def end_batch(self) -> None:
+        """Note that no batch runs any more."""
+        self._batch_runs = False
 
     @contextmanager
     def watching(self, limits: TimeLimits, last_will: Callable[[], None]) -> Iterator[None]:
@@ -93,7 +101,7 @@ class Watchdog:
 
     def on_signal(self, *_: Any) -> None:
         """Raise the soft limit in the main thread, unless the handler has already returned."""
-        if not self.executing:
+        if not self._batch_runs:
             raise SoftTimeLimitExceeded
         if self._overdue and self._running:
             self._overdue = False

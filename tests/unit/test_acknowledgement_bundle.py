@@ -26,9 +26,8 @@ def ends(failed: int = 0, result: object = "'fine'", says: bool = True) -> Any:
 
 
 def test_it_comes_with_the_result_that_celery_tells_of_a_success() -> None:
-    failed, text, seconds = pickle.loads(pickle.dumps(run_traced(ends(), lambda: None)))
-    assert (failed, text, seconds) == (0, "'fine'", 0.5)
-    assert text.step == STEP
+    failed, result, seconds = pickle.loads(pickle.dumps(run_traced(ends(), lambda: None)))
+    assert (failed, result, seconds) == (0, acknowledgement_bundle.BundledResult("'fine'", STEP), 0.5)
 
 
 def test_what_celery_has_fail_afterwards_is_done_otherwise() -> None:
@@ -98,7 +97,7 @@ class _Request(Request):
 def test_it_is_said_to_the_channel_before_the_acknowledgement() -> None:
     channel = _Channel()
     request = _Request(channel)
-    request.on_success((0, acknowledgement_bundle.BundledText("fine", STEP), 0.5))
+    request.on_success((0, acknowledgement_bundle.BundledResult("fine", STEP), 0.5))
     assert channel.told == [("owner.1", *STEP), "ack"]
     assert request.heard == (0, "fine", 0.5)
     assert type(request.heard[1]) is str

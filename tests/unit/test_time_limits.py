@@ -33,7 +33,7 @@ def killed() -> Killed:
 @pytest.fixture
 def dog(killed: Killed) -> Iterator[Watchdog]:
     made = Watchdog(killed)
-    made.executing = True
+    made.begin_batch()
     before = signal.signal(signal.SIGUSR1, made.on_signal)
     yield made
     signal.signal(signal.SIGUSR1, before)
@@ -70,7 +70,7 @@ def test_a_signal_that_comes_when_the_handler_has_returned_undoes_nothing(dog: W
 
 
 def test_a_task_that_is_no_delivery_keeps_celerys_own_limit(dog: Watchdog) -> None:
-    dog.executing = False
+    dog.end_batch()
     with pytest.raises(SoftTimeLimitExceeded):
         signal.raise_signal(signal.SIGUSR1)
 
