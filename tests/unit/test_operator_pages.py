@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bridge.bridge_metrics import BridgeMetrics
-from bridge.deadletters.recorder.recorder import RecorderMetrics
+from bridge.deadletters.recorder.dead_letter_metrics import RecorderMetrics
 from bridge.formats.pause_reasons import NAMED_REASONS, PauseReason
 from bridge.jobs.problem_table import PROBLEM_KINDS, PROBLEM_TABLE, runbook_entry, write_alert_rules
 from tasks.worker import worker_metrics

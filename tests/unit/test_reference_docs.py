@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 import tasks
 from bridge.bridge_metrics import BridgeMetrics
-from bridge.deadletters.recorder.recorder import RecorderMetrics
+from bridge.deadletters.recorder.dead_letter_metrics import RecorderMetrics
 from bridge.formats.header_block import DEAD_LETTER_HEADERS, RETRY_HEADERS
 from bridge.kafka.clients import CONSUMER_DEFAULTS, FIXED, PRODUCER_DEFAULTS
 from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings

@@ -1,5 +1,5 @@
-"""The recorder's duties beside recording, each on its own timetable and thread, and the thread that keeps a slow
-database from blocking the poll loop.
+"""The recorder's duties beside recording, each on its own timetable and thread; the thread that keeps a slow database
+from blocking the poll loop; and the outage of what a loop asks.
 """
 
 import logging
@@ -15,11 +15,14 @@ from bridge.deadletters.recorder.retention import apply_retention
 from bridge.deadletters.replay import fixed_group_replay
 from bridge.errors import BridgeError
 from lossless.background_thread import BackgroundThread, start_call
+from lossless.backoff import Backoff, RetryTimer
 
 if TYPE_CHECKING:
     from bridge.deadletters.dead_letter_service import DeadLetterService
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class SideTask(Generic[T]):
@@ -57,10 +60,58 @@ class SideTask(Generic[T]):
         return done
 
 
-logger = logging.getLogger(__name__)
-
-#: Seconds between two log lines about a duty that fails.
+#: Seconds between two tries: the first pause, and the longest.
+RETRY_AFTER: Final = Backoff(first=0.2, most=10.0)
+#: Seconds between two log lines about an outage, or about a duty that fails.
 SAY_EVERY: Final = 60.0
+
+
+class Outage:
+    """The outage of one dependency.
+
+    Parameters:
+        waits: the effect, for the log: "nothing is recorded".
+        well: the log line for its end.
+
+    Attributes:
+        why: a sentence; `None` without an outage.
+    """
+
+    def __init__(self, waits: str, well: str) -> None:
+        self._waits, self._well = waits, well
+        self.why: str | None = None
+        self._timer = RetryTimer(RETRY_AFTER)
+        self._since = self._said_at = 0.0
+
+    def met(self, error: Exception) -> None:
+        """Note that a try has failed."""
+        now = time.monotonic()
+        self._timer.note_failure(now)
+        if self.why is None:
+            self._since = now
+        if self.why is None or now - self._said_at >= SAY_EVERY:
+            self._said_at = now
+            logger.error("%s, for %.0f s now; it is tried again: %s", self._waits, now - self._since, error)
+        self.why = str(error)
+
+    def over(self) -> None:
+        """It answers."""
+        if self.why is not None:
+            logger.info("%s, after %.0f s.", self._well, time.monotonic() - self._since)
+        self.why = None
+        self._timer.reset()
+
+    @property
+    def lasts(self) -> float:
+        """Return the seconds since the outage began; 0 without one."""
+        return 0.0 if self.why is None else time.monotonic() - self._since
+
+    @property
+    def may_try(self) -> bool:
+        """Return whether the next try is due."""
+        return self._timer.is_due(time.monotonic())
+
+
 #: Seconds that duties have to end at a shutdown.
 END_WITHIN: Final = 5.0
 

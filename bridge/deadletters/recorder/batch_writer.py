@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from bridge.deadletters.db import letter_writer, position_table
@@ -48,14 +48,10 @@ class TakenCounts:
         """Return the counts for the log: `1,204 records: 1,200 new, 4 duplicate; 3 of them by others (spring 2,
         unknown 1)`.
         """
-        said = _listed(f"{count:,} {what}" for what, count in self.counts.most_common())
-        others = _listed(f"{who} {count:,}" for who, count in self.theirs.most_common())
+        said = ", ".join(f"{count:,} {what}" for what, count in self.counts.most_common())
+        others = ", ".join(f"{who} {count:,}" for who, count in self.theirs.most_common())
         words = f"{self.counts.total():,} records" + (f": {said}" if said else "")
         return f"{words}; {self.theirs.total():,} of them by others ({others})" if others else words
-
-
-def _listed(words: Iterable[str]) -> str:
-    return ", ".join(words)
 
 
 logger = logging.getLogger(__name__)
@@ -82,6 +78,41 @@ class ReadRecord(NamedTuple):
     size: int = 0
     missed: int = 0
     is_mark: bool = False
+
+
+@dataclass(eq=False)
+class RecordedPartition:
+    """A partition that is recorded, from its start until it is revoked or restarted.
+
+    Attributes:
+        next: the offset that is read next.
+        reached: the recorded position.
+        at_place: whether Kafka's client is at this offset: after a seek it may report the old position until it has
+            returned a record.
+        unwritten: records that were read and are in no batch yet.
+    """
+
+    log: RecordedLog
+    next: int
+    reached: RecordedPosition
+    at_place: bool
+    unwritten: list[ReadRecord] = field(default_factory=list)
+
+
+class RecordBatch(NamedTuple):
+    """The records of one transaction: some of each partition, in their order."""
+
+    parts: list[tuple[RecordedPartition, list[ReadRecord]]]
+
+    @property
+    def reads(self) -> list[ReadRecord]:
+        """Return all its records."""
+        return [read for _, reads in self.parts for read in reads]
+
+    @property
+    def reached(self) -> dict[RecordedLog, RecordedPosition]:
+        """Return the recorded position of each log, as far as known."""
+        return {partition.log: partition.reached for partition, _ in self.parts}
 
 
 class WrittenBatch(NamedTuple):

@@ -3,19 +3,25 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Final
 
+from prometheus_client import CollectorRegistry, Gauge, values
+from prometheus_client import Counter as PrometheusCounter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from bridge.deadletters.db import kind_table, plan_table, sql, webhook_table
 from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.position_table import RecordedLog
 from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.model.bulk_plan import PlanItemState
+from bridge.deadletters.recorder.batch_writer import ReadRecord, TakenCounts, WrittenBatch
 from bridge.errors import DeskUnavailable
+from bridge.formats.delivery_identity import Place
 from lossless.background_thread import start_call
 
 #: Seconds for which figures are cached, for several scrapers.
@@ -32,6 +38,59 @@ ENDS: Final = (
     PlanItemState.UNKNOWN,
     PlanItemState.REFUSED,
 )
+
+
+#: The labels of metrics by partition.
+AT: Final = ("topic", "partition")
+
+
+class RecorderMetrics:
+    """The metrics of a recorder, in a registry of their own: a bridge with a recorder beside it shows both.
+
+    Attributes:
+        taken: the counts since it began, for the log.
+    """
+
+    def __init__(self) -> None:
+        # In memory, even if PROMETHEUS_MULTIPROC_DIR is set for workers: a recorder is one process.
+        values.ValueClass = values.MutexValue
+        self.registry = CollectorRegistry()
+        counter, gauge = partial(PrometheusCounter, registry=self.registry), partial(Gauge, registry=self.registry)
+        self.taken = TakenCounts()
+        self.recorded = counter(
+            "bridge_deadletters_recorded",
+            "Records taken in, by what they told: new, died again, duplicate, read again, another group's, refused.",
+            ["topic", "what"],
+        )
+        self.missed = counter(
+            "bridge_deadletters_missed",
+            "Records that Kafka dropped (its retention) before they were recorded.",
+            AT,
+        )
+        self.failed = counter(
+            "bridge_deadletters_database_errors", "Transactions of the recorder that the database did not do."
+        )
+        self.lag = gauge("bridge_deadletters_lag_records", "Records that Kafka has and the database has not yet.", AT)
+        self.ready = gauge("bridge_deadletters_recorder_ready", "1 while the database takes what is read.")
+
+    def count(self, batch: Sequence[ReadRecord], written: WrittenBatch) -> None:
+        """Count a batch that was written."""
+        self.taken.add((read.letter for read in batch), written.counts)
+        for (topic, what), count in written.counts.items():
+            self.recorded.labels(topic, what).inc(count)
+        for read in batch:
+            self.count_missed(read.log, read.missed)
+
+    def count_missed(self, log: RecordedLog, missed: int) -> None:
+        """Count records that Kafka dropped before they were recorded."""
+        if missed:
+            self.missed.labels(log.topic, log.partition).inc(missed)
+
+    def show_lag(self, lag: Mapping[Place, int]) -> None:
+        """Set the lag of the database in the partitions that this recorder has now."""
+        self.lag.clear()
+        for place, records in lag.items():
+            self.lag.labels(*place).set(max(0, records))
 
 
 class DeadLetterMetrics(Collector):

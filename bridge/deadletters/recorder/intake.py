@@ -3,13 +3,12 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bridge.deadletters.db.position_table import RecordedLog, RecordedPosition
 from bridge.deadletters.model.letter_parser import OURS, parse_letter
 from bridge.deadletters.model.stored_letter import StoredLetter
-from bridge.deadletters.recorder.batch_writer import ReadRecord
+from bridge.deadletters.recorder.batch_writer import ReadRecord, RecordBatch, RecordedPartition
 from bridge.deadletters.recorder.start_position import StartPosition
 from bridge.errors import ConsumerFailed
 from bridge.formats.delivery_identity import Place
@@ -24,6 +23,7 @@ from bridge.kafka.clients import (
 )
 from bridge.kafka.partition_offsets import cached_first_and_end
 from bridge.settings import Settings
+from lossless.background_thread import start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -39,41 +39,6 @@ def name_recorder_group(settings: Settings) -> str:
     return f"{settings.group}.recorder"
 
 
-@dataclass(eq=False)
-class RecordedPartition:
-    """A partition that is recorded, from its start until it is revoked or restarted.
-
-    Attributes:
-        next: the offset that is read next.
-        reached: the recorded position.
-        at_place: whether Kafka's client is at this offset: after a seek it may report the old position until it has
-            returned a record.
-        unwritten: records that were read and are in no batch yet.
-    """
-
-    log: RecordedLog
-    next: int
-    reached: RecordedPosition
-    at_place: bool
-    unwritten: list[ReadRecord] = field(default_factory=list)
-
-
-class RecordBatch(NamedTuple):
-    """The records of one transaction: some of each partition, in their order."""
-
-    parts: list[tuple[RecordedPartition, list[ReadRecord]]]
-
-    @property
-    def reads(self) -> list[ReadRecord]:
-        """Return all its records."""
-        return [read for _, reads in self.parts for read in reads]
-
-    @property
-    def reached(self) -> dict[RecordedLog, RecordedPosition]:
-        """Return the recorded position of each log, as far as known."""
-        return {partition.log: partition.reached for partition, _ in self.parts}
-
-
 class Intake:
     """The consumer of dead-letter topics, a member of the group `{group}.recorder`.
 
@@ -87,7 +52,6 @@ class Intake:
         unbegun: assigned partitions without a known start position.
         went_back: those of `unbegun` whose log was truncated.
         assigned: whether there was an assignment, even an empty one.
-        strangers: topics with letters of other groups, with one of these groups.
     """
 
     def __init__(self, settings: Settings, on_error: Callable[[KafkaError], None]) -> None:
@@ -95,8 +59,8 @@ class Intake:
         self.unbegun: set[Place] = set()
         self.went_back: set[Place] = set()
         self.assigned = False
-        self.strangers: dict[str, str] = {}
         self._topics: frozenset[str] = frozenset()
+        self._strange_topics: set[str] = set()
         self._paused = False
         self.consumer: Consumer = consumer_client(
             settings.kafka, name_recorder_group(settings), error_cb=on_error, on_commit=_on_commit
@@ -163,8 +127,11 @@ class Intake:
             self.consumer.resume([TopicPartition(*place)])
         return True
 
-    def begin_anew(self, places: Iterable[Place]) -> None:
-        """Find the start positions of these partitions again."""
+    def begin_anew(self, logs: Collection[object]) -> None:
+        """Find the start positions of the partitions with these logs again."""
+        self._begin_anew([place for place, each in self.partitions.items() if each.log in logs])
+
+    def _begin_anew(self, places: Iterable[Place]) -> None:
         again = [place for place in places if self.partitions.pop(place, None) is not None]
         if again:
             self.unbegun.update(again)
@@ -206,9 +173,25 @@ class Intake:
                 )
                 partition.unwritten.append(marks)
 
-    def ends(self) -> dict[Place, int]:
-        """Return the last known end of each partition, without a request."""
-        return {place: high for place in self.partitions if (high := self._watermarks(place)[1]) >= 0}
+    def lag(self) -> dict[Place, int]:
+        """Return how many records of each partition are not recorded, by its last known end: without a request."""
+        ends = {place: self._watermarks(place)[1] for place in self.partitions}
+        return {place: end - self.partitions[place].reached.next for place, end in ends.items() if end >= 0}
+
+    @property
+    def is_written(self) -> bool:
+        """Return whether all that was read is in a batch."""
+        return not any(partition.unwritten for partition in self.partitions.values())
+
+    @property
+    def logs(self) -> list[RecordedLog]:
+        """Return the logs that are read."""
+        return [partition.log for partition in self.partitions.values()]
+
+    def close(self, within: float) -> None:
+        """Leave the group. The client's own close() waits for Kafka without limit."""
+        if not start_thread("leaving", self.consumer.close).stop(within):
+            logger.warning("Kafka did not answer to the leaving; the group notices after the session timeout.")
 
     def _take_in(self, record: Record, now: int) -> None:
         if (error := record.error()) is not None:
@@ -221,7 +204,7 @@ class Intake:
             return
         if offset < partition.next:
             self.went_back.add(place)
-            self.begin_anew([place])
+            self._begin_anew([place])
             return
         missed = self._missed(place, partition.next, offset) if offset > partition.next else 0
         partition.next, partition.at_place = offset + 1, True
@@ -233,7 +216,7 @@ class Intake:
         whose = found.identity.consumer_group
         wanted = log.consumer_group in ("", whose) or found.kind.origin != OURS
         if not wanted:
-            self.strangers.setdefault(log.topic, whose)
+            self._warn_of_stranger(log.topic, whose)
         return ReadRecord(
             log,
             record.offset() or 0,
@@ -242,13 +225,29 @@ class Intake:
             _measure_letter(found) if wanted else 200,
         )
 
+    def _warn_of_stranger(self, topic: str, group: str) -> None:
+        if topic not in self._strange_topics:
+            self._strange_topics.add(topic)
+            logger.warning(
+                "topic %r holds letters of another group too (%r): they are left to that group's recorder. "
+                "`bridge deadletters record --topics %s` records everybody's.",
+                topic,
+                group,
+                topic,
+            )
+
     def _missed(self, place: Place, expected: int, offset: int) -> int:
         """Return how many records before this one Kafka has dropped by retention; other gaps are no records, or were
         compacted.
         """
         missed = max(0, min(self._watermarks(place)[0], offset) - expected)
         if missed:
-            logger.error("%s-%d: %s", *place, explain_dropped_records(missed, expected + missed))
+            logger.error(
+                "%s-%d: %d records before offset %d were dropped by Kafka (its retention) before they were recorded.",
+                *place,
+                missed,
+                expected + missed,
+            )
         return missed
 
     def _position(self, place: Place) -> TopicPartition:
@@ -308,11 +307,6 @@ def _take_fitting(reads: Iterable[ReadRecord], room: list[int]) -> Iterator[Read
 def _measure_letter(letter: StoredLetter) -> int:
     headers = sum(len(name) + len(value or b"") + 200 for name, value in letter.headers)
     return 2_000 + len(letter.value or b"") + len(letter.key or b"") + 2 * len(letter.traceback) + headers
-
-
-def explain_dropped_records(count: int, before: int) -> str:
-    """Return the sentence about records that were lost before recording."""
-    return f"{count} records before offset {before} were dropped by Kafka (its retention) before they were recorded."
 
 
 def _report_error(error: KafkaError) -> None:

@@ -66,7 +66,7 @@ def record_once(recorder: Recorder, settings: Settings) -> None:
     _spare_collecting()
     there = read_extents(settings, recorder.topics)
     recorder.run({each.place: each.end for each in there if each.first < each.end})
-    logger.info("recorded all records of %d partitions: %s.", len(there), recorder.taken)
+    logger.info("recorded all records of %d partitions: %s.", len(there), recorder.metrics.taken)
 
 
 #: Seconds to wait for Kafka, and for the last transaction.

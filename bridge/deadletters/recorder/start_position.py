@@ -9,8 +9,16 @@ from typing import Final, NamedTuple
 from bridge.deadletters.db import position_table
 from bridge.deadletters.db.database import Database, read_database_identity, require_same_cluster
 from bridge.deadletters.db.position_table import PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.recorder.background_duties import Outage, SideTask
 from bridge.deadletters.recorder.recorder_heartbeat import RecorderMembership
-from bridge.errors import KafkaUnavailable
+from bridge.errors import (
+    DeskDatabaseNewer,
+    DeskOfAnotherKafka,
+    DeskUnavailable,
+    KafkaUnavailable,
+    RecordedByAnother,
+    RecordedElsewhere,
+)
 from bridge.formats.delivery_identity import Place
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.settings import Settings
@@ -159,12 +167,11 @@ class StartFinder:
         self._catalog.ask_topics()
         return heard
 
-    def made_anew(self, logs: Iterable[RecordedLog]) -> list[Place]:
-        """Return the partitions whose topic was recreated, by the answer to the request of an earlier call."""
-        known = list(logs)
+    def made_anew(self, logs: Collection[RecordedLog]) -> list[RecordedLog]:
+        """Return the logs whose topic was recreated, by the answer to the request of an earlier call."""
         ids = self._catalog.new_ids()
-        self._catalog.ask_ids(log.topic for log in known)
-        return [(log.topic, log.partition) for log in known if ids.get(log.topic, log.topic_id) != log.topic_id]
+        self._catalog.ask_ids(log.topic for log in logs)
+        return [log for log in logs if ids.get(log.topic, log.topic_id) != log.topic_id]
 
     def recorded(self, ends: Mapping[Place, int]) -> set[Place]:
         """Return the partitions that the database has up to these ends, whoever recorded them."""
@@ -221,3 +228,51 @@ class StartFinder:
             except KafkaUnavailable as error:
                 unknown.append(f"{log}: {error}")
         return found, unknown
+
+
+class StartSearch:
+    """The search for start positions in a thread of its own; it is tried again while a server does not answer.
+
+    Attributes:
+        outage: the reason why some are unknown.
+        prepared: whether the database and Kafka have answered once.
+    """
+
+    def __init__(self, finder: StartFinder) -> None:
+        self.outage = Outage("where to begin is not known", "where to begin is known")
+        self.prepared = False
+        self._finder = finder
+        self._task: SideTask[StartsFound] = SideTask("looking")
+
+    def begin(self, places: Collection[Place], went_back: Collection[Place]) -> None:
+        """Search the start positions of partitions, if no search is in flight."""
+        if not self._task.idle:
+            return
+        if self.prepared and not places:
+            # The partitions are another recorder's now: no answer will end the outage.
+            self.outage.over()
+        elif self.outage.may_try:
+            asked, back = frozenset(places), frozenset(went_back)
+            self._task.begin(lambda: self._finder.look(asked, back))
+
+    def take(self) -> StartsFound | None:
+        """Return what was found since the last call; `None`: nothing yet.
+
+        Raises:
+            DeskOfAnotherKafka, DeskDatabaseNewer, RecordedElsewhere: this database is not for this recorder.
+        """
+        if (done := self._task.taken()) is None:
+            return None
+        try:
+            found = done.result()
+        except (DeskOfAnotherKafka, DeskDatabaseNewer, RecordedElsewhere):
+            raise
+        except (DeskUnavailable, KafkaUnavailable, RecordedByAnother) as error:
+            self.outage.met(error)
+            return None
+        self.prepared = True
+        if found.untold:
+            self.outage.met(KafkaUnavailable(" ".join(found.untold)))
+        else:
+            self.outage.over()
+        return found
