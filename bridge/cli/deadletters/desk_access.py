@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bridge.deadletters.dead_letter_service import DeadLetterService
 
 #: The packages of the extra `deadletters`.
-DESK_LIBRARIES: Final = ("sqlalchemy", "alembic", "cryptography", "jsonpatch", "jsonpointer", "packaging")
+DESK_LIBRARIES: Final = ("sqlalchemy", "alembic", "cryptography", "httpcore2", "jsonpatch", "jsonpointer", "packaging")
 #: The packages of the extra `console`.
 CONSOLE_LIBRARIES: Final = ("argon2", "starlette", "jinja2", "markupsafe", "uvicorn")
 

@@ -1,22 +1,23 @@
 """One POST and its status: it follows no redirect, reads no body, and ends within a set time.
 
-Python's own client connects to the checked address, asks TLS for the host's name, and uses no proxy.
+httpcore2, the lower half of httpx2, speaks HTTP over a network of ours. That leads to the checked addresses alone, and
+has one deadline for everything. TLS is asked for the host's name, and no proxy is used.
 """
 
-import http.client
 import socket
 import ssl
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import cache
 from time import monotonic, time
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import httpcore2
 
 from bridge.deadletters.alarms.webhook_address import Network, WebhookTarget, Where, resolve_target
 from bridge.errors import WebhookRefused
-from lossless.background_thread import start_call, start_timer
+from lossless.background_thread import start_call
 
 #: Seconds for a connection, and for the whole request, also if the receiver answers a byte at a time.
 CONNECT_WITHIN: Final = 5.0
@@ -60,14 +61,14 @@ def post_event(
     Parameters:
         allowed: the private networks that are allowed.
     """
-    limited = _LimitedSocket()
+    deadline = _Deadline()
     try:
-        with limited:
-            return _send_request(limited, target, body, headers, _look_up_addresses(limited, target, allowed))
+        network = _PinnedNetwork(_look_up_addresses(deadline, target, allowed), deadline)
+        return _send_request(network, target, body, headers)
     except WebhookRefused as error:
         return PostAnswer(None, str(error))
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return PostAnswer(None, "it did not answer in time" if limited.is_over else _explain_failure(error))
+    except (OSError, httpcore2.ProtocolError, ValueError) as error:
+        return PostAnswer(None, _explain_failure(error))
 
 
 def _explain_failure(error: Exception) -> str:
@@ -79,36 +80,19 @@ def _explain_failure(error: Exception) -> str:
     return f"no answer of HTTP: {said}"
 
 
-def _look_up_addresses(limited: "_LimitedSocket", target: WebhookTarget, allowed: Sequence[Network]) -> Sequence[Where]:
+def _look_up_addresses(deadline: "_Deadline", target: WebhookTarget, allowed: Sequence[Network]) -> Sequence[Where]:
     """Return the addresses of the host. A resolver cannot be interrupted: after the time limit its thread is left
     alone.
     """
     lookup = start_call(f"looks up {target.host}", lambda: resolve_target(target, allowed))
-    return lookup.result(limited.left)
+    return lookup.result(deadline.left)
 
 
-class _LimitedSocket:
-    """A socket that is shut down when the time is over, whatever waits for it."""
+class _Deadline:
+    """The time at which a request ends, whatever it waits for."""
 
     def __init__(self) -> None:
         self._until = monotonic() + WITHIN
-        self._socket: socket.socket | None = None
-        self._watch: threading.Timer | None = None
-
-    def __enter__(self) -> "_LimitedSocket":
-        self._watch = start_timer("webhook limit", WITHIN, self._shut)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        if self._socket is not None:
-            self._socket.close()
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether the time is over."""
-        return monotonic() >= self._until
 
     @property
     def left(self) -> float:
@@ -117,58 +101,71 @@ class _LimitedSocket:
         Raises:
             TimeoutError: no time is left.
         """
-        if self.is_over:
+        left = self._until - monotonic()
+        if left <= 0:
             raise TimeoutError
-        return max(0.01, self._until - monotonic())
+        return left
 
-    def hold(self, made: socket.socket) -> None:
-        """Set the socket to shut down."""
-        made.settimeout(self.left)
+
+class _PinnedNetwork(httpcore2.NetworkBackend):
+    """The network of one request, which leads to the first of its addresses that answers, and nowhere else."""
+
+    def __init__(self, addresses: Sequence[Where], deadline: _Deadline) -> None:
+        self._addresses = addresses
+        self._deadline = deadline
+
+    def connect_tcp(self, *_: object, **__: object) -> httpcore2.NetworkStream:
+        error: OSError = OSError("no address")
+        for family, where in self._addresses:
+            made = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                made.settimeout(min(CONNECT_WITHIN, self._deadline.left))
+                made.connect(where)
+                return _LimitedStream(made, self._deadline)
+            except OSError as raised:
+                made.close()
+                error = raised
+        raise error
+
+
+class _LimitedStream(httpcore2.NetworkStream):
+    """A connection of which every step ends by the deadline, also if each brings a byte."""
+
+    def __init__(self, made: socket.socket, deadline: _Deadline) -> None:
         self._socket = made
+        self._deadline = deadline
 
-    def _shut(self) -> None:
-        if self._socket is not None:
-            with suppress(OSError):
-                # Not SSLSocket.shutdown: then another thread would read without TLS.
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._timed().recv(max_bytes)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        left = memoryview(buffer)
+        while left:
+            left = left[self._timed().send(left) :]
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.NetworkStream:
+        return _LimitedStream(ssl_context.wrap_socket(self._timed(), server_hostname=server_hostname), self._deadline)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _timed(self) -> socket.socket:
+        self._socket.settimeout(self._deadline.left)
+        return self._socket
 
 
 def _send_request(
-    limited: _LimitedSocket,
-    target: WebhookTarget,
-    body: bytes,
-    headers: Mapping[str, str],
-    addresses: Sequence[Where],
+    network: _PinnedNetwork, target: WebhookTarget, body: bytes, headers: Mapping[str, str]
 ) -> PostAnswer:
-    limited.hold(_connect_first(limited, addresses))
-    made = limited._socket
-    assert made is not None
-    if target.scheme == "https":
-        made = _make_tls_context().wrap_socket(made, server_hostname=target.host, do_handshake_on_connect=False)
-        limited.hold(made)
-        made.do_handshake()
-    connection = http.client.HTTPConnection(target.host, target.port)
-    connection.sock = made
+    url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
     # As in the address: with the port if it is not the default.
-    connection.request("POST", target.path, body, {"host": target.shown.partition("://")[2], **headers})
-    response = connection.getresponse()
-    limited.left  # noqa: B018 (a shut socket may look like the end of the answer)
-    return PostAnswer(response.status, again_after=_parse_retry_after(response.headers.get("retry-after", "")))
-
-
-def _connect_first(limited: _LimitedSocket, addresses: Sequence[Where]) -> socket.socket:
-    """Return a socket to the first address that answers."""
-    error: OSError = OSError("no address")
-    for family, where in addresses:
-        made = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            made.settimeout(min(CONNECT_WITHIN, limited.left))
-            made.connect(where)
-            return made
-        except OSError as raised:
-            made.close()
-            error = raised
-    raise error
+    sent: Any = {"host": target.shown.partition("://")[2], **headers}
+    connection = httpcore2.HTTPConnection(url.origin, ssl_context=_make_tls_context(), network_backend=network)
+    with connection, connection.stream("POST", url, headers=sent, content=body) as response:
+        again = next((value for name, value in response.headers if name.lower() == b"retry-after"), b"")
+        return PostAnswer(response.status, again_after=_parse_retry_after(again.decode("latin-1")))
 
 
 @cache
