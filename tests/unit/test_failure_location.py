@@ -166,7 +166,7 @@ def test_a_recursion_has_its_place():
         again()
     except RecursionError as error:
         text = "".join(traceback.format_exception(error))
-    assert find_failure_location(text) == "unit/test_place.py:again"
+    assert find_failure_location(text) == "unit/test_failure_location.py:again"
 
 
 SPRING = """\
