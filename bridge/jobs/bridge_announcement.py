@@ -16,8 +16,7 @@ from bridge.dispatch.batch_size_rule import BatchSize
 from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Routes
-from bridge.jobs.backlog import BacklogGrowth, QueueCounts, add_up_counts, backlog_to_data, measure_backlogs
-from bridge.jobs.consumer_lag import LagWatch
+from bridge.jobs.backlog import BacklogGrowth, LagWatch, QueueCounts, add_up_counts, backlog_to_data, measure_backlogs
 from bridge.jobs.deployment_problems import (
     describe_foreign_member,
     find_divided_topics,
@@ -39,8 +38,7 @@ from bridge.kafka.transactions import OpenTransaction
 from bridge.ledger import Account, Accounts, Ledger
 from bridge.ledger.attempt_statistics import read_outcomes
 from bridge.ledger.clock_skew import ClockSkew
-from bridge.ledger.first_observation import note_first_observation
-from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_member_name
+from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_member_name, note_first_observation
 from bridge.ledger.handler_costs import HandlerCosts
 from bridge.ledger.handoff_times import find_oldest_delivery
 from bridge.partitions.partition import Partition

@@ -16,8 +16,7 @@ from bridge.formats.retry_record import RetryRecord, read_retry_record
 from bridge.handler_routes import Handler
 from bridge.kafka.clients import Record
 from bridge.ledger import RETRY_RECORD, Fate, Mark
-from bridge.partitions.clock_skew_limit import ClockSkewLimit
-from bridge.partitions.due_queue import DueQueue, HeldRecord
+from bridge.partitions.due_queue import ClockSkewLimit, DueQueue, HeldRecord
 from bridge.partitions.ordering import DeliveryGroup, Portions
 from bridge.partitions.partition import Partition
 from bridge.partitions.retry_read_ahead import AHEAD, ReadAhead, ReadAheadBudget

@@ -3,6 +3,7 @@ and what each outcome leads to.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -14,6 +15,7 @@ from bridge.formats.celery_header import from_header
 from bridge.formats.delivery import Batch, Dead, Delivery
 from bridge.formats.failure import Failure
 from bridge.ledger.attempt_statistics import CountKind
+from lossless.transport.message_ownership import TAKEN_AT, is_given_away, read_host_clock
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.errors import DeadLettered, Failed, GivenAway, TopicHalted
@@ -24,7 +26,6 @@ from tasks.execution.breaker_guard import BREAKER_PAUSE, REFUSED_PAUSE, BreakerG
 from tasks.execution.dead_letter_writer import DeadLetterWriter
 from tasks.execution.halt_gate import HaltGuard
 from tasks.execution.handler_attempt import FailureJudge, HandlerAttempts, exit_if_told_to, find_cause
-from tasks.execution.message_lease import MessageLease
 from tasks.execution.message_resend import BatchReturn, retry_batch
 from tasks.execution.outgoing_publication import OutgoingPublication, make_sequence_step
 from tasks.execution.retry_placement import RetrySchedule
@@ -340,3 +341,52 @@ def find_unsettled(
             worker_metrics.count_skipped(task.name, batch.group)
             delivery_log.log_skipped(delivery, discarded=discarded)
     return [delivery for delivery in deliveries if delivery.message.offset not in settled]
+
+
+#: How often a process checks its lease in the time after which a silent worker counts as dead.
+CHECKS: Final = 3
+#: The default seconds after which a silent worker counts as dead (docs/concepts/lossless.md, `dead_after`).
+DEAD_AFTER: Final = 30.0
+
+
+class MessageLease:
+    """The lease of one message.
+
+    Parameters:
+        tag: the message's delivery tag; `None`: it has no lease to check.
+        taken_at: when it was taken, by `lossless.transport.message_ownership.read_host_clock`.
+        every: seconds for which an answer holds.
+        is_given_away: asks the broker.
+    """
+
+    def __init__(
+        self,
+        tag: str | None,
+        taken_at: float,
+        every: float,
+        is_given_away: Callable[[str], bool],
+        clock: Callable[[], float] = read_host_clock,
+    ) -> None:
+        self._tag, self._sure_at, self._every = tag, taken_at, every
+        self._is_given_away, self._clock = is_given_away, clock
+
+    @classmethod
+    def of(cls, task: Any) -> "MessageLease":
+        """Return the lease of a task's current message."""
+        properties = task.request.properties or {}
+        taken_at = properties.get(TAKEN_AT)
+        tag = properties.get("delivery_tag") if isinstance(taken_at, float) else None
+        every = float((task.app.conf.broker_transport_options or {}).get("dead_after") or DEAD_AFTER) / CHECKS
+        return cls(tag, taken_at or read_host_clock(), every, lambda held: is_given_away(task.app, held))
+
+    def check(self) -> None:
+        """Return if the message is still this worker's.
+
+        Raises:
+            GivenAway: another worker has it.
+        """
+        if self._tag is None or self._clock() - self._sure_at < self._every:
+            return
+        self._sure_at = self._clock()
+        if self._is_given_away(self._tag):
+            raise GivenAway("this worker was silent for so long that its messages went to other workers")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.jobs.consumer_lag import Lag, LagWatch
+from bridge.jobs.backlog import Lag, LagWatch
 
 PLACE = ("orders", 0)
 
