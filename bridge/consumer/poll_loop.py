@@ -1,7 +1,6 @@
 """The poll loop: each turn polls, hands off, runs the periodic jobs, and pauses or resumes partitions."""
 
 import logging
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -38,6 +37,7 @@ class PollLoop:
     def __init__(self, setup: BridgeSetup) -> None:
         self.parts = parts = ConsumerParts.of(setup)
         self._blockage, self._kafka, self._clock = setup.blockage, setup.kafka, setup.clock
+        self._now = setup.now
         self._decisions, self._metrics, self._timetable = setup.decisions, setup.metrics, parts.timetable
         self._ledger, self._marks, self._commits, self._logs = parts.ledger, parts.marks, parts.commits, parts.logs
         self._assignment, self._reads, self._buffer = parts.assignment, parts.reads, parts.reads.buffer
@@ -138,7 +138,7 @@ class PollLoop:
             seconds = min(seconds, SHARING)
         due = [partition.next_due for partition in self._assignment.parked]
         first = min((at for at in due if at is not None), default=None)
-        return seconds if first is None else min(seconds, max(0.001, first - time.time()))
+        return seconds if first is None else min(seconds, max(0.001, first - self._now()))
 
     def _find_own(self, records: list[Record]) -> list[tuple[Place, Record]]:
         """Return the records to take in, each with its partition."""
