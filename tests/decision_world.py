@@ -1,6 +1,6 @@
 """Two bridges, a worker, a person, a Kafka and a Redis, in which what was decided goes on its way, a step at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -44,7 +44,7 @@ class Kafka:
         if not self.up:
             raise KafkaUnavailable("Kafka does not answer.")
 
-    def there_is(self, settings: Settings) -> bool:
+    def there_is(self, settings: Settings, topics: Iterable[str] = ()) -> bool:
         self.check()
         return True
 

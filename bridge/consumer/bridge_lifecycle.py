@@ -157,7 +157,7 @@ class Bridge:
     def _read_decisions(self) -> bool:
         """Read the decisions of the group first, so that no halted topic is read; return whether Kafka answered."""
         try:
-            self._setup.decisions.begin()
+            self._setup.decisions.begin(self._setup.routes.topics)
         except KafkaUnavailable as error:
             self._setup.kafka.silent(str(error))
             return False

@@ -132,7 +132,8 @@ def _create_missing(admin: AdminClient, wanted: list[ManagedTopic]) -> set[str]:
     known, sources = cluster.named, cluster.shapes
     made = {ours.name for ours in wanted if ours.kind is TopicKind.CONTROL and ours.name not in known}
     for name in made:
-        create_control_topic(admin, name)
+        used = {ours.name for ours in wanted if ours.kind is TopicKind.SOURCE}
+        create_control_topic(admin, name, {topic: sources[topic] for topic in used if topic in sources})
     beside = [ours for ours in wanted if ours.source in sources and ours.kind is not TopicKind.SOURCE]
     made |= {*create_topics(admin, [ours for ours in beside if ours.name not in known], sources)}
     there = [ours for ours in beside if ours.name in sources]

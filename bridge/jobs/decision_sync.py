@@ -119,13 +119,16 @@ class GroupDecisions:
             settings, DecisionMirror(ledger) if ledger else None, metrics, TopicGates(broker, settings.group), clock
         )
 
-    def begin(self) -> None:
+    def begin(self, topics: Iterable[str] = ()) -> None:
         """Create the control topic if it is missing, and read the decisions, before anything is consumed.
+
+        Parameters:
+            topics: the group's source topics.
 
         Raises:
             KafkaUnavailable: Kafka did not answer.
         """
-        control_topic.ensure_control_topic(self._settings)
+        control_topic.ensure_control_topic(self._settings, topics)
         try:
             mirrored = NO_DECISIONS if self._mirror is None else self._mirror.read()
         except LedgerUnavailable as error:

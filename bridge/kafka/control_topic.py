@@ -41,8 +41,11 @@ ACKNOWLEDGED_WITHIN: Final = 10.0
 SHORT_FOR: Final = 5.0
 
 
-def ensure_control_topic(settings: Settings) -> bool:
+def ensure_control_topic(settings: Settings, topics: Iterable[str] = ()) -> bool:
     """Create the topic if it is missing and may be created; return whether it exists, or is created on first use.
+
+    Parameters:
+        topics: the group's source topics, as far as they are known here.
 
     Raises:
         KafkaUnavailable: Kafka did not answer.
@@ -54,7 +57,8 @@ def ensure_control_topic(settings: Settings) -> bool:
         return True
     if not settings.file.kafka_create_topics:
         return False
-    create_control_topic(admin, name)
+    shapes = cluster.shapes
+    create_control_topic(admin, name, {topic: shapes[topic] for topic in topics if topic in shapes})
     return name in read_cluster(admin).named
 
 

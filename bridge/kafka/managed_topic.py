@@ -95,8 +95,9 @@ class ManagedTopic:
 
     def config(self, limits: SourceLimits) -> dict[str, str]:
         """Return the configuration to create it with: no broker default may lose a record."""
+        in_sync = {"min.insync.replicas": str(limits.in_sync)} if limits.in_sync else {}
         if self.kind is TopicKind.CONTROL:
-            return {"cleanup.policy": "compact"}
+            return {"cleanup.policy": "compact", **in_sync}
         config = {
             "cleanup.policy": "delete",
             "retention.ms": str(self.retention_ms),
@@ -106,9 +107,7 @@ class ManagedTopic:
         if self.kind in (TopicKind.RETRY, TopicKind.REPLAY):
             # Kafka drops a record by its age, which a worker's clock must not decide.
             config["message.timestamp.type"] = "LogAppendTime"
-        if limits.in_sync:
-            config["min.insync.replicas"] = str(limits.in_sync)
-        return config
+        return config | in_sync
 
     @property
     def without(self) -> str:
@@ -155,12 +154,12 @@ def find_topic_faults(
 
     Parameters:
         config: the topic's configuration, as far as Kafka tells it.
-        source, limits: of its source topic.
+        source, limits: of its source topic; of the control topic `find_control_shape`.
     """
     if ours.kind is TopicKind.SOURCE:
         return list(_unwritable(ours, shape, config))
     if ours.kind is TopicKind.CONTROL:
-        return [*_control(ours, shape, config), *_unwritable(ours, shape, config)]
+        return [*_control(ours, shape, config, source), *_unwritable(ours, shape, config)]
     found = [refused] if (refused := find_retention_fault(ours, config)) else list(_kept(ours, config))
     return [*found, *_cut(ours, shape, source), *_taken(ours, shape, config, limits)]
 
@@ -184,7 +183,12 @@ def _kept(ours: ManagedTopic, config: Mapping[str, str]) -> Iterator[str]:
         )
 
 
-def _control(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str]) -> Iterator[str]:
+def find_control_shape(sources: Iterable[TopicShape]) -> TopicShape:
+    """Return the shape of the control topic: it is lost no sooner than any source."""
+    return TopicShape(1, max((source.replicas for source in sources), default=1))
+
+
+def _control(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str], source: TopicShape) -> Iterator[str]:
     if config and config.get("cleanup.policy", "") != "compact":
         yield (
             f"topic {ours.name!r} is not only compacted (cleanup.policy): what was decided is dropped with its age. "
@@ -194,6 +198,11 @@ def _control(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str]) -
         yield (
             f"topic {ours.name!r} has {shape.partitions} partitions: decisions are in the first alone; records that "
             "others write to the rest are not read. Create it with one partition."
+        )
+    if shape.replicas < source.replicas:
+        yield (
+            f"topic {ours.name!r} has {shape.replicas} replicas, and a source topic has {source.replicas}: halts and "
+            "policies are lost sooner than its records. Give it as many (kafka-reassign-partitions)."
         )
 
 

@@ -18,7 +18,7 @@ from bridge.kafka.clients import (
     NewTopic,
     explain_error,
 )
-from bridge.kafka.managed_topic import ManagedTopic, SourceLimits, TopicKind, TopicShape
+from bridge.kafka.managed_topic import ManagedTopic, SourceLimits, TopicKind, TopicShape, find_control_shape
 
 #: Seconds for one request to Kafka.
 ANSWER_WITHIN: Final = 5.0
@@ -120,13 +120,21 @@ def create_topics(admin: AdminClient, wanted: Sequence[ManagedTopic], sources: M
     return made
 
 
-def create_control_topic(admin: AdminClient, name: str) -> None:
-    """Create the control topic: compacted, with one partition.
+def create_control_topic(admin: AdminClient, name: str, sources: Mapping[str, TopicShape]) -> None:
+    """Create the control topic: compacted, with one partition, and as many replicas as the source that has the most.
+
+    Parameters:
+        sources: the shapes of the group's existing source topics; without any, the broker's default decides.
 
     Raises:
         KafkaUnavailable: Kafka did not answer, but may later.
     """
-    topic = NewTopic(name, num_partitions=1, config=ManagedTopic(name, TopicKind.CONTROL, "").config(SourceLimits()))
+    limits = read_source_limits(admin, sources).values()
+    config = ManagedTopic(name, TopicKind.CONTROL, "").config(
+        SourceLimits(in_sync=max((limit.in_sync for limit in limits), default=0))
+    )
+    shape = find_control_shape(sources.values())
+    topic = NewTopic(name, shape.partitions, shape.replicas if sources else -1, config=config)
     why = _refusal(admin.create_topics([topic], request_timeout=ANSWER_WITHIN)[name])
     if why is None:
         logger.info("topic %r created: the control topic, with the group's decisions (halts, policies).", name)

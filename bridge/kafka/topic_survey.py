@@ -17,6 +17,7 @@ from bridge.kafka.managed_topic import (
     TopicKind,
     TopicShape,
     count_replicas,
+    find_control_shape,
     find_retention_fault,
     find_topic_faults,
     list_needed_tiers,
@@ -210,6 +211,13 @@ def _replicas(topic: Any, config: Mapping[str, str]) -> ReplicaState:
     return count_replicas(((len(each.replicas), len(each.isrs)) for each in partitions), config)
 
 
+def _find_source(ours: ManagedTopic, known: Mapping[str, TopicShape], sources: Iterable[str]) -> TopicShape:
+    """Return the shape by which that of a topic is judged."""
+    if ours.kind is TopicKind.CONTROL:
+        return find_control_shape(known[source] for source in sources)
+    return known.get(ours.source, TopicShape(0, 0))
+
+
 def _survey_topic(
     ours: ManagedTopic,
     use: TopicUse,
@@ -222,7 +230,7 @@ def _survey_topic(
     if shape is None:
         return SurveyedTopic(ours, use, problems=(describe_missing_topic(ours, known),))
     kept = config.get("retention.ms", "")
-    source = known.get(ours.source, TopicShape(0, 0))
+    source = _find_source(ours, known, limits)
     said = find_topic_faults(ours, shape, config, source, limits.get(ours.source, SourceLimits()))
     return SurveyedTopic(
         ours,

@@ -120,7 +120,7 @@ def test_a_kafka_that_may_answer_later_is_asked_again(error: Exception):
     with pytest.raises(KafkaUnavailable, match=r"orders\.dlq"):
         made(Admin(error))
     with pytest.raises(KafkaUnavailable, match=r"bridge\.control"):
-        create_control_topic(Admin(error), "bridge.control")  # type: ignore[arg-type]
+        create_control_topic(Admin(error), "bridge.control", {})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,17 @@ def test_a_topic_larger_than_a_request_is_asked_for_alone():
 
 def test_of_what_is_decided_the_last_of_each_key_is_kept_in_one_partition():
     admin = Admin()
-    create_control_topic(admin, "bridge.control")  # type: ignore[arg-type]
+    create_control_topic(admin, "bridge.control", {})  # type: ignore[arg-type]
     (topic,) = admin.asked
     assert (topic.num_partitions, topic.config) == (1, {"cleanup.policy": "compact"})
+
+
+def test_what_is_decided_is_lost_no_sooner_than_any_source():
+    admin = Admin(min_insync_replicas="2")
+    create_control_topic(admin, "bridge.control", {"orders": TopicShape(6, 3), "mails": TopicShape(1, 1)})  # type: ignore[arg-type]
+    topic = admin.asked[-1]
+    assert (topic.num_partitions, topic.replication_factor) == (1, 3)
+    assert topic.config == {"cleanup.policy": "compact", "min.insync.replicas": "2"}
 
 
 @pytest.mark.parametrize(
