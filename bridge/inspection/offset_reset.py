@@ -2,6 +2,7 @@
 again.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,7 @@ from bridge.kafka.clients import (
     admin_client,
     explain_error,
 )
+from bridge.kafka.consumer_groups import has_members
 from bridge.kafka.partition_offsets import Extent, find_offsets_at, read_extents
 from bridge.kafka.topic_names import DerivedTopics, TopicNames
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogHistory, Mark
@@ -138,15 +140,9 @@ def _begin(extent: Extent) -> int:
 
 def _check_stopped(settings: Settings) -> None:
     """Raise CannotReset if the group has members: librdkafka would try for a minute to move their offsets."""
-    admin = admin_client(settings.kafka)
-    (future,) = admin.describe_consumer_groups([settings.group]).values()
-    try:
-        members = future.result(ANSWER_WITHIN).members
-    except (KafkaException, TimeoutError):
-        # No such group yet; or Kafka is unavailable, which moving the offsets will report.
-        return
-    if members:
-        raise _running(settings)
+    with suppress(KafkaUnavailable):  # which moving the offsets will report
+        if has_members(settings, settings.group):
+            raise _running(settings)
 
 
 def _running(settings: Settings) -> CannotReset:

@@ -4,18 +4,32 @@ import struct
 import warnings
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
-from bridge.kafka.clients import AdminClient, ConsumerGroupTopicPartitions, KafkaException, admin_client, explain_error
-from bridge.kafka.partition_offsets import Extent, read_extents
+from bridge.kafka.clients import (
+    AdminClient,
+    KafkaException,
+    TopicPartition,
+    admin_client,
+    consumer_client,
+    explain_error,
+)
+from bridge.kafka.partition_offsets import Extent, is_offset, read_committed_offsets, read_extents
+from bridge.kafka.topic_admin import read_cluster
 from bridge.settings import Settings
 
 #: Seconds for one request to Kafka.
 ANSWER_WITHIN: Final = 10.0
 #: States of a group without assigned partitions yet.
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
+#: The protocol types of groups that commit offsets: of consumers, and of groups that never had a member.
+COMMITTING: Final = frozenset({"consumer", ""})
+#: Groups whose commits are read at once: each takes a client, and some milliseconds.
+READERS: Final = 8
 #: What confluent-kafka warns of at each `list_groups`. Where warnings are errors (`python -W error`, pytest's
 #: `filterwarnings = error`) it goes on with the exception set, and ends as "Module not found when looking up
 #: confluent_kafka.admin.GroupMetadata" (2.16.1, Metadata.c).
@@ -46,47 +60,81 @@ def read_group_commits(settings: Settings, topics: Collection[str]) -> dict[str,
     if not topics:
         return {}
     admin = admin_client(settings.kafka)
-    found: dict[str, dict[Place, int]] = defaultdict(dict)
     try:
-        listed = admin.list_consumer_groups(request_timeout=ANSWER_WITHIN).result(ANSWER_WITHIN * 2)
-        asked = [ConsumerGroupTopicPartitions(each.group_id) for each in listed.valid if each.group_id]
-        # One request for each group: Kafka's client takes no more.
-        answers = [admin.list_consumer_group_offsets([each], request_timeout=ANSWER_WITHIN) for each in asked]
-        for answer in answers:
-            for group, future in answer.items():
-                for place in future.result(ANSWER_WITHIN * 2).topic_partitions:
-                    if place.topic in topics and place.offset >= 0:
-                        found[group][place.topic, place.partition] = place.offset
-    except (KafkaException, TimeoutError) as error:
+        known = read_cluster(admin).topics
+        places = [(topic, number) for topic in sorted(topics) if topic in known for number in known[topic].partitions]
+        groups = sorted(str(each.id) for each in _list_groups(admin) if each.protocol_type in COMMITTING)
+        read = partial(_read_commits, settings, places)
+        with ThreadPoolExecutor(READERS, "group-commits") as readers:
+            commits = dict(zip(groups, readers.map(read, groups), strict=True))
+    except (KafkaException, KafkaUnavailable) as error:
         raise KafkaUnavailable(
             f"Kafka did not list the groups that read {', '.join(sorted(topics))}: {explain_error(error)}."
         ) from None
-    return dict(found)
+    return {group: offsets for group, offsets in commits.items() if offsets}
+
+
+def _read_commits(settings: Settings, places: Sequence[Place], group: str) -> dict[Place, int]:
+    """Return the offsets that a group has committed; a client of its own asks, and does not join it."""
+    client = consumer_client(settings.kafka, group)
+    try:
+        partitions = read_committed_offsets(client, [TopicPartition(*place) for place in places]) if places else []
+    finally:
+        client.close()
+    return {(each.topic, each.partition): each.offset for each in partitions if is_offset(each.offset)}
+
+
+def _list_groups(admin: AdminClient, group: str | None = None, within: float = ANSWER_WITHIN) -> list[Any]:
+    """Return Kafka's groups with their members: all, or the one of this name, if it exists.
+
+    librdkafka (seen: 2.16.0) aborts the process if a request of `describe_consumer_groups` or
+    `list_consumer_group_offsets` times out while no broker responds, and one comes back
+    (`rd_kafka_enq_once_del_source_return: Assertion failed`). `list_groups` is safe.
+
+    Raises:
+        KafkaException: Kafka did not answer.
+    """
+    listed: list[Any] = [
+        *(admin.list_groups(timeout=within) if group is None else admin.list_groups(group, timeout=within))
+    ]
+    if group is not None:
+        listed = [each for each in listed if str(each.id) == group]
+    for each in listed:
+        if each.error is not None:
+            raise KafkaException(each.error)
+    return listed
+
+
+def has_members(settings: Settings, group: str, within: float = ANSWER_WITHIN) -> bool:
+    """Return whether a group has a member.
+
+    Raises:
+        KafkaUnavailable: Kafka did not list the members.
+    """
+    return any(each.members for each in _list_group(admin_client(settings.kafka), group, within))
 
 
 def find_consumed_topics(admin: AdminClient, group: str) -> frozenset[str] | None:
     """Return the topics whose partitions living members of a group have; `None` during a rebalance.
 
-    It asks by `list_groups`: librdkafka (seen: 2.16.0) aborts the process if a request of `describe_consumer_groups`
-    waits while no broker responds, and one comes back (`rd_kafka_enq_once_del_source_return: Assertion failed`).
-
     Raises:
         KafkaUnavailable: Kafka did not list the members.
     """
-    try:
-        listed: list[Any] = [each for each in admin.list_groups(group, timeout=ANSWER_WITHIN) if str(each.id) == group]
-        for each in listed:
-            if each.error is not None:
-                raise KafkaException(each.error)
-    except KafkaException as error:
-        raise KafkaUnavailable(
-            f"Kafka did not list the members of the group {group!r}: {explain_error(error)}."
-        ) from None
+    listed = _list_group(admin, group)
     if any(each.state in REBALANCING for each in listed):
         return None
     return frozenset(
         topic for each in listed for member in each.members for topic in read_assigned_topics(member.assignment)
     )
+
+
+def _list_group(admin: AdminClient, group: str, within: float = ANSWER_WITHIN) -> list[Any]:
+    try:
+        return _list_groups(admin, group, within)
+    except KafkaException as error:
+        raise KafkaUnavailable(
+            f"Kafka did not list the members of the group {group!r}: {explain_error(error)}."
+        ) from None
 
 
 def read_assigned_topics(assignment: bytes | None) -> list[str]:

@@ -207,7 +207,7 @@ def read_extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
             for partition in sorted(known[topic].partitions)
         ]
         found = []
-        for place in _committed(client, places) if places else []:
+        for place in read_committed_offsets(client, places) if places else []:
             first, end = watermarks(client, place)
             committed = committed_offset(place)
             found.append(Extent(place.topic, place.partition, first, end, committed, noted_epoch(place.metadata)))
@@ -234,7 +234,7 @@ def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
         time.sleep(AGAIN_AFTER)
 
 
-def _committed(client: Consumer, places: Sequence[TopicPartition]) -> list[TopicPartition]:
+def read_committed_offsets(client: Consumer, places: Sequence[TopicPartition]) -> list[TopicPartition]:
     """Return the group's committed offsets; retries while the coordinator starts."""
     give_up = time.monotonic() + EXTENT_ANSWER_WITHIN
     while True:

@@ -23,11 +23,11 @@ class Coordinator:
 def test_a_coordinator_that_has_just_started_is_asked_again(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(extent, "AGAIN_AFTER", 0.0)
     client: Any = Coordinator(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
-    (found,) = extent._committed(client, [TopicPartition("orders", 0)])
+    (found,) = extent.read_committed_offsets(client, [TopicPartition("orders", 0)])
     assert found.offset == 7
 
 
 def test_another_refusal_is_an_answer():
     client: Any = Coordinator(KafkaError.GROUP_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaException):
-        extent._committed(client, [TopicPartition("orders", 0)])
+        extent.read_committed_offsets(client, [TopicPartition("orders", 0)])

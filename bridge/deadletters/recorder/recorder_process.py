@@ -12,9 +12,9 @@ from bridge.bridge_process import stop_on_signals
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.recorder.intake import name_recorder_group
 from bridge.deadletters.recorder.recorder import Recorder
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, KafkaUnavailable
 from bridge.health_server import Readiness, Sidecar
-from bridge.kafka.clients import KafkaException, admin_client
+from bridge.kafka.consumer_groups import has_members
 from bridge.kafka.partition_offsets import read_extents
 from bridge.settings import Settings
 from lossless.background_thread import start_thread
@@ -91,11 +91,9 @@ def record_meanwhile(desk: DeadLetterService) -> Iterator[None]:
 
 def _runs_elsewhere(settings: Settings) -> bool:
     """Return whether the recorders' consumer group has a member; false if Kafka does not answer."""
-    group = name_recorder_group(settings)
     try:
-        (future,) = admin_client(settings.kafka).describe_consumer_groups([group]).values()
-        return bool(future.result(ANSWER_WITHIN).members)
-    except (KafkaException, TimeoutError):
+        return has_members(settings, name_recorder_group(settings), ANSWER_WITHIN)
+    except KafkaUnavailable:
         return False
 
 
