@@ -112,7 +112,7 @@ class FakeBook:
         self.tasks.append((task_id, offsets))
 
     def note_single_task(self, offset: int) -> None:
-        """Told of apart: see test_notes.py."""
+        """Told of apart: see test_ledger_telemetry.py."""
 
 
 class World:

@@ -84,7 +84,7 @@ class Acts:
         self.done_so_far.append(f"{task_id} carried {offsets}")
 
     def note_single_task(self, offset: int) -> None:
-        """Told of apart: see test_notes.py."""
+        """Told of apart: see test_ledger_telemetry.py."""
 
     def done(self, offset: int, *, now: bool = False) -> None:
         self._mark(offset, Fate.DONE, "at once" if now else "soon")
