@@ -23,7 +23,7 @@ from bridge.consumer.subscription import Subscription
 from bridge.dispatch.batch_sizer import BatchSizer
 from bridge.dispatch.broker_search import BrokerSearch
 from bridge.dispatch.celery_broker import CeleryBroker
-from bridge.dispatch.dispatcher import Dispatcher, ReplayCounter
+from bridge.dispatch.dispatcher import Dispatcher, HandoffCounts, HandoffRoom, HandoffScope, ReplayCounter
 from bridge.dispatch.fate_sync import PendingMarks
 from bridge.dispatch.retry_share import RetryShareAllocator
 from bridge.dispatch.source_record_check import SourceRecordCheck
@@ -200,19 +200,10 @@ class ConsumerParts:
         sizes = BatchSizer(setup.routes, ledger, broker)
         shares = RetryShareAllocator(file.kafka_retry_share, sizes, broker, ledger, file.kafka_pause_above)
         replays = ReplayCounter(ledger, TopicNames.of(settings), setup.routes.topics, setup.routes.handlers)
-        dispatch = Dispatcher(
-            broker,
-            ledger,
-            marks,
-            sizes,
-            shares,
-            settings.one_redis,
-            cluster,
-            settings.group,
-            metrics,
-            replays,
-            SourceRecordCheck(setup.catalog, LogHistory(ledger).known if ledger else lambda _: {}).exists,
-        )
+        exists = SourceRecordCheck(setup.catalog, LogHistory(ledger).known if ledger else lambda _: {}).exists
+        room, counts = HandoffRoom(sizes, shares), HandoffCounts(metrics, replays)
+        scope = HandoffScope(cluster, settings.group, settings.one_redis)
+        dispatch = Dispatcher(broker, ledger, marks, room, counts, scope, exists)
         commits = OffsetCommits(assignment, ledger, setup.fsyncs, metrics)
         after = file.kafka_stuck_after
         queues = QueuePressure(broker, setup.routes, file, metrics, ledger)

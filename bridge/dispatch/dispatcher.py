@@ -7,6 +7,7 @@ deliveries of that step off again.
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.dispatch.batch_sizer import BatchSizer
@@ -86,13 +87,75 @@ class ReplayCounter:
             logger.debug("%s", error)
 
 
+class HandoffCounts:
+    """The counts of deliveries that went out: as metrics, and those of replay topics in the ledger."""
+
+    def __init__(self, metrics: BridgeMetrics, replays: ReplayCounter) -> None:
+        self._metrics, self._replays = metrics, replays
+
+    def count_handoff(self, packed: Sequence[PackedMessage]) -> None:
+        """Count the deliveries of messages that went out."""
+        counts: dict[tuple[str, str], int] = {}
+        for message in packed:
+            key = (message.partition.topic, message.group.handler)
+            counts[key] = counts.get(key, 0) + len(message.group.offsets)
+        for (topic, handler), count in counts.items():
+            self._metrics.handed_off.labels(topic, handler).inc(count)
+            self._replays.handed(topic, handler, count)
+
+
+class HandoffRoom:
+    """The room for deliveries: of source topics by the batch sizes, of retry and replay topics by their share."""
+
+    def __init__(self, sizes: BatchSizer, shares: RetryShareAllocator) -> None:
+        self._sizes, self._shares = sizes, shares
+
+    def poll_sizes(self) -> None:
+        """Poll what batch sizes depend on, if that is due."""
+        self._sizes.look()
+
+    def find_portions(self, ready: Mapping[str, int], parked: bool) -> dict[str, Portion]:
+        """Return what may be taken now.
+
+        Parameters:
+            ready: by handler, the deliveries that may be handed out.
+            parked: whether they are of retry and replay topics.
+        """
+        if not parked:
+            return self._sizes.portions(ready)
+        # The queues are polled only if something is due.
+        return self._shares.portions(ready) if ready else {}
+
+    def note_handoff(self, packed: Sequence[PackedMessage]) -> None:
+        """Note the messages that went into their queues."""
+        for handler in {message.group.handler for message in packed}:
+            sent = [message for message in packed if message.group.handler == handler]
+            deliveries = sum(len(message.group.offsets) for message in sent)
+            self._sizes.handed(handler, len(sent), deliveries, sum(message.size for message in sent))
+        for message in packed:
+            if not message.parked:
+                self._sizes.went_out(message.group.handler, message.account, message.group.offsets)
+            self._shares.handed(message.group.handler, message.account, message.group.offsets, parked=message.parked)
+
+
+class HandoffScope(NamedTuple):
+    """The cluster and group whose deliveries go out.
+
+    Attributes:
+        one_step: whether ledger and broker are the same Redis, so that pushing and marking are one step.
+    """
+
+    cluster: str
+    group: str
+    one_step: bool
+
+
 class Dispatcher:
     """The dispatcher, which hands out what partitions have ready.
 
     Parameters:
-        exists: whether a source record exists (SourceRecordCheck).
         ledger: `None` without Redis: then a restarted bridge may hand out again what it had not committed.
-        one_step: whether ledger and broker are the same Redis, so that pushing and marking are one step.
+        exists: whether a source record exists (SourceRecordCheck).
     """
 
     def __init__(
@@ -100,19 +163,13 @@ class Dispatcher:
         broker: CeleryBroker,
         ledger: Ledger | None,
         marks: PendingMarks,
-        sizes: BatchSizer,
-        shares: RetryShareAllocator,
-        one_step: bool,
-        cluster: str,
-        group: str,
-        metrics: BridgeMetrics,
-        replays: ReplayCounter,
+        room: HandoffRoom,
+        counts: HandoffCounts,
+        scope: HandoffScope,
         exists: SourceRecordExists = lambda *_: True,
     ) -> None:
-        self._broker, self._ledger, self._marks, self._one_step = broker, ledger, marks, one_step
-        self._sizes, self._shares = sizes, shares
-        self._cluster, self._group = cluster, group
-        self._metrics, self._replays, self._exists = metrics, replays, exists
+        self._broker, self._ledger, self._marks, self._room = broker, ledger, marks, room
+        self._counts, self._scope, self._exists = counts, scope, exists
         #: Of parked deliveries (True), and of all others: each kind has room of its own.
         self._rotations = {True: PartitionRotation(), False: PartitionRotation()}
         self._holds = {True: False, False: False}
@@ -149,7 +206,7 @@ class Dispatcher:
                 self._marks.add(ended)
                 self._marks.tell()
             for partition, group, records in taken:
-                message, left = pack_group(partition, group, records, self._cluster, self._group)
+                message, left = pack_group(partition, group, records, self._scope.cluster, self._scope.group)
                 if left:
                     partition.give_back(group.handler, left)
                 packed.append(message)
@@ -165,7 +222,7 @@ class Dispatcher:
                 self._marks.tell()
             if packed:
                 # After the hand-off: a record on a quiet topic does not wait for the poll.
-                self._sizes.look()
+                self._room.poll_sizes()
         except BaseException:
             # The last taken goes back first, so that all keep their position.
             for partition, group, _ in reversed(taken[len(packed) :]):
@@ -180,8 +237,8 @@ class Dispatcher:
         in_turn = self._rotations[parked].order(partitions)
         ready = _count_ready(in_turn)
         if self.holds or sum(ready.values()) > 1:
-            self._sizes.look()
-        portions = self._portions(ready, parked)
+            self._room.poll_sizes()
+        portions = self._room.find_portions(ready, parked)
         taken = [
             (partition, *group)
             for partition in in_turn
@@ -196,14 +253,8 @@ class Dispatcher:
         self._holds[parked] = any(portion.spent for name, portion in portions.items() if name not in waiting)
         return taken
 
-    def _portions(self, ready: Mapping[str, int], parked: bool) -> dict[str, Portion]:
-        if not parked:
-            return self._sizes.portions(ready)
-        # The queues are polled only if something is due.
-        return self._shares.portions(ready) if ready else {}
-
     def _send(self, packed: Sequence[PackedMessage]) -> None:
-        if self._ledger is not None and self._one_step:
+        if self._ledger is not None and self._scope.one_step:
             self._note(self._push_and_mark(self._ledger, packed))
             return
         # Publish, wait for the acknowledgement, then mark: after a crash in between they are handed out again.
@@ -272,22 +323,10 @@ class Dispatcher:
             partition.give_back(handler, list(free))
 
     def _note(self, packed: Sequence[PackedMessage]) -> None:
-        counts: dict[tuple[str, str], int] = {}
         for message in packed:
             message.partition.handed(message.group.handler, message.group.offsets)
-            key = (message.partition.topic, message.group.handler)
-            counts[key] = counts.get(key, 0) + len(message.group.offsets)
-        for (topic, handler), count in counts.items():
-            self._metrics.handed_off.labels(topic, handler).inc(count)
-            self._replays.handed(topic, handler, count)
-        for handler in {message.group.handler for message in packed}:
-            sent = [message for message in packed if message.group.handler == handler]
-            deliveries = sum(len(message.group.offsets) for message in sent)
-            self._sizes.handed(handler, len(sent), deliveries, sum(message.size for message in sent))
-        for message in packed:
-            if not message.parked:
-                self._sizes.went_out(message.group.handler, message.account, message.group.offsets)
-            self._shares.handed(message.group.handler, message.account, message.group.offsets, parked=message.parked)
+        self._counts.count_handoff(packed)
+        self._room.note_handoff(packed)
 
 
 def _find_suspended(partition: Partition, suspended: SuspendedHandlers, parked: bool) -> Iterable[str]:

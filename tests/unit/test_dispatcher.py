@@ -9,7 +9,7 @@ from confluent_kafka import Message as Record
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.dispatch.batch_sizer import BatchSizer
 from bridge.dispatch.celery_message import OutgoingBatch
-from bridge.dispatch.dispatcher import Dispatcher, ReplayCounter
+from bridge.dispatch.dispatcher import Dispatcher, HandoffCounts, HandoffRoom, HandoffScope, ReplayCounter
 from bridge.dispatch.fate_sync import PendingMarks, take_in_records
 from bridge.dispatch.retry_share import RetryShareAllocator
 from bridge.dispatch.suspended_handlers import SuspendedHandlers
@@ -79,9 +79,9 @@ class World:
         shares = RetryShareAllocator(0.5, sizes, broker, None)
         names = TopicNames("bridge")
         self.replays = ReplayCounter(None, names, ["orders"], [CHARGE])
-        self.dispatch = Dispatcher(
-            broker, ledger, self.marks, sizes, shares, False, "cluster", "bridge", BridgeMetrics(), self.replays
-        )
+        room, counts = HandoffRoom(sizes, shares), HandoffCounts(BridgeMetrics(), self.replays)
+        scope = HandoffScope("cluster", "bridge", one_step=False)
+        self.dispatch = Dispatcher(broker, ledger, self.marks, room, counts, scope)
         handler = Handler(CHARGE, ("orders",), "celery", batch, 0)
         self.partition = Partition("orders", 0, 0, [handler], TopicSettings.model_validate(chosen), "id")
 
