@@ -207,7 +207,7 @@ def _build_oidc_sign_in(said: EnvironmentSettings, clock: Callable[[], int]) -> 
     try:
         from bridge.console.auth.oidc_client import OidcSignIn
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("cryptography", "httpx2", "joserfc"):
+        if (error.name or "").partition(".")[0] not in ("cryptography", "joserfc"):
             raise
         raise ConsoleRefused(f"DEADLETTERS_OIDC_ISSUER needs {error.name}; {how_to_install('oidc')}.") from None
     return OidcSignIn.of(said, clock)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bridge import bounded_request
 from bridge.deadletters.alarms import webhook_address, webhook_post
 from bridge.settings.address_values import read_networks
 from tests.servers.certificate import write_certificate
@@ -23,10 +24,10 @@ def certificate(tmp_path_factory):
 @pytest.fixture
 def there(tmp_path, certificate):
     """A receiver that listens for TLS."""
-    webhook_post._make_tls_context.cache_clear()
+    bounded_request.make_tls_context.cache_clear()
     with receiver(tmp_path, certificate) as made:
         yield made
-    webhook_post._make_tls_context.cache_clear()
+    bounded_request.make_tls_context.cache_clear()
 
 
 def post(there, host):
@@ -47,7 +48,7 @@ def test_nothing_is_sent_to_who_has_a_certificate_of_another_name_or_of_nobody_t
     there, certificate, monkeypatch
 ):
     assert post(there, "localhost").words == "TLS: CERTIFICATE_VERIFY_FAILED"
-    webhook_post._make_tls_context.cache_clear()
+    bounded_request.make_tls_context.cache_clear()
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     assert post(there, "127.0.0.1").words == "TLS: CERTIFICATE_VERIFY_FAILED"
     assert there.got == []

@@ -32,7 +32,7 @@ ROOMS: Final = (
     {"settings"},
     {"bridge_metrics", "embedded", "handler_routes"},
     {"formats"},
-    {"health_server", "kafka.clients"},
+    {"bounded_request", "health_server", "kafka.clients"},
     {"errors"},
 )
 HEIGHT: Final = {room: -level for level, rooms in enumerate(ROOMS) for room in rooms}
@@ -66,12 +66,12 @@ ONLY: Final = {
     "starlette": ("bridge/console/",),
     "cryptography": ("bridge/deadletters/alarms/webhook_cipher.py",),
     "argon2": ("bridge/console/auth/passwords.py",),
-    "httpx2": ("bridge/console/auth/oidc_client.py",),
+    "httpx2": (),
     "jinja2": ("bridge/console/",),
     "joserfc": ("bridge/console/auth/",),
     "uvicorn": ("bridge/console/",),
     "http.client": (),
-    "httpcore2": ("bridge/deadletters/alarms/webhook_post.py",),
+    "httpcore2": ("bridge/bounded_request.py", "bridge/console/auth/oidc_client.py", "bridge/deadletters/alarms/"),
     "urllib.request": ("bridge/demo/delivery_watch.py",),
     "urllib3": (),
     "wsgiref": ("bridge/health_server.py",),

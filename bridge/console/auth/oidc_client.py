@@ -1,18 +1,18 @@
 """The OpenID Connect client: the issuer, its endpoints, the exchange of a code, and the sign-in."""
 
+import base64
 import json
 import re
-import ssl
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-import httpx2
+import httpcore2
 
+from bridge.bounded_request import REQUEST_ERRORS, Deadline, Where, open_answer
 from bridge.console.auth import oidc_token
 from bridge.console.auth.oidc_token import SignInState, SignInStates
 from bridge.deadletters.accounts.account_session import IssuedPerson
@@ -21,8 +21,7 @@ from bridge.errors import IssuerUnavailable, SignInRefused, TooManySignIn
 from bridge.settings.address_values import may_be_asked, read_claimed_roles
 from bridge.settings.setting_defaults import EnvironmentSettings
 
-#: The timeouts in seconds: for a connection and each part of an answer, and for all of it.
-PART_SECONDS: Final = 5.0
+#: The seconds for a request with its answer.
 REQUEST_SECONDS: Final = 10.0
 #: The most bytes of an answer.
 MAX_ISSUER_BYTES: Final = 1_000_000
@@ -34,7 +33,7 @@ def get_json(address: str) -> dict[str, Any]:
     Raises:
         IssuerUnavailable: it did not respond with a JSON object.
     """
-    status, found = _send_request("GET", address)
+    status, found = _send_request("GET", address, {})
     if status != 200:
         raise IssuerUnavailable(f"it answers {status}")
     return found
@@ -49,26 +48,37 @@ def post_form(address: str, form: Mapping[str, str], basic: tuple[str, str] | No
     Raises:
         IssuerUnavailable: it did not respond with a JSON object.
     """
-    return _send_request("POST", address, data=form, auth=basic)
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    if basic is not None:
+        headers["authorization"] = f"Basic {base64.b64encode(':'.join(basic).encode()).decode()}"
+    return _send_request("POST", address, headers, urlencode(form).encode())
 
 
-def _send_request(method: str, address: str, **sent: Any) -> tuple[int, dict[str, Any]]:
-    until, body = monotonic() + REQUEST_SECONDS, b""
-    headers = {"accept": "application/json", "accept-encoding": "identity"}
+def _send_request(
+    method: str, address: str, headers: Mapping[str, str], form: bytes = b""
+) -> tuple[int, dict[str, Any]]:
+    deadline, body = Deadline(REQUEST_SECONDS), b""
+    sent = {"accept": "application/json", "accept-encoding": "identity", **headers}
     try:
-        # A client for each request: an issuer's cookies must not be shared.
-        with (
-            httpx2.Client(verify=_build_tls_context(), timeout=PART_SECONDS, follow_redirects=False) as client,
-            client.stream(method, address, headers=headers, **sent) as answer,
-        ):
-            for part in answer.iter_bytes():
+        with open_answer(method, httpcore2.URL(address), sent, form, _look_up(address), deadline) as answer:
+            # As it is sent: an answer that is packed all the same is no JSON.
+            for part in answer.iter_stream():
                 body += part
-                if len(body) > MAX_ISSUER_BYTES or monotonic() > until:
+                if len(body) > MAX_ISSUER_BYTES:
                     raise IssuerUnavailable("its answer is too long, or takes too long")
-            return answer.status_code, _parse_object(body, answer.status_code)
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            return answer.status, _parse_object(body, answer.status)
+    except TimeoutError:
+        raise IssuerUnavailable("its answer is too long, or takes too long") from None
+    except REQUEST_ERRORS as error:
         # Not its own text, which may contain the address with all parameters.
         raise IssuerUnavailable(f"no answer of HTTP: {type(error).__name__}") from None
+
+
+def _look_up(address: str) -> list[Where]:
+    parts = urlsplit(address)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    return [(family, (str(where[0]), int(where[1]))) for family, _, _, _, where in found]
 
 
 def _parse_object(body: bytes, status: int) -> dict[str, Any]:
@@ -79,11 +89,6 @@ def _parse_object(body: bytes, status: int) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise IssuerUnavailable(f"it answers {status}, and no JSON")
     return found
-
-
-@cache
-def _build_tls_context() -> ssl.SSLContext:
-    return ssl.create_default_context()
 
 
 _Answer = TypeVar("_Answer")

@@ -11,12 +11,11 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from bridge.bounded_request import Where
 from bridge.errors import WebhookRefused
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-#: The address that a socket connects to.
-Where = tuple[socket.AddressFamily, tuple[str, int]]
 
 #: The allocated public part of IPv6 (RFC 4291, 2.4): all else (site-local, mapped IPv4) may be private.
 _PUBLIC: Final = ipaddress.IPv6Network("2000::/3")

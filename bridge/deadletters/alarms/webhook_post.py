@@ -1,26 +1,20 @@
-"""One POST and its status: it follows no redirect, reads no body, and ends within a set time.
+"""One POST and its status: it goes to the checked addresses alone, reads no body, and ends within a set time."""
 
-httpcore2, the lower half of httpx2, speaks HTTP over a network of ours. That leads to the checked addresses alone, and
-has one deadline for everything. TLS is asked for the host's name, and no proxy is used.
-"""
-
-import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from functools import cache
-from time import monotonic, time
-from typing import Any, Final, NamedTuple
+from time import time
+from typing import Final, NamedTuple
 
 import httpcore2
 
-from bridge.deadletters.alarms.webhook_address import Network, WebhookTarget, Where, resolve_target
+from bridge.bounded_request import REQUEST_ERRORS, Deadline, Where, open_answer
+from bridge.deadletters.alarms.webhook_address import Network, WebhookTarget, resolve_target
 from bridge.errors import WebhookRefused
 from lossless.background_thread import start_call
 
-#: Seconds for a connection, and for the whole request, also if the receiver answers a byte at a time.
-CONNECT_WITHIN: Final = 5.0
+#: Seconds for the whole request, also if the receiver answers a byte at a time.
 WITHIN: Final = 15.0
 
 
@@ -61,13 +55,12 @@ def post_event(
     Parameters:
         allowed: the private networks that are allowed.
     """
-    deadline = _Deadline()
+    deadline = Deadline(WITHIN)
     try:
-        network = _PinnedNetwork(_look_up_addresses(deadline, target, allowed), deadline)
-        return _send_request(network, target, body, headers)
+        return _send_request(target, body, headers, _look_up_addresses(deadline, target, allowed), deadline)
     except WebhookRefused as error:
         return PostAnswer(None, str(error))
-    except (OSError, httpcore2.ProtocolError, ValueError) as error:
+    except REQUEST_ERRORS as error:
         return PostAnswer(None, _explain_failure(error))
 
 
@@ -80,7 +73,7 @@ def _explain_failure(error: Exception) -> str:
     return f"no answer of HTTP: {said}"
 
 
-def _look_up_addresses(deadline: "_Deadline", target: WebhookTarget, allowed: Sequence[Network]) -> Sequence[Where]:
+def _look_up_addresses(deadline: Deadline, target: WebhookTarget, allowed: Sequence[Network]) -> Sequence[Where]:
     """Return the addresses of the host. A resolver cannot be interrupted: after the time limit its thread is left
     alone.
     """
@@ -88,89 +81,15 @@ def _look_up_addresses(deadline: "_Deadline", target: WebhookTarget, allowed: Se
     return lookup.result(deadline.left)
 
 
-class _Deadline:
-    """The time at which a request ends, whatever it waits for."""
-
-    def __init__(self) -> None:
-        self._until = monotonic() + WITHIN
-
-    @property
-    def left(self) -> float:
-        """Return the seconds that are left.
-
-        Raises:
-            TimeoutError: no time is left.
-        """
-        left = self._until - monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return left
-
-
-class _PinnedNetwork(httpcore2.NetworkBackend):
-    """The network of one request, which leads to the first of its addresses that answers, and nowhere else."""
-
-    def __init__(self, addresses: Sequence[Where], deadline: _Deadline) -> None:
-        self._addresses = addresses
-        self._deadline = deadline
-
-    def connect_tcp(self, *_: object, **__: object) -> httpcore2.NetworkStream:
-        error: OSError = OSError("no address")
-        for family, where in self._addresses:
-            made = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                made.settimeout(min(CONNECT_WITHIN, self._deadline.left))
-                made.connect(where)
-                return _LimitedStream(made, self._deadline)
-            except OSError as raised:
-                made.close()
-                error = raised
-        raise error
-
-
-class _LimitedStream(httpcore2.NetworkStream):
-    """A connection of which every step ends by the deadline, also if each brings a byte."""
-
-    def __init__(self, made: socket.socket, deadline: _Deadline) -> None:
-        self._socket = made
-        self._deadline = deadline
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._timed().recv(max_bytes)
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        left = memoryview(buffer)
-        while left:
-            left = left[self._timed().send(left) :]
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore2.NetworkStream:
-        return _LimitedStream(ssl_context.wrap_socket(self._timed(), server_hostname=server_hostname), self._deadline)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _timed(self) -> socket.socket:
-        self._socket.settimeout(self._deadline.left)
-        return self._socket
-
-
 def _send_request(
-    network: _PinnedNetwork, target: WebhookTarget, body: bytes, headers: Mapping[str, str]
+    target: WebhookTarget, body: bytes, headers: Mapping[str, str], addresses: Sequence[Where], deadline: Deadline
 ) -> PostAnswer:
     url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
     # As in the address: with the port if it is not the default.
-    sent: Any = {"host": target.shown.partition("://")[2], **headers}
-    connection = httpcore2.HTTPConnection(url.origin, ssl_context=_make_tls_context(), network_backend=network)
-    with connection, connection.stream("POST", url, headers=sent, content=body) as response:
-        again = next((value for name, value in response.headers if name.lower() == b"retry-after"), b"")
-        return PostAnswer(response.status, again_after=_parse_retry_after(again.decode("latin-1")))
-
-
-@cache
-def _make_tls_context() -> ssl.SSLContext:
-    return ssl.create_default_context()
+    sent = {"host": target.shown.partition("://")[2], **headers}
+    with open_answer("POST", url, sent, body, addresses, deadline) as answer:
+        again = next((value for name, value in answer.headers if name.lower() == b"retry-after"), b"")
+        return PostAnswer(answer.status, again_after=_parse_retry_after(again.decode("latin-1")))
 
 
 def _parse_retry_after(said: str) -> float | None:
