@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.replay.outcome_verdict import (
+from bridge.deadletters.replay.outcome_deduction import (
     KnownOutcome,
     OutcomeVerdict,
     judge_by_kafka,

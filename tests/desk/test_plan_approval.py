@@ -9,8 +9,7 @@ from bridge.deadletters.db import plan_table as stored
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanState, preview_plan
 from bridge.deadletters.model.letter_filter import ALL_LETTERS
 from bridge.deadletters.model.stored_letter import LetterStatus
-from bridge.deadletters.replay.plan_approval import PlanApproval
-from bridge.deadletters.replay.plan_progress import PlanProgressReader
+from bridge.deadletters.replay.plan_progress import PlanApproval, PlanProgressReader
 from bridge.deadletters.replay.plan_service import PlanService
 from bridge.errors import PlanChanged, PlanRefused
 from tests.desk.test_plans import fill, make

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bridge.deadletters.db import letter_table, plan_item_table
-from bridge.deadletters.replay.discard_action import DiscardAction
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.letter_copy import CopyAction
+from bridge.deadletters.replay.plan_action import DiscardAction
 from bridge.deadletters.replay.plan_runner import PlanRunner
 from bridge.deadletters.replay.plan_service import PlanService
 from bridge.deadletters.replay.redrive_action import RedriveAction

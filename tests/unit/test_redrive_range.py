@@ -2,8 +2,7 @@
 
 from weakref import WeakSet
 
-from bridge.deadletters.replay.redrive_range import RangeLook
-from bridge.deadletters.replay.redrive_selection import DeliveryStand
+from bridge.deadletters.replay.redrive_range import DeliveryStand, RangeLook
 from bridge.kafka.partition_offsets import Extent
 
 

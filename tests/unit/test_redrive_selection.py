@@ -2,12 +2,13 @@
 
 import pytest
 
-from bridge.deadletters.replay.redrive_range import RangeDelivery, keep_first_of_sequence
-from bridge.deadletters.replay.redrive_selection import (
+from bridge.deadletters.replay.redrive_range import (
     DeliveryStand,
     OpenFateMeaning,
+    RangeDelivery,
     find_sent_stands,
     judge_deliveries,
+    keep_first_of_sequence,
 )
 from bridge.ledger.fate_rules import Fate
 

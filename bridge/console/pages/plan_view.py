@@ -8,7 +8,7 @@ from bridge.console.pages import charts
 from bridge.deadletters.model import letter_filter
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, BulkPlan, PlanItemState, PlanKind, PlanState
 from bridge.deadletters.replay.plan_progress import PlanProgress, WaveProgress
-from bridge.deadletters.replay.redrive_selection import find_sent_stands
+from bridge.deadletters.replay.redrive_range import find_sent_stands
 from bridge.jobs.group_facts import format_letter_count
 
 #: The actions, as an imperative and as a participle.
@@ -266,7 +266,7 @@ def list_unpatched(plan: BulkPlan) -> list[UnpatchedLetters]:
     return found
 
 
-#: The fates of deliveries in a range (bridge.deadletters.replay.redrive_selection), and what a redrive does with them.
+#: The fates of deliveries in a range (bridge.deadletters.replay.redrive_range), and what a redrive does with them.
 _DELIVERY_STATES: Final = {
     "dead": "dead",
     "unaccounted": "unaccounted for: committed, and nobody will run it",

@@ -18,8 +18,7 @@ from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.masked_edit import DifferencePage
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanState, preview_plan
-from bridge.deadletters.replay.plan_approval import PlanApproval
-from bridge.deadletters.replay.plan_progress import PlanProgress
+from bridge.deadletters.replay.plan_progress import PlanApproval, PlanProgress
 from bridge.deadletters.replay.plan_service import SENDS
 from bridge.errors import FilterFault, PlanChanged, PlanRefused
 

@@ -15,19 +15,18 @@ from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.replay import letter_copy, plan_handlers, plan_runner
-from bridge.deadletters.replay.discard_action import ArchiveAction, DiscardAction
 from bridge.deadletters.replay.kafka_lookup import TargetPartitions
 from bridge.deadletters.replay.ledger_fates import LedgerFates
-from bridge.deadletters.replay.plan_action import PlanAction
-from bridge.deadletters.replay.plan_approval import (
+from bridge.deadletters.replay.plan_action import ArchiveAction, DiscardAction, PlanAction
+from bridge.deadletters.replay.plan_handlers import find_known_handlers
+from bridge.deadletters.replay.plan_lanes import LaneRelease, lay_plan_lanes
+from bridge.deadletters.replay.plan_preview import PlanCounter
+from bridge.deadletters.replay.plan_progress import (
     DISCARD_AFTER,
     PlanApproval,
     require_unchanged_plan,
     require_untaken_letters,
 )
-from bridge.deadletters.replay.plan_handlers import find_known_handlers
-from bridge.deadletters.replay.plan_lanes import LaneRelease, lay_plan_lanes
-from bridge.deadletters.replay.plan_preview import PlanCounter
 from bridge.deadletters.replay.plan_runner import PlanRunner, RunnerHooks, name_this_process
 from bridge.deadletters.replay.redrive_action import RedriveAction
 from bridge.deadletters.replay.redrive_outcomes import RedriveOutcomes

@@ -20,7 +20,7 @@ from bridge.deadletters.replay.plan_action import (
     TakenDeliveries,
 )
 from bridge.deadletters.replay.plan_conflicts import PlanConflicts
-from bridge.deadletters.replay.redrive_selection import explain_left_out
+from bridge.deadletters.replay.redrive_range import explain_left_out
 from bridge.deadletters.replay.replay_action import ReplayAction, name_target_topic
 from bridge.errors import NeverPublished
 from bridge.formats.delivery_identity import Origin, work_of

@@ -15,12 +15,13 @@ from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, P
 from bridge.deadletters.model.delivery_lanes import find_course
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
 from bridge.deadletters.replay.redrive_range import (
+    DeliveryStand,
     OffsetRange,
     RangeDelivery,
+    find_sent_stands,
     keep_first_of_sequence,
     open_range_look,
 )
-from bridge.deadletters.replay.redrive_selection import DeliveryStand, find_sent_stands
 from bridge.errors import RedriveRefused
 from bridge.handler_routes import Routes
 from bridge.kafka.clients import Record, admin_client

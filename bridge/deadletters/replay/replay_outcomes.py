@@ -15,8 +15,7 @@ from bridge.deadletters.db.plan_item_table import OtherDelivery
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
-from bridge.deadletters.replay.outcome_deduction import OutcomeDeduction, SentDelivery
-from bridge.deadletters.replay.outcome_verdict import OutcomeVerdict
+from bridge.deadletters.replay.outcome_deduction import OutcomeDeduction, OutcomeVerdict, SentDelivery
 from bridge.deadletters.replay.redrive_outcomes import RedriveOutcomes
 from bridge.ledger import Fate
 from bridge.settings import Settings
