@@ -20,7 +20,7 @@ from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
-from bridge.deadletters.replay import kafka_lookup, plan_runner, replay_action
+from bridge.deadletters.replay import kafka_lookup, plan_action, plan_runner, replay_action
 from bridge.deadletters.replay.plan_runner import PlanRunner, RunnerHooks
 from bridge.errors import PlanTakenOver
 from bridge.formats.retry_record import read_retry_key
@@ -261,7 +261,7 @@ def test_who_takes_long_over_a_batch_shows_that_it_lives_and_stops_once_another_
                 connection.execute(schema.plans.update().values(leased_until=0, **taken))
         return ""
 
-    monkeypatch.setattr(replay_action, "AT_ONCE", 1)
+    monkeypatch.setattr(plan_action, "BYTES_AT_ONCE", 1)
     monkeypatch.setattr(plan_runner, "SHOW_EVERY", 0.0)
     made = world(tmp_path, monkeypatch, happens)
     with pytest.raises(PlanTakenOver):

@@ -17,6 +17,7 @@ from bridge.kafka.managed_topic import ManagedTopic, TopicKind
 from bridge.kafka.partition_offsets import Extent, read_extents
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_admin import create_topics, read_cluster, read_shape
+from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.settings import Settings
 
 
@@ -69,6 +70,13 @@ class TargetPartitions:
         """Note the position of a record of this process: the next ones are behind it."""
         place = (spot.topic, spot.partition)
         self._ends[place] = max(self._ends.get(place, 0), spot.offset + 1)
+
+
+def read_topic_id(settings: Settings, topic: str) -> str:
+    """Return the id of a topic; empty if it does not exist."""
+    catalog = TopicCatalog(settings, [topic])
+    catalog.prepare()
+    return catalog.topic_ids.get(topic, "")
 
 
 #: The reason if a delivery may have been sent, and is not sent again.

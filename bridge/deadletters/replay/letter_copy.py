@@ -4,7 +4,7 @@ a copy. A copy changes no fate; a crash may copy a record twice.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
@@ -17,7 +17,14 @@ from bridge.deadletters.db.plan_item_table import PlanItem
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanItemState, PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.replay.kafka_lookup import ValueAway, fetch_payloads
-from bridge.deadletters.replay.plan_action import ActionEnd, ActionResult, ClaimedDelivery, Live, TakenDeliveries
+from bridge.deadletters.replay.plan_action import (
+    ActionEnd,
+    ActionResult,
+    ClaimedDelivery,
+    Live,
+    TakenDeliveries,
+    slice_by_size,
+)
 from bridge.errors import CopyRefused, NeverPublished
 from bridge.formats.delivery import Header
 from bridge.formats.header_block import RecordHeaders
@@ -125,10 +132,6 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-#: Most bytes of values in memory.
-AT_ONCE: Final = 16_000_000
-
-
 class CopyAction:
     """The action of a copy."""
 
@@ -158,7 +161,8 @@ class CopyAction:
             letters = letter_payload.read_letter_standings(connection, ids)
         ends: dict[int, ActionEnd] = {}
         whys: list[str] = []
-        for some in _slice_claims(claimed, letters):
+        sizes = {id_: letter.value_size for id_, letter in letters.items()}
+        for some in slice_by_size([each.item for each in claimed], lambda item: sizes.get(item.letter_id or 0, 0)):
             ends |= self._copied(some, letters, at, live, whys)
         return ActionResult(ends=ends, why=whys[0] if whys else "")
 
@@ -251,21 +255,6 @@ def read_target_topics(settings: Settings, target: CopyTarget | None, topic: str
             f"There is no topic {topic!r} in {'this Kafka' if target is None else target.name}: make it first."
         )
     return found
-
-
-def _slice_claims(claimed: Sequence[ClaimedDelivery], letters: dict[int, LetterStanding]) -> Iterator[list[PlanItem]]:
-    """Yield parts whose values fit in memory."""
-    some: list[PlanItem] = []
-    size = 0
-    for each in claimed:
-        some.append(each.item)
-        letter = letters.get(each.item.letter_id or 0)
-        size += 0 if letter is None else max(0, letter.value_size)
-        if size >= AT_ONCE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
 
 
 @dataclass(frozen=True)

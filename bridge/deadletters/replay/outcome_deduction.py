@@ -13,6 +13,7 @@ from bridge.deadletters.db import plan_item_table, position_table, sql
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_payload import LetterStanding
 from bridge.deadletters.db.plan_item_table import SentPosition
+from bridge.deadletters.replay.kafka_lookup import read_topic_id
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.replay_action import name_target_topic
 from bridge.formats.delivery_identity import Origin
@@ -135,10 +136,9 @@ class RecordingProgress:
         ends = {each.partition: each.end for each in read_extents(settings, [topic])}
         if not any(ends.values()):
             return True
-        catalog = TopicCatalog(settings, [topic])
-        catalog.prepare()
+        topic_id = read_topic_id(settings, topic)
         give_up = time.monotonic() + within
-        while not (found := self._is_past(group, topic, catalog.topic_ids.get(topic, ""), ends)):
+        while not (found := self._is_past(group, topic, topic_id, ends)):
             if time.monotonic() > give_up:
                 break
             time.sleep(LOOK_EVERY)
@@ -214,7 +214,7 @@ class OutcomeDeduction:
         # Read for each page, after the page and before the fates: an older answer lacks later sends, and a hand-off in
         # between must appear in the fates.
         there = {extent.partition: extent for extent in read_extents(self._settings.of_group(group), [topic])}
-        topic_id = self._topic_id(topic)
+        topic_id = read_topic_id(self._settings, topic)
         spots = [(each.where.spot.partition, each.where.spot.offset) for each in sent.values()]
         own = self._fates.own(group, topic, topic_id, spots)
         origins = self._fates.of([each.delivery for each in sent.values()])
@@ -247,11 +247,6 @@ class OutcomeDeduction:
             number: judge_by_kafka(known[number], parked=_identify_delivery(delivery) in parked, recorded=recorded)
             for number, delivery in deliveries.items()
         }
-
-    def _topic_id(self, topic: str) -> str:
-        catalog = TopicCatalog(self._settings, [topic])
-        catalog.prepare()
-        return catalog.topic_ids.get(topic, "")
 
 
 class StillParked:

@@ -2,9 +2,9 @@
 that send nothing: discard letters, which the ledger notes too, or archive them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from bridge.deadletters.db import letter_payload, letter_table
 from bridge.deadletters.db.database import Connection, Database
@@ -15,6 +15,10 @@ from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.plan_conflicts import explain_lateness, find_plan_makers
 from bridge.ledger import Fate
 
+T = TypeVar("T")
+
+#: Most bytes of values in memory.
+BYTES_AT_ONCE: Final = 16_000_000
 #: Renews the plan's lease; raises PlanTakenOver if another process has the plan. It is called before each part of a
 #: batch is sent, and while it is prepared.
 Live = Callable[[], None]
@@ -64,6 +68,20 @@ class ActionResult:
     why: str = ""
 
 
+def slice_by_size(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield parts of some items, in their order, whose values fit in memory."""
+    some: list[T] = []
+    taken = 0
+    for item in items:
+        some.append(item)
+        taken += max(0, size(item))
+        if taken >= BYTES_AT_ONCE:
+            yield some
+            some, taken = [], 0
+    if some:
+        yield some
+
+
 class PlanAction(Protocol):
     """An action of plans. A process may die between any two of its steps, and another resumes."""
 
@@ -89,57 +107,39 @@ class PlanAction(Protocol):
         """Set the status of the letters, in the transaction that notes the results."""
 
 
-#: The statuses that may be archived: all but replaying.
-ARCHIVED_FROM: Final = (LetterStatus.OPEN, LetterStatus.RESOLVED, LetterStatus.DISCARDED)
-
-
-class DiscardAction:
-    """The action of a plan that discards letters: first the ledger notes it, then the database.
-
-    Before that the letter is claimed, so that no replay takes it.
-    """
-
-    def __init__(self, database: Database, plan: BulkPlan, fates: LedgerFates) -> None:
-        self._database, self._plan, self._fates = database, plan, fates
-
-    def take(self, connection: Connection, waiting: Sequence[PlanItem], at: int) -> TakenDeliveries:
-        """Discard the open letters, and skip the others."""
-        return take_letters(connection, self._plan, waiting, (LetterStatus.OPEN,), LetterStatus.DISCARDED, at)
-
-    def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
-        """Return nothing done: telling the ledger again is harmless."""
-        return ActionResult()
-
-    def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
-        """Note the discards in the ledger; a delivery that is done stays done."""
-        with self._database.reading() as connection:
-            letters = letter_payload.read_letter_standings(connection, [each.item.letter_id or 0 for each in claimed])
-        ours = [letter for letter in letters.values() if letter.is_ours]
-        fates = self._fates.discard([letter.delivery for letter in ours])
-        # A delivery that runs again although it was done is discarded too.
-        done = {letter.id for letter, fate in zip(ours, fates, strict=True) if fate is Fate.DONE and not letter.again}
-        return ActionResult(ends={each.item.position: _build_end(each.item.letter_id in done) for each in claimed})
-
-    def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
-        """Resolve the letters whose delivery turned out to be done."""
-        done = [each.item.letter_id for each in claimed if acted.ends[each.item.position].state is PlanItemState.DONE]
-        letter_table.change_letter_status(
-            connection, filter(None, done), LetterStatus.DISCARDED, LetterStatus.RESOLVED, at
-        )
-
-
 class ArchiveAction:
     """The action of a plan that archives letters: only their status changes."""
+
+    #: The statuses that are changed, and the new one: all but replaying letters may be archived.
+    before: Sequence[LetterStatus] = (LetterStatus.OPEN, LetterStatus.RESOLVED, LetterStatus.DISCARDED)
+    after = LetterStatus.ARCHIVED
 
     def __init__(self, plan: BulkPlan) -> None:
         self._plan = plan
 
     def take(self, connection: Connection, waiting: Sequence[PlanItem], at: int) -> TakenDeliveries:
-        """Archive all letters that are not replaying."""
-        return take_letters(connection, self._plan, waiting, ARCHIVED_FROM, LetterStatus.ARCHIVED, at)
+        """Change the status of letters that have an expected one and are unchanged; skip the others."""
+        found = letter_payload.read_letter_standings(connection, [item.letter_id or 0 for item in waiting], lock=True)
+        by = find_plan_makers(connection, found.values())
+        skipped: dict[int, str] = {}
+        claimed: list[ClaimedDelivery] = []
+        for item in waiting:
+            letter = found.get(item.letter_id or 0)
+            if letter is None:
+                skipped[item.position] = "the letter is gone"
+            elif letter.status not in self.before:
+                skipped[item.position] = explain_lateness(letter, by)
+            elif letter.failures != item.failures:
+                skipped[item.position] = "it has died again since the plan was made"
+            else:
+                claimed.append(ClaimedDelivery(item, None))
+        ids = [each.item.letter_id for each in claimed if each.item.letter_id]
+        for status in self.before:
+            letter_table.change_letter_status(connection, ids, status, self.after, at, self._plan.id)
+        return TakenDeliveries(claimed, skipped)
 
     def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
-        """Return that nothing is left to do."""
+        """Return nothing done: to do it again is harmless."""
         return ActionResult()
 
     def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
@@ -150,34 +150,35 @@ class ArchiveAction:
         """Do nothing."""
 
 
-def take_letters(
-    connection: Connection,
-    plan: BulkPlan,
-    waiting: Sequence[PlanItem],
-    from_: Sequence[LetterStatus],
-    to: LetterStatus,
-    at: int,
-) -> TakenDeliveries:
-    """Change the status of letters that have an expected one and are unchanged; skip the others."""
-    found = letter_payload.read_letter_standings(connection, [item.letter_id or 0 for item in waiting], lock=True)
-    by = find_plan_makers(connection, found.values())
-    skipped: dict[int, str] = {}
-    claimed: list[ClaimedDelivery] = []
-    for item in waiting:
-        letter = found.get(item.letter_id or 0)
-        if letter is None:
-            skipped[item.position] = "the letter is gone"
-        elif letter.status not in from_:
-            skipped[item.position] = explain_lateness(letter, by)
-        elif letter.failures != item.failures:
-            skipped[item.position] = "it has died again since the plan was made"
-        else:
-            claimed.append(ClaimedDelivery(item, None))
-    ids = [each.item.letter_id for each in claimed if each.item.letter_id]
-    for status in from_:
-        letter_table.change_letter_status(connection, ids, status, to, at, plan.id)
-    return TakenDeliveries(claimed, skipped)
+class DiscardAction(ArchiveAction):
+    """The action of a plan that discards letters: first the ledger notes it, then the database.
 
+    Before that the letter is claimed, so that no replay takes it.
+    """
 
-def _build_end(done: bool) -> ActionEnd:
-    return ActionEnd(PlanItemState.DONE, "its work was done") if done else ActionEnd(PlanItemState.DISCARDED)
+    before = (LetterStatus.OPEN,)
+    after = LetterStatus.DISCARDED
+
+    def __init__(self, database: Database, plan: BulkPlan, fates: LedgerFates) -> None:
+        super().__init__(plan)
+        self._database, self._fates = database, fates
+
+    def act(self, claimed: Sequence[ClaimedDelivery], live: Live) -> ActionResult:
+        """Note the discards in the ledger; a delivery that is done stays done."""
+        with self._database.reading() as connection:
+            letters = letter_payload.read_letter_standings(connection, [each.item.letter_id or 0 for each in claimed])
+        ours = [letter for letter in letters.values() if letter.is_ours]
+        fates = self._fates.discard([letter.delivery for letter in ours])
+        # A delivery that runs again although it was done is discarded too.
+        done = {letter.id for letter, fate in zip(ours, fates, strict=True) if fate is Fate.DONE and not letter.again}
+        was_done, discarded = ActionEnd(PlanItemState.DONE, "its work was done"), ActionEnd(PlanItemState.DISCARDED)
+        return ActionResult(
+            ends={each.item.position: was_done if each.item.letter_id in done else discarded for each in claimed}
+        )
+
+    def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
+        """Resolve the letters whose delivery turned out to be done."""
+        done = [each.item.letter_id for each in claimed if acted.ends[each.item.position].state is PlanItemState.DONE]
+        letter_table.change_letter_status(
+            connection, filter(None, done), LetterStatus.DISCARDED, LetterStatus.RESOLVED, at
+        )

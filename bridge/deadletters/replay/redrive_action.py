@@ -4,7 +4,7 @@ The replay action sends deliveries that are dead letters.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from bridge.deadletters.db import plan_item_table
 from bridge.deadletters.db.database import Connection
@@ -18,6 +18,7 @@ from bridge.deadletters.replay.plan_action import (
     ClaimedDelivery,
     Live,
     TakenDeliveries,
+    slice_by_size,
 )
 from bridge.deadletters.replay.plan_conflicts import PlanConflicts
 from bridge.deadletters.replay.redrive_range import explain_left_out
@@ -30,9 +31,6 @@ from bridge.kafka.clients import Record, headers_of
 from bridge.kafka.record_reader import RecordPicker
 from bridge.ledger import Fate
 from bridge.settings import Settings
-
-#: Most bytes of values in memory.
-AT_ONCE: Final = 16_000_000
 
 
 class ResentDelivery(NamedTuple):
@@ -113,7 +111,7 @@ class RedriveAction:
         for each in (each for each in redriven if each.item.position not in left):
             wanted.setdefault((each.delivery.partition, each.delivery.offset), []).append(each)
         gone = set(wanted)
-        for some in self._slices(wanted, live):
+        for some in slice_by_size(self._pick(wanted, live), lambda pair: len(pair[0].value() or b"")):
             gone -= {(record.partition() or 0, record.offset() or 0) for record, _ in some}
             live()
             self._publish(some, sent, ends)
@@ -162,23 +160,15 @@ class RedriveAction:
         """Return the unique mark of its record (bridge.formats.retry_record.read_retry_key)."""
         return work_of(delivery.identity, self._again), delivery.group, self._plan.number
 
-    def _slices(
+    def _pick(
         self, wanted: Mapping[tuple[int, int], list[ResentDelivery]], live: Live
-    ) -> Iterator[list[tuple[Record, list[ResentDelivery]]]]:
-        """Yield the records in parts that fit in memory."""
+    ) -> Iterator[tuple[Record, list[ResentDelivery]]]:
+        """Yield the records with their deliveries."""
         offsets: dict[int, list[int]] = {}
         for partition, offset in sorted(wanted):
             offsets.setdefault(partition, []).append(offset)
-        some: list[tuple[Record, list[ResentDelivery]]] = []
-        size = 0
         for record in self._picking.records(offsets, live) if offsets else ():
-            some.append((record, wanted[record.partition() or 0, record.offset() or 0]))
-            size += len(record.value() or b"")
-            if size >= AT_ONCE:
-                yield some
-                some, size = [], 0
-        if some:
-            yield some
+            yield record, wanted[record.partition() or 0, record.offset() or 0]
 
     def _publish(
         self, some: Sequence[tuple[Record, list[ResentDelivery]]], sent: list[SentRecord], ends: dict[int, ActionEnd]

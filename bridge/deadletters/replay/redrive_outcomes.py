@@ -8,13 +8,13 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.redrive_table import SentRedrive
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
 from bridge.deadletters.model.stored_letter import LetterIdentity
+from bridge.deadletters.replay.kafka_lookup import read_topic_id
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.outcome_deduction import RecordingProgress, StillParked
 from bridge.deadletters.replay.redrive_action import find_redriven_delivery
 from bridge.deadletters.replay.replay_action import name_target_topic
 from bridge.formats.delivery_identity import Origin
 from bridge.kafka.partition_offsets import Extent, read_extents
-from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Fate
 from bridge.settings import Settings
 
@@ -82,7 +82,7 @@ class RedriveOutcomes:
             DeskUnavailable, LedgerUnavailable, KafkaUnavailable: nothing may be sent yet.
         """
         topic = name_target_topic(self._settings, self._settings.group, str(plan.asked["topic"]), ours=True)
-        into = self._topic_id(topic)
+        into = read_topic_id(self._settings, topic)
         if into != plan.options.into:
             self._of_plan(plan, False)
             with self._database.writing() as connection:
@@ -164,7 +164,7 @@ class RedriveOutcomes:
         since = self._fates.since(self._settings.group)
         if not dropped or self._fates.ledger(self._settings.group) is None:
             return []
-        if not there and self._topic_id(dropped[0].spot.topic):
+        if not there and read_topic_id(self._settings, dropped[0].spot.topic):
             # One of two answers knows the topic.
             return []
         # Once more, after Kafka was asked: it may have been handed off before it was dropped.
@@ -196,16 +196,11 @@ class RedriveOutcomes:
         A redrive has one replay topic.
         """
         topic = page[0].spot.topic
-        now = self._topic_id(topic)
+        now = read_topic_id(self._settings, topic)
         if now and plan.options.into and now != plan.options.into:
             return [None] * len(page)
         spots = [(each.spot.partition, each.spot.offset) for each in page]
         return self._fates.own(self._settings.group, topic, now, spots)
-
-    def _topic_id(self, topic: str) -> str:
-        catalog = TopicCatalog(self._settings, [topic])
-        catalog.prepare()
-        return catalog.topic_ids.get(topic, "")
 
     def _died(self, page: Sequence[SentRedrive], deliveries: Sequence[Origin]) -> list[bool]:
         digests = [LetterIdentity(each.group, *each[:5]).digest for each in deliveries]

@@ -2,7 +2,7 @@
 topic.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from bridge.deadletters.replay.plan_action import (
     ClaimedDelivery,
     Live,
     TakenDeliveries,
+    slice_by_size,
 )
 from bridge.deadletters.replay.plan_conflicts import PlanConflicts, explain_lateness, find_plan_makers
 from bridge.errors import NeverPublished
@@ -33,8 +34,6 @@ from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Fate
 from bridge.settings import Settings
 
-#: Most bytes of values in memory.
-AT_ONCE: Final = 16_000_000
 #: The header with the letter's position on a record to another program's topic, by which it is found again.
 FROM: Final = "dead_letter"
 #: Identity, group and number of a delivery; for letters of other programs, the letter's position.
@@ -185,7 +184,8 @@ class ReplayAction:
         ends |= {job.item.position: ActionEnd(PlanItemState.SKIPPED, why) for job, why in self._left_alone(jobs)}
         sent: list[SentRecord] = []
         why = ""
-        for some in _slice_jobs([job for job in jobs if job.item.position not in ends]):
+        wanted = [job for job in jobs if job.item.position not in ends]
+        for some in slice_by_size(wanted, lambda job: job.letter.value_size):
             letters, away = self._letters(some, live)
             ends |= {position: ActionEnd(PlanItemState.REFUSED, why) for position, why in away.items()}
             live()
@@ -325,17 +325,3 @@ def _find_place(spot: LogPosition) -> str:
 
 def _find_source(delivery: Origin) -> str:
     return f"{delivery.topic}-{delivery.partition}-{delivery.offset}"
-
-
-def _slice_jobs(jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
-    """Yield parts whose values fit in memory."""
-    some: list[_Job] = []
-    size = 0
-    for job in jobs:
-        some.append(job)
-        size += max(0, job.letter.value_size)
-        if size >= AT_ONCE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
