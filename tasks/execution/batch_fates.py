@@ -124,6 +124,19 @@ class BatchFates:
         self.flush()
         return settled
 
+    def is_discarded(self, offset: int) -> bool:
+        """Return whether a person has discarded a delivery while it ran; false if that is unknown.
+
+        What came by a retry topic is not asked for: `bridge discard` leaves it alone.
+        """
+        if self._ledger is None or self._own is not None:
+            return False
+        try:
+            found = self._ledger.fates_of([(account, [offset]) for account in (self._account, *self._others)])
+        except LedgerUnavailable:
+            return False
+        return any(fates[0] == Fate.DISCARDED for fates in found)
+
     def _looked_up(self, ledger: Ledger, offsets: Sequence[int]) -> tuple[set[int], dict[int, Fate]]:
         """Return the offsets settled where they were handed off, and the fates of those settled elsewhere."""
         names = (self._account, *self._others)

@@ -44,6 +44,23 @@ def log_dead(delivery: Delivery, letter: Dead, error: BaseException | None = Non
 
 
 @harmless
+def log_failed_discarded(delivery: Delivery, letter: Dead) -> None:
+    """Log that a delivery failed for good, and was discarded while it ran."""
+    handler = delivery.handler
+
+    def more(count: int) -> None:
+        logger.warning("%d more deliveries of %s failed and were discarded while they ran.", count, handler)
+
+    if _sums.admits(("failed, discarded", handler), more):
+        logger.warning(
+            "%s failed (%s), and was discarded while it ran: it gets no dead letter. %s",
+            delivery.identity,
+            letter.reason,
+            str(letter.failure),
+        )
+
+
+@harmless
 def log_retry(delivery: Delivery, delay: float, failure: Failure) -> None:
     """Log that a handler has failed, and runs again."""
     handler = delivery.handler

@@ -109,6 +109,8 @@ class Settlement:
     def dead(self, delivery: Delivery, dead: Dead, cause: BaseException | None = None) -> None:
         """Write a dead letter, wait until Kafka has acknowledged it, and mark the delivery.
 
+        A delivery that a person has discarded while it ran gets none: it ends as discarded.
+
         Parameters:
             cause: what its handler raised, for the log.
 
@@ -119,6 +121,10 @@ class Settlement:
         group = self._batch.group
         publisher = Publisher.of(self._app)
         if not self._is_written(publisher, delivery):
+            if self._fates.is_discarded(delivery.message.offset):
+                self._ended.add(delivery.message.offset)
+                delivery_log.log_failed_discarded(delivery, dead)
+                return
             publisher.dead_letter(delivery, dead, group)
         self._mark(delivery, Fate.DEAD)
         worker_metrics.count_dead_letter(delivery.handler, group, dead.reason)

@@ -147,3 +147,13 @@ def test_what_comes_after_another_in_its_order_waits_until_that_has_ended() -> N
     ledger.write([Mark(ORIGIN, [offset], fate) for offset, fate in enumerate(named)])
     assert book(ledger, came((8, 9))).find_finished(range(7)) == {0, 1, 2, 3}
     assert book(ledger, came((8, 9)), ("old",)).find_finished(range(7)) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("fate", Fate)
+def test_a_running_delivery_is_asked_whether_a_person_has_discarded_it(fate: Fate) -> None:
+    ledger = MemoryLedger()
+    ledger.write([Mark(ORIGIN, [7], fate)])
+    came_first = came((7, 9)).holding([replace(came((7, 9)).deliveries[0], via=None)])
+    assert book(ledger, came_first).is_discarded(7) is (fate is Fate.DISCARDED)
+    # A delivery that came by a retry topic is left alone by `bridge discard`.
+    assert not book(ledger, came((7, 9))).is_discarded(7)

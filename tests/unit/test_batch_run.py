@@ -96,6 +96,9 @@ class FakeBook:
         self.unwritten.update(dict.fromkeys(offsets, fate))
         self.flush()
 
+    def is_discarded(self, offset: int) -> bool:
+        return self.fates.get(offset) is Fate.DISCARDED
+
     def find_finished(self, offsets: list[int]) -> set[int]:
         return {offset for offset in offsets if self.fates.get(offset) in FINAL_FATES}
 

@@ -36,6 +36,7 @@ class Acts:
         self.forgotten: float | None = None
         self.ledger: Any = None
         self.unwritten: dict[int, Fate] = {}
+        self.given_up: set[int] = set()
         monkeypatch.setattr(Publisher, "of", lambda app: self)
         monkeypatch.setattr(BatchFates, "of", lambda app, batch: self)
         monkeypatch.setattr("tasks.execution.settlement.can_bundle", lambda: True)
@@ -73,6 +74,9 @@ class Acts:
             raise LedgerUnavailable("no answer")
         self.unwritten.clear()
         self.done_so_far.append(f"marked {offsets} {fate.name.lower()} at once")
+
+    def is_discarded(self, offset: int) -> bool:
+        return offset in self.given_up
 
     def settled(self, offsets: list[int]) -> set[int]:
         return set()
@@ -134,6 +138,23 @@ def test_a_dead_letter_is_marked_after_kafka_has_acknowledged_it(acts: Acts) -> 
     one = batch(1)
     settling(acts, one).dead(one.deliveries[0], DEAD)
     assert acts.done_so_far == ["published 1", "marked 1 dead at once"]
+
+
+def test_what_a_person_discards_while_it_runs_gets_no_dead_letter_whose_replay_would_be_skipped(acts: Acts) -> None:
+    one = batch(1)
+    acts.given_up = {1}
+    ends = settling(acts, one)
+    ends.dead(one.deliveries[0], DEAD)
+    assert acts.done_so_far == []
+    assert ends.find_unsettled(one.deliveries) == []
+
+
+def test_what_a_person_discards_after_its_dead_letter_was_written_is_dead(acts: Acts) -> None:
+    """An earlier run has written it, and was killed before the mark."""
+    tried = replace(batch(1).deliveries[0], attempts=Attempts(lost=1))
+    acts.given_up = acts.letters = {1}
+    settling(acts, batch(1).holding([tried])).dead(tried, DEAD)
+    assert acts.done_so_far == ["marked 1 dead at once"]
 
 
 def test_what_kafka_did_not_take_is_not_marked_and_has_not_ended(acts: Acts) -> None:
