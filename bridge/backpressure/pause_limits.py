@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bridge.formats.pause_reasons import PauseReason, name_pause_reason
+from bridge.formats.text_forms import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def explain_long_queue(queue: str, length: QueueLength, limits: PauseLimits) -> 
     """Return why the topics of a queue are paused, for the log."""
     retries = f", {length.waiting} of them waiting for their retry" if length.waiting else ""
     marks = f"(paused above {limits.high}, resumed below {limits.low})"
-    return f"queue {queue!r} holds {length.all} messages{retries} {marks}"
+    return f"queue {queue!r} holds {format_count(length.all, 'message')}{retries} {marks}"
 
 
 def label_long_queue(queue: str, length: QueueLength) -> str:

@@ -13,6 +13,7 @@ from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.formats.pause_reasons import PauseReason
+from bridge.formats.text_forms import format_count
 from bridge.handler_routes import Routes
 from bridge.ledger import Ledger
 from bridge.ledger.group_members import GroupMembers
@@ -80,7 +81,7 @@ class QueuePressure:
         for queue in sorted(too_long - self._long.keys()):
             logger.warning("paused: %s", pause_limits.explain_long_queue(queue, lengths[queue], self._limits))
         for queue in sorted(self._long.keys() - too_long):
-            logger.info("resumed: queue %r holds %d messages", queue, lengths[queue].all)
+            logger.info("resumed: queue %r holds %s", queue, format_count(lengths[queue].all, "message"))
         self._long = {queue: pause_limits.label_long_queue(queue, lengths[queue]) for queue in too_long}
 
     def _poll_depths(self) -> None:

@@ -31,6 +31,7 @@ from bridge.cli.command_options import (
 from bridge.cli.deadletters.desk_access import open_desk, require_extra
 from bridge.cli.deadletters.plan_run import carry_out_plan, report_interruption
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NoMoment, NotDecided, UnknownHandler, UnknownTopic
+from bridge.formats.text_forms import format_count
 from bridge.inspection.queue_discard import count_queued, discard_queued, find_order_risk
 
 
@@ -82,14 +83,16 @@ def discard(
             print(risk, file=sys.stderr)
         if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
             fail("there is no terminal to ask for confirmation: add --yes to discard without a question.", NOT_FOUND)
-        if not yes and not typer.confirm(f"discard {sum(queued.values()):,} deliveries?", err=True):
+        if not yes and not typer.confirm(f"discard {format_count(sum(queued.values()), 'delivery')}?", err=True):
             fail("Nothing was discarded.", FAULTS)
         discarded = discard_queued(chosen, routes, topic, names)
     except (UnknownTopic, UnknownHandler) as error:
         fail(str(error), FAULTS)
     except (KafkaUnavailable, LedgerUnavailable, NotDecided) as error:
         fail(str(error), NOT_FOUND)
-    print_result(discarded, as_json, lambda: console.print(f"discarded {sum(discarded.values()):,} deliveries"))
+    print_result(
+        discarded, as_json, lambda: console.print(f"discarded {format_count(sum(discarded.values()), 'delivery')}")
+    )
 
 
 def _print_queued(queued: Mapping[str, int]) -> None:

@@ -18,6 +18,7 @@ from bridge.errors import (
     UnfitTopic,
 )
 from bridge.formats import log_format as logs
+from bridge.formats.text_forms import format_count
 from bridge.inspection.offset_reset import ResetPlan, apply_reset, plan_reset
 from bridge.inspection.terminal_output import print_line
 
@@ -69,7 +70,7 @@ def reset(
         _show_reset_plan(plan, again=again)
         if plan.discarded and not yes:
             require_terminal(yes)
-            if not typer.confirm(f"discard {plan.discarded:,} deliveries?", err=True):
+            if not typer.confirm(f"discard {format_count(plan.discarded, 'delivery')}?", err=True):
                 fail("nothing was moved.", FAULTS)
         apply_reset(chosen, routes, plan, again=again)
     except CannotReset as error:
@@ -88,12 +89,15 @@ def _show_reset_plan(plan: ResetPlan, *, again: bool) -> None:
             before = "nothing" if move.before is None else move.before
             print_line(
                 error_console,
-                f"  {plan.topic}-{move.partition}: {before} → {move.after} skips {move.discarded:,} deliveries "
+                f"  {plan.topic}-{move.partition}: {before} → {move.after} skips "
+                f"{format_count(move.discarded, 'delivery')} "
                 "that have not run",
                 "yellow",
             )
     settled = "settled deliveries run again" if again else "settled deliveries are skipped"
-    print_line(error_console, f"  {plan.records:,} records are read from the new offsets on; {settled}")
+    print_line(
+        error_console, f"  {format_count(plan.records, 'record', 'are')} read from the new offsets on; {settled}"
+    )
 
 
 def demo(

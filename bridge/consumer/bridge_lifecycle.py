@@ -12,6 +12,7 @@ from celery import Celery
 from bridge.consumer.poll_loop import PollLoop
 from bridge.consumer.wiring import BridgeSetup
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, UnfitTopic
+from bridge.formats.text_forms import format_count
 from bridge.handler_routes import Routes
 from bridge.jobs.bridge_announcement import BridgeAnnouncement
 from bridge.jobs.deployment_problems import GroupWatch, find_foreign_topics
@@ -177,7 +178,8 @@ class Bridge:
             self._logged_ready = True
             count = len(list(loop.parts.assignment))
             logger.info(
-                "ready: %s.", f"{count} partitions are consumed" if count else "other bridges have all partitions"
+                "ready: %s.",
+                f"{format_count(count, 'partition', 'are')} consumed" if count else "other bridges have all partitions",
             )
 
     def _announce(self, loop: PollLoop) -> None:

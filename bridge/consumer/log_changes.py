@@ -22,6 +22,7 @@ from bridge.consumer.log_identity import (
 from bridge.consumer.offset_commits import OffsetCommits
 from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery_identity import Place
+from bridge.formats.text_forms import format_count
 from bridge.kafka.clients import Consumer, KafkaException, Record, TopicPartition
 from bridge.kafka.partition_offsets import cached_first_and_end
 from bridge.ledger import Account, Accounts, Fate, KafkaLogChange, KnownLog, Ledger, LogHistory, Mark
@@ -115,10 +116,10 @@ class LogChangeDetector:
         lost = max(0, end - first)
         if lost:
             logger.error(
-                "%s-%d: the topic was deleted with up to %d records that waited there, from offset %d on. "
+                "%s-%d: the topic was deleted with up to %s that waited there, from offset %d on. "
                 "`bridge audit` of its source lists the deliveries that are parked and in no retry topic.",
                 *place,
-                lost,
+                format_count(lost, "record"),
                 first,
             )
         self._metrics.log_changes.labels(*place, "deleted").inc()

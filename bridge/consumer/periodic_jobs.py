@@ -11,6 +11,7 @@ from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.read_position import PartitionReads
 from bridge.consumer.subscription import Subscription
 from bridge.dispatch.fate_sync import LostFates, PendingMarks, read_handed_fates
+from bridge.formats.text_forms import format_count
 from bridge.jobs.decision_sync import GroupDecisions
 from bridge.jobs.kafka_state import KafkaState, PolicyTopics
 from bridge.jobs.open_transactions import TransactionWatch
@@ -93,7 +94,7 @@ class LedgerJobs:
         partition, offset, count = lost
         logger.warning("%s-%d: the ledger has lost fates from offset %d on: read again.", *partition.place, offset)
         if count:
-            logger.warning("the ledger lost that %d deliveries were done: they run again.", count)
+            logger.warning("the ledger lost that %s done: they run again.", format_count(count, "delivery", "were"))
             self._metrics.undone.inc(count)
         self._reads.rereads.ask(partition, offset)
         # A halt that only Kafka still has must be known before anything is handed off again.

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.log_identity import CommitEvidence
 from bridge.formats.delivery_identity import Place
+from bridge.formats.text_forms import format_count
 from bridge.ledger import Account, Accounts, Fate, Ledger, Mark
 from bridge.ledger.account_progress import AccountProgress, LogKey
 from bridge.ledger.fate_pages import PAGE
@@ -159,12 +160,12 @@ class StartOffsetFinder:
                 yield None
             if passed:
                 logger.warning(
-                    "%s-%d: offset %d was committed by another program than a bridge, and passes over %d deliveries of "
+                    "%s-%d: offset %d was committed by another program than a bridge, and passes over %s of "
                     "%s that had not run, from offset %d on: they are discarded. `bridge redrive %s --partition %d "
                     "--from %d --to %d --handler %s --again` runs them; `bridge reset` is the way to move offsets.",
                     *partition.place,
                     first,
-                    sum(map(len, passed)),
+                    format_count(sum(map(len, passed)), "delivery"),
                     account.handler,
                     passed[0].start,
                     *partition.place,

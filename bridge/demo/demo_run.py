@@ -18,6 +18,7 @@ from bridge.demo.demo_orders import HANDLERS, HANDLERS_MODULE, ORDER_KINDS, TOPI
 from bridge.demo.demo_screen import DemoScreen, make_outcome_table
 from bridge.demo.demo_servers import DESK, STOP_SIGNALS, DemoServers
 from bridge.errors import EmbeddedServerFailed
+from bridge.formats.text_forms import format_count
 from bridge.kafka.clients import KafkaError, Producer, Record, producer_client
 
 #: The exit codes.
@@ -124,7 +125,9 @@ class Demo:
             if open_now != open_before or not self._produced_all:
                 open_before, moved = open_now, time.monotonic()
             if self._signals.count:
-                return f"Stopped: {open_now} deliveries were open." if self._once and open_now else None
+                return (
+                    f"Stopped: {format_count(open_now, 'delivery', 'were')} open." if self._once and open_now else None
+                )
             if fault := self._fault(open_now, moved):
                 return fault
             if self._once and self._produced_all and not open_now:
@@ -147,7 +150,7 @@ class Demo:
         if self._rejected is not None:
             return f"The embedded Kafka did not take an order: {self._rejected.str()}."
         if self._once and time.monotonic() - moved > STALLED_AFTER:
-            return f"{open_now} deliveries are open, and none has ended for {STALLED_AFTER:g} s."
+            return f"{format_count(open_now, 'delivery', 'are')} open, and none has ended for {STALLED_AFTER:g} s."
         return None
 
     def _produce(self, count: int) -> int:

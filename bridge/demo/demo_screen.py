@@ -24,6 +24,7 @@ from bridge.demo.delivery_board import (
     DeliveryBoard,
     DeliveryFailure,
 )
+from bridge.formats.text_forms import format_count
 
 COLOURS: Final = {DONE: "green", RETRYING: "yellow", PARKED: "cyan", DEAD: "red", WAITING: "bright_black"}
 #: The titles in the live picture: "done" is called "handled" there.
@@ -170,4 +171,6 @@ def _short(name: str) -> str:
 
 
 def _format_counts(counts: Counter[str]) -> str:
-    return f"{counts.total()} deliveries: " + ", ".join(f"{counts[state]} {TITLES[state]}" for state in STATES)
+    return f"{format_count(counts.total(), 'delivery')}: " + ", ".join(
+        f"{counts[state]} {TITLES[state]}" for state in STATES
+    )

@@ -19,6 +19,7 @@ from bridge.dispatch.carrier_message import (
 )
 from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.formats.celery_header import HEADER
+from bridge.formats.text_forms import format_count
 from bridge.handler_routes import queue_of
 from lossless.transport.channel import Channel
 from lossless.transport.queue_inspection import find_first_waiting, find_messages, sample_set_aside
@@ -148,10 +149,10 @@ class SetAside(NamedTuple):
     @property
     def words(self) -> str:
         """Return words such as `about 10,000 deliveries in 344 Celery messages`."""
-        messages = f"{self.messages:,} Celery message{'' if self.messages == 1 else 's'}"
+        messages = format_count(self.messages, "Celery message")
         if not self.deliveries:
             return messages
-        deliveries = f"{self.deliveries:,} deliver{'y' if self.deliveries == 1 else 'ies'}"
+        deliveries = format_count(self.deliveries, "delivery")
         return f"{'' if self.whole else 'about '}{deliveries} in {messages}"
 
 

@@ -4,7 +4,7 @@ from base64 import b64decode
 from binascii import b2a_base64
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 
 def to_text(value: bytes | None) -> str | None:
@@ -51,3 +51,42 @@ def make_printable(text: str, keep: str = "") -> str:
 def format_time(at: float, precision: str = "seconds") -> str:
     """Return a Unix time as ISO 8601, in UTC."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec=precision)
+
+
+#: The singular of a verb that does not only get an s.
+_SINGULAR_VERBS: Final = {"are": "is", "were": "was", "have": "has", "do": "does"}
+
+
+def format_count(count: float, noun: str, verb: str = "") -> str:
+    """Return a number with its noun, and with the verb of that number.
+
+    Parameters:
+        noun: in the singular.
+        verb: in the plural.
+
+    >>> format_count(1, "delivery", "are"), format_count(1234, "delivery", "wait")
+    ('1 delivery is', '1,234 deliveries wait')
+    """
+    return f"{count:,.0f} {_inflect(count, noun)}" + (f" {inflect_verb(count, verb)}" if verb else "")
+
+
+def format_share(count: int, of: int, noun: str, verb: str) -> str:
+    """Return a part of a number, with its noun and verb.
+
+    >>> format_share(1, 2, "worker", "do"), format_share(2, 2, "bridge", "consume")
+    ('1 of 2 workers does', '2 of 2 bridges consume')
+    """
+    return f"{count:,} of {format_count(of, noun)} {inflect_verb(count, verb)}"
+
+
+def _inflect(count: float, noun: str) -> str:
+    if count == 1:
+        return noun
+    if noun.endswith("y") and noun[-2] not in "aeo":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
+
+
+def inflect_verb(count: float, verb: str) -> str:
+    """Return a verb, given in the plural, for a number."""
+    return _SINGULAR_VERBS.get(verb, f"{verb}s") if count == 1 else verb

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from bridge.formats.pause_reasons import PauseReason, parse_pause_reason
+from bridge.formats.text_forms import format_count, format_share, inflect_verb
 from bridge.jobs.group_facts import (
     DependencyDown,
     GroupFacts,
@@ -68,7 +69,8 @@ def find_redis_problems(redis: RedisMemory, facts: GroupFacts) -> Iterator[Probl
         policy = redis.evicts or redis.would_evict or "noeviction by now"
         begin = f"Redis at {redis.where} evicts keys when it is full"
         yield Problem(
-            f"{begin} (maxmemory-policy {policy}), fates among them: {redis.evicted:,} keys are gone since its start. "
+            f"{begin} (maxmemory-policy {policy}), fates among them: "
+            f"{format_count(redis.evicted, 'key', 'are')} gone since its start. "
             "Finished deliveries may run again, queued ones may be lost. Set maxmemory-policy noeviction, then "
             "`bridge audit TOPIC` counts what was evicted.",
             "redis",
@@ -78,7 +80,7 @@ def find_redis_problems(redis: RedisMemory, facts: GroupFacts) -> Iterator[Probl
             do="set maxmemory-policy noeviction",
         )
     if redis.disk:
-        unsaved = "" if redis.unsaved is None else f"; {redis.unsaved:,} changes are in no snapshot"
+        unsaved = "" if redis.unsaved is None else f"; {format_count(redis.unsaved, 'change', 'are')} in no snapshot"
         yield Problem(
             f"Redis at {redis.where} does not write its data to disk{format_known_since(redis.saved_at, now)}: "
             f"{redis.disk}"
@@ -102,7 +104,9 @@ def _describe_full_redis(redis: RedisMemory, facts: GroupFacts) -> Problem:
     ]
     since = min((at for at in blocked if at is not None), default=None)
     used = f"{redis.used:,} of {redis.allowed:,} bytes (maxmemory)" if redis.used else "it refuses writes (maxmemory)"
-    waiting = f"{len(blocked)} of {len(facts.bridges or {})} bridges consume nothing. " if blocked else ""
+    waiting = (
+        f"{format_share(len(blocked), len(facts.bridges or {}), 'bridge', 'consume')} nothing. " if blocked else ""
+    )
     unlisted = f"Bridges and workers that are not listed may run{redis.unlisted}. " if redis.unlisted else ""
     return Problem(
         f"Redis at {redis.where} is full{format_known_since(since, facts.now)}: {used}. {waiting}"
@@ -234,7 +238,8 @@ def find_missing_bridges(facts: GroupFacts) -> Iterator[Problem]:
         since = _latest(facts.bridges, "started")
         yield Problem(
             f"No bridge of group {facts.group!r} consumes topic {topic!r}{_format_at_least(since, facts.now)}, "
-            f"though it has a handler here: {format_record_count(count)} wait. Restart the bridges with the handlers "
+            f"though it has a handler here: {format_count(count, 'record', 'wait')}. Restart the bridges with "
+            "the handlers "
             "that are here.",
             "not consumed",
             f"No bridge consumes topic {topic!r}",
@@ -264,10 +269,11 @@ def find_obstacles(facts: GroupFacts) -> Iterator[Problem]:
             grouped[kind] = (first, earlier, [*names, name])
     for text, since, names in grouped.values():
         yield Problem(
-            f"{len(names)} of {len(facts.bridges or {})} bridges consume nothing, {format_since(since, facts.now)}: "
+            f"{format_share(len(names), len(facts.bridges or {}), 'bridge', 'consume')} nothing, "
+            f"{format_since(since, facts.now)}: "
             f"{text.rstrip('.')}. They continue by themselves when that is fixed.",
             "obstacle",
-            f"{len(names)} of {len(facts.bridges or {})} bridges consume nothing",
+            f"{format_share(len(names), len(facts.bridges or {}), 'bridge', 'consume')} nothing",
             since=since,
             many=len(names),
             of="bridges",
@@ -291,7 +297,7 @@ def find_consumer_lag(facts: GroupFacts) -> Iterator[Problem]:
         began = min(since for *_, since in found)
         yield Problem(
             f"Consumer lag grows on {topic!r}, {format_since(began, facts.now)}: "
-            f"{format_record_count(count)} are not read yet, more with every minute ({shown}). "
+            f"{format_count(count, 'record', 'are')} not read yet, more with every minute ({shown}). "
             f"Add workers if a queue is long, else bridges ({len(facts.bridges or {})} run; up to one for each "
             "partition helps).",
             "behind",
@@ -312,7 +318,8 @@ def find_hot_keys(facts: GroupFacts) -> Iterator[Problem]:
                 continue
             place, since = f"{each['topic']}-{each['partition']}", facts.now - each["seconds"]
             yield Problem(
-                f"{each['count']:,} deliveries of {each['handler']!r} wait for others of their key on {place}, "
+                f"{format_count(each['count'], 'delivery')} of {each['handler']!r} "
+                f"{inflect_verb(each['count'], 'wait')} for others of their key on {place}, "
                 f"{format_since(since, facts.now)}: the key of record {place}-{each['offset']}. A key runs one "
                 "delivery at a time, so more workers do not help: make its deliveries faster, or spread it over "
                 "several keys.",
@@ -340,12 +347,17 @@ def find_paused_partitions(facts: GroupFacts) -> Iterator[Problem]:
         reason, name = parse_pause_reason(why)
         queue = name if reason is PauseReason.QUEUE_LONG else None
         advice = _ADVICE.get(reason, _MORE_WORKERS) if reason is not None else _MORE_WORKERS
-        length = f" ({facts.queues[queue]:,} messages)" if queue and facts.queues and queue in facts.queues else ""
+        length = (
+            f" ({format_count(facts.queues[queue], 'message')})"
+            if queue and facts.queues and queue in facts.queues
+            else ""
+        )
         yield Problem(
-            f"{len(places)} partitions are paused, {format_since(since, facts.now)}: {why}{length}. They resume "
-            f"when that falls; {advice}. ({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})",
+            f"{format_count(len(places), 'partition', 'are')} paused, {format_since(since, facts.now)}: {why}{length}. "
+            f"{'It resumes' if len(places) == 1 else 'They resume'} when that falls; {advice}. "
+            f"({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})",
             "paused",
-            f"{len(places)} partitions are paused: {why}",
+            f"{format_count(len(places), 'partition', 'are')} paused: {why}",
             topic=_topic_of(places),
             since=since,
             many=len(places),

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from bridge.dispatch.carrier_message import WaitingFailures
+from bridge.formats.text_forms import format_count, format_share, inflect_verb
 from bridge.jobs.deployment_problems import format_workers
 from bridge.jobs.group_facts import GroupFacts, format_known_since, format_record_count, format_since
 from bridge.jobs.handler_health import FailingHandler, find_failing_handlers
@@ -31,11 +32,12 @@ def find_partly_known_handlers(facts: GroupFacts) -> Iterator[Problem]:
         if without and len(without) < len(consumers):
             since = _differ_since(consumers, without)
             yield Problem(
-                f"{len(without)} of {len(consumers)} workers of queue {handler.queue!r} do not know handler "
+                f"{len(without)} of {format_count(len(consumers), 'worker')} of queue {handler.queue!r} "
+                f"{inflect_verb(len(without), 'do')} not know handler "
                 f"{handler.name}{format_known_since(since, facts.now)}: {format_workers(without, consumers)}. Its "
                 "deliveries wait for a worker that does. Deploy the same handlers to all of them.",
                 "known to some",
-                f"{len(without)} of {len(consumers)} workers do not know {handler.name}",
+                f"{format_share(len(without), len(consumers), 'worker', 'do')} not know {handler.name}",
                 handler=handler.name,
                 since=since,
                 many=len(without),
@@ -62,7 +64,8 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
                 by_source.setdefault(_source(facts, each["topic"]), []).append(each)
                 continue
             yield Problem(
-                f"{each['count']:,} records of {each['topic']}-{each['partition']} are unaccounted for by "
+                f"{format_record_count(each['count'])} of {each['topic']}-{each['partition']} "
+                f"{inflect_verb(each['count'], 'are')} unaccounted for by "
                 f"{each['handler']}, {format_since(each['since'], facts.now)}: committed, and the ledger does not "
                 f"know their outcome. `bridge audit {each['topic']}` lists which were lost with a ledger and which are "
                 f"open; `bridge reset {each['topic']} --to OFFSET` runs them, and skips settled ones.",
@@ -81,7 +84,8 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
         yield Problem(
             f"{format_record_count(count)} of "
             f"{', '.join(repr(name) for name in sorted({each['topic'] for each in found}))} "
-            f"are unaccounted for, {format_since(since, facts.now)}: committed, and the ledger does not know their "
+            f"{inflect_verb(count, 'are')} unaccounted for, {format_since(since, facts.now)}: committed, and "
+            "the ledger does not know their "
             f"outcome. Their original records are in {source!r}: `bridge audit {source}` lists what is lost, "
             f"`bridge reset {source} --to OFFSET` runs it, and skips settled deliveries.",
             "lost",
@@ -137,9 +141,9 @@ def _find_deleted_topics(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> 
     for gone in facts.gone:
         if gone.missing:
             yield Problem(
-                f"{gone.topic!r} was deleted, seen {format_since(gone.at, facts.now)}: at least {gone.missing:,} "
-                f"deliveries of "
-                f"{gone.source!r} are parked and in no retry topic (parked: {gone.whose}). They do not run by "
+                f"{gone.topic!r} was deleted, seen {format_since(gone.at, facts.now)}: at least "
+                f"{format_count(gone.missing, 'delivery')} of {gone.source!r} {inflect_verb(gone.missing, 'are')} "
+                f"parked and in no retry topic (parked: {gone.whose}). They do not run by "
                 f"themselves: `bridge audit {gone.source}` lists them, and says how to run them.",
                 "log",
                 f"{gone.topic!r} was deleted",
@@ -259,7 +263,7 @@ def _describe_unpublished(facts: GroupFacts, name: str, sample: WaitingFailures 
     least = "At least " if counted is None and sample is not None and sample.more else ""
     error = counted.error if counted else sample.error if sample else ""
     return Problem(
-        f"Kafka does not take the dead letters of {least.lower()}{count:,} deliver{'y' if count == 1 else 'ies'} of "
+        f"Kafka does not take the dead letters of {least.lower()}{format_count(count, 'delivery')} of "
         f"{name}, {f'the first failed {format_since(since, facts.now)}' if since else 'since when is not known'}: "
         f"{error}. "
         "They are tried again. See the workers' log, and the topic of the dead letters.",
@@ -277,11 +281,15 @@ def _describe_failing(facts: GroupFacts, name: str, rate: FailingHandler, sample
     """Return the problem of a handler whose attempts fail, all or a share of them."""
     if rate.all:
         what = f"Every attempt of {name} fails"
-        count = f"{rate.failed:,} attempts failed, and none has succeeded since then"
+        count = f"{format_count(rate.failed, 'attempt')} failed, and none has succeeded since then"
     else:
         what = f"Attempts of {name} fail"
         count = f"{rate.failed:,} of the last {rate.of:,} ({rate.failed / rate.of:.0%})"
-    waits = f"; {'at least ' if sample.more else ''}{sample.count:,} deliveries wait for a retry" if sample else ""
+    waits = (
+        f"; {'at least ' if sample.more else ''}{format_count(sample.count, 'delivery', 'wait')} for a retry"
+        if sample
+        else ""
+    )
     error = rate.error or (sample.error if sample else "")
     return Problem(
         f"{what}, {format_since(rate.since, facts.now)}: {count}{waits}; the last error: {error}. "
@@ -298,7 +306,7 @@ def _describe_failing(facts: GroupFacts, name: str, rate: FailingHandler, sample
 
 def _describe_waiting(facts: GroupFacts, each: WaitingFailures) -> Problem:
     """Return the problem of many deliveries that wait for a retry, or of few for long."""
-    count = f"{'At least ' if each.more else ''}{each.count:,} deliver{'y' if each.count == 1 else 'ies'}"
+    count = f"{'At least ' if each.more else ''}{format_count(each.count, 'delivery')}"
     since = format_since(each.since, facts.now) if each.since else "since when is not known"
     return Problem(
         f"{count} of {each.handler} failed and wait for a retry, the first {since}; the last error: "
@@ -351,14 +359,14 @@ def _sum_waiting_failures(facts: GroupFacts) -> list[WaitingFailures]:
 def find_dead_deliveries(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each handler with dead deliveries; beyond the sample their first is not known."""
     for each in facts.letters:
-        count = f"{each.count:,} deliveries" if each.count > 1 else "1 delivery"
+        count = format_count(each.count, "delivery")
         since = (
             f"the latest {each.count:,} {format_since(each.since, facts.now)}"
             if each.more
             else format_since(each.since, facts.now)
         )
         yield Problem(
-            f"{'At least ' if each.more else ''}{count} of {each.handler} {'are' if each.count > 1 else 'is'} dead, "
+            f"{'At least ' if each.more else ''}{count} of {each.handler} {inflect_verb(each.count, 'are')} dead, "
             f"{since}; the last: {each.reason}, {each.error}. They are in {each.topic!r}: fix "
             "the cause, then replay or discard them.",
             "dead",

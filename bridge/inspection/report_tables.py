@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bridge.formats import group_decision
-from bridge.formats.text_forms import make_printable
+from bridge.formats.text_forms import format_count, inflect_verb, make_printable
 from bridge.inspection.setup_check import CheckFinding
 from bridge.inspection.terminal_output import LINE_BREAK, make_cell, print_line, print_table
 from bridge.inspection.topic_audit import COUNTED, LogChange, TopicAudit
@@ -45,7 +45,9 @@ def print_audit(console: Console, audit: TopicAudit) -> None:
         print_line(
             console,
             f"{audit.topic}-{transaction.partition}: a transaction that began at offset {transaction.offset} is open: "
-            f"{transaction.records:,} offsets from there on are not counted, and no consumer gets them. If it stays "
+            f"{format_count(transaction.records, 'offset')} from there on "
+            f"{inflect_verb(transaction.records, 'are')} not counted, "
+            "and no consumer gets any. If it stays "
             "open, run `kafka-transactions.sh find-hanging`",
             "yellow",
         )
@@ -80,11 +82,16 @@ def _print_tier(console: Console, tier: RetryTopicCount) -> None:
     if tier.parked or tier.handed:
         wait = f", {tier.delay} s" if tier.delay else ""
         print_line(
-            console, f"{tier.topic}: {tier.parked:,} records wait there{wait}; {tier.handed:,} of it are handed off"
+            console,
+            f"{tier.topic}: {format_count(tier.parked, 'record', 'wait')} there{wait}; "
+            f"{tier.handed:,} of it {inflect_verb(tier.handed, 'are')} handed off",
         )
     if tier.unaccounted:
         print_line(
-            console, f"{tier.topic}: {tier.unaccounted:,} records are committed, but were never handed off", "red"
+            console,
+            f"{tier.topic}: {format_count(tier.unaccounted, 'record', 'are')} committed, but "
+            f"{inflect_verb(tier.unaccounted, 'were')} never handed off",
+            "red",
         )
 
 
@@ -104,7 +111,8 @@ def _print_line(console: Console, place: str, line: AuditLine) -> None:
     if line.evicted:
         print_line(
             console,
-            f"{place}: evicted: Redis dropped the pages of {line.evicted:,} offsets before they could expire; done "
+            f"{place}: evicted: Redis dropped the pages of {format_count(line.evicted, 'offset')} before they "
+            "could expire; done "
             "deliveries may run again, those in flight may be lost. Set maxmemory-policy noeviction",
             "red",
         )
@@ -158,8 +166,8 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
     if status["topics"] is not None:
         _print_topics(console, status["group"], status["topics"])
     for queue, at in (status["queues"] or {}).items():
-        workers = "" if at["workers"] is None else f", {at['workers']} workers"
-        print_line(console, f"queue {queue}: {at['messages']:,} messages{workers}")
+        workers = "" if at["workers"] is None else f", {format_count(at['workers'], 'worker')}"
+        print_line(console, f"queue {queue}: {format_count(at['messages'], 'message')}{workers}")
     _print_waits(console, status)
     for name, state in (status["bridges"] or {}).items():
         _print_bridge(console, name, state)
@@ -169,7 +177,9 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         of = ", ".join(sorted({version for version in state.get("handler_versions", {}).values() if version}))
         versions = f" (version {of})" if of else ""
         print_line(
-            console, f"worker {name}: {state['processes']} processes, queues {queues}, {count} handlers{versions}"
+            console,
+            f"worker {name}: {format_count(state['processes'], 'process')}, queues {queues}, "
+            f"{format_count(count, 'handler')}{versions}",
         )
     _print_unknown(console, status)
 
@@ -192,7 +202,7 @@ def _print_waits(console: Console, status: dict[str, Any]) -> None:
             due = f", the next due at {tier['next_due']}" if tier["next_due"] else ""
             if tier["late_seconds"]:
                 due = f", the first was due at {tier['next_due']} and is {format_span(tier['late_seconds'])} late"
-            print_line(console, f"{tier['topic']}: {tier['records']:,} records wait there{due}")
+            print_line(console, f"{tier['topic']}: {format_count(tier['records'], 'record', 'wait')} there{due}")
     for each in status["oldest"]:
         if each["seconds"]:
             oldest = "oldest delivery in flight for {seconds} s".format(**each)
@@ -213,7 +223,7 @@ def _print_topics(console: Console, group: str, topics: dict[str, Any]) -> None:
 
 
 def _print_bridge(console: Console, name: str, state: dict[str, Any]) -> None:
-    print_line(console, f"bridge {name}: {len(state['assigned'])} partitions")
+    print_line(console, f"bridge {name}: {format_count(len(state['assigned']), 'partition')}")
     for place, why in state["paused"].items():
         since = state.get("paused_since", {}).get(place)
         print_line(console, f"  {place} is paused{f' since {since}' if since else ''}: {why}", "yellow")

@@ -13,6 +13,7 @@ from bridge import settings
 from bridge.dispatch.celery_broker import find_broker_fault, make_broker_connection
 from bridge.errors import KafkaUnavailable, LedgerCannotFsync, LedgerUnavailable, UnfitRedis
 from bridge.formats.group_decision import find_changed_policies
+from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.formats.user_database import missing_django_tables
 from bridge.handler_routes import Routes, changed_handlers
 from bridge.inspection.consumption_problems import find_redis_problems
@@ -209,7 +210,8 @@ def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -
     if missing := find_missing_topics(found):
         yield CheckFinding(
             "warning",
-            f"{len(missing)} topics of the group are missing although a bridge has run: "
+            f"{format_count(len(missing), 'topic')} of the group "
+            f"{inflect_verb(len(missing), 'are')} missing although a bridge has run: "
             f"{', '.join(ours.name for ours in missing[:10])}{', …' if len(missing) > 10 else ''}. Until they exist, "
             f"{'; '.join(dict.fromkeys(ours.without for ours in missing))}. A bridge creates them when it starts, or "
             "its log says why Kafka refuses; `bridge topics --create` creates them too.",
@@ -319,7 +321,7 @@ def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFin
     for queue in routes.queues:
         count = sum(queue in state["queues"] for state in facts.workers.values())
         if count:
-            yield CheckFinding("ok", f"queue {queue!r} is consumed by {count} worker{'' if count == 1 else 's'}.")
+            yield CheckFinding("ok", f"queue {queue!r} is consumed by {format_count(count, 'worker')}.")
     stopped = is_stopped(facts)
     for sentence in find_unconsumed_queues(facts).values():
         # No fault before the first worker has ever run, nor after a planned stop.

@@ -5,6 +5,7 @@ from typing import Final
 
 from bridge.formats.delivery_identity import Place
 from bridge.formats.pause_reasons import PauseReason
+from bridge.formats.text_forms import format_count
 from bridge.jobs.group_facts import GroupFacts, TopicFacts, format_record_count, format_since, format_span
 from bridge.jobs.problem import Problem
 from bridge.kafka.managed_topic import ReplicaState
@@ -21,10 +22,11 @@ def find_unmade_topics(facts: GroupFacts) -> Iterator[Problem]:
     if refused:
         shown = "; ".join(refused[:5]) + (f"; and {len(refused) - 5} more" if len(refused) > 5 else "")
         yield Problem(
-            f"Kafka has refused to create {len(refused)} topics of the group: {shown}. The bridges' logs say why; they "
+            f"Kafka has refused to create {format_count(len(refused), 'topic')} of the group: {shown}. The "
+            "bridges' logs say why; they "
             "retry each minute. `bridge topics --create` creates them too.",
             "topic",
-            f"Kafka has refused to create {len(refused)} topics of the group",
+            f"Kafka has refused to create {format_count(len(refused), 'topic')} of the group",
             many=len(refused),
             of="topics",
             lost=0,
@@ -59,18 +61,19 @@ def find_unsynced_replicas(topics: Mapping[str, ReplicaState]) -> Iterator[Probl
         return
     partitions, refusing = (sum(counts) for counts in zip(*behind.values(), strict=True))
     shown = ", ".join(f"{name}: {replicas.behind}" for name, replicas in [*behind.items()][:5])
-    more = f" and {len(behind) - 5} more topics" if len(behind) > 5 else ""
+    more = f" and {format_count(len(behind) - 5, 'more topic')}" if len(behind) > 5 else ""
     refused = ""
     if refusing:
         refused = (
             f" {refusing:,} of them have fewer than min.insync.replicas: nothing can be written there with acks=all."
         )
     yield Problem(
-        f"{partitions:,} partitions have replicas that are not in sync ({shown}{more}): a broker is down or too slow, "
+        f"{format_count(partitions, 'partition', 'have')} replicas that are not in sync ({shown}{more}): a "
+        "broker is down or too slow, "
         f"and if another fails, records may be lost.{refused} Check Kafka's brokers, and "
         "`kafka-topics.sh --describe --under-replicated-partitions`.",
         "replicas",
-        f"{partitions:,} partitions have replicas that are not in sync",
+        f"{format_count(partitions, 'partition', 'have')} replicas that are not in sync",
         topic=next(iter(behind)) if len(behind) == 1 else None,
         many=partitions,
         of="partitions",

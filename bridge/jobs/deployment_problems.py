@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
+from bridge.formats.text_forms import format_count
 from bridge.jobs.group_facts import GroupFacts, HandlerFacts, format_known_since, format_since
 from bridge.jobs.problem import Problem
 from bridge.kafka.clients import AdminClient
@@ -155,8 +156,8 @@ def _describe_unconsumed(facts: GroupFacts, queue: str) -> Problem:
 def _format_messages(count: int, deliveries: int | None) -> str:
     """Return the number of Celery messages, and of the deliveries in them if that is known and differs."""
     if not deliveries or deliveries == count:
-        return f"{count:,} messages"
-    return f"{deliveries:,} deliveries in {count:,} Celery message{'' if count == 1 else 's'}"
+        return format_count(count, "message")
+    return f"{format_count(deliveries, 'delivery')} in {format_count(count, 'Celery message')}"
 
 
 def _has_unaccounted(facts: GroupFacts, queue: str) -> bool:
@@ -171,7 +172,11 @@ def _describe_unknown(facts: GroupFacts, handler: HandlerFacts) -> Problem | Non
         return None
     last, count = facts.seen.get(f"handler {handler.name}"), (facts.queues or {}).get(handler.queue, 0)
     own = _count_ready(facts, handler)
-    waiting = f"{own:,} of its deliveries wait there" if own is not None else f"{count:,} messages wait in that queue"
+    waiting = (
+        f"{own:,} of its deliveries wait there"
+        if own is not None
+        else f"{format_count(count, 'message', 'wait')} in that queue"
+    )
     return Problem(
         f"No worker knows handler {handler.name}, {format_since(last, facts.now)}: "
         f"{format_workers(list(consumers), consumers)} consume "
@@ -256,7 +261,7 @@ def describe_foreign_member(group: str, topics: Sequence[str]) -> Problem:
     """Return the problem of a group member that consumes these topics and is unknown to this Redis."""
     return Problem(
         f"Another application uses the group {group!r}: a member that is no bridge of this Redis consumes "
-        f"{len(topics)} topic{'' if len(topics) == 1 else 's'}, {', '.join(topics[:5])}{', …' if topics[5:] else ''}. "
+        f"{format_count(len(topics), 'topic')}, {', '.join(topics[:5])}{', …' if topics[5:] else ''}. "
         "Give each application its own BRIDGE_GROUP, and delete no topic.",
         "divided",
         f"Another application uses the group {group!r}",

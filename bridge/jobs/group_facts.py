@@ -9,6 +9,7 @@ from typing import Any
 from bridge.dispatch.broker_search import NONE_ASIDE, SetAside
 from bridge.dispatch.carrier_message import WaitingFailures
 from bridge.formats.group_decision import GroupDecision
+from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.jobs.deleted_topics import DeletedTopic
 from bridge.jobs.problem import Problem
 from bridge.kafka.managed_topic import IN_SYNC, ReplicaState
@@ -254,14 +255,15 @@ def format_span(seconds: float) -> str:
 def format_waiting_records(unread: int, parked: int) -> str:
     """Return words such as `9 records in Kafka wait, 2 of them in retry and replay topics`."""
     of_these = f", {parked:,} of them in retry and replay topics" if parked else ""
-    return f"{format_record_count(unread + parked)} in Kafka wait{of_these}"
+    verb = inflect_verb(unread + parked, "wait")
+    return f"{format_record_count(unread + parked)} in Kafka {verb}{of_these}"
 
 
 def format_letter_count(count: int) -> str:
     """Return words such as `1 letter` or `1,234 letters`."""
-    return f"{count:,} letter{'' if count == 1 else 's'}"
+    return format_count(count, "letter")
 
 
 def format_record_count(count: int) -> str:
     """Return words such as `1 record` or `1,234 records`."""
-    return f"{count:,} record{'' if count == 1 else 's'}"
+    return format_count(count, "record")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Any, Final, NamedTuple
 
+from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.jobs.group_facts import GroupFacts, HandlerFacts, format_since, format_span, format_utc
 from bridge.jobs.problem import Problem
 from bridge.ledger.attempt_statistics import LOST_TOGETHER, OutcomeSummary
@@ -140,9 +141,11 @@ def find_hung_handlers(facts: GroupFacts) -> Iterator[Problem]:
             else "none of its deliveries has ended"
         )
         yield Problem(
-            f"Handler {handler.name} hangs, {format_since(since, facts.now)}: {len(late)} of {processes} processes of "
+            f"Handler {handler.name} hangs, {format_since(since, facts.now)}: {len(late)} of "
+            f"{format_count(processes, 'process')} of "
             f"queue "
-            f"{handler.queue!r} run a delivery of it for over {format_span(limit)}, the oldest {where}; {ending}. "
+            f"{handler.queue!r} {inflect_verb(len(late), 'run')} a delivery of it for over "
+            f"{format_span(limit)}, the oldest {where}; {ending}. "
             f"See what "
             f"it waits for (`py-spy dump --pid {first['pid']}`), give it a time_limit, and restart the worker: its "
             "deliveries run again.",
@@ -177,16 +180,17 @@ def find_slow_workers(facts: GroupFacts) -> Iterator[Problem]:
         needed = max(1, ceil(growth["rate"]))
         yield Problem(
             f"The workers of queue {queue!r} are too slow, {format_since(growth['since'], facts.now)}: "
-            f"{growth['deliveries']:,.0f} deliveries are {format_span(behind)} of work for their {processes} "
-            f"processes, and "
-            f"that grows by {format_span(max(1.0, more * 60))} a minute. Start {needed} more processes to keep up, and "
-            "more to catch up.",
+            f"{format_count(growth['deliveries'], 'delivery', 'are')} {format_span(behind)} of work for their "
+            f"{format_count(processes, 'process')}, and "
+            f"that grows by {format_span(max(1.0, more * 60))} a minute. Start "
+            f"{format_count(needed, 'more process')} to keep up, "
+            "and more to catch up.",
             "slow workers",
             f"The workers of queue {queue!r} are too slow",
             since=growth["since"],
             many=round(growth["deliveries"]),
             of="deliveries",
-            do=f"start {needed} more processes",
+            do=f"start {format_count(needed, 'more process')}",
         )
 
 
@@ -238,7 +242,7 @@ def find_quiet_topics(facts: GroupFacts) -> Iterator[Problem]:
         since = max((_ended_at(facts, topic, each.name) for each in facts.handlers if topic in each.topics), default=0)
         yield Problem(
             f"No records arrive on topic {topic!r}, {format_since(since or None, facts.now)}: in the hour before, a "
-            f"typical minute had {busy:,} records. Check its producers; shown for ten minutes.",
+            f"typical minute had {format_count(busy, 'record')}. Check its producers; shown for ten minutes.",
             "quiet",
             f"No records arrive on topic {topic!r}",
             topic=topic,
@@ -296,7 +300,8 @@ def find_skewed_clocks(facts: GroupFacts) -> Iterator[Problem]:
         yield Problem(
             f"The clock of host {host!r} is {format_span(abs(skew))} {which} that of Redis, seen "
             f"{format_since(began, facts.now)}, by "
-            f"{len(names)} processes. Time budgets (give_up_after) and the times of failures depend on it: "
+            f"{format_count(len(names), 'process')}. Time budgets (give_up_after) and the times of failures "
+            "depend on it: "
             "synchronise it (NTP).",
             "clock",
             f"The clock of host {host!r} is wrong",

@@ -10,6 +10,7 @@ from bridge.bridge_metrics import BridgeMetrics
 from bridge.dispatch.broker_search import BrokerSearch
 from bridge.dispatch.carrier_message import PartitionHandler
 from bridge.errors import HandoffFailed, LedgerUnavailable
+from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.ledger import RETRY_RECORD, Account, Fate, Ledger, Mark
 from bridge.ledger.handoff_times import narrow_steps, read_step_rests, read_steps
 from bridge.partitions.assignment import Assignment
@@ -36,11 +37,12 @@ class StuckSuspects:
     def reopen(self, partition: Partition, handler: str, nowhere: Sequence[int]) -> None:
         """Open deliveries whose task is nowhere; without an answer of the ledger they may be open all the same."""
         logger.warning(
-            "%s-%d: %d deliveries to %s were handed off over %g s ago and their task is nowhere: again.",
+            "%s-%d: %s to %s %s handed off over %g s ago and in no task now: again.",
             partition.topic,
             partition.number,
-            len(nowhere),
+            format_count(len(nowhere), "delivery"),
             handler,
+            inflect_verb(len(nowhere), "were"),
             self._after,
         )
         self._ledger.write([Mark(partition.accounts[handler], nowhere, Fate.OPEN)])

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
+from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.kafka.clients import (
     AdminClient,
     KafkaException,
@@ -182,9 +183,10 @@ class FirstRead(NamedTuple):
     def words(self) -> str:
         """Return a sentence for the log and for `bridge check`."""
         what = (
-            f"begins at the end, {self.records:,} records before that are not read (KAFKA_AUTO_OFFSET_RESET)"
+            f"begins at the end, {format_count(self.records, 'record')} before that "
+            f"{inflect_verb(self.records, 'are')} not read (KAFKA_AUTO_OFFSET_RESET)"
             if self.from_end
-            else f"{self.records:,} records from the beginning"
+            else f"{format_count(self.records, 'record')} from the beginning"
         )
         said = [
             f"group {name!r} " + (f"has {left:,} left to read" if left else "is at the end")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from bridge.formats.text_forms import format_count
 from bridge.handler_routes import Routes
 from bridge.kafka import retry_tiers
 from bridge.kafka.topic_names import TopicNames
@@ -196,7 +197,8 @@ def _control(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str], s
         )
     if shape.partitions > 1:
         yield (
-            f"topic {ours.name!r} has {shape.partitions} partitions: decisions are in the first alone; records that "
+            f"topic {ours.name!r} has {format_count(shape.partitions, 'partition')}: decisions are in the "
+            "first alone; records that "
             "others write to the rest are not read. Create it with one partition."
         )
     if shape.replicas < source.replicas:
@@ -209,7 +211,8 @@ def _control(ours: ManagedTopic, shape: TopicShape, config: Mapping[str, str], s
 def _cut(ours: ManagedTopic, shape: TopicShape, source: TopicShape) -> Iterator[str]:
     if shape.partitions < source.partitions:
         yield (
-            f"topic {ours.name!r} has {shape.partitions} partitions, and {ours.source!r} has {source.partitions}: "
+            f"topic {ours.name!r} has {format_count(shape.partitions, 'partition')}, and {ours.source!r} has "
+            f"{source.partitions}: "
             "fewer bridges can share it. `bridge topics --create` adds the missing ones."
         )
     if shape.replicas < source.replicas:

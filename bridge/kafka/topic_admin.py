@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bridge.errors import KafkaUnavailable
+from bridge.formats.text_forms import format_count
 from bridge.kafka.clients import (
     AdminClient,
     ConfigResource,
@@ -113,7 +114,11 @@ def create_topics(admin: AdminClient, wanted: Sequence[ManagedTopic], sources: M
             kept = "without end" if ours.retention_ms < 0 else f"for {ours.retention_ms / 86_400_000:.3g} days"
             count = sources[ours.source].partitions
             logger.info(
-                "topic %r created for %s, with %d partitions; records are kept %s.", ours.name, ours.what, count, kept
+                "topic %r created for %s, with %s; records are kept %s.",
+                ours.name,
+                ours.what,
+                format_count(count, "partition"),
+                kept,
             )
         if why is None or _is_there(ours.name, why, f"{_BY_HAND}: until it is there {ours.without}"):
             made.append(ours.name)
@@ -154,7 +159,7 @@ def add_partitions(admin: AdminClient, wanted: Iterable[ManagedTopic], sources: 
         answers |= {name: _refusal(future) for name, future in asked.items()}
     for name, why in answers.items():
         if why is None:
-            logger.info("topic %r has %d partitions now, as its source.", name, added[name])
+            logger.info("topic %r has %s now, as its source.", name, format_count(added[name], "partition"))
         else:
             logger.error("topic %r could not be given %d partitions: %s.", name, added[name], explain_error(why))
 

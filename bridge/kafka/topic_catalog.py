@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
+from bridge.formats.text_forms import format_count
 from bridge.kafka.clients import (
     AdminClient,
     IsolationLevel,
@@ -141,7 +142,7 @@ class TopicCatalog:
         for name in sorted(missing - self._named):
             logger.warning("topic %r does not exist yet: it is consumed as soon as it does.", name)
         for name in sorted(self._named - missing):
-            logger.info("topic %r is there now, with %d partitions.", name, len(found[name].partitions))
+            logger.info("topic %r is there now, with %s.", name, format_count(len(found[name].partitions), "partition"))
         self._named = set(missing)
         self.missing = missing
         self._see(known)
@@ -258,9 +259,9 @@ class TopicCatalog:
         if refused:
             self._refused_at = self._clock()
             logger.error(
-                "%d topics of the group could not be created, and are tried again in %g s: until then %s. See above "
+                "%s of the group could not be created; the bridge tries again in %g s: until then %s. See above "
                 "why each was refused; `bridge topics --create` creates them too.",
-                len(refused),
+                format_count(len(refused), "topic"),
                 REFUSED_FOR,
                 "; ".join(dict.fromkeys(ours.without for ours in refused)),
             )

@@ -18,6 +18,7 @@ from bridge.formats.delivery import Attempts, Batch, Delivery
 from bridge.formats.delivery_identity import Origin
 from bridge.formats.outbox import Outbox, OutgoingMessage
 from bridge.formats.retry_record import replay_headers
+from bridge.formats.text_forms import format_count
 from bridge.formats.user_database import UserDatabase
 from bridge.kafka.publisher import Publisher
 from bridge.kafka.topic_names import TopicNames
@@ -130,7 +131,9 @@ class OutgoingPublication:
             left = [OutgoingMessage.from_data(json.loads(body)) for body in bodies]
             failed = _worst_failure(Publisher.of(self._app).send([(message.id, message) for message in left]))
             if failed is not None:
-                logger.error("%d messages that were left in an outbox could not be published: %s", len(left), failed)
+                logger.error(
+                    "%s, left in an outbox, could not be published: %s", format_count(len(left), "message"), failed
+                )
                 home.put_behind(mark, time.time())
                 continue
             home.take_out(mark)

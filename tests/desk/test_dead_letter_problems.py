@@ -47,7 +47,7 @@ def test_a_recorder_that_has_all_is_not_behind():
 def test_what_is_not_recorded_is_said_by_topic_with_since_when_and_what_to_do():
     ends = {("orders.dlq", 0): 12, ("orders.dlq", 1): 5, ("mails.dlq", 0): 1}
     mails, orders = find_recording_lag([stood("orders.dlq", 0, 2)], ends, NOW)
-    assert mails.startswith("1 record of mails.dlq are not in the dead letters' database yet, and none ever was")
+    assert mails.startswith("1 record of mails.dlq is not in the dead letters' database yet, and none ever was")
     assert "15 records of orders.dlq" in orders
     assert "(1 min)" in orders
     assert "start `bridge deadletters record`" in orders

@@ -230,7 +230,7 @@ def test_of_other_programs_letters_what_cannot_go_back_stays_and_holds_up_no_oth
         mended = here.mending.edit(5, b"4", "ann", force=True)
         assert here.plans.apply(mended.id, "ann").outcomes == {"done": 1}
         plan = replay(here)
-        assert any("1 letters of" in warning and "--to-topic" in warning for warning in plan.counts.warnings)
+        assert any("1 letter of" in warning and "--to-topic" in warning for warning in plan.counts.warnings)
         # None without a key to a compacted topic; nothing that its letter does not have; none to no topic.
         assert here.plans.apply(plan.id, "ann").outcomes == {"done": 1, "refused": 2, "skipped": 1}
         assert statuses(here) == {"open": 3, "resolved": 2}

@@ -182,7 +182,7 @@ def test_with_redis_full_status_still_knows_that_a_bridge_runs_and_says_what_is_
     assert any("cannot be handed off" in text for text in state["obstacles"])
     (problem,) = (each for each in found["problem_values"] if each["kind"] != "no worker")
     assert problem["id"] == "redis_memory_or_disk"
-    assert re.match(rf"Redis at \S+ is full, {SINCE} \(.+\): .* 1 of 1 bridges consume nothing\.", problem["sentence"])
+    assert re.match(rf"Redis at \S+ is full, {SINCE} \(.+\): .* 1 of 1 bridge consumes nothing\.", problem["sentence"])
     assert found["unanswered"] == []
 
 

@@ -67,7 +67,7 @@ def test_letters_go_back_once_every_worker_that_may_get_them_has_what_was_mended
         ((("other", "1.4.2"),), "no living worker has pay: its letters are replayed once one reports 1.4.2"),
         (
             (("pay", None), ("pay", "1.4.2")),
-            "1 of 2 workers report no version of pay, so nothing is replayed automatically",
+            "1 of 2 workers reports no version of pay, so nothing is replayed automatically",
         ),
         (
             (("pay", "1.4.1"), ("pay", "1.4.2")),

@@ -123,11 +123,11 @@ def test_what_is_not_known_is_no_problem():
         ),
         (
             {"workers": {"w:1": worker(), "w:2": worker(handlers=[])}},
-            ["1 of 2 workers", "do not know handler orders.handlers.charge", "w:2"],
+            ["1 of 2 workers", "does not know handler orders.handlers.charge", "w:2"],
         ),
         (
             {"workers": {"w:1": worker(started=NOW - 900), "w:2": worker(handlers=[], started=NOW - 420)}},
-            ["do not know handler orders.handlers.charge, since 2026-01-31 11:53:05 UTC (7 min): w:2"],
+            ["does not know handler orders.handlers.charge, since 2026-01-31 11:53:05 UTC (7 min): w:2"],
         ),
         ({"bridges": {}}, ["No bridge of group 'shop' runs", "(1 min)", "12 records"]),
         ({"bridges": {"a:1": bridge(topics=[])}}, ["consumes topic 'orders', since", "(1 h) or longer"]),
@@ -159,7 +159,7 @@ def test_what_is_not_known_is_no_problem():
                     "a:1": bridge(obstacles=["deliveries cannot be handed off: OOM"], obstacles_since=[NOW - 90])
                 }
             },
-            ["1 of 1 bridges consume nothing", "1.5 min", "OOM"],
+            ["1 of 1 bridge consumes nothing", "1.5 min", "OOM"],
         ),
         (
             {"bridges": {"a:1": bridge(behind=[BEHIND])}},
@@ -176,7 +176,7 @@ def test_what_is_not_known_is_no_problem():
         ),
         (
             {"bridges": {"a:1": bridge(paused={"orders-0": "queue orders"}, paused_since={"orders-0": NOW - 300})}},
-            ["1 partitions are paused", "5 min", "queue orders (1,234 messages)", "orders-0"],
+            ["1 partition is paused", "5 min", "queue orders (1,234 messages)", "orders-0"],
         ),
         (
             {
@@ -372,7 +372,7 @@ def test_a_handler_that_only_a_worker_still_has_is_too_old_like_others():
 def test_what_is_paused_for_long_is_not_said_to_fall_behind_too():
     paused = {"paused": {"orders-0": "queue orders"}, "paused_since": {"orders-0": NOW - 300}}
     (sentence,) = list_problems(replace(WELL, bridges={"a:1": bridge(**paused, behind=[BEHIND])}))
-    assert "are paused" in sentence
+    assert "is paused" in sentence
 
 
 def test_a_transaction_that_holds_back_one_partition_hides_no_other_that_falls_behind():
@@ -642,8 +642,8 @@ def test_a_full_redis_is_one_problem_with_its_cause_and_since_when():
     waits = bridge(obstacles=[said], obstacles_since=[NOW - 420])
     (problem,) = list_problems(replace(WELL, memory=[full], bridges={"a:1": waits}))
     assert problem == (
-        "Redis at r:6379 is full, since 2026-01-31 11:53:05 UTC (7 min): 100 of 100 bytes (maxmemory). 1 of 1 bridges "
-        "consume nothing. Nothing more is handed off, nothing is lost. Bridges and workers that are not listed may "
+        "Redis at r:6379 is full, since 2026-01-31 11:53:05 UTC (7 min): 100 of 100 bytes (maxmemory). 1 of 1 bridge "
+        "consumes nothing. Nothing more is handed off, nothing is lost. Bridges and workers that are not listed may "
         "run; not confirmed: worker a. Raise its maxmemory, or let workers empty the queues."
     )
     assert (problem.row.identifier, problem.since) == ("redis_memory_or_disk", NOW - 420)

@@ -88,7 +88,7 @@ def test_a_handler_that_no_worker_of_its_queue_knows_does_not_run(page):
     assert f"{HANDLER}: no worker knows it" in words(page(ONE, workers={"host:2": other}))
     assert "no worker knows it of those that take queue q" in words(page(TOPIC, workers={"host:2": other}))
     some = page(ONE, workers={"host:2": WORKER, "host:3": other, "host:4": {**other, "queues": ["r"]}})
-    assert f"{HANDLER}: 1 of 2 workers do not know it" in words(some)
+    assert f"{HANDLER}: 1 of 2 workers does not know it" in words(some)
 
 
 def test_a_topic_of_which_no_bridge_reads_anything_does_not_run(page):

@@ -15,6 +15,7 @@ from bridge.deadletters.model.letter_view import LetterLine, LetterView, format_
 from bridge.deadletters.model.payload_view import PayloadView, view_payload
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.formats.failure import cut
+from bridge.formats.text_forms import format_count
 from bridge.inspection.terminal_output import EMPTY_KEY, make_cell, print_line
 from bridge.jobs.group_facts import format_span
 
@@ -156,7 +157,8 @@ def print_stats(console: Console, found: "LetterStatistics") -> None:
         print_line(console, f"the oldest open letter failed {age} ago, at {format_minute(found.oldest_open)}")
     print_line(
         console,
-        f"the last 24 hours: {draw_chart(found.hours)}  {sum(found.hours):,} failures, at most {max(found.hours):,}",
+        f"the last 24 hours: {draw_chart(found.hours)}  {format_count(sum(found.hours), 'failure')}, at most "
+        f"{max(found.hours):,}",
     )
     if found.growth is not None:
         print_line(console, f"failures grow since {format_minute(found.growth.since)}", "red")

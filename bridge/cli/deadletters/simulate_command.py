@@ -12,6 +12,7 @@ from bridge.cli.deadletters.desk_access import open_desk
 from bridge.cli.deadletters.filter_options import complete_handlers, with_filter_options
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.formats.group_decision import format_options
+from bridge.formats.text_forms import format_count
 from bridge.inspection.terminal_output import make_cell, print_line
 from bridge.jobs.group_facts import format_letter_count, format_span
 
@@ -80,7 +81,7 @@ def write_sentences(result: "SimulationResult", retry_when: str | None) -> Itera
             f"Of {result.evidence:,} the fault was gone later: a letter of their group was replayed with success. "
             + (
                 f"A retry comes after that for {result.saved:,}: they would hardly be here, and it were "
-                f"{result.attempts_saved:,} attempts."
+                f"{format_count(result.attempts_saved, 'attempt')}."
                 if result.saved
                 else "Of none of them a retry comes after that: they would be here as well."
             )

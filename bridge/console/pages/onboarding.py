@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.letter_statistics import LetterCounts
+from bridge.formats.text_forms import format_count
 from bridge.jobs.group_facts import format_letter_count as letters_said
 
 
@@ -44,7 +45,7 @@ def list_onboarding_checks(
             "A worker",
             f"takes {', '.join(desk.routes.queues)}",
             bool(workers),
-            f"{_describe_count(len(workers))}, {processes} processes",
+            f"{_describe_count(len(workers))}, {format_count(processes, 'process')}",
             f"`celery -A {desk.settings.app} worker`",
         ),
         OnboardingCheck(

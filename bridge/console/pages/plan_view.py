@@ -9,6 +9,7 @@ from bridge.deadletters.model import letter_filter
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, BulkPlan, PlanItemState, PlanKind, PlanState
 from bridge.deadletters.replay.plan_progress import PlanProgress, WaveProgress
 from bridge.deadletters.replay.redrive_range import find_sent_stands
+from bridge.formats.text_forms import format_count
 from bridge.jobs.group_facts import format_letter_count
 
 #: The actions, as an imperative and as a participle.
@@ -31,11 +32,7 @@ class PlanBadge(NamedTuple):
 
 def count_things(plan: BulkPlan, count: int) -> str:
     """Return a count in words: of letters, or of deliveries for a redrive."""
-    return (
-        format_letter_count(count)
-        if plan.what is not PlanKind.REDRIVE
-        else f"{count:,} deliver{'y' if count == 1 else 'ies'}"
-    )
+    return format_letter_count(count) if plan.what is not PlanKind.REDRIVE else format_count(count, "delivery")
 
 
 def describe_action(plan: BulkPlan, what: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from bridge.console.pages.charts import Strip, build_handler_strip
+from bridge.formats.text_forms import format_count, format_share
 from bridge.handler_routes import Handler, Routes
 from bridge.jobs.backlog import add_up_counts
 from bridge.jobs.group_facts import format_span
@@ -151,7 +152,7 @@ def _judge_topic(name: str, partitions: Mapping[str, Any] | None, status: Status
     if paused := _list_pauses(name, bridges):
         why = "; ".join(sorted({why for why, _ in paused}))
         since = min((since for _, since in paused if since), default="")
-        return RowState("warn", "clock", f"{len(paused)} partition{'' if len(paused) == 1 else 's'} paused", why, since)
+        return RowState("warn", "clock", f"{format_count(len(paused), 'partition')} paused", why, since)
     return RUNS
 
 
@@ -207,7 +208,10 @@ def _judge_handler(topic: str, handler: Handler, status: Status) -> RowState:
         if strangers == len(takers):
             return RowState("bad", "off", "no worker knows it", f"of those that take queue {handler.queue}")
         return RowState(
-            "warn", "info", f"{strangers} of {len(takers)} workers do not know it", f"queue {handler.queue}"
+            "warn",
+            "info",
+            f"{format_share(strangers, len(takers), 'worker', 'do')} not know it",
+            f"queue {handler.queue}",
         )
     return RUNS
 

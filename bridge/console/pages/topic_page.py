@@ -21,6 +21,7 @@ from bridge.console.pages.status_view import (
     get_live_view,
 )
 from bridge.errors import UnknownTopic
+from bridge.formats.text_forms import format_count
 from bridge.inspection import topic_halt
 from bridge.inspection.redacted_status import redact_halt
 from bridge.kafka.topic_names import TopicNames
@@ -96,7 +97,7 @@ def _require_row(found: StatusView, name: str) -> TopicRow:
 
 
 def _build_heading(row: TopicRow) -> str:
-    waiting = "" if row.lag is None else f", {row.lag:,} record{'' if row.lag == 1 else 's'} behind"
+    waiting = "" if row.lag is None else f", {format_count(row.lag, 'record')} behind"
     return f"{row.name}: {row.state.words}{waiting}"
 
 

@@ -10,6 +10,7 @@ from bridge.deadletters.db.audit_table import AuditEntry
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.letter_view import LetterAct, format_moment
 from bridge.errors import NoSuchGroup, NoSuchLetter
+from bridge.formats.text_forms import format_count
 
 #: Entries that are read at once when all are asked for.
 ENTRIES_AT_ONCE: Final = 500
@@ -55,7 +56,7 @@ class AuditLog:
         of = "".join([" of the audit log", f", by {by}" if by else "", f", {' or '.join(what)}" if what else ""])
         with self.database.writing() as connection:
             count = audit_table.count_entries(connection, by, what)
-            said = f"{count:,} line{'' if count == 1 else 's'}{of}"
+            said = f"{format_count(count, 'line')}{of}"
             before = audit_table.write_entry(connection, sql.read_clock(connection), to, "export", said)
         while True:
             found = self.page(by, what, before, ENTRIES_AT_ONCE)

@@ -12,7 +12,7 @@ from bridge.deadletters.inspection.failure_groups import CauseFix, GroupState
 from bridge.deadletters.model.failure_growth import FailureGrowth
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.formats.group_decision import GroupDecision
-from bridge.formats.text_forms import make_printable
+from bridge.formats.text_forms import format_count, inflect_verb, make_printable
 from bridge.ledger.breaker_state import BreakerStatus
 
 #: Most characters of a name or reason in an event.
@@ -182,13 +182,15 @@ def _name_group(data: Mapping[str, Any]) -> str:
 
 
 def _describe_new(data: Mapping[str, Any]) -> str:
-    more = f" So are {data['more']:,} more groups." if data["more"] else ""
+    more = (
+        f" So {inflect_verb(data['more'], 'are')} {format_count(data['more'], 'more group')}." if data["more"] else ""
+    )
     return f"New {_name_group(data)}; {data['open']:,} open.{more}"
 
 
 def _describe_growing(data: Mapping[str, Any]) -> str:
     usual = f"{data['usual']:g} an hour were usual"
-    grown = f"{data['failures']:,} dead letters of {_name_group(data)}, since {data['since']}"
+    grown = f"{format_count(data['failures'], 'dead letter')} of {_name_group(data)}, since {data['since']}"
     return f"Failures grow: {grown}; {usual}, {data['open']:,} are open."
 
 

@@ -15,7 +15,7 @@ from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupSta
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
 from bridge.errors import DeskUnavailable, KafkaUnavailable, WebhookRefused
 from bridge.formats.delivery_identity import Place
-from bridge.formats.text_forms import make_printable
+from bridge.formats.text_forms import format_count, inflect_verb, make_printable
 from bridge.handler_routes import Routes
 from bridge.jobs.group_facts import format_letter_count, format_record_count, format_since, format_utc
 from bridge.jobs.problem import Problem
@@ -109,7 +109,8 @@ def find_missed_letters(stood: Iterable[PositionState], now: float) -> Iterator[
     for each in stood:
         if each.missed_at is not None and now - each.missed_at / 1000 < TOLD_FOR:
             yield Problem(
-                f"{format_record_count(each.missed)} of {each.topic}-{each.partition} were dropped by Kafka before "
+                f"{format_record_count(each.missed)} of {each.topic}-{each.partition} "
+                f"{inflect_verb(each.missed, 'were')} dropped by Kafka before "
                 f"they were "
                 f"recorded, found {format_utc(each.missed_at / 1000)}. Raise the topic's retention (retention.ms), "
                 "and keep `bridge deadletters record` running; `bridge audit` counts what is dead by the ledger.",
@@ -146,7 +147,7 @@ def describe_gone_recorder(since: float, left: Mapping[str, int], now: float) ->
     what = "new dead letters stay in Kafka"
     if left:
         of = ", ".join(f"{format_record_count(count)} of {topic}" for topic, count in left.items())
-        what = f"{of} are not in the dead letters' database yet"
+        what = f"{of} {inflect_verb(sum(left.values()), 'are')} not in the dead letters' database yet"
     return Problem(
         f"No recorder of dead letters runs, {format_since(since, now)}: {what}, webhooks send nothing, and no plan "
         "is resumed. Start `bridge deadletters record`, or see its log; if none is to run any more, say so: `bridge "
@@ -171,7 +172,8 @@ def find_recording_lag(stood: Iterable[PositionState], ends: Mapping[Place, int]
         last = max((each.at for each in known if each.topic == topic), default=None)
         since = "and none ever was" if last is None else f"none {format_since(last / 1000, now)}"
         yield Problem(
-            f"{format_record_count(left)} of {topic} are not in the dead letters' database yet, {since}: start "
+            f"{format_record_count(left)} of {topic} {inflect_verb(left, 'are')} not in the dead letters' "
+            f"database yet, {since}: start "
             f"`bridge deadletters "
             "record`, or see its log and its /readyz.",
             "recorder",
@@ -211,7 +213,7 @@ def find_growing_groups(groups: Sequence[GroupState], now: float) -> Iterator[Pr
     for group in grow[:SAID]:
         assert group.growth
         yield Problem(
-            f"{group.growth.failures:,} dead letters of {_name_group(group)}, "
+            f"{format_count(group.growth.failures, 'dead letter')} of {_name_group(group)}, "
             f"{format_since(group.growth.since / 1000, now)}; "
             f"{group.growth.usual:g} an hour were usual, {group.open:,} are open. "
             f"`bridge deadletters list --group {group.id}` shows them; fix the cause, then "
@@ -227,7 +229,8 @@ def find_growing_groups(groups: Sequence[GroupState], now: float) -> Iterator[Pr
         )
     if len(grow) > SAID:
         yield Problem(
-            f"{len(grow) - SAID:,} more groups of dead letters grow: `bridge deadletters groups` lists them.",
+            f"{format_count(len(grow) - SAID, 'more group')} of dead letters "
+            f"{inflect_verb(len(grow) - SAID, 'grow')}: `bridge deadletters groups` lists them.",
             "grows",
             "More groups of dead letters grow",
             many=len(grow) - SAID,
@@ -267,7 +270,7 @@ def find_failing_webhooks(
         elif found.oldest is not None and found.tries >= TRIED:
             yield _describe_webhook_fault(
                 f"The webhook {each.name} does not take what it is told, {format_since(found.oldest / 1000, now)}: "
-                f"{found.waiting:,} wait. {_SEE}; fix its receiver, or switch it off.",
+                f"{found.waiting:,} {inflect_verb(found.waiting, 'wait')}. {_SEE}; fix its receiver, or switch it off.",
                 f"The webhook {each.name} does not take what it is told",
                 found.oldest,
                 found.waiting,
@@ -278,8 +281,8 @@ def find_failing_webhooks(
                 continue
             yield _describe_webhook_fault(
                 f"Nothing is sent to the webhook {each.name}, {format_since(found.oldest / 1000, now)}: "
-                f"{found.waiting:,} "
-                "wait. Start `bridge deadletters record`, which sends them.",
+                f"{found.waiting:,} {inflect_verb(found.waiting, 'wait')}. "
+                "Start `bridge deadletters record`, which sends them.",
                 f"Nothing is sent to the webhook {each.name}",
                 found.oldest,
                 found.waiting,
@@ -428,7 +431,7 @@ def _find_plain_secrets(hooks: Sequence[addresses.Webhook], keys: str) -> Iterat
         )
         yield DatabaseCheck(
             "warning",
-            f"the secret and the address of {plain} webhook{'' if plain == 1 else 's'} are in the database and its "
+            f"the secret and the address of {format_count(plain, 'webhook')} are in the database and its "
             f"backups as they are: who reads those can sign and send as the bridge. Keep them private, or {todo} "
             "(docs/how-to/secure.md).",
         )

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from bridge.deadletters.inspection.failure_groups import GroupState
 from bridge.deadletters.model.letter_view import LetterView
 from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.formats.text_forms import format_share, inflect_verb
 from bridge.jobs.group_facts import format_utc
 
 
@@ -95,7 +96,10 @@ def _under_way(case: _Case) -> Suggestion | None:
     if case.around.plan is None:
         return None
     count = case.group.statuses.get("replaying", 0)
-    return Suggestion(NextStep.WATCH, f"Plan {case.around.plan} replays it: {count:,} of its letters are in flight.")
+    return Suggestion(
+        NextStep.WATCH,
+        f"Plan {case.around.plan} replays it: {count:,} of its letters {inflect_verb(count, 'are')} in flight.",
+    )
 
 
 def _nothing_open(case: _Case) -> Suggestion | None:
@@ -119,7 +123,11 @@ def _waits_for_a_version(case: _Case) -> Suggestion | None:
     fixed_in, has = case.group.fixed_in, case.around.running
     if fixed_in is None:
         return None
-    on = f"{has.get(fixed_in, 0):,} of {sum(has.values()):,} workers report it" if has else "no worker is known"
+    on = (
+        f"{format_share(has.get(fixed_in, 0), sum(has.values()), 'worker', 'report')} it"
+        if has
+        else "no worker is known"
+    )
     return Suggestion(NextStep.WAIT, f"Its letters are replayed automatically once all workers have {fixed_in}; {on}.")
 
 

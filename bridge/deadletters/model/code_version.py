@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from packaging.version import InvalidVersion, Version
 
+from bridge.formats.text_forms import format_share
+
 #: A date, and the release of that day: `20261120`, `2026-11-20`, `2026-11-20.3`, `20261120093000`.
 _DATE: Final = re.compile(r"v?(20\d\d)[-._]?(0[1-9]|1[0-2])[-._]?([0-2]\d|3[01])((?:[-._T:]?\d)*)Z?")
 #: A commit's hash, whole or cut; PEP 440 would read a number from some of them.
@@ -59,7 +61,8 @@ def explain_fix_wait(handler: str, fixed_in: str, workers: Iterable[Mapping[str,
         return f"no living worker has {handler}: its letters are replayed once one reports {fixed_in}"
     if silent := sum(not version for version in found):
         return (
-            f"{silent} of {len(found)} workers report no version of {handler}, so nothing is replayed automatically: "
+            f"{format_share(silent, len(found), 'worker', 'report')} no version of {handler}, so nothing is "
+            "replayed automatically: "
             "set KAFKA_HANDLERS_VERSION where they start"
         )
     older = sorted({version for version in found if not has_fix(version, fixed_in)})

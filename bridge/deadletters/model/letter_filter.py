@@ -22,6 +22,7 @@ from bridge.deadletters.model.filter_syntax import (
 from bridge.deadletters.model.search_words import mark_header, split_words
 from bridge.deadletters.model.stored_letter import REASONS, LetterStatus, StoredLetter
 from bridge.errors import FilterFault
+from bridge.formats.text_forms import format_count
 
 #: Most ids of letters in a filter.
 MOST_IDS: Final = 10_000
@@ -310,7 +311,7 @@ def describe_filter_for_audit(asked: LetterFilter) -> str:
 
 def _describe_fields(asked: Mapping[str, Any]) -> list[str]:
     if ids := asked.get("ids"):
-        return [f"letter {ids[0]}" if len(ids) == 1 else f"{len(ids):,} letters, chosen one by one"]
+        return [f"letter {ids[0]}" if len(ids) == 1 else f"{format_count(len(ids), 'letter')}, chosen one by one"]
     return [f"{name} {value}" for name, value in list_filter_pairs(asked)]
 
 

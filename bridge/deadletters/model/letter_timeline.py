@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from bridge.deadletters.model.letter_view import LetterAct, LetterView
 from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.formats.text_forms import format_count
 
 
 class TimelineEvent(NamedTuple):
@@ -49,7 +50,7 @@ def _list_events(letter: LetterView) -> Iterator[TimelineEvent]:
 
 
 def _describe_death(reason: str, error_class: str, runs: int) -> str:
-    attempts = f", after {runs:,} attempt{'' if runs == 1 else 's'}" if runs else ""
+    attempts = f", after {format_count(runs, 'attempt')}" if runs else ""
     return f"died: {reason or error_class or 'nobody says why'}{attempts}"
 
 

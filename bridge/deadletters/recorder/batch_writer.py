@@ -19,6 +19,7 @@ from bridge.deadletters.model.letter_deduplication import DeathKind
 from bridge.deadletters.model.letter_parser import OURS
 from bridge.deadletters.model.stored_letter import StoredLetter
 from bridge.errors import DeskRefused, DeskUnavailable
+from bridge.formats.text_forms import format_count
 
 
 class TakenCounts:
@@ -50,7 +51,7 @@ class TakenCounts:
         """
         said = ", ".join(f"{count:,} {what}" for what, count in self.counts.most_common())
         others = ", ".join(f"{who} {count:,}" for who, count in self.theirs.most_common())
-        words = f"{self.counts.total():,} records" + (f": {said}" if said else "")
+        words = format_count(self.counts.total(), "record") + (f": {said}" if said else "")
         return f"{words}; {self.theirs.total():,} of them by others ({others})" if others else words
 
 

@@ -12,6 +12,7 @@ from bridge.deadletters.recorder.batch_writer import ReadRecord, RecordBatch, Re
 from bridge.deadletters.recorder.start_position import StartPosition
 from bridge.errors import ConsumerFailed
 from bridge.formats.delivery_identity import Place
+from bridge.formats.text_forms import format_count
 from bridge.kafka.clients import (
     Consumer,
     KafkaError,
@@ -243,9 +244,9 @@ class Intake:
         missed = max(0, min(self._watermarks(place)[0], offset) - expected)
         if missed:
             logger.error(
-                "%s-%d: %d records before offset %d were dropped by Kafka (its retention) before they were recorded.",
+                "%s-%d: Kafka's retention dropped %s before offset %d unrecorded.",
                 *place,
-                missed,
+                format_count(missed, "record"),
                 expected + missed,
             )
         return missed

@@ -13,6 +13,7 @@ from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.recorder.intake import name_recorder_group
 from bridge.deadletters.recorder.recorder import Recorder
 from bridge.errors import BridgeError, KafkaUnavailable
+from bridge.formats.text_forms import format_count
 from bridge.health_server import Readiness, Sidecar
 from bridge.kafka.consumer_groups import has_members
 from bridge.kafka.partition_offsets import read_extents
@@ -66,7 +67,7 @@ def record_once(recorder: Recorder, settings: Settings) -> None:
     _spare_collecting()
     there = read_extents(settings, recorder.topics)
     recorder.run({each.place: each.end for each in there if each.first < each.end})
-    logger.info("recorded all records of %d partitions: %s.", len(there), recorder.metrics.taken)
+    logger.info("recorded all records of %s: %s.", format_count(len(there), "partition"), recorder.metrics.taken)
 
 
 #: Seconds to wait for Kafka, and for the last transaction.

@@ -20,6 +20,7 @@ from bridge.errors import (
     RecordedElsewhere,
 )
 from bridge.formats.delivery_identity import Place
+from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.settings import Settings
 
@@ -49,7 +50,11 @@ def decide_start(log: RecordedLog, known: Mapping[RecordedLog, RecordedPosition]
     if reached is None:
         return _start_first(log, known, low)
     if reached.next < low:
-        words = f"{low - reached.next} records up to offset {low - 1} were dropped by Kafka before they were recorded."
+        missed = low - reached.next
+        words = (
+            f"{format_count(missed, 'record')} up to offset {low - 1} {inflect_verb(missed, 'were')} dropped by Kafka "
+            "before the recorder read them."
+        )
         return _start_moved(log, reached, low, f"{log}: retention has passed: {words}", low - reached.next)
     if reached.next > high:
         words = (
@@ -80,7 +85,10 @@ def _start_first(log: RecordedLog, known: Mapping[RecordedLog, RecordedPosition]
     if before:
         said.append("the topic was recreated: unrecorded letters of the old one are gone.")
     if low > 0:
-        said.append(f"{low} records were dropped by Kafka (its retention has passed) before the recorder came.")
+        said.append(
+            f"{format_count(low, 'record', 'were')} dropped by Kafka (its retention has passed) before the "
+            "recorder came."
+        )
     return StartPosition(log, at, PositionStep(log, None, at, low), f"{log}: {' '.join(said)}" if said else "")
 
 

@@ -12,6 +12,7 @@ from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.replay_action import name_target_topic
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
+from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.kafka.clients import admin_client
 from bridge.kafka.consumer_groups import find_reading_groups
 from bridge.kafka.partition_offsets import read_extents
@@ -125,7 +126,8 @@ class PlanCounter:
     def _readers(self, of_nowhere: Mapping[str, int], heaps: Sequence[LetterHeap]) -> Iterator[str]:
         for topic, count in sorted(of_nowhere.items()):
             yield (
-                f"{count:,} letters of {topic!r} do not say of which record they are, and stay: --to-topic copies them "
+                f"{format_count(count, 'letter')} of {topic!r} {inflect_verb(count, 'do')} not say of which "
+                "record, and stay here: --to-topic copies them "
                 "to a topic that you name."
             )
         theirs = {heap.topic for heap in heaps if not heap.is_ours} - of_nowhere.keys()

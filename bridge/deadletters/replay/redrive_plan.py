@@ -23,6 +23,7 @@ from bridge.deadletters.replay.redrive_range import (
     open_range_look,
 )
 from bridge.errors import RedriveRefused
+from bridge.formats.text_forms import format_count
 from bridge.handler_routes import Routes
 from bridge.kafka.clients import Record, admin_client
 from bridge.kafka.topic_admin import read_cluster
@@ -99,7 +100,8 @@ class RedrivePlanner:
             chosen = look.range(asked.since, asked.until, asked.partitions)
             if most is not None and chosen.size * len(handlers) > most:
                 raise RedriveRefused(
-                    f"This range has {chosen.size:,} offsets for {len(handlers)} handlers, of {most:,} deliveries that "
+                    f"This range has {format_count(chosen.size, 'offset')} for "
+                    f"{format_count(len(handlers), 'handler')}, of {most:,} deliveries that "
                     "are looked at here: name less of it, or take the command bridge redrive. Nothing is sent."
                 )
             logs = {str(partition): log for partition, log in chosen.logs.items()}
