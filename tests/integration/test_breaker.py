@@ -248,7 +248,8 @@ def test_what_waits_for_a_breaker_of_another_name_goes_on_with_the_version_that_
     assert len(stack.done("charge")) == 20
     assert not gates(stack)
     assert aside(stack) == 0
-    assert status(stack)["problems"] == []
+    # The attempts that failed stay in the rate of the last minutes.
+    assert [each for each in status(stack)["problems"] if not each.startswith("Attempts of charge fail")] == []
 
 
 def aside(stack: Stack) -> int:
