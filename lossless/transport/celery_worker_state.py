@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 #: The worker of this process, as a list of one.
@@ -52,10 +53,22 @@ def stopping() -> bool:
     )
 
 
+def list_requests(requests: Iterable[Any]) -> list[Any]:
+    """Return a copy of one of Celery's sets of requests, which threads change meanwhile."""
+    for _ in range(10):
+        try:
+            return list(requests)
+        except RuntimeError:
+            continue
+    return []
+
+
 def running_tags() -> set[str]:
     """Return the delivery tags of the tasks that run now."""
     state = _state()
-    return set() if state is None else {request.message.delivery_tag for request in tuple(state.active_requests)}
+    return (
+        set() if state is None else {request.message.delivery_tag for request in list_requests(state.active_requests)}
+    )
 
 
 def known_requests() -> tuple[Any, ...]:
@@ -74,5 +87,5 @@ def started_tags() -> set[str]:
     state = _state()
     if state is None:
         return set()
-    given = (r for r in tuple(state.reserved_requests) if getattr(r, "_apply_result", None) is not None)
+    given = (r for r in list_requests(state.reserved_requests) if getattr(r, "_apply_result", None) is not None)
     return running_tags() | {request.message.delivery_tag for request in given}

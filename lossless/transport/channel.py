@@ -17,7 +17,7 @@ from kombu.utils.objects import cached_property
 from kombu.utils.uuid import uuid
 
 from lossless.transport.broadcast import Broadcasts, BroadcastSubscriber, PrefixedBroadcastSubscriber
-from lossless.transport.celery_worker_state import started_tags, stopping
+from lossless.transport.celery_worker_state import stopping
 from lossless.transport.delayed_messages import DelayedMessages, TriedTag
 from lossless.transport.event_loop_poller import Poller
 from lossless.transport.heartbeat import HeartbeatKeeper, get_keeper
@@ -197,7 +197,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         if self.holder is not None and not self._active_queues:
             if stopping():
                 self.taker.close()
-                self.qos.give_back_all_but(started_tags())
+                self.qos.give_back_unstarted()
             self.holder.send_acks()
         return result
 

@@ -129,6 +129,14 @@ class MessageHolder:
         if (entry := self._taken.get(tag)) is not None and self._begun.add(entry.field):
             self.wake()
 
+    def begun_tags(self) -> set[str]:
+        """Return the tags of the held messages with which a task has begun.
+
+        Celery forgets a request before its message is settled (celery/worker/request.py, `on_success`); with threads
+        somebody else may look in between.
+        """
+        return {tag for tag, entry in tuple(self._taken.items()) if entry.field in self._begun}
+
     def _tell_begun(self) -> None:
         fields = self._begun.to_tell(entry.field for entry in tuple(self._taken.values()))
         if fields is None or not self.registered:

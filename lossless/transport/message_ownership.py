@@ -42,6 +42,10 @@ class BegunTasks:
             was, self._is_news = self._is_news, True
             return not was and self._now() - self._told_at >= TELL_EVERY
 
+    def __contains__(self, field: str) -> bool:
+        with self._lock:
+            return field in self._fields
+
     def to_tell(self, held: Iterable[str]) -> str | None:
         """Return the report for Redis, None if nothing is new or the last report was a moment ago.
 

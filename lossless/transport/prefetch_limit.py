@@ -96,10 +96,18 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
         after an error, lets those tasks run to their end and forgets the others
         (celery/worker/consumer/consumer.py ``on_close``).
         """
-        self.give_back_all_but(set() if stopping() else started_tags())
+        if stopping():
+            self._give_back_all_but(set())
+        else:
+            self.give_back_unstarted()
         self._delivered.clear()
 
-    def give_back_all_but(self, kept: set[str]) -> None:
+    def give_back_unstarted(self) -> None:
+        """Give back the delivered messages that no process or thread has been given."""
+        holder = self.channel.holder
+        self._give_back_all_but(started_tags() | (set() if holder is None else holder.begun_tags()))
+
+    def _give_back_all_but(self, kept: set[str]) -> None:
         """Give back delivered and unsettled messages, except the tags ``kept``; oldest next to run."""
         holder = self.channel.holder
         self._flush()

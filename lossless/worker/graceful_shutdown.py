@@ -1,11 +1,12 @@
 """The graceful shutdown of a worker: unstarted tasks go back within 1.2 s, running ones have a grace period."""
 
 import signal
-from collections.abc import Iterable
 from typing import Any
 
 from celery.utils.log import get_logger
 from celery.worker import state
+
+from lossless.transport.celery_worker_state import list_requests
 
 logger = get_logger(__name__)
 
@@ -51,9 +52,9 @@ def _give_back(requests: list[Any]) -> None:
 
 def _stop_running(timer: Any, pool: Any) -> None:
     """Stop the processes that still run or have not begun: SIGTERM, then SIGKILL."""
-    running = [request for request in _list_requests(state.active_requests) if not request.acknowledged]
+    running = [request for request in list_requests(state.active_requests) if not request.acknowledged]
     processes = [
-        pid for request in _list_requests(state.reserved_requests) if (pid := _find_process(request)) is not None
+        pid for request in list_requests(state.reserved_requests) if (pid := _find_process(request)) is not None
     ]
     if running or processes:
         logger.warning("The time to finish is over: %d running tasks are given back", len(running) + len(processes))
@@ -70,16 +71,6 @@ def _find_process(request: Any) -> int | None:
     process = getattr(job, "_write_to", None)
     # What is acknowledged as it begins may have begun: it is lost with its process.
     return process.pid if process is not None and not request.time_start and request.task.acks_late else None
-
-
-def _list_requests(requests: Iterable[Any]) -> list[Any]:
-    """Return a copy of the requests: the timer may fire in another thread than the one that removes them."""
-    for _ in range(10):
-        try:
-            return list(requests)
-        except RuntimeError:
-            continue
-    return []
 
 
 def _kill(pool: Any, processes: list[int]) -> None:

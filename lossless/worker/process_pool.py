@@ -1,6 +1,6 @@
 """The process pool: it reports every end of a task; and which other pools are supported."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from signal import SIGKILL
@@ -139,11 +139,32 @@ def make_reporting(on_apply: Callable[..., Any]) -> Callable[..., Any]:
         error_callback: Callable[[Any], None] = noop,
         **options: Any,
     ) -> Any:
-        return on_apply(
+        result = on_apply(
             partial(_run_and_report, target, callback, error_callback), args, kwargs, callback=noop, **options
         )
+        if isinstance(result, thread.ApplyResult):
+            # A request refers to it weakly, and only prefork keeps it: without it, what waits for a thread could
+            # not be told from what was never given to one. The future keeps it until it has run.
+            result.f.add_done_callback(partial(_keep, result))
+        return result
 
     return apply
+
+
+def _keep(_result: Any, _future: Any) -> None:
+    """Keep an object alive as an argument of a future's callback."""
+
+
+def withdraw_waiting(requests: Iterable[Any]) -> None:
+    """Take back the requests that wait for a thread of the pool `threads`, so that no thread takes them any more.
+
+    Without it a thread could begin a request between the look at what has begun and the giving back of the rest: it
+    would run here and again elsewhere. `Future.cancel` succeeds only for what no thread has taken, and for good.
+    """
+    for request in requests:
+        result = request._apply_result() if request._apply_result is not None else None
+        if isinstance(result, thread.ApplyResult) and result.f.cancel():
+            request._apply_result = None
 
 
 def _run_and_report(
