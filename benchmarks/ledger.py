@@ -135,7 +135,7 @@ def _learn(ledger: Ledger, account: Account, lanes: DeliveryQueue, offsets: Offs
     if not offsets.size:
         return
     found = ledger.fates(account, offsets.window.start, offsets.window.stop - 1)
-    for change in offsets.saw(account.handler, offsets.window.start, found):
+    for change in offsets.take_in_fates(account.handler, offsets.window.start, found):
         lanes.settle(account.handler, change.offsets, change.fate)
     offsets.safe()
 

@@ -115,7 +115,7 @@ class MemoryLedger:
             self._joined[account] = first
         return self._joined[account]
 
-    def reach(self, offsets: Mapping[Account, int], since: LedgerState | None = None) -> LedgerState:
+    def raise_reached(self, offsets: Mapping[Account, int], since: LedgerState | None = None) -> LedgerState:
         if since is None or self._state.doubt(since) is None:
             self._reached.update(offsets)
         return self._state
@@ -123,10 +123,10 @@ class MemoryLedger:
     def lose(self, accounts: Iterable[Account], below: int) -> None:
         self._lost.update(dict.fromkeys(accounts, below))
 
-    def known(self, accounts: Collection[Account]) -> list[AccountProgress]:
+    def read_progress(self, accounts: Collection[Account]) -> list[AccountProgress]:
         return [AccountProgress(self._joined.get(a), self._reached.get(a), self._lost.get(a)) for a in accounts]
 
-    def everyone(self) -> list[Account]:
+    def list_accounts(self) -> list[Account]:
         return sorted(self._joined)
 
     def state(self) -> LedgerState:

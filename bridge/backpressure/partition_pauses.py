@@ -127,7 +127,7 @@ def find_suspended_partitions(
     reasons: dict[Place, PauseReason] = {}
     for partition in partitions:
         handlers = getattr(partition, "handlers", ())
-        names = suspended.of(handlers)
+        names = suspended.find_suspended(handlers)
         if names and len(names) == len({handler.name for handler in handlers}):
             reasons[partition.place] = PauseReason.DEPENDENCIES_DOWN
         elif names and partition.place in pressed:

@@ -121,7 +121,7 @@ class LimitWatch:
         """Return whether there is a limit."""
         return self._limits is not None
 
-    def see(self, amounts: Mapping[str, float | None]) -> None:
+    def update_counts(self, amounts: Mapping[str, float | None]) -> None:
         """Take in the amounts; a name whose amount is unknown (`None`) stays as it was."""
         if self._limits is None:
             return

@@ -49,11 +49,11 @@ class QueuePressure:
         self._long: dict[str, str] = {}
         self.depths: Mapping[str, QueueDepth] = {}
 
-    def look(self) -> None:
+    def update_lengths(self) -> None:
         """Poll the lengths; while the broker does not answer, all stays as it was."""
         self._quietly(self._poll_lengths)
 
-    def weigh(self) -> None:
+    def update_depths(self) -> None:
         """Poll the contents; while the broker does not answer, all stays as it was."""
         self._quietly(self._poll_depths)
 
@@ -71,8 +71,8 @@ class QueuePressure:
             logger.debug("queues: %s", error)
 
     def _poll_lengths(self) -> None:
-        ready = self._broker.lengths(self._routes.queues)
-        waiting = self._broker.waiting(self._routes.queues)
+        ready = self._broker.read_lengths(self._routes.queues)
+        waiting = self._broker.count_delayed(self._routes.queues)
         self._metrics.show_lengths(ready)
         self._metrics.show_retries({queue: waiting.get(queue, 0) for queue in ready})
         # Retries fill the same Redis: a handler that fails for an hour must not take all of it.
@@ -86,15 +86,15 @@ class QueuePressure:
 
     def _poll_depths(self) -> None:
         self.depths = read_queue_depths(self._broker, self._routes.queues)
-        self._bytes.see({queue: depth.size for queue, depth in self.depths.items()})
+        self._bytes.update_counts({queue: depth.size for queue, depth in self.depths.items()})
         if self._work.wanted and self._ledger is not None:
-            self._work.see(self._measure_work(self._ledger))
+            self._work.update_counts(self._measure_work(self._ledger))
 
     def _measure_work(self, ledger: Ledger) -> dict[str, float | None]:
         """Return the seconds of work in each queue; an empty one costs no question."""
         waits = {queue: depth for queue, depth in self.depths.items() if depth.messages}
         handlers = {*chain.from_iterable(depth.carried for depth in waits.values())}
-        known = HandlerCosts(ledger).known(handlers) if handlers else {}
+        known = HandlerCosts(ledger).read_costs(handlers) if handlers else {}
         costs = {name: found.cost.mean if found.cost is not None else None for name, found in known.items()}
         processes = count_processes(GroupMembers(ledger, "workers").living().values()) if waits else {}
         return {
@@ -124,7 +124,7 @@ def read_queue_depths(broker: CeleryBroker, queues: Collection[str]) -> dict[str
     Raises:
         HandoffFailed: the broker does not answer.
     """
-    lengths, weighed = broker.lengths(queues), broker.weigh(queues)
+    lengths, weighed = broker.read_lengths(queues), broker.weigh(queues)
     return {
         queue: QueueDepth(
             length,

@@ -37,16 +37,16 @@ class TopicPressure:
         member = make_member_name()
         self._others = PeerBacklog(ledger, member, "parked") if ledger is not None else None
 
-    def look(self, dying: Mapping[str, int], parked: Mapping[str, int]) -> None:
+    def update_counts(self, dying: Mapping[str, int], parked: Mapping[str, int]) -> None:
         """Take in the counts of Kafka and of other bridges; without Redis the parked counts stay as they were.
 
         Parameters:
             dying: dead letters within a minute, by topic, as far as known.
             parked: records in the retry topics of each source, in the partitions that this bridge has.
         """
-        self.letters.see(dying)
+        self.letters.update_counts(dying)
         if self._parked.wanted:
-            self._parked.see(self._add_up(parked))
+            self._parked.update_counts(self._add_up(parked))
 
     def pauses(self, places: Iterable[Place]) -> dict[Place, str]:
         """Return the partitions that must pause, never those of retry topics: reading them lowers the count."""

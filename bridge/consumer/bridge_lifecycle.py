@@ -47,10 +47,10 @@ class Bridge:
     def __init__(
         self, app: Celery, settings: Settings, routes: Routes, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._setup = setup = BridgeSetup.of(app, settings, routes, clock)
+        self._setup = setup = BridgeSetup.build(app, settings, routes, clock)
         self.metrics, self._clock = setup.metrics, clock
         # This ledger needs no cluster id: Kafka may be unavailable at the start.
-        here = Ledger.of(settings)
+        here = Ledger.from_settings(settings)
         #: The ledger, until its Redis was found not to evict keys.
         self._unchecked = here
         self._announcement = BridgeAnnouncement(here, settings.app, routes, self.metrics) if here else None
@@ -119,7 +119,7 @@ class Bridge:
             start_thread(name, run)
         self._loop = loop = PollLoop(self._setup)
         if self._announcement is not None and loop.parts.ledger is not None:
-            self._announcement.know(loop.parts.ledger)
+            self._announcement.set_ledger(loop.parts.ledger)
         try:
             while not self._stopping.is_set():
                 self._turned = self._clock()
@@ -152,7 +152,7 @@ class Bridge:
                 self._check_fit()
                 return
             if self._announcement is not None:
-                self._announcement.take_in(self.obstacles())
+                self._announcement.update_state(self.obstacles())
             self._stopping.wait(1.0)
 
     def _read_decisions(self) -> bool:
@@ -160,7 +160,7 @@ class Bridge:
         try:
             self._setup.decisions.begin(self._setup.routes.topics)
         except KafkaUnavailable as error:
-            self._setup.kafka.silent(str(error))
+            self._setup.kafka.note_outage(str(error))
             return False
         return True
 
@@ -187,7 +187,7 @@ class Bridge:
         parts = loop.parts
         if self._announcement is None or parts.audit_metrics is None or not parts.timetable.due("tell", TELL_EVERY):
             return
-        self._announcement.take_in(
+        self._announcement.update_state(
             self.obstacles(),
             parts.assignment.partitions,
             parts.assignment,
@@ -231,7 +231,7 @@ class Bridge:
     def _watch_group(self) -> None:
         """Log whenever another application, with a Redis of its own, joins the group."""
         settings, topics = self._setup.settings, self._setup.routes.topics
-        if self._setup.catalog.cluster.startswith(MOCK) or (ledger := Ledger.of(settings)) is None:
+        if self._setup.catalog.cluster.startswith(MOCK) or (ledger := Ledger.from_settings(settings)) is None:
             return
         admin = admin_client(settings.kafka)
         with closing(ledger):
@@ -240,5 +240,5 @@ class Bridge:
                 # Unknown at first: this bridge has joined, and the group assigns its partitions anew.
                 known = watch.poll()
                 if self._announcement is not None:
-                    self._announcement.know_foreign(watch.foreign)
+                    self._announcement.set_foreign_topics(watch.foreign)
                 self._stopping.wait(KNOWN_EVERY if known else UNKNOWN_EVERY)

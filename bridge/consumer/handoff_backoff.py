@@ -31,11 +31,11 @@ class HandoffBackoff:
         try:
             act()
         except (HandoffFailed, KafkaUnavailable, LedgerUnavailable) as error:
-            self.failed(act, error)
+            self.note_failure(act, error)
             return False
         return True
 
-    def failed(self, act: Callable[[], None], error: BridgeError) -> None:
+    def note_failure(self, act: Callable[[], None], error: BridgeError) -> None:
         """Note a failed step, which must succeed before anything else is tried."""
         self._first = act
         self._timer.note_failure(self._clock())
@@ -51,7 +51,7 @@ class HandoffBackoff:
         act, self._first = self._first, None
         return act is None or self.attempt(act)
 
-    def over(self) -> None:
+    def end(self) -> None:
         """End the backoff: deliveries were handed off, or could have been."""
         if self.why:
             logger.info("deliveries are handed off again.")

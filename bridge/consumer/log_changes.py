@@ -60,7 +60,7 @@ class LogChangeDetector:
         Raises:
             LedgerUnavailable: the known log could not be read.
         """
-        noted = self._history.known([place]).get(place) if self._history is not None else None
+        noted = self._history.read_logs([place]).get(place) if self._history is not None else None
         log, decision, what = decide_log(
             merge_known_logs(noted, self._assignment.logs.get(place)), topic_id, evidence, low, high
         )
@@ -88,14 +88,14 @@ class LogChangeDetector:
         return [
             place
             for place, records in held.items()
-            if not self._is_same_log(consumer, self._assignment.at(place), records)
+            if not self._is_same_log(consumer, self._assignment.get_partition(place), records)
         ]
 
-    def low(self, consumer: Consumer, place: Place) -> int:
+    def get_first_offset(self, consumer: Consumer, place: Place) -> int:
         """Return the first offset of Kafka's last answer to a fetch; -1 if unknown."""
         return _read_first_offset(consumer, place)
 
-    def expired(self, place: Place, first: int, low: int, count: int) -> None:
+    def report_expired(self, place: Place, first: int, low: int, count: int) -> None:
         """Report records that Kafka's retention deleted before they were handled."""
         if not count:
             return
@@ -109,7 +109,7 @@ class LogChangeDetector:
         self._metrics.expired.labels(*place).inc(count)
         self._note(KafkaLogChange(*place, "expired", first, low, count, time.time()))
 
-    def deleted(self, place: Place, first: int, end: int) -> None:
+    def report_deleted(self, place: Place, first: int, end: int) -> None:
         """Report that a retry or replay topic was deleted, with its unsettled records, unless another bridge has."""
         if not self._is_first_to_tell(place):
             return
@@ -129,7 +129,7 @@ class LogChangeDetector:
         place, known = partition.place, self._assignment.logs[partition.place]
         expected, first = partition.offsets.window.stop, records[0].offset() or 0
         if first == expected and _read_epoch(records[0]) == _read_epoch(records[-1]) == known.epoch:
-            self._assignment.wrote(place, first, known.epoch)
+            self._assignment.note_epoch(place, first, known.epoch)
             return True
         low = _read_first_offset(consumer, place) if first > expected else -1
         comparison = compare_records(
@@ -145,7 +145,7 @@ class LogChangeDetector:
         if comparison.anew:
             return False
         for record in records:
-            self._assignment.wrote(place, record.offset() or 0, _read_epoch(record))
+            self._assignment.note_epoch(place, record.offset() or 0, _read_epoch(record))
         if comparison.cut is not None:
             log = known._replace(epoch=comparison.epoch)
             if self._history is not None:
@@ -187,7 +187,7 @@ class LogChangeDetector:
             made = Account(account.handler, account.topic, log.id, account.partition)
             fates = ledger.fates(account, start, cut - 1) if start < cut else b""
             Accounts(ledger).join(made, start)
-            Accounts(ledger).reach({made: start})
+            Accounts(ledger).raise_reached({made: start})
             ledger.write(
                 [
                     Mark(made, range(start + run.start, start + run.stop), fate)
@@ -229,7 +229,7 @@ class LogChangeDetector:
         if self._history is None:
             return
         try:
-            self._history.tell(change)
+            self._history.add_change(change)
         except LedgerUnavailable as error:
             logger.warning("%s", error)
 

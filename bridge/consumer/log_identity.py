@@ -86,7 +86,7 @@ def decide_log(
     Returns:
         the log; the start in it; the change of the log, if there was one.
     """
-    committed_log = KnownLog.of(evidence.log) if evidence.log else None
+    committed_log = KnownLog.from_id(evidence.log) if evidence.log else None
     before = committed_log or known
     if before is not None and before.topic_id != topic_id:
         return KnownLog(topic_id), LogDecision(low, False, -1), "made anew"

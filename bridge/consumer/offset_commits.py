@@ -36,7 +36,7 @@ class OffsetCommits:
         self._slow = False
         self._late_answer: Future[list[TopicPartition]] | None = None
 
-    def check(self) -> None:
+    def check_fsync(self) -> None:
         """Check at the start that this Redis can confirm fsync, if a topic needs it.
 
         Raises:
@@ -76,7 +76,7 @@ class OffsetCommits:
             self._commit(consumer, self._store_own(consumer, further), wait=wait)
         return doubt
 
-    def know(self) -> None:
+    def read_ledger_state(self) -> None:
         """Note the state of the ledger before its first use, so that a later loss is noticed.
 
         Raises:
@@ -104,9 +104,9 @@ class OffsetCommits:
             raise KafkaUnavailable(
                 f"Kafka did not move the committed offset of {place[0]}-{place[1]}: {explain_error(committed.error)}."
             )
-        self.noted(None, [committed])
+        self.take_answer(None, [committed])
 
-    def noted(self, error: KafkaError | None, partitions: list[TopicPartition]) -> bool:
+    def take_answer(self, error: KafkaError | None, partitions: list[TopicPartition]) -> bool:
         """Note Kafka's answer to a commit; return whether something was committed."""
         if error is not None and error.code() != KafkaError._NO_OFFSET:
             logger.warning("not committed, tried again: %s", explain_error(error))
@@ -138,7 +138,7 @@ class OffsetCommits:
         if not further:
             return None
         reached = {account: offset for p, offset in further for account in p.accounts.values()}
-        doubt = self._compare(Accounts(self._ledger).reach(reached, self._state))
+        doubt = self._compare(Accounts(self._ledger).raise_reached(reached, self._state))
         if doubt is None:
             for partition, offset in further:
                 partition.note_reached(offset)
@@ -174,7 +174,7 @@ class OffsetCommits:
         """Wait some seconds for a commit: commit() itself waits in a thread, for as long as Kafka is unavailable."""
         answer = _answer_to(consumer, offsets)
         try:
-            self.noted(None, answer.result(COMMIT_WITHIN))
+            self.take_answer(None, answer.result(COMMIT_WITHIN))
         except TimeoutError:
             logger.warning("Kafka did not answer a commit within %g s: these records may be read again.", COMMIT_WITHIN)
             self._late_answer = answer
@@ -182,7 +182,7 @@ class OffsetCommits:
     def _hear_late_answer(self) -> None:
         if self._late_answer is not None and self._late_answer.done():
             if self._late_answer.exception() is None:
-                self.noted(None, self._late_answer.result())
+                self.take_answer(None, self._late_answer.result())
             self._late_answer = None
 
 

@@ -88,7 +88,7 @@ class LedgerJobs:
         for lost in seen.undone:
             self._read_again(lost)
         self._marks.add(seen.marks)
-        self._marks.tell()
+        self._marks.write()
 
     def _read_again(self, lost: LostFates) -> None:
         partition, offset, count = lost
@@ -96,7 +96,7 @@ class LedgerJobs:
         if count:
             logger.warning("the ledger lost that %s done: they run again.", format_count(count, "delivery", "were"))
             self._metrics.undone.inc(count)
-        self._reads.rereads.ask(partition, offset)
+        self._reads.rereads.request_reread(partition, offset)
         # A halt that only Kafka still has must be known before anything is handed off again.
         self._timetable.soon("decided")
 
@@ -105,7 +105,7 @@ class LedgerJobs:
         if self._stuck_finder is None:
             return
         for partition, offset in self._stuck_finder.go_on():
-            self._reads.rereads.ask(partition, offset)
+            self._reads.rereads.request_reread(partition, offset)
         if self._stuck_finder.more:
             self._timetable.soon("stuck")
 
@@ -156,7 +156,11 @@ class MarkerPass:
         positions = self._consumer.position([TopicPartition(*partition.place) for partition in idle])
         for partition, position in zip(idle, positions, strict=True):
             # A record that expired before it was read is no marker: the next record tells.
-            if position.offset > partition.offsets.window.stop >= self._logs.low(self._consumer, partition.place):
+            if (
+                position.offset
+                > partition.offsets.window.stop
+                >= self._logs.get_first_offset(self._consumer, partition.place)
+            ):
                 self._marks.add(partition.pass_to(position.offset))
 
 
@@ -179,8 +183,8 @@ class KafkaPoll:
 
     def ask_kafka(self) -> None:
         """Ask Kafka how the topics of this bridge stand."""
-        self._policy_topics.see(self._decisions.policies)
-        self._kafka.ask(self._assignment)
+        self._policy_topics.need_topics(self._decisions.policies)
+        self._kafka.ask_ends(self._assignment)
         if self._sources.letters.wanted:
             self._kafka.ask_letters()
         self._subscription.log_orphans()

@@ -35,7 +35,7 @@ class PollLoop:
     """
 
     def __init__(self, setup: BridgeSetup) -> None:
-        self.parts = parts = ConsumerParts.of(setup)
+        self.parts = parts = ConsumerParts.build(setup)
         self._blockage, self._kafka, self._clock = setup.blockage, setup.kafka, setup.clock
         self._now = setup.now
         self._decisions, self._metrics, self._timetable = setup.decisions, setup.metrics, parts.timetable
@@ -44,7 +44,7 @@ class PollLoop:
         self._dispatch, self._gates, self._retry_time = parts.dispatch, parts.gates, parts.retry_time
         self._joined = False
         try:
-            self._commits.check()
+            self._commits.check_fsync()
         except LedgerUnavailable as error:
             logger.warning("%s", error)
         self.consumer = consumer_client(
@@ -77,7 +77,7 @@ class PollLoop:
         """
         self._buffer.add(self._find_own(self._poll()))
         if self._blockage.retry() and self._blockage.attempt(self._hand_off):
-            self._blockage.over()
+            self._blockage.end()
         self._jobs.run_due()
         self._follow_topics()
         self._joined = self._joined or (self._rebalances.assigned and not self._reads.starts.unasked)
@@ -97,9 +97,9 @@ class PollLoop:
 
     def _follow_topics(self) -> None:
         """Take in Kafka's answers, and start or read again the partitions that can."""
-        self._kafka.hear(self._assignment)
+        self._kafka.take_answers(self._assignment)
         self._subscription.refresh()
-        anew = [place for place in self._kafka.made_anew(self._assignment.logs) if place in self._assignment]
+        anew = [place for place in self._kafka.find_recreated(self._assignment.logs) if place in self._assignment]
         self._reads.restart(self.consumer, anew)
         for step in (lambda: self._reads.carry_out_rereads(self.consumer), self._begin):
             if self._blockage.why is None:
@@ -108,9 +108,9 @@ class PollLoop:
     def _begin(self) -> None:
         """Start the partitions whose start offset is known now."""
         if any(self._reads.starts):
-            self._commits.know()
+            self._commits.read_ledger_state()
         for place, end in self._reads.starts.advance(self.consumer):
-            self._kafka.began(place, end)
+            self._kafka.note_end(place, end)
 
     def _poll(self) -> list[Record]:
         if self._blockage.why is not None:
@@ -180,7 +180,7 @@ class PollLoop:
         """Hand off live records first, before any retry; return how many deliveries went out."""
         read_at = self._buffer.since(parked)
         if held := self._buffer.take_live(parked):
-            self._retry_time.live()
+            self._retry_time.note_live()
             self._take_in(held)
         sent = self._dispatch.hand_out(partitions, self._gates.suspended)
         if sent and read_at is not None:
@@ -196,7 +196,7 @@ class PollLoop:
             partition.note_untaken(len(self._buffer.records.get(partition.place, ())))
         sent = self._dispatch.hand_out(partitions, self._gates.suspended, parked=True)
         if held or sent:
-            self._retry_time.spent(self._clock() - begun)
+            self._retry_time.note_spent(self._clock() - begun)
         self._strangers.count_records()
         return sent
 
@@ -207,17 +207,19 @@ class PollLoop:
             LedgerUnavailable: the records stay in the buffer.
         """
         try:
-            marks = take_in_records(self._ledger, held, {place: self._assignment.at(place) for place in held})
+            marks = take_in_records(
+                self._ledger, held, {place: self._assignment.get_partition(place) for place in held}
+            )
         except BaseException:
             self._buffer.put_back(held)
             raise
         self._marks.add(marks)
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        if self._commits.noted(error, partitions):
-            self._kafka.answers()
-            self._kafka.show(self._assignment)
+        if self._commits.take_answer(error, partitions):
+            self._kafka.note_answer()
+            self._kafka.show_lag(self._assignment)
 
     def _on_error(self, error: KafkaError) -> None:
-        if self._kafka.failed(error):
+        if self._kafka.note_error(error):
             self._timetable.soon("kafka")

@@ -91,7 +91,7 @@ class PartitionStarts:
         """Add partitions that start, or start anew: nothing that was known of them counts."""
         self._starts.anew()
         for place in places:
-            self._assignment.open(place)
+            self._assignment.add_place(place)
             self._open[place] = _StartingPartition(since=self._clock())
 
     def forget(self, places: Iterable[Place]) -> None:
@@ -173,7 +173,7 @@ class PartitionStarts:
             return
         ends, starting.ends = starting.ends, None
         try:
-            starting.log = LogRange(*(self._catalog.told(future) for future in ends))
+            starting.log = LogRange(*(self._catalog.read_offset(future) for future in ends))
         except KafkaUnavailable as error:
             self._later(place, str(error))
 
@@ -262,7 +262,7 @@ class PartitionStarts:
         self._assignment.begin(
             place, starting.start, starting.log.low, starting.decision.offset if starting.decision.kept else None
         )
-        self._assignment.wrote(place, -1, epoch)
+        self._assignment.note_epoch(place, -1, epoch)
         return True
 
 
@@ -279,7 +279,7 @@ class PartitionRereads:
     def __iter__(self) -> Iterator[Place]:
         return iter(self._from)
 
-    def ask(self, partition: Partition, offset: int) -> None:
+    def request_reread(self, partition: Partition, offset: int) -> None:
         """Ask for a reread from an offset, or from the first in flight: the restarted partition knows nothing below."""
         place = partition.place
         self._from[place] = min(offset, partition.offsets.window.start, self._from.get(place, offset))

@@ -40,7 +40,7 @@ class CommitOrRestart:
             LedgerUnavailable: nothing was committed.
         """
         # A commit depends on marks too.
-        self._marks.tell()
+        self._marks.write()
         doubt = self._commits.commit(self._consumer, set(self._reads.rereads), wait=wait)
         if doubt is None:
             return
@@ -57,7 +57,7 @@ class CommitOrRestart:
         try:
             self.commit(wait)
         except (LedgerCannotFsync, LedgerUnavailable) as error:
-            self._blockage.failed(self.commit, error)
+            self._blockage.note_failure(self.commit, error)
 
 
 #: Seconds for which the unsettled offsets of given-up partitions are remembered: Kafka's client may learn that a topic
@@ -89,7 +89,7 @@ class RebalanceHandler:
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Take over assigned partitions."""
         self.assigned = True
-        self._kafka.answers()
+        self._kafka.note_answer()
         # Paused and at any offset: the loop finds the start offset, and seeks then.
         consumer.incremental_assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
         places = [(p.topic, p.partition) for p in partitions]

@@ -109,11 +109,11 @@ class RetryTimeShare:
         self._live_at: float | None = None
         self._rests_until = 0.0
 
-    def live(self) -> None:
+    def note_live(self) -> None:
         """Note that live records have come."""
         self._live_at = self._clock()
 
-    def spent(self, seconds: float) -> None:
+    def note_spent(self, seconds: float) -> None:
         """Note the time that retry records took: a rest follows."""
         if self._is_live:
             rest = seconds * COST_ELSEWHERE * (1 - self._share) / self._share

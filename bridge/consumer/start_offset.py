@@ -84,7 +84,7 @@ class StartOffsetFinder:
         """Return the committed offset; if Kafka has none, the ledger's, or the end that `auto.offset.reset` names."""
         if committed is None and self._ledger is not None:
             accounts = list(self._assignment.make_partition(place, 0).accounts.values())
-            reached = Accounts(self._ledger).reached(accounts, self._everyone)
+            reached = Accounts(self._ledger).read_reached(accounts, self._everyone)
             if reached is not None and reached <= log.high:
                 if reached > log.low:
                     logger.warning("%s-%d: Kafka has no commit of the group; the ledger has: %d.", *place, reached)
@@ -108,7 +108,7 @@ class StartOffsetFinder:
         back = self._went_back_to(partition, accounts, committed, first)
         if committed.is_external and not committed.is_of_a_consumer and not isinstance(partition, RetryPartition):
             yield from self._discard_passed(partition, accounts, log, first)
-        known = dict(zip(accounts, Accounts(self._ledger).known(accounts), strict=True))
+        known = dict(zip(accounts, Accounts(self._ledger).read_progress(accounts), strict=True))
         starts: list[int] = []
         for account in accounts:
             for step in _find_starts(self._ledger, account, partition.offsets.unsafe, log, first, back):
@@ -120,7 +120,7 @@ class StartOffsetFinder:
         if back < first:
             start = min(start, max(back, log.low))
         reached = dict.fromkeys(accounts, min(start, first))
-        if doubt := Accounts(self._ledger).reach(reached, before).doubt(before):
+        if doubt := Accounts(self._ledger).raise_reached(reached, before).doubt(before):
             logger.warning("%s-%d: the start offset is searched again: %s.", *place, doubt)
             yield from self.search(place, committed, log, first)
             return
@@ -131,7 +131,7 @@ class StartOffsetFinder:
             others = [
                 account for log_key in logs for account in self._everyone().get(log_key, ()) if account not in known
             ]
-            known |= zip(others, Accounts(self._ledger).known(others), strict=True)
+            known |= zip(others, Accounts(self._ledger).read_progress(others), strict=True)
             why = _BY_A_CONSUMER if committed.is_of_a_consumer else _explain_reread(known, starts, start, first)
             logger.warning("%s-%d: %s. Read again from there: below the committed %d.", *place, why, first)
         yield start
@@ -145,9 +145,9 @@ class StartOffsetFinder:
         """
         assert self._ledger is not None
         # Open deliveries below were lost, or belong to a handler that was absent: no commit skipped them.
-        reached = Accounts(self._ledger).reached(accounts, self._everyone) or 0
+        reached = Accounts(self._ledger).read_reached(accounts, self._everyone) or 0
         for account in accounts:
-            (known,) = Accounts(self._ledger).known([account])
+            (known,) = Accounts(self._ledger).read_progress([account])
             # A new handler starts here: nothing of it was skipped.
             begins = first if known.joined is None else max(known.joined, log.low, reached)
             passed: list[range] = []
@@ -193,7 +193,7 @@ class StartOffsetFinder:
                     counts = self._ledger.count(account, first_of_step, min(log.low, first_of_step + STEP) - 1)
                     open_[account] += counts.fates[Fate.OPEN] + counts.pageless
                     yield None
-        self._logs.expired(place, committed, log.low, max(open_.values(), default=0))
+        self._logs.report_expired(place, committed, log.low, max(open_.values(), default=0))
 
     def _went_back_to(
         self, partition: Partition, accounts: list[Account], committed: CommittedOffset, first: int
@@ -209,7 +209,7 @@ class StartOffsetFinder:
             return first
         known = Accounts(self._ledger)
         wiped = committed.epoch != self._ledger.state().epoch
-        reached = None if wiped else known.reached(accounts, self._everyone)
+        reached = None if wiped else known.read_reached(accounts, self._everyone)
         if reached is not None:
             return min(first, reached)
         if partition.chosen.commit == "handoff":

@@ -41,7 +41,7 @@ class Subscription:
         gone = sorted(before - wanted)
         # While they are still assigned: nothing is known of partitions that were revoked long ago.
         for place, unsettled in self._rebalances.unsettled(gone).items():
-            self._logs.deleted(place, unsettled.start, unsettled.stop)
+            self._logs.report_deleted(place, unsettled.start, unsettled.stop)
         self._consumer.subscribe(
             [*self._sources, *sorted(wanted)],
             on_assign=self._rebalances.on_assign,
@@ -68,7 +68,7 @@ class Subscription:
         if not new:
             return
         # Another application's topics have such names too: log only those that this group consumed.
-        was = {account.topic for account in Accounts(self._ledger).everyone()}
+        was = {account.topic for account in Accounts(self._ledger).list_accounts()}
         self._logged |= new
         for name in sorted(new):
             source = self._catalog.orphans[name]

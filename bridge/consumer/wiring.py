@@ -88,7 +88,7 @@ class BridgeSetup:
     now: Callable[[], float] = time.time
 
     @classmethod
-    def of(
+    def build(
         cls, app: Celery, settings: Settings, routes: Routes, clock: Callable[[], float] = time.monotonic
     ) -> "BridgeSetup":
         """Make the parts; this connects to nothing yet."""
@@ -98,7 +98,7 @@ class BridgeSetup:
         metrics.show_halted({}, routes.topics)
         metrics.show_policies((), routes.handlers)
         broker = CeleryBroker(app)
-        decisions = GroupDecisions.of(settings, metrics, broker, LEDGER_WITHIN, clock)
+        decisions = GroupDecisions.build(settings, metrics, broker, LEDGER_WITHIN, clock)
         policy_topics = PolicyTopics(app, settings, routes, catalog)
         return cls(settings, routes, broker, catalog, kafka, blockage, decisions, policy_topics, metrics, clock)
 
@@ -171,12 +171,14 @@ class ConsumerParts:
         jobs = (
             PeriodicJob("fates", FATES_EVERY, ledger.read_fates),
             PeriodicJob("commit", FSYNC_EVERY if setup.fsyncs else COMMIT_EVERY, committing.commit),
-            PeriodicJob("queues", QUEUES_EVERY, self.queues.look),
-            PeriodicJob("depths", DEPTHS_EVERY, self.queues.weigh),
-            PeriodicJob("sources", SOURCES_EVERY, lambda: self.sources.look(setup.kafka.dying, setup.kafka.parked)),
+            PeriodicJob("queues", QUEUES_EVERY, self.queues.update_lengths),
+            PeriodicJob("depths", DEPTHS_EVERY, self.queues.update_depths),
+            PeriodicJob(
+                "sources", SOURCES_EVERY, lambda: self.sources.update_counts(setup.kafka.dying, setup.kafka.parked)
+            ),
             PeriodicJob("needs", NEEDS_EVERY, self.gates.update),
             PeriodicJob("decided", DECIDED_EVERY, setup.decisions.update),
-            PeriodicJob("replays", REPLAYS_EVERY, self.replays.tell),
+            PeriodicJob("replays", REPLAYS_EVERY, self.replays.write_counts),
             PeriodicJob("kafka", KAFKA_EVERY, poll.ask_kafka),
             PeriodicJob("stuck", min(STUCK_EVERY, file.kafka_stuck_after), ledger.find_stuck),
             PeriodicJob("audit", AUDIT_EVERY, self._show_audit),
@@ -185,22 +187,25 @@ class ConsumerParts:
         )
         return PeriodicJobs(jobs, self.timetable, setup.blockage)
 
+    def _update_sources(self) -> None:
+        self.sources.update_counts(self.setup.kafka.dying, self.setup.kafka.parked)
+
     def _show_audit(self) -> None:
         if self.audit_metrics is not None:
             self.audit_metrics.show(self.setup.kafka.ends)
 
     @classmethod
-    def of(cls, setup: BridgeSetup) -> "ConsumerParts":
+    def build(cls, setup: BridgeSetup) -> "ConsumerParts":
         """Make the parts for the cluster that has answered."""
         settings, metrics, clock, broker = setup.settings, setup.metrics, setup.clock, setup.broker
         file, cluster = settings.file, setup.catalog.cluster
-        ledger = Ledger.of(settings, cluster, LEDGER_WITHIN)
+        ledger = Ledger.from_settings(settings, cluster, LEDGER_WITHIN)
         assignment = Assignment(settings, setup.routes, setup.catalog, ledger, setup.now)
         marks = PendingMarks(ledger)
         sizes = BatchSizer(setup.routes, ledger, broker)
         shares = RetryShareAllocator(file.kafka_retry_share, sizes, broker, ledger, file.kafka_pause_above)
-        replays = ReplayCounter(ledger, TopicNames.of(settings), setup.routes.topics, setup.routes.handlers)
-        exists = SourceRecordCheck(setup.catalog, LogHistory(ledger).known if ledger else lambda _: {}).exists
+        replays = ReplayCounter(ledger, TopicNames.from_settings(settings), setup.routes.topics, setup.routes.handlers)
+        exists = SourceRecordCheck(setup.catalog, LogHistory(ledger).read_logs if ledger else lambda _: {}).exists
         room, counts = HandoffRoom(sizes, shares), HandoffCounts(metrics, replays)
         scope = HandoffScope(cluster, settings.group, settings.one_redis)
         dispatch = Dispatcher(broker, ledger, marks, room, counts, scope, exists)

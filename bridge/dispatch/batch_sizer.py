@@ -82,7 +82,7 @@ class BatchSizer:
         """Return whether it is time to poll."""
         return bool(self._sizes) and self._clock() >= self._poll_at
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Poll the cost of handlers, the length of their queues and the living workers.
 
         If that fails, all sizes stay as they were, and hand-off goes on.
@@ -100,8 +100,8 @@ class BatchSizer:
             self._fails_since = None
 
     def _poll(self) -> None:
-        known = self._times.known(self._sizes) if self._times is not None else {}
-        queued = self._broker.lengths(list(self._queues))
+        known = self._times.read_costs(self._sizes) if self._times is not None else {}
+        queued = self._broker.read_lengths(list(self._queues))
         now = self._clock()
         if now >= self._workers_at:
             self._processes = self._count_processes()
@@ -109,7 +109,7 @@ class BatchSizer:
             self._workers_at = now + WORKERS_EVERY
         self._known = known
         for queue, length in queued.items():
-            self._queues[queue].see(length, now)
+            self._queues[queue].update_length(length, now)
         self._see_unended(now)
         self._sizes |= {
             handler.name: find_batch_size(known.get(handler.name, KnownCost()), self._sizes[handler.name].number)
@@ -126,7 +126,7 @@ class BatchSizer:
         asked = [(unended, *each) for unended in self._unended.values() for each in unended.questions()]
         fates = self._ledger.fates_of([(account, offsets) for _, account, offsets in asked]) if asked else []
         for (unended, account, offsets), found in zip(asked, fates, strict=True):
-            unended.see(account, offsets, found)
+            unended.take_in_fates(account, offsets, found)
         for name, unended in self._unended.items():
             cost = self._cost(name)
             unended.forget(now, self._sizes[name].number * cost.mean if cost is not None else None)
@@ -148,7 +148,7 @@ class BatchSizer:
         self._portions = {name: portion for name, portion in portions.items() if ready[name]}
         return portions
 
-    def handed(self, handler: str, messages: int, deliveries: int = 0, size: int = 0) -> None:
+    def note_handed(self, handler: str, messages: int, deliveries: int = 0, size: int = 0) -> None:
         """Note messages of a handler that went into its queue.
 
         Parameters:
@@ -160,7 +160,7 @@ class BatchSizer:
                 self._bytes[handler] = _fading_mean(self._bytes.get(handler), size / deliveries)
             self._queues[known.queue].add(handler, messages, deliveries, self._clock())
 
-    def went_out(self, handler: str, account: Account, offsets: Sequence[int]) -> None:
+    def note_message(self, handler: str, account: Account, offsets: Sequence[int]) -> None:
         """Note a message that went into its handler's queue, and the account with the fates of its deliveries."""
         if handler in self._sizes and counts_until_ended(self._sizes[handler], self._cost(handler)):
             self._unended[handler].add(account, offsets[-1], self._clock())
@@ -325,7 +325,7 @@ class UnendedMessages:
         for account, messages in self._messages.items():
             yield account, sorted(messages)
 
-    def see(self, account: Account, offsets: Sequence[int], fates: bytes) -> None:
+    def take_in_fates(self, account: Account, offsets: Sequence[int], fates: bytes) -> None:
         """Take in the fates of these offsets."""
         for offset, fate in zip(offsets, fates, strict=True):
             # What is open is carried by no message: it was opened again, or the ledger was wiped with the queue.

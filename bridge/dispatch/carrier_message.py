@@ -46,7 +46,7 @@ def find_carried_deliveries(
     headers: Mapping[str, Any], topic: str, wanted: Collection[DeliveryKey]
 ) -> Iterator[tuple[DeliveryKey, DeliveryMetadata]]:
     """Yield the wanted deliveries that a message with these headers carries, with its data about each."""
-    contents = HeaderContents.of(headers)
+    contents = HeaderContents.from_headers(headers)
     if contents is None or contents.topic != topic:
         return
     handler = str(headers.get("task"))
@@ -58,7 +58,7 @@ def find_carried_deliveries(
 
 def read_offsets(headers: Mapping[str, Any]) -> list[tuple[PartitionHandler, Sequence[int]]]:
     """Return the deliveries that a message with these headers carries; a foreign `kafka` header carries none."""
-    contents = HeaderContents.of(headers)
+    contents = HeaderContents.from_headers(headers)
     if contents is None:
         return []
     return [((str(headers.get("task")), contents.topic, contents.partition), contents.offsets)]
@@ -66,7 +66,7 @@ def read_offsets(headers: Mapping[str, Any]) -> list[tuple[PartitionHandler, Seq
 
 def read_retry_offsets(headers: Mapping[str, Any]) -> list[tuple[PartitionHandler, Sequence[int]]]:
     """Return the retry or replay records by which the deliveries came, by the owner that these have in the ledger."""
-    contents = HeaderContents.of(headers)
+    contents = HeaderContents.from_headers(headers)
     if contents is None or contents.via is None:
         return []
     offsets = sorted(told.via.offset for told in contents.metadata() if told.via is not None)
@@ -133,7 +133,7 @@ def sum_up_failures(messages: Iterable[tuple[Mapping[str, Any], float | None]], 
     """
     by_kind: dict[tuple[str, Literal["failed", "unpublished"]], list[CarrierMessage]] = {}
     for headers, due in messages:
-        contents, handler = HeaderContents.of(headers), str(headers.get("task"))
+        contents, handler = HeaderContents.from_headers(headers), str(headers.get("task"))
         for metadata in contents.metadata() if contents else ():
             carrier = read_carrier(headers, metadata, "", "waiting", due)
             if carrier.dead or (carrier.error and not carrier.error.startswith(STOPS)):

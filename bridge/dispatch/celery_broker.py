@@ -149,7 +149,7 @@ class CeleryBroker:
             self._queues[handler] = str(self.app.conf.task_default_queue) if task is None else queue_of(self.app, task)
         return self._queues[handler]
 
-    def lengths(self, queues: Collection[str]) -> dict[str, int]:
+    def read_lengths(self, queues: Collection[str]) -> dict[str, int]:
         """Return how many messages wait in each queue; one that does not exist yet has none.
 
         Raises:
@@ -159,7 +159,7 @@ class CeleryBroker:
             channel = producer.channel
             return {queue: _count_messages(channel, queue) for queue in queues}
 
-    def waiting(self, queues: Collection[str]) -> dict[str, int]:
+    def count_delayed(self, queues: Collection[str]) -> dict[str, int]:
         """Return how many messages of each queue wait in the broker until they are due (mostly retries).
 
         Messages that a gate has set aside do not count: no other message of the queue waits for them.
@@ -257,7 +257,7 @@ class CeleryBroker:
         """Return the template of a handler; its queue is declared when it is made, once a connection."""
         template = self._templates.get(handler)
         if template is None:
-            template = MessageTemplate.of(self.app, handler)
+            template = MessageTemplate.build(self.app, handler)
             template.queue(self._connection).declare()  # type: ignore[arg-type]
             self._templates[handler] = template
         return template

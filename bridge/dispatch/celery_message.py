@@ -58,7 +58,7 @@ class MessageTemplate:
     needs: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, app: Celery, handler: str) -> "MessageTemplate":
+    def build(cls, app: Celery, handler: str) -> "MessageTemplate":
         """Return the template of a handler, routed by Celery's own router.
 
         An unknown handler's messages go to the default queue: a parked delivery names its handler, which may have been
@@ -193,7 +193,7 @@ def _pack_parked(
     """Return the message of retry records: under the coordinates and in the order of their source records."""
     owner, records = held[0].owner, sorted(held, key=lambda record: record.origin)
     offsets = [record.origin for record in records]
-    rows = [DeliveryRow.of(record.delivery) for record in records]
+    rows = [DeliveryRow.from_delivery(record.delivery) for record in records]
     via = Via(partition.topic, partition.number, -1, partition.topic_id)
     header = header_of(owner.topic, owner.partition, cluster, bridge_group, owner.topic_id, partition.order, rows, via)
     number = max(record.delivery.number for record in records)

@@ -70,13 +70,13 @@ class ReplayCounter:
         self._sources = {names.replay(topic): topic for topic in topics}
         self._pending: dict[CountKey, int] = {}
 
-    def handed(self, topic: str, handler: str, number: int) -> None:
+    def count_handoff(self, topic: str, handler: str, number: int) -> None:
         """Count deliveries of a topic that went out, if it is a replay topic."""
         if (source := self._sources.get(topic)) is not None and handler in self._handlers:
             key = CountKey(source, handler, "replayed", int(self._clock() // 60))
             self._pending[key] = self._pending.get(key, 0) + number
 
-    def tell(self) -> None:
+    def write_counts(self) -> None:
         """Write the counts; without an answer of Redis they are dropped."""
         pending, self._pending = self._pending, {}
         if self._ledger is None or not pending:
@@ -101,7 +101,7 @@ class HandoffCounts:
             counts[key] = counts.get(key, 0) + len(message.group.offsets)
         for (topic, handler), count in counts.items():
             self._metrics.handed_off.labels(topic, handler).inc(count)
-            self._replays.handed(topic, handler, count)
+            self._replays.count_handoff(topic, handler, count)
 
 
 class HandoffRoom:
@@ -112,7 +112,7 @@ class HandoffRoom:
 
     def poll_sizes(self) -> None:
         """Poll what batch sizes depend on, if that is due."""
-        self._sizes.look()
+        self._sizes.poll()
 
     def find_portions(self, ready: Mapping[str, int], parked: bool) -> dict[str, Portion]:
         """Return what may be taken now.
@@ -131,11 +131,13 @@ class HandoffRoom:
         for handler in {message.group.handler for message in packed}:
             sent = [message for message in packed if message.group.handler == handler]
             deliveries = sum(len(message.group.offsets) for message in sent)
-            self._sizes.handed(handler, len(sent), deliveries, sum(message.size for message in sent))
+            self._sizes.note_handed(handler, len(sent), deliveries, sum(message.size for message in sent))
         for message in packed:
             if not message.parked:
-                self._sizes.went_out(message.group.handler, message.account, message.group.offsets)
-            self._shares.handed(message.group.handler, message.account, message.group.offsets, parked=message.parked)
+                self._sizes.note_message(message.group.handler, message.account, message.group.offsets)
+            self._shares.note_handed(
+                message.group.handler, message.account, message.group.offsets, parked=message.parked
+            )
 
 
 class HandoffScope(NamedTuple):
@@ -195,7 +197,7 @@ class Dispatcher:
         Raises:
             HandoffFailed, LedgerUnavailable: deliveries that did not go out are given back, to be handed off later.
         """
-        self._marks.tell()
+        self._marks.write()
         taken = self._take(partitions, suspended, parked)
         packed: list[PackedMessage] = []
         sent = 0
@@ -204,7 +206,7 @@ class Dispatcher:
             if ended:
                 # At once: a poll of the ledger would find them open, and take that for a loss.
                 self._marks.add(ended)
-                self._marks.tell()
+                self._marks.write()
             for partition, group, records in taken:
                 message, left = pack_group(partition, group, records, self._scope.cluster, self._scope.group)
                 if left:
@@ -219,7 +221,7 @@ class Dispatcher:
                     raise
                 # Sent is sent, whether the ledger takes the marks or not: they wait, with the commit.
                 sent += len(step)
-                self._marks.tell()
+                self._marks.write()
             if packed:
                 # After the hand-off: a record on a quiet topic does not wait for the poll.
                 self._room.poll_sizes()
@@ -324,7 +326,7 @@ class Dispatcher:
 
     def _note(self, packed: Sequence[PackedMessage]) -> None:
         for message in packed:
-            message.partition.handed(message.group.handler, message.group.offsets)
+            message.partition.note_handed(message.group.handler, message.group.offsets)
         self._counts.count_handoff(packed)
         self._room.note_handoff(packed)
 
@@ -334,7 +336,7 @@ def _find_suspended(partition: Partition, suspended: SuspendedHandlers, parked: 
 
     In a retry topic each record is of one handler: due records of one that may not run would fill the broker.
     """
-    return suspended.parked if parked else suspended.of(partition.handlers)
+    return suspended.parked if parked else suspended.find_suspended(partition.handlers)
 
 
 def _count_ready(partitions: Iterable[Partition]) -> dict[str, int]:

@@ -26,7 +26,7 @@ class PendingMarks:
         if self._ledger is not None:
             self._pending += marks
 
-    def tell(self) -> None:
+    def write(self) -> None:
         """Write all marks that the ledger does not have.
 
         Raises:
@@ -93,7 +93,7 @@ def read_handed_fates(ledger: Ledger, watched: Sequence[Partition]) -> LedgerVie
     answers = ledger.fates_many([(account, window.start, window.stop - 1) for _, account, window in asked])
     seen = LedgerView([], [])
     for (partition, account, window), found in zip(asked, answers, strict=True):
-        doomed, offset, done = partition.saw(account.handler, window.start, found)
+        doomed, offset, done = partition.take_in_fates(account.handler, window.start, found)
         seen.marks.extend(doomed)
         if offset is not None:
             seen.undone.append(LostFates(partition, offset, done))

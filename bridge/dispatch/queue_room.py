@@ -134,7 +134,7 @@ class QueueContents:
         else:
             self._oldest_first.append(_QueuedMessages(messages, deliveries, kind, now))
 
-    def see(self, length: int, now: float) -> None:
+    def update_length(self, length: int, now: float) -> None:
         """Take in the length of the queue."""
         if not self._seen:
             self._seen = True

@@ -102,9 +102,9 @@ class QueueMix:
         if not parked:
             self._live_at = now
 
-    def see(self, length: int, now: float) -> None:
+    def update_length(self, length: int, now: float) -> None:
         """Take in the length of the queue, messages of other bridges included."""
-        self._contents.see(length, now)
+        self._contents.update_length(length, now)
 
     def busy(self, now: float, within: float = LATELY) -> bool:
         """Return whether other work goes through the queue, or did in so many seconds."""
@@ -185,7 +185,7 @@ class RetryShareAllocator:
             for handler in handlers
         }
 
-    def handed(self, handler: str, account: Account, offsets: Sequence[int], *, parked: bool) -> None:
+    def note_handed(self, handler: str, account: Account, offsets: Sequence[int], *, parked: bool) -> None:
         """Note a message that went into its handler's queue, and the account with the fates of its deliveries."""
         if parked or self._mixes:
             queue, now = self._broker.queue_of(handler), self._clock()
@@ -220,7 +220,7 @@ class RetryShareAllocator:
         return Portion(size, size, split_room(left, handlers), f"{size}: what was parked, beside all else")
 
     def _see_others(self, queues: list[str]) -> None:
-        waiting = self._broker.waiting(queues)
+        waiting = self._broker.count_delayed(queues)
         self._full = {queue for queue, count in waiting.items() if count > self._high}
         if self._ahead is not None:
             theirs = self._ahead.exchange({queue: self._mix(queue).parked for queue in queues})
@@ -244,8 +244,8 @@ class RetryShareAllocator:
             return
         self._poll_at = now + POLL_EVERY
         try:
-            for queue, length in self._broker.lengths(queues).items():
-                self._mix(queue).see(length, now)
+            for queue, length in self._broker.read_lengths(queues).items():
+                self._mix(queue).update_length(length, now)
                 had = bool(self._unended.get(queue))
                 self._see_out(queue, now)
                 ended = had and not self._unended[queue]

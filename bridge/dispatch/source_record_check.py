@@ -157,7 +157,7 @@ class SourceRecordCheck:
             log_id: the log of the offset; in a deleted or truncated one no record can be hidden.
         """
         topic, partition = place
-        log, source = KnownLog.of(log_id), _SourceRecord(place, log_id, offset)
+        log, source = KnownLog.from_id(log_id), _SourceRecord(place, log_id, offset)
         if log.topic_id != self._catalog.topic_ids.get(topic) or offset < self._end(source):
             return True
         self._hear()
@@ -171,7 +171,7 @@ class SourceRecordCheck:
             return False
         if not self._asked:
             self._asked = frozenset(self._doubts)
-            self._asking.ask({each.place: END for each in self._asked})
+            self._asking.ask_offsets({each.place: END for each in self._asked})
         return None
 
     def _end(self, source: _SourceRecord) -> int:
@@ -185,10 +185,10 @@ class SourceRecordCheck:
 
     def _knows_log(self, source: _SourceRecord) -> bool:
         known = self._logs.get(source.place)
-        return known is not None and known.topic_id == KnownLog.of(source.log_id).topic_id
+        return known is not None and known.topic_id == KnownLog.from_id(source.log_id).topic_id
 
     def _hear(self) -> None:
-        if (told := self._asking.told()) is None:
+        if (told := self._asking.take_answer()) is None:
             return
         asked, self._asked = self._asked, frozenset()
         try:

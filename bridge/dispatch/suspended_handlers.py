@@ -23,7 +23,7 @@ class SuspendedHandlers(NamedTuple):
     full: frozenset[str] = NO_HANDLERS
     parked: frozenset[str] = NO_HANDLERS
 
-    def of(self, handlers: Iterable[Handler]) -> frozenset[str]:
+    def find_suspended(self, handlers: Iterable[Handler]) -> frozenset[str]:
         """Return the handlers of a partition of which nothing is handed off."""
         names = {handler.name for handler in handlers}
         return self.down & names if names <= self.down else self.full & names

@@ -158,7 +158,7 @@ class HeaderContents:
     via: Via | None = None
 
     @classmethod
-    def of(cls, headers: Mapping[str, Any]) -> "HeaderContents | None":
+    def from_headers(cls, headers: Mapping[str, Any]) -> "HeaderContents | None":
         """Return the contents of a Celery message's header; `None` if the bridge did not write it."""
         data = headers.get(HEADER)
         if not isinstance(data, Mapping):
@@ -172,7 +172,7 @@ class HeaderContents:
         """Yield the metadata of each delivery, in the order of the offsets."""
         for at in range(len(self.offsets)):
             try:
-                yield DeliveryMetadata.of(self.more[at], self.via) if at in self.more else DeliveryMetadata()
+                yield DeliveryMetadata.from_columns(self.more[at], self.via) if at in self.more else DeliveryMetadata()
             except _BROKEN:
                 yield DeliveryMetadata()
 
@@ -207,7 +207,7 @@ def to_header(batch: Batch) -> _Json:
     """Return the header of a batch with its current state, as JSON-able data."""
     via = batch.via
     header = _where(batch.topic, batch.partition, batch.cluster, batch.group, batch.topic_id, batch.order, via)
-    header[_ROWS[via is not None]] = [_row(*DeliveryRow.of(delivery)) for delivery in batch.deliveries]
+    header[_ROWS[via is not None]] = [_row(*DeliveryRow.from_delivery(delivery)) for delivery in batch.deliveries]
     return header
 
 

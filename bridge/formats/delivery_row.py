@@ -37,7 +37,7 @@ class DeliveryMetadata(NamedTuple):
     via: Via | None = None
 
     @classmethod
-    def of(cls, more: Mapping[str, Any], via: Via | None) -> "DeliveryMetadata":
+    def from_columns(cls, more: Mapping[str, Any], via: Via | None) -> "DeliveryMetadata":
         """Return the metadata; `via` is the partition that the header names."""
         first, dead = more.get("first_failed_at"), more.get("dead") or {}
         return cls(
@@ -136,7 +136,7 @@ class DeliveryRow(NamedTuple):
     more: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, delivery: Delivery) -> "DeliveryRow":
+    def from_delivery(cls, delivery: Delivery) -> "DeliveryRow":
         """Return the row of a delivery that was parked or sent back."""
         message = delivery.message
         more = write_metadata(delivery)
@@ -205,7 +205,7 @@ def _dead_row(record: Record, error: Exception) -> DeliveryRow:
         f"({type(cause).__name__}: {cause}). A header's name must be UTF-8. Its dead letter has no headers of its own."
     )
     logger.error("%s", why)
-    dead = Dead("undecodable", Failure.of(UnreadableRecord(why), traceback=False))
+    dead = Dead("undecodable", Failure.from_error(UnreadableRecord(why), traceback=False))
     return DeliveryRow(record.offset() or 0, parts["timestamp"], parts["key"], parts["value"], None, dead)
 
 

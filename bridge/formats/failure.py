@@ -31,7 +31,7 @@ class Failure:
     failed_at: int
 
     @classmethod
-    def of(cls, error: BaseException, now: float | None = None, *, traceback: bool = True) -> "Failure":
+    def from_error(cls, error: BaseException, now: float | None = None, *, traceback: bool = True) -> "Failure":
         """Return the failure that an exception describes, even if the exception's own `str()` raises.
 
         Parameters:

@@ -95,8 +95,8 @@ def _handlers(ledger: Ledger, catalog: TopicCatalog, routes: Routes, topic: str)
     """Return the handlers of the topic, followed by those that it had before."""
     names = [handler.name for handler in routes.of(topic)]
     wanted = (topic, catalog.topic_ids.get(topic, ""))
-    everyone = Accounts(ledger).everyone()
-    had = {each.handler for each in everyone if (each.topic, KnownLog.of(each.topic_id).topic_id) == wanted}
+    everyone = Accounts(ledger).list_accounts()
+    had = {each.handler for each in everyone if (each.topic, KnownLog.from_id(each.topic_id).topic_id) == wanted}
     return names + sorted(had - {*names})
 
 
@@ -123,7 +123,9 @@ def _fates(ledger: Ledger, asked: AskedDeliveries) -> dict[DeliveryKey, Fate]:
 def _before(ledger: Ledger, asked: AskedDeliveries, fates: Mapping[DeliveryKey, Fate]) -> frozenset[DeliveryKey]:
     """Return the deliveries that a handler does not get: it began at a later offset, or never on that partition."""
     accounts = list({account for account, _ in asked})
-    joined = {account: each.joined for account, each in zip(accounts, Accounts(ledger).known(accounts), strict=True)}
+    joined = {
+        account: each.joined for account, each in zip(accounts, Accounts(ledger).read_progress(accounts), strict=True)
+    }
     had = {which[:2] for which, fate in fates.items() if fate is not Fate.OPEN}
     return frozenset(
         _which(account, offset)
@@ -137,7 +139,10 @@ def _forgotten(
 ) -> frozenset[DeliveryKey]:
     """Return the deliveries that were handed off with a ledger that was wiped since, as the audit counts them."""
     accounts = list({account for account, _ in asked})
-    lost = {account: each.lost or 0 for account, each in zip(accounts, Accounts(ledger).known(accounts), strict=True)}
+    lost = {
+        account: each.lost or 0
+        for account, each in zip(accounts, Accounts(ledger).read_progress(accounts), strict=True)
+    }
     for extent in there:
         ours = [a for a in accounts if a.partition == extent.partition and a.handler in routes.handlers]
         wiped = wiped_below(settings, ledger, extent, ours)

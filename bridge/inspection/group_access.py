@@ -47,7 +47,7 @@ def open_decisions(settings: Settings) -> Iterator[DecisionsInForce]:
     Raises:
         NotDecided: neither Kafka nor Redis can be asked.
     """
-    ledger = Ledger.of(settings, timeout=ANSWER_WITHIN)
+    ledger = Ledger.from_settings(settings, timeout=ANSWER_WITHIN)
     if ledger is None:
         yield DecisionsInForce(settings, None)
         return

@@ -235,7 +235,7 @@ def _require_complete(group: DecisionsInForce) -> None:
 def _tiers(settings: Settings, handler: Handler, policy: Any) -> dict[str, str]:
     """Create the retry topics that a policy needs; return those that are missing, with why."""
     wanting = apply_waits(handler, policy)
-    routes, topics, names = Routes({handler.name: wanting}), RetryTopics(settings), TopicNames.of(settings)
+    routes, topics, names = Routes({handler.name: wanting}), RetryTopics(settings), TopicNames.from_settings(settings)
     missing = {}
     for topic in handler.topics:
         for delay in list_needed_tiers(settings, routes, topic):

@@ -77,7 +77,9 @@ def plan_reset(settings: Settings, routes: Routes, topic: str, to: str) -> Reset
         CannotReset: a bridge runs, the topic does not exist, or `to` cannot be read.
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
-    if (belongs := DerivedTopics(TopicNames.of(settings), routes.topics).of([topic]).get(topic)) is not None:
+    if (
+        belongs := DerivedTopics(TopicNames.from_settings(settings), routes.topics).find_derived([topic]).get(topic)
+    ) is not None:
         raise CannotReset(
             f"{topic!r} is the {belongs.kind} topic of {belongs.source!r}: its records run when they are due, and "
             f"their fates belong to the source topic. Reset {belongs.source!r}."

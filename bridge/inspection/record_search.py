@@ -111,7 +111,7 @@ def _describe_records(
     policies, halt = find_changed_policies(traced.decided), find_halts(traced.decided).get(topic)
     known = DeliveryLocator(
         topic,
-        TopicNames.of(settings).dead_letters(topic),
+        TopicNames.from_settings(settings).dead_letters(topic),
         settings.file.kafka_stuck_after,
         traced.since,
         traced.before,

@@ -101,7 +101,7 @@ def load_setup(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Route
         faults.append(f"KAFKA_…: librdkafka refuses these settings: {words}.")
     if routes.topics:
         faults += [*name_faults(chosen, routes.topics), *settings.sequence_faults(chosen, routes)]
-        faults += find_ambiguous_names(TopicNames.of(chosen), routes.topics)
+        faults += find_ambiguous_names(TopicNames.from_settings(chosen), routes.topics)
     return chosen, routes, faults, not broken
 
 
@@ -160,7 +160,7 @@ def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFindi
 
 def _other_redis(admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     """Yield a fault if an application with another Redis uses the group."""
-    if (ledger := Ledger.of(chosen)) is None:
+    if (ledger := Ledger.from_settings(chosen)) is None:
         return
     try:
         with closing(ledger):

@@ -219,8 +219,12 @@ def _add_ledger_facts(
 ) -> None:
     with open_ledger(settings, routes.topics) as (ledger, catalog):
         # Also of retry and replay topics, even deleted ones.
-        changes = tuple(each for each in LogHistory(ledger).told() if catalog.source_of(each.topic) in routes.topics)
-        belongings = DerivedTopics(TopicNames.of(settings), routes.topics).of(each.topic for each in changes)
+        changes = tuple(
+            each for each in LogHistory(ledger).read_changes() if catalog.source_of(each.topic) in routes.topics
+        )
+        belongings = DerivedTopics(TopicNames.from_settings(settings), routes.topics).find_derived(
+            each.topic for each in changes
+        )
         there = find_dead_letter_partitions(settings, catalog.topic_ids)
         dead = (letters for each in there.items() for letters in _dead(settings, ledger, catalog, recent, *each))
         sources.facts = replace(
@@ -256,10 +260,10 @@ def _oldest(
 ) -> dict[tuple[str, str], float]:
     """Return by topic and handler how long the oldest delivery is in flight, by bridges or the ledger."""
     ages = dict(facts.oldest)
-    for account in Accounts(ledger).everyone():
+    for account in Accounts(ledger).list_accounts():
         # Bridges announce it for their handlers, not for renamed or removed ones.
         announced = facts.bridges and any(handler.name == account.handler for handler in routes.of(account.topic))
-        if announced or topic_ids.get(account.topic) != KnownLog.of(account.topic_id).topic_id:
+        if announced or topic_ids.get(account.topic) != KnownLog.from_id(account.topic_id).topic_id:
             continue
         if (found := find_oldest_delivery(ledger, account)) is not None:
             where = (account.topic, account.handler)
@@ -276,8 +280,8 @@ def _dead(
     there: Sequence[Extent],
 ) -> Iterator[DeadLetterFacts]:
     """Yield by handler the dead letters of a topic whose deliveries are still dead."""
-    found = recent.of(topic, there)
-    name = TopicNames.of(settings).dead_letters(topic)
+    found = recent.read_latest(topic, there)
+    name = TopicNames.from_settings(settings).dead_letters(topic)
     by_handler: dict[str, list[DeadLetterSummary]] = {}
     for letter in _dead_still(ledger, topic, catalog.topic_ids[topic], found.letters):
         by_handler.setdefault(letter.whose.handler, []).append(letter)

@@ -229,10 +229,10 @@ def _waiting(group: str, aside: Mapping[str, SetAside]) -> dict[str, SetAside]:
 def _queues(sources: StatusSources, app: Celery, routes: Routes) -> None:
     broker = CeleryBroker(app)
     try:
-        lengths = broker.lengths(routes.queues)
+        lengths = broker.read_lengths(routes.queues)
         # A full Redis says how long its queues are, and not all that follows.
         sources.facts = replace(sources.facts, queues=lengths)
-        failing, retries = tuple(BrokerSearch(broker).failing(routes.queues)), broker.waiting(routes.queues)
+        failing, retries = tuple(BrokerSearch(broker).failing(routes.queues)), broker.count_delayed(routes.queues)
         aside = count_set_aside(broker)
         halted = {topic: aside.get(topic_gate(sources.facts.group, topic), NONE_ASIDE) for topic in routes.topics}
         waiting = _waiting(sources.facts.group, aside)

@@ -198,7 +198,7 @@ def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> 
     logs: dict[int, str] = {}
     with open_ledger(settings, [topic]) as (ledger, catalog):
         changes = _log_changes(ledger, topic)
-        known = [each for each in Accounts(ledger).everyone() if each.topic == topic]
+        known = [each for each in Accounts(ledger).list_accounts() if each.topic == topic]
         if not imported and not known:
             raise UnknownTopic(
                 f"no handler names topic {topic!r}, and none did before. Topics: {', '.join(routes.topics)}."
@@ -259,7 +259,7 @@ def _look_for_parked(
 def _log_changes(ledger: Ledger, topic: str) -> list[LogChange]:
     return [
         LogChange(each.partition, each.what, each.first, each.end, each.lost, format_time(each.at))
-        for each in LogHistory(ledger).told()
+        for each in LogHistory(ledger).read_changes()
         if each.topic == topic
     ]
 
@@ -290,7 +290,7 @@ def wiped_below(settings: Settings, ledger: Ledger, extent: Extent, accounts: Se
     """
     if extent.epoch is None or not accounts:
         return 0
-    there = extent.epoch == ledger.state().epoch and Accounts(ledger).reached(accounts) is not None
+    there = extent.epoch == ledger.state().epoch and Accounts(ledger).read_reached(accounts) is not None
     if there or settings.topic(extent.topic).commit != "handoff":
         return 0
     return extent.committed or 0

@@ -84,7 +84,7 @@ def list_topics(app: Celery, settings: Settings, routes: Routes, *, create: bool
 
 def _other_application(admin: AdminClient, settings: Settings, routes: Routes) -> tuple[Sequence[str], str]:
     """Return the topics of another application that uses the group, and why that is not known."""
-    if (ledger := Ledger.of(settings)) is None:
+    if (ledger := Ledger.from_settings(settings)) is None:
         return (), ""
     try:
         with closing(ledger):
@@ -96,7 +96,7 @@ def _other_application(admin: AdminClient, settings: Settings, routes: Routes) -
 
 def _others(settings: Settings) -> frozenset[str] | None:
     """Return the sources that living members of the group handle; `None` if Redis does not say it."""
-    if (ledger := Ledger.of(settings)) is None:
+    if (ledger := Ledger.from_settings(settings)) is None:
         return frozenset()
     try:
         with closing(ledger):

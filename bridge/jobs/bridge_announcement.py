@@ -130,15 +130,15 @@ class BridgeAnnouncement:
         """Return the time (Unix) by Redis's clock, as far as it is known."""
         return self._skew.now()
 
-    def know(self, ledger: Ledger) -> None:
+    def set_ledger(self, ledger: Ledger) -> None:
         """Take in the ledger of the cluster, which knows the deliveries in flight."""
         self._ledger = ledger
 
-    def know_foreign(self, topics: Sequence[str]) -> None:
+    def set_foreign_topics(self, topics: Sequence[str]) -> None:
         """Take in the topics that another application in the group consumes."""
         self._foreign = topics
 
-    def take_in(
+    def update_state(
         self,
         obstacles: list[str],
         partitions: Sequence[Partition] = (),
@@ -278,7 +278,7 @@ class BridgeAnnouncement:
         there = (self._ready, taken, due)
         handlers = {handler for counts in there for of_queue in counts.values() for handler in of_queue}
         handlers |= {handler.name for handler in self._routes}
-        known = HandlerCosts(self._ledger).known(handlers)
+        known = HandlerCosts(self._ledger).read_costs(handlers)
         costs = {name: found.cost.mean if found.cost is not None else None for name, found in known.items()}
         found = measure_backlogs(self._routes.queues, self._ready, taken, due, costs)
         self._metrics.show_backlog({where: (each.deliveries, each.seconds) for where, each in found.items()})
@@ -295,7 +295,7 @@ class BridgeAnnouncement:
         if self._ledger is None:
             return
         ages = {(topic, handler.name): 0.0 for handler in self._routes for topic in handler.topics}
-        gone = find_other_accounts(self._accounts, Accounts(self._ledger).everyone())
+        gone = find_other_accounts(self._accounts, Accounts(self._ledger).list_accounts())
         ages.update({(account.topic, account.handler): 0.0 for account in gone})
         for account in (*self._accounts, *gone):
             if (found := find_oldest_delivery(self._ledger, account)) is not None:

@@ -105,7 +105,7 @@ class GroupDecisions:
         self.policies: Mapping[str, PolicyData] = {}
 
     @classmethod
-    def of(
+    def build(
         cls,
         settings: Settings,
         metrics: BridgeMetrics,
@@ -114,7 +114,7 @@ class GroupDecisions:
         clock: Callable[[], float] = time.monotonic,
     ) -> "GroupDecisions":
         """Make them with the ledger's Redis, if there is one; this connects to nothing yet."""
-        ledger = Ledger.of(settings, timeout=timeout)
+        ledger = Ledger.from_settings(settings, timeout=timeout)
         return cls(
             settings, DecisionMirror(ledger) if ledger else None, metrics, TopicGates(broker, settings.group), clock
         )

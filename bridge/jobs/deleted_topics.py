@@ -92,7 +92,7 @@ def _count_parked_and_lying(
 
 
 def _count_parked(ledger: Ledger, catalog: TopicCatalog, source: str, there: Sequence[Extent]) -> dict[str, int]:
-    everyone = {account.handler for account in Accounts(ledger).everyone() if account.topic == source}
+    everyone = {account.handler for account in Accounts(ledger).list_accounts() if account.topic == source}
     topic_id, found = catalog.id_of(source), dict.fromkeys(sorted(everyone - {RETRY_RECORD}), 0)
     for extent in there:
         log = LogHistory(ledger).log_id(source, topic_id, extent.partition)

@@ -57,7 +57,7 @@ class DependencyGates:
         """
         if self._breakers is None:
             return
-        known = self._breakers.look(self._routes.terms)
+        known = self._breakers.read_statuses(self._routes.terms)
         for dependency, breaker in known.items():
             self._metrics.breaker_open.labels(dependency).set(0 if breaker.is_closed else 1)
             if line := breaker.words(dependency):

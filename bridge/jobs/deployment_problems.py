@@ -248,7 +248,11 @@ def find_foreign_topics(
     if not consumed or not sources:
         return ()
     known = {*sources, *find_living_sources(ledger)}
-    return tuple(sorted(consumed - known - DerivedTopics(TopicNames.of(settings), known).of(consumed).keys()))
+    return tuple(
+        sorted(
+            consumed - known - DerivedTopics(TopicNames.from_settings(settings), known).find_derived(consumed).keys()
+        )
+    )
 
 
 def unknown_members(group: str, why: str = "") -> str:

@@ -48,13 +48,13 @@ class KafkaState:
         self._due, self._letters = catalog.asking(), catalog.asking()
         self._minutes: dict[str, MinuteGrowth] = {}
 
-    def answers(self) -> None:
+    def note_answer(self) -> None:
         """Note that Kafka has answered."""
         if self.down:
             logger.info("Kafka answers again.")
         self.down = None
 
-    def silent(self, why: str) -> None:
+    def note_outage(self, why: str) -> None:
         """Note that Kafka has not answered."""
         if not self.down:
             logger.error("%s The bridge waits for it.", why)
@@ -65,12 +65,12 @@ class KafkaState:
         try:
             self._catalog.prepare()
         except KafkaUnavailable as error:
-            self.silent(str(error))
+            self.note_outage(str(error))
             return False
-        self.answers()
+        self.note_answer()
         return True
 
-    def ask(self, places: Iterable[Place]) -> None:
+    def ask_ends(self, places: Iterable[Place]) -> None:
         """Search missing topics, and ask for the ends of partitions without waiting for the answer."""
         if not self._catalog.complete or self._catalog.missing:
             self.prepare_topics()
@@ -80,13 +80,15 @@ class KafkaState:
         self._catalog.ask_ids(topic for topic, _ in known)
         now = time.time()
         belong = {place: self._catalog.belonging(place[0]) for place in known}
-        self._due.ask({place: now - each.delay for place, each in belong.items() if each is not None and each.delay})
+        self._due.ask_offsets(
+            {place: now - each.delay for place, each in belong.items() if each is not None and each.delay}
+        )
 
     def ask_letters(self) -> None:
         """Ask for the number of dead letters, without waiting for the answer."""
-        self._letters.ask({place: END for places in self._catalog.letters.values() for place in places})
+        self._letters.ask_offsets({place: END for places in self._catalog.letters.values() for place in places})
 
-    def made_anew(self, logs: Mapping[Place, KnownLog]) -> list[Place]:
+    def find_recreated(self, logs: Mapping[Place, KnownLog]) -> list[Place]:
         """Return the partitions whose topic was recreated: it has another id than their log.
 
         Kafka's client goes on in the new topic at the old position, without a rebalance.
@@ -95,7 +97,7 @@ class KafkaState:
             return []
         return [place for place, log in logs.items() if ids.get(place[0], log.topic_id) != log.topic_id]
 
-    def began(self, place: Place, end: int) -> None:
+    def note_end(self, place: Place, end: int) -> None:
         """Note the end of a partition that starts."""
         self.ends[place] = end
         # Shown for all together: a bridge with hundreds of new partitions starts them one by one.
@@ -107,46 +109,46 @@ class KafkaState:
             self.ends.pop(place, None)
             self.ripe.pop(place, None)
 
-    def hear(self, assignment: Assignment) -> None:
+    def take_answers(self, assignment: Assignment) -> None:
         """Take in Kafka's answers, if there are any."""
         listed = self._catalog.hear_topics()
         # A bridge without partitions asks for no ends: the list of topics tells whether Kafka answers.
         if not any(True for _ in assignment):
             if listed:
-                self.answers()
+                self.note_answer()
             elif self._catalog.unlisted is not None:
-                self.silent(self._catalog.unlisted)
+                self.note_outage(self._catalog.unlisted)
         self._hear_ripe(assignment)
         self._hear_letters()
         if self._unshown and time.monotonic() - self._shown_at >= SHOW_EVERY:
-            self.show(assignment)
+            self.show_lag(assignment)
         try:
             ends = self._catalog.ends()
         except KafkaUnavailable as error:
-            self.silent(str(error))
+            self.note_outage(str(error))
             return
         if ends is None:
             return
-        self.answers()
+        self.note_answer()
         self.ends.update({place: end for place, end in ends.items() if place in assignment})
-        self.show(assignment)
+        self.show_lag(assignment)
 
     def _hear_ripe(self, assignment: Assignment) -> None:
-        for place, offset in (self._due.told() or {}).items():
+        for place, offset in (self._due.take_answer() or {}).items():
             if place in assignment:
                 # No record is younger: all are due.
                 self.ripe[place] = self.ends.get(place, 0) if offset < 0 else offset
 
     def _hear_letters(self) -> None:
-        if (told := self._letters.told()) is None:
+        if (told := self._letters.take_answer()) is None:
             return
         for source, places in self._catalog.letters.items():
             # A count without one of the partitions would be wrong.
             if all(place in told for place in places):
                 minute = self._minutes.setdefault(source, MinuteGrowth())
-                self.dying[source] = minute.see(time.monotonic(), sum(told[place] for place in places))
+                self.dying[source] = minute.measure_growth(time.monotonic(), sum(told[place] for place in places))
 
-    def show(self, assignment: Assignment) -> None:
+    def show_lag(self, assignment: Assignment) -> None:
         """Show the consumer lag; of a partition without a commit, all that Kafka has."""
         self._unshown, self._shown_at = False, time.monotonic()
         parked: dict[tuple[str, str], int] = {}
@@ -171,14 +173,14 @@ class KafkaState:
             late[labels] = max(late.get(labels, 0.0), partition.late)
         self._metrics.show_parked_late(late)
 
-    def failed(self, error: KafkaError) -> bool:
+    def note_error(self, error: KafkaError) -> bool:
         """Take in an error of librdkafka, which recovers by itself from all but fatal ones.
 
         Returns:
             whether Kafka should be asked at once.
         """
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self.silent(f"Kafka does not answer: {explain_error(error)}.")
+            self.note_outage(f"Kafka does not answer: {explain_error(error)}.")
             return True
         if error.code() != KafkaError._TRANSPORT:
             logger.warning("Kafka: %s", explain_error(error))
@@ -195,7 +197,7 @@ class MinuteGrowth:
     def __init__(self) -> None:
         self._seen: list[tuple[float, int]] = []
 
-    def see(self, now: float, total: int) -> int:
+    def measure_growth(self, now: float, total: int) -> int:
         """Take in the number; return by how much it has grown. A smaller number starts anew."""
         if self._seen and total < self._seen[-1][1]:
             self._seen.clear()
@@ -213,7 +215,7 @@ class PolicyTopics:
         self._app, self._settings, self._routes, self._catalog = app, settings, routes, catalog
         self._known: Mapping[str, PolicyData] = {}
 
-    def see(self, policies: Mapping[str, PolicyData]) -> None:
+    def need_topics(self, policies: Mapping[str, PolicyData]) -> None:
         """Have the catalog search the topics that these policies need, and create them if it may.
 
         Parameters:

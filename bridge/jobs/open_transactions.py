@@ -43,7 +43,7 @@ class TransactionWatch:
             place: (offset, self._since[place][1] if self._since.get(place, (None, 0))[0] == offset else now)
             for place, (offset, _) in unread.items()
         }
-        stable = self._asking.told()
+        stable = self._asking.take_answer()
         known, self.found = self.found, {}
         for place, (offset, end) in unread.items():
             was = known.get(place)
@@ -64,7 +64,7 @@ class TransactionWatch:
                     offset,
                     _ADVICE,
                 )
-        self._asking.ask({place: END for place in self._since if self._is_old(place, now)})
+        self._asking.ask_offsets({place: END for place in self._since if self._is_old(place, now)})
 
     def _is_old(self, place: Place, now: float) -> bool:
         return place in self._since and now - self._since[place][1] >= HANGS_AFTER
@@ -75,7 +75,7 @@ def find_held_back_topics(facts: GroupFacts) -> Iterator[Problem]:
     by_topic: dict[str, list[OpenTransaction]] = {}
     for state in (facts.bridges or {}).values():
         for each in state.get("open_transactions", ()):
-            found = OpenTransaction.of(each)
+            found = OpenTransaction.from_announcement(each)
             by_topic.setdefault(found.topic, []).append(found)
     for topic, transactions in sorted(by_topic.items()):
         count, since = sum(each.records for each in transactions), min(each.since for each in transactions)

@@ -51,7 +51,9 @@ class OutgoingRecord(NamedTuple):
     what: str
 
     @classmethod
-    def of(cls, topic: str, partition: int, delivery: Delivery, headers: RecordHeaders, what: str) -> "OutgoingRecord":
+    def from_delivery(
+        cls, topic: str, partition: int, delivery: Delivery, headers: RecordHeaders, what: str
+    ) -> "OutgoingRecord":
         """Return a delivery's own key and value with these headers."""
         message = delivery.message
         return cls(topic, partition, message.key, message.value, headers, str(delivery), what)
@@ -70,7 +72,7 @@ class RecordPosition(NamedTuple):
     offset: int
 
     @classmethod
-    def of(cls, record: Record) -> "RecordPosition":
+    def from_record(cls, record: Record) -> "RecordPosition":
         """Return the position of an acknowledged record."""
         return cls(record.topic() or "", record.partition() or 0, record.offset() or 0)
 
@@ -93,7 +95,9 @@ class AcknowledgedProducer:
             PublishFailed: Kafka did not acknowledge it; the record may or may not be there.
         """
         partition = self._partition(topic, delivery.message.partition)
-        (failed,) = self.publish_all([OutgoingRecord.of(topic, partition, delivery, headers, "its dead letter")])
+        (failed,) = self.publish_all(
+            [OutgoingRecord.from_delivery(topic, partition, delivery, headers, "its dead letter")]
+        )
         if failed is not None:
             raise failed
 
@@ -109,7 +113,9 @@ class AcknowledgedProducer:
         written: list[list[Record]] = [[] for _ in letters]
         failures = self._publish_all(letters, written)
         never = [NeverPublished(str(each)) if isinstance(each, RefusedWithOthers) else each for each in failures]
-        return [RecordPosition.of(written[at][-1]) if failed is None else failed for at, failed in enumerate(never)]
+        return [
+            RecordPosition.from_record(written[at][-1]) if failed is None else failed for at, failed in enumerate(never)
+        ]
 
     def _publish_all(
         self, letters: Sequence[OutgoingRecord], written: list[list[Record]]

@@ -50,7 +50,7 @@ def ensure_control_topic(settings: Settings, topics: Iterable[str] = ()) -> bool
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    name, admin = TopicNames.of(settings).control, admin_client(settings.kafka)
+    name, admin = TopicNames.from_settings(settings).control, admin_client(settings.kafka)
     cluster = read_cluster(admin)
     # librdkafka's mock has no CreateTopics, and creates a topic on first use.
     if name in cluster.topics or cluster.is_mock:
@@ -69,7 +69,7 @@ def publish_decision(settings: Settings, decision: GroupDecision) -> int:
         KafkaUnavailable: Kafka did not answer.
         PublishFailed: Kafka did not acknowledge it; the decision may or may not be there.
     """
-    name = TopicNames.of(settings).control
+    name = TopicNames.from_settings(settings).control
     if not ensure_control_topic(settings):
         raise PublishFailed(
             f"{decision.key}: there is no topic {name!r}: create it by hand, with cleanup.policy=compact and one "
@@ -114,7 +114,7 @@ def read_published_decisions(settings: Settings) -> PublishedDecisions:
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    place = (TopicNames.of(settings).control, PARTITION)
+    place = (TopicNames.from_settings(settings).control, PARTITION)
     client = consumer_client(settings.kafka, f"{settings.group}.control")
     try:
         if place[0] not in read_cluster(client).topics:
@@ -163,7 +163,7 @@ class ControlTopicFollower:
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
-        self._place = TopicPartition(TopicNames.of(settings).control, PARTITION, 0)
+        self._place = TopicPartition(TopicNames.from_settings(settings).control, PARTITION, 0)
         self._client: Consumer | None = None
         self._next = 0
         self._short_since: float | None = None

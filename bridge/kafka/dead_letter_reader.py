@@ -34,7 +34,7 @@ def find_dead_letter_partitions(settings: Settings, topics: Iterable[str]) -> di
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    named = {topic: TopicNames.of(settings).dead_letters(topic) for topic in topics}
+    named = {topic: TopicNames.from_settings(settings).dead_letters(topic) for topic in topics}
     found: dict[str, list[Extent]] = {name: [] for name in named.values()}
     for each in read_extents(settings, found):
         found[each.topic].append(each)
@@ -105,7 +105,7 @@ class RecentDeadLetters:
     clock: Callable[[], float] = time.monotonic
     _kept: dict[tuple[str, Place], _KeptPartition] = field(default_factory=dict, init=False, repr=False)
 
-    def of(self, topic: str, there: Sequence[Extent]) -> LatestDeadLetters:
+    def read_latest(self, topic: str, there: Sequence[Extent]) -> LatestDeadLetters:
         """Return the latest dead letters of a source topic.
 
         Parameters:

@@ -290,7 +290,7 @@ def list_needed_tiers(settings: Settings, routes: Routes, topic: str) -> list[in
 
 def list_topics_beside(settings: Settings, topic: str, delays: Iterable[int]) -> list[ManagedTopic]:
     """Return the managed topics of a source with these tiers."""
-    names = TopicNames.of(settings)
+    names = TopicNames.from_settings(settings)
     return [
         *(make_retry_topic(settings, topic, delay) for delay in delays),
         ManagedTopic(names.replay(topic), TopicKind.REPLAY, topic),
@@ -300,4 +300,4 @@ def list_topics_beside(settings: Settings, topic: str, delays: Iterable[int]) ->
 
 def make_retry_topic(settings: Settings, topic: str, delay: int) -> ManagedTopic:
     """Return the retry topic of a source topic with this delay."""
-    return ManagedTopic(TopicNames.of(settings).retry(topic, delay), TopicKind.RETRY, topic, delay)
+    return ManagedTopic(TopicNames.from_settings(settings).retry(topic, delay), TopicKind.RETRY, topic, delay)

@@ -97,7 +97,7 @@ class OffsetQuestion:
         self._asked: dict[TopicPartition, Future[Any]] = {}
         self._of_times: frozenset[Place] = frozenset()
 
-    def ask(self, places: Mapping[Place, float | None]) -> None:
+    def ask_offsets(self, places: Mapping[Place, float | None]) -> None:
         """Send the request, unless one is pending.
 
         Parameters:
@@ -109,7 +109,7 @@ class OffsetQuestion:
             options = {"isolation_level": self._isolation, "request_timeout": ANSWER_WITHIN}
             self._asked = dict(self._admin.list_offsets(wanted, **options))
 
-    def told(self) -> dict[Place, int] | None:
+    def take_answer(self) -> dict[Place, int] | None:
         """Return the answer once it is there; `None` until then. An offset of -1: there is no such record."""
         if not self._asked or not all(future.done() for future in self._asked.values()):
             return None

@@ -69,7 +69,7 @@ class Publisher:
         self.retries = RetryTopics(chosen)
 
     @classmethod
-    def of(cls, app: Celery) -> "Publisher":
+    def get_publisher(cls, app: Celery) -> "Publisher":
         """Return the publisher of this process, with the settings of that app."""
         with cls._lock:
             if cls._of_process is None or cls._of_process[0] != os.getpid():
@@ -88,7 +88,7 @@ class Publisher:
             PublishFailed: Kafka did not acknowledge it; the dead letter may or may not be there.
         """
         chosen = self._settings.of_group(group)
-        topic = TopicNames.of(chosen).dead_letters(delivery.message.topic)
+        topic = TopicNames.from_settings(chosen).dead_letters(delivery.message.topic)
         for failure in dead_letter_record.shorten_failure(dead.failure):
             headers = dead_letter_record.dead_letter_headers(delivery, replace(dead, failure=failure), chosen.group)
             try:
@@ -169,7 +169,7 @@ class Publisher:
             clone.delivery, group, due=clone.due, until=clone.until, failure=clone.failure
         )
         partition = self.retries.partition(topic, clone.delivery.message.partition)
-        return OutgoingRecord.of(topic, partition, clone.delivery, headers, "its retry")
+        return OutgoingRecord.from_delivery(topic, partition, clone.delivery, headers, "its retry")
 
     def send(self, outgoing: Sequence[tuple[str, OutgoingMessage]]) -> list[PublishFailed | None]:
         """Publish handlers' messages and wait until every in-sync replica has them; return for each why not, or `None`.

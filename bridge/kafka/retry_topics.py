@@ -110,7 +110,7 @@ class RetryTopics:
         self._known_at = float("-inf")
 
     def _ours(self, source: str, delay: int, group: str) -> ManagedTopic:
-        name = TopicNames.of(self._settings.of_group(group)).retry(source, delay)
+        name = TopicNames.from_settings(self._settings.of_group(group)).retry(source, delay)
         return ManagedTopic(name, TopicKind.RETRY, source, delay)
 
     def _know(self) -> None:

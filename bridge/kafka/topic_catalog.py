@@ -84,7 +84,7 @@ class TopicCatalog:
         self._named: set[str] = set()
         self._ends: dict[TopicPartition, Future[Any]] = {}
         self._ids: dict[str, Future[Any]] = {}
-        self._belongings = DerivedTopics(TopicNames.of(settings), self._topics)
+        self._belongings = DerivedTopics(TopicNames.from_settings(settings), self._topics)
         self._listing: Future[Cluster] | None = None
         self.unlisted: str | None = None
         self._absent: frozenset[str] = frozenset()
@@ -96,7 +96,7 @@ class TopicCatalog:
         self._refused_at = 0.0
         self.cluster = ""
         self.topic_ids: dict[str, str] = {}
-        names = TopicNames.of(settings)
+        names = TopicNames.from_settings(settings)
         self._letters = {source: names.dead_letters(source) for source in self._topics}
         self.letters: dict[str, list[Place]] = {}
         self.listings = 0
@@ -155,7 +155,7 @@ class TopicCatalog:
 
     def belonging(self, topic: str) -> DerivedTopic | None:
         """Return the source of a retry or replay topic, by its name; `None` for a source topic."""
-        return self._belongings.of([topic]).get(topic)
+        return self._belongings.find_derived([topic]).get(topic)
 
     def source_of(self, topic: str) -> str:
         """Return the source topic of a topic's deliveries; a source topic is its own."""
@@ -189,7 +189,7 @@ class TopicCatalog:
         missed_once, self._absent = absent - self._absent, frozenset(absent)
         listed = [name for name, topic in known.items() if topic.error is None or name in self.waiting]
         there = [*listed, *sorted(missed_once)]
-        self.waiting = self._belongings.of(there)
+        self.waiting = self._belongings.find_derived(there)
         self.letters.update(
             (source, [(name, number) for number in known[name].partitions])
             for source, name in self._letters.items()
@@ -288,7 +288,7 @@ class TopicCatalog:
         )
         return first, end
 
-    def told(self, answer: Future[Any]) -> int:
+    def read_offset(self, answer: Future[Any]) -> int:
         """Return the offset in a finished answer to `ask_log`.
 
         Raises:

@@ -28,7 +28,7 @@ class TopicNames:
     control_pattern: str = "{group}.control"
 
     @classmethod
-    def of(cls, settings: Settings) -> "TopicNames":
+    def from_settings(cls, settings: Settings) -> "TopicNames":
         """Return the names by the settings' patterns for their group."""
         file = settings.file
         return cls(
@@ -110,7 +110,7 @@ def name_faults(settings: Settings, topics: Collection[str]) -> list[str]:
     """Return the faults of the names of the handlers' topics and of those in `kafka_topics`."""
     others = [topic for topic in settings.file.kafka_topics if topic not in topics]
     in_settings = [f"kafka_topics: {fault}" for topic in others if (fault := topic_fault(topic))]
-    return [*TopicNames.of(settings).clashes(topics), *in_settings]
+    return [*TopicNames.from_settings(settings).clashes(topics), *in_settings]
 
 
 def topic_fault(name: str) -> str | None:
@@ -229,7 +229,7 @@ class DerivedTopics:
         source = name[len(parts[0]) : len(parts[0]) + length]
         return (source,) if not rest and source in self._sources and source.join(parts) == name else ()
 
-    def of(self, names: Iterable[str]) -> dict[str, DerivedTopic]:
+    def find_derived(self, names: Iterable[str]) -> dict[str, DerivedTopic]:
         """Return the retry and replay topics among these names; source topics are left out."""
         return {name: found[0] for name in names if name not in self._sources and (found := self.all_of(name))}
 

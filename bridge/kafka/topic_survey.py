@@ -123,12 +123,12 @@ def list_group_topics(
         known: the names of existing topics.
         changed: as in `survey_topics`.
     """
-    names = TopicNames.of(settings)
+    names = TopicNames.from_settings(settings)
     # The topics of the code's policies are needed too: a change may be withdrawn at any time.
     routes = Routes({**routes.handlers, **{f"{each.name}, changed": each for each in changed}})
     wanted = list_needed_topics(settings, routes)
     tiers_there: dict[str, dict[str, int]] = {topic: {} for topic in routes.topics}
-    for name, each in DerivedTopics(names, routes.topics).of(known).items():
+    for name, each in DerivedTopics(names, routes.topics).find_derived(known).items():
         if each.kind == "retry":
             tiers_there[each.source][name] = each.delay
     others: dict[str, list[ManagedTopic]] = {topic: [] for topic in routes.topics}
@@ -169,7 +169,7 @@ def _left_over(
 
     A topic that a living member of the group consumes is left out, whatever Redis that member uses.
     """
-    belongings = DerivedTopics(TopicNames.of(settings), routes.topics)
+    belongings = DerivedTopics(TopicNames.from_settings(settings), routes.topics)
     sources = {name: source for name in known if (source := belongings.source_of(name))}
     named = {*routes.topics, *others}
     gone = sorted(name for name, source in sources.items() if source not in named and name not in named)
@@ -183,7 +183,7 @@ def _left_over(
     if consumed is None:
         return
     ours = {name for name in ours if name not in consumed and sources[name] not in consumed}
-    of_gone = DerivedTopics(TopicNames.of(settings), {sources[name] for name in ours}).of(ours)
+    of_gone = DerivedTopics(TopicNames.from_settings(settings), {sources[name] for name in ours}).find_derived(ours)
     for name, each in sorted(of_gone.items()):
         yield ManagedTopic(name, TopicKind.RETRY, each.source, each.delay), "abandoned"
 

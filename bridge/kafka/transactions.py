@@ -27,7 +27,7 @@ class OpenTransaction(NamedTuple):
     since: float = 0.0
 
     @classmethod
-    def of(cls, announced: Mapping[str, Any]) -> Self:
+    def from_announcement(cls, announced: Mapping[str, Any]) -> Self:
         """Return the transaction from a bridge's announcement."""
         names = ("topic", "partition", "offset", "count", "since")
         return cls(*(announced[name] for name in names))

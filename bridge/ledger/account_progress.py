@@ -38,7 +38,7 @@ class Accounts:
         self._ledger = ledger
         self._names = [ledger_key(ledger.cluster, ledger.group, name) for name in AccountProgress._fields]
 
-    def known(self, accounts: Collection[Account]) -> list[AccountProgress]:
+    def read_progress(self, accounts: Collection[Account]) -> list[AccountProgress]:
         """Return the progress of each account."""
         if not accounts:
             return []
@@ -49,7 +49,7 @@ class Accounts:
             rows = zip(*pipe.execute(), strict=True)
             return [AccountProgress(*(None if found is None else int(found) for found in row)) for row in rows]
 
-    def reached(
+    def read_reached(
         self, accounts: Collection[Account], by_log: Callable[[], Mapping[LogKey, Collection[Account]]] | None = None
     ) -> int | None:
         """Return how far a partition had come when this ledger last heard of it; `None` if it never did.
@@ -58,15 +58,15 @@ class Accounts:
             accounts: the handlers of one partition. If none of them is known, earlier handlers of the partition count.
             by_log: returns `by_log()`, so that it is read once for many partitions.
         """
-        found = [each.reached for each in self.known(accounts) if each.reached is not None]
+        found = [each.reached for each in self.read_progress(accounts) if each.reached is not None]
         if not found:
             there = (by_log or self.by_log)()
             gone = [account for log in {account[1:] for account in accounts} for account in there.get(log, ())]
-            found = [each.reached for each in self.known(gone) if each.reached is not None]
+            found = [each.reached for each in self.read_progress(gone) if each.reached is not None]
         # The farthest: a handler that was missing for a while is behind the others.
         return max(found, default=None)
 
-    def everyone(self) -> list[Account]:
+    def list_accounts(self) -> list[Account]:
         """Return every account that ever began, those of removed handlers too.
 
         Fields that other programs wrote are left out.
@@ -79,7 +79,7 @@ class Accounts:
     def by_log(self) -> Mapping[LogKey, Collection[Account]]:
         """Return `everyone()` by log."""
         found: defaultdict[LogKey, list[Account]] = defaultdict(list)
-        for account in self.everyone():
+        for account in self.list_accounts():
             found[account[1:]].append(account)
         return found
 
@@ -101,7 +101,7 @@ class Accounts:
             pipe.execute()
             return first
 
-    def reach(self, offsets: Mapping[Account, int], since: LedgerState | None = None) -> LedgerState:
+    def raise_reached(self, offsets: Mapping[Account, int], since: LedgerState | None = None) -> LedgerState:
         """Note what is safe to commit, before it is committed: a commit above it shows that the ledger lost data.
 
         Parameters:
@@ -125,7 +125,7 @@ class Accounts:
 
     def accept(self, account: Account, first: int) -> None:
         """Note that a person starts everything at this offset: lost fates below it are not searched."""
-        (known,) = self.known([account])
+        (known,) = self.read_progress([account])
         with self._ledger.asking("note where a handler begins") as pipe:
             pipe.hset(self._names[1], ledger_key(*account), str(first))
             if known.lost is not None:

@@ -166,7 +166,7 @@ class CircuitBreakers:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def look(self, terms: Mapping[str, BreakerTerms]) -> dict[str, BreakerStatus]:
+    def read_statuses(self, terms: Mapping[str, BreakerTerms]) -> dict[str, BreakerStatus]:
         """Return the state of each dependency's breaker."""
         return {name: self._run(name, each, "look") for name, each in terms.items()}
 

@@ -156,7 +156,7 @@ def find_living_sources(ledger: Ledger) -> frozenset[str]:
     routed = {topic for state in bridges.values() for topic in state.get("routes", {})}
     # Workers announce handlers; the ledger knows their topics.
     known = {name for state in workers.values() if state.get("group") == ledger.group for name in state["handlers"]}
-    handled = {each.topic for each in Accounts(ledger).everyone() if each.handler in known} if known else set()
+    handled = {each.topic for each in Accounts(ledger).list_accounts() if each.handler in known} if known else set()
     return frozenset(routed | handled)
 
 

@@ -74,7 +74,7 @@ class HandlerCosts:
         args = (KEPT_FOR, FADES_IN, *cost, int(lost), int(slow))
         self._ledger.run("note how long deliveries take", TIMES, [self._key(handler)], args)
 
-    def known(self, handlers: Collection[str]) -> dict[str, KnownCost]:
+    def read_costs(self, handlers: Collection[str]) -> dict[str, KnownCost]:
         """Return the known cost of each handler, in one round trip."""
         with self._ledger.asking("read how long deliveries take") as pipe:
             pipe.time()

@@ -74,7 +74,9 @@ class Ledger:
         self._prefixes: dict[Account, str] = {}
 
     @classmethod
-    def of(cls, settings: Settings, cluster: str = "", timeout: float = 5, patient: bool = True) -> "Ledger | None":
+    def from_settings(
+        cls, settings: Settings, cluster: str = "", timeout: float = 5, patient: bool = True
+    ) -> "Ledger | None":
         """Return the ledger of the settings' group; `None` if they name no Redis for it.
 
         Parameters:
@@ -90,7 +92,7 @@ class Ledger:
         """Return the ledger for a caller who waits: a request without an answer in so many seconds is not
         sent again.
         """
-        return cls.of(settings, cluster, seconds, patient=False)
+        return cls.from_settings(settings, cluster, seconds, patient=False)
 
     def __repr__(self) -> str:
         return f"Ledger({self.where}, cluster={self.cluster!r}, group={self.group!r})"

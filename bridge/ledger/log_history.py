@@ -38,7 +38,7 @@ class KnownLog(NamedTuple):
         return f"{self.topic_id}.{self.turn}" if self.turn else self.topic_id
 
     @classmethod
-    def of(cls, log_id: str) -> "KnownLog":
+    def from_id(cls, log_id: str) -> "KnownLog":
         """Return the log with this id."""
         topic_id, _, turn = log_id.partition(".")
         return cls(topic_id, int(turn) if turn.isdecimal() else 0)
@@ -74,7 +74,7 @@ class LogHistory:
         self._gone = ledger_key(ledger.cluster, ledger.group, "gone topics")
         self._deleted = ledger_key(ledger.cluster, ledger.group, "deleted logs")
 
-    def known(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], KnownLog]:
+    def read_logs(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], KnownLog]:
         """Return the log of each place, as the last bridge knew it; unknown places are left out."""
         if not places:
             return {}
@@ -122,7 +122,7 @@ class LogHistory:
 
     def log_id(self, topic: str, topic_id: str, partition: int) -> str:
         """Return the id of a partition's current log, which its accounts have."""
-        found = self.known([(topic, partition)]).get((topic, partition))
+        found = self.read_logs([(topic, partition)]).get((topic, partition))
         return found.id if found is not None and found.topic_id == topic_id else topic_id
 
     def note(self, place: tuple[str, int], log: KnownLog) -> None:
@@ -139,7 +139,7 @@ class LogHistory:
             first, _ = pipe.execute()
         return bool(first)
 
-    def tell(self, change: KafkaLogChange) -> None:
+    def add_change(self, change: KafkaLogChange) -> None:
         """Note a change of a log for later readers."""
         with self._ledger.asking("note what happened to a log") as pipe:
             pipe.lpush(self._changes, json.dumps(change._asdict()))
@@ -147,7 +147,7 @@ class LogHistory:
             pipe.expire(self._changes, self._ledger.keep)
             pipe.execute()
 
-    def told(self) -> list[KafkaLogChange]:
+    def read_changes(self) -> list[KafkaLogChange]:
         """Return the changes, the latest first; they are forgotten after none was added for as long as pages
         are kept.
         """

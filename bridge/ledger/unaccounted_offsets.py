@@ -85,7 +85,7 @@ def count_audit_line(
         LedgerUnavailable: the ledger does not answer.
     """
     first, last = extent.first, extent.end - 1
-    (known,) = Accounts(ledger).known([account])
+    (known,) = Accounts(ledger).read_progress([account])
     committed = extent.committed if imported else known.reached
     count = ledger.count(account, first, last)
     made = AuditLine(account.handler, account.partition, first, extent.end, extent.committed, known.joined, imported)

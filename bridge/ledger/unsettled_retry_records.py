@@ -38,7 +38,7 @@ def count_handed_records(
     uncommitted = _find_uncommitted(ledger, there, ids)
     found: dict[str, int] = {}
     for account, handed in _find_handed(
-        ledger, [each for each in Accounts(ledger).everyone() if _is_retry_record(each, ours)]
+        ledger, [each for each in Accounts(ledger).list_accounts() if _is_retry_record(each, ours)]
     ):
         count = sum(len(run[: _count_below(run, uncommitted.get(account))]) for run in handed)
         if count:
@@ -57,7 +57,7 @@ def find_records_to_run(ledger: Ledger | None, records: Collection[RetryRecordPo
     """
     if ledger is None or not records:
         return {record for record in records if is_to_run(Fate.OPEN, passed=record.passed)}
-    known = LogHistory(ledger).known({(record.topic, record.partition) for record in records})
+    known = LogHistory(ledger).read_logs({(record.topic, record.partition) for record in records})
     asked = []
     for topic, partition, offset, _ in records:
         # Nothing was handed off from a log that no bridge has met.
@@ -79,7 +79,7 @@ def _count_below(run: range, bound: int | None) -> int:
 def _find_uncommitted(ledger: Ledger, there: Iterable[Extent], ids: Mapping[str, str]) -> dict[Account, int]:
     """Return the first offset in the lag of each account of a current partition."""
     extents = {each.place: each for each in there}
-    known = LogHistory(ledger).known(extents)
+    known = LogHistory(ledger).read_logs(extents)
     found = {}
     for place, extent in extents.items():
         log = known.get(place)

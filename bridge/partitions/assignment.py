@@ -55,13 +55,13 @@ class Assignment:
         """Return the partitions that have begun."""
         return [partition for partition in self._partitions.values() if partition is not None]
 
-    def at(self, place: Place) -> Partition:
+    def get_partition(self, place: Place) -> Partition:
         """Return a partition that has begun."""
         partition = self._partitions[place]
         assert partition is not None
         return partition
 
-    def open(self, place: Place) -> None:
+    def add_place(self, place: Place) -> None:
         """Add a partition of which nothing is known yet."""
         self._put(place, None)
         self._epochs.pop(place, None)
@@ -80,7 +80,7 @@ class Assignment:
             self.committed[place] = committed
         self._put(place, self.make_partition(place, start))
 
-    def wrote(self, place: Place, first: int, epoch: int) -> None:
+    def note_epoch(self, place: Place, first: int, epoch: int) -> None:
         """Note the leader epoch that wrote the records from an offset on."""
         known = self._epochs.setdefault(place, [])
         if epoch >= 0 and (not known or known[-1][1] != epoch):
@@ -100,7 +100,7 @@ class Assignment:
         made = self.make_partition(place, first)
         if self._ledger is not None:
             accounts, ours = Accounts(self._ledger), list(made.accounts.values())
-            known = dict(zip(ours, accounts.known(ours), strict=True))
+            known = dict(zip(ours, accounts.read_progress(ours), strict=True))
             # Only lower it: the progress of a ledger that was set back shows what it lost.
             further = [
                 account
@@ -109,7 +109,7 @@ class Assignment:
             ]
             for account in further:
                 accounts.join(account, first)
-            accounts.reach(dict.fromkeys(further, first))
+            accounts.raise_reached(dict.fromkeys(further, first))
         self._put(place, made)
 
     def make_partition(self, place: Place, first: int) -> Partition:

@@ -147,13 +147,13 @@ class Partition:
         keys = [self._records[offset].key() for offset in offsets]
         self._queue_of[handler].give_back(handler, offsets, keys)
 
-    def handed(self, handler: str, offsets: Sequence[int]) -> None:
+    def note_handed(self, handler: str, offsets: Sequence[int]) -> None:
         """Note that the broker has these deliveries."""
         self.offsets.mark(handler, offsets, Fate.HANDED)
         if not self._keeps:
             self._drop(offsets)
 
-    def saw(self, handler: str, first: int, found: bytes) -> tuple[list[Mark], int | None, int]:
+    def take_in_fates(self, handler: str, first: int, found: bytes) -> tuple[list[Mark], int | None, int]:
         """Take in the ledger's fates of the window.
 
         Returns:
@@ -163,7 +163,7 @@ class Partition:
         marks: list[Mark] = []
         back: list[FateChange] = []
         undone = 0
-        for change in self.offsets.saw(handler, first, found):
+        for change in self.offsets.take_in_fates(handler, first, found):
             if change.went_back:
                 back.append(change)
                 undone += len(change.offsets) if change.before == Fate.DONE else 0

@@ -235,7 +235,7 @@ class RetryPartition(Partition):
         """Take back deliveries that were not handed out: they are still due."""
         self._ripe.give_back([self._held[offset] for offset in offsets])
 
-    def handed(self, handler: str, offsets: Sequence[int]) -> None:
+    def note_handed(self, handler: str, offsets: Sequence[int]) -> None:
         """Note that the broker has these deliveries."""
         self._slow_handlers.note_handed(handler, len(offsets))
         self._ended(offsets, Fate.HANDED)
@@ -271,9 +271,9 @@ class RetryPartition(Partition):
 
     # How it ends
 
-    def saw(self, handler: str, first: int, found: bytes) -> tuple[list[Mark], int | None, int]:
+    def take_in_fates(self, handler: str, first: int, found: bytes) -> tuple[list[Mark], int | None, int]:
         """Take in the ledger's fates of the window (Partition.saw)."""
-        back = [change for change in self.offsets.saw(RETRY_RECORD, first, found) if change.went_back]
+        back = [change for change in self.offsets.take_in_fates(RETRY_RECORD, first, found) if change.went_back]
         undone = sum(len(change.offsets) for change in back if change.before == Fate.DONE)
         return [], min((change.offsets.start for change in back), default=None), undone
 

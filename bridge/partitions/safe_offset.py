@@ -139,10 +139,10 @@ class OffsetTracker:
         """Take in the ledger's fates of `offsets` (ascending), one byte each."""
         at = 0
         for run in _find_runs(offsets):
-            self.saw(handler, run.start, found[at : at + len(run)])
+            self.take_in_fates(handler, run.start, found[at : at + len(run)])
             at += len(run)
 
-    def saw(self, handler: str, first: int, found: bytes) -> list[FateChange]:
+    def take_in_fates(self, handler: str, first: int, found: bytes) -> list[FateChange]:
         """Take in the ledger's fates from offset `first` on, one byte each; return what changed, run by run.
 
         A gap that the ledger calls open stays a gap, and a record where the ledger has a gap stays open. What lies

@@ -66,7 +66,7 @@ class MaskRules:
         """Return whether any rule exists."""
         return bool(self.rules)
 
-    def of(self, topic: str) -> MaskedFields:
+    def find_fields(self, topic: str) -> MaskedFields:
         """Return the masked parts of a topic's records."""
         return _fields(tuple(field for asked, fields in self.rules if fnmatchcase(topic, asked) for field in fields))
 

@@ -77,7 +77,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function; in a worker, run and settle a delivery."""
         # Inside a run the caller is the handler itself: it calls its function, not its delivery once more.
-        if self.request.called_directly or HandlerRun.of(self) is not None:
+        if self.request.called_directly or HandlerRun.find_current(self) is not None:
             return super().__call__(*args, **kwargs)
         header = (self.request.headers or {}).get(HEADER)
         with HandlerRun(self):
@@ -126,7 +126,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
         delay = countdown
         if eta is not None:
             delay = max(0.0, (eta - self.app.now()).total_seconds())
-        run = HandlerRun.of(self)
+        run = HandlerRun.find_current(self)
         policy = self.policy if run is None else find_effective_policy(self, run.group)
         if delay is None:
             delay = policy.delay(run.failures if run is not None else 0)

@@ -82,7 +82,7 @@ class HandlerRun:
         self.asked = asked
 
     @classmethod
-    def of(cls, task: Task) -> "HandlerRun | None":  # type: ignore[type-arg]
+    def find_current(cls, task: Task) -> "HandlerRun | None":  # type: ignore[type-arg]
         """Return the run that a task is in; `None` if it is called directly, or has begun none."""
         run = _current.get()
         # A task that the handler calls has a request of its own, also where it is the same task once more.

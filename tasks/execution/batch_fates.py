@@ -78,14 +78,14 @@ class BatchFates:
         self._marked_at = time.monotonic()
 
     @classmethod
-    def of(cls, app: Celery, batch: Batch) -> "BatchFates":
+    def for_batch(cls, app: Celery, batch: Batch) -> "BatchFates":
         """Return the fates of a batch, in the ledger of the group that handed it off."""
         # A connection must not be shared with the process that this one was forked from.
         key = (os.getpid(), batch.cluster, batch.group)
         if key not in cls._ledgers:
             chosen = settings.load(app, os.environ).of_group(batch.group)
-            made = Ledger.of(chosen, batch.cluster) if batch.group else None
-            cls._ledgers[key] = (made, TopicNames.of(chosen))
+            made = Ledger.from_settings(chosen, batch.cluster) if batch.group else None
+            cls._ledgers[key] = (made, TopicNames.from_settings(chosen))
         ledger, names = cls._ledgers[key]
         other_names = getattr(app.tasks.get(batch.handler), "other_names", ())
         return cls(ledger, batch, other_names, names.replay(batch.topic))

@@ -84,12 +84,12 @@ class BatchRun:
         self._task, self._batch = task, batch
         self._headers = task.request.headers or {}
         self._is_single = len(batch.deliveries) == 1
-        self._fates = BatchFates.of(task.app, batch)
-        self._settlement = Settlement.of(task, batch, self._fates)
+        self._fates = BatchFates.for_batch(task.app, batch)
+        self._settlement = Settlement.for_batch(task, batch, self._fates)
         self._laps = DeliveryLaps(begun)
         self._runs = worker_metrics.RunCounter(task.name, batch.group, self._count)
         self._attempts = HandlerAttempts(task, batch, self._last_will)
-        self._halt_guard = HaltGuard.of(task.app, batch)
+        self._halt_guard = HaltGuard.for_batch(task.app, batch)
         # The mark of a single delivery is not put off for others.
         self._state = BatchState(batch, None if self._is_single else batch_progress.begin_notes(str(task.request.id)))
         self._batch_return = BatchReturn(task, batch, self._fates, self._settlement, self._state)
@@ -98,8 +98,8 @@ class BatchRun:
         self._publication = OutgoingPublication(task.app)
         #: One start time for all deliveries, so that those due together stay together.
         self._begun = time.time()
-        self._lease = MessageLease.of(task)
-        self._breaker_guard = BreakerGuard.of(task, batch.group)
+        self._lease = MessageLease.from_request(task)
+        self._breaker_guard = BreakerGuard.for_task(task, batch.group)
         self._judge = FailureJudge(task, batch, self._attempts, self._schedule.parking, self._breaker_guard)
         self._result: Any = None
 
@@ -257,7 +257,7 @@ class BatchRun:
             if failed is None:
                 self._settle(unsent.delivery)
             elif isinstance(failed, NeverPublished):
-                failure = Failure.of(failed, traceback=False)
+                failure = Failure.from_error(failed, traceback=False)
                 dead = Dead(PERMANENT, failure, self._task.version)
                 self._dead_letters.write(unsent.delivery.failed(failure, spent=True), dead, failed)
             else:
@@ -276,7 +276,7 @@ class BatchRun:
         """Decide on a failed delivery, and act."""
         now, cause = time.time(), find_cause(error)
         decision = self._judge.decide(delivery, error, now)
-        failure = Failure.of(cause, now, traceback=isinstance(decision, DeadLetterDelivery))
+        failure = Failure.from_error(cause, now, traceback=isinstance(decision, DeadLetterDelivery))
         match decision:
             case DropDelivery():
                 self._done(delivery)
@@ -371,7 +371,7 @@ class MessageLease:
         self._is_given_away, self._clock = is_given_away, clock
 
     @classmethod
-    def of(cls, task: Any) -> "MessageLease":
+    def from_request(cls, task: Any) -> "MessageLease":
         """Return the lease of a task's current message."""
         properties = task.request.properties or {}
         taken_at = properties.get(TAKEN_AT)

@@ -84,7 +84,7 @@ class BreakerGuard:
         self._dependency = self._seen.setdefault((os.getpid(), group, name), SeenDependency())
 
     @classmethod
-    def of(cls, task: MessageTask[..., Any], group: str) -> "BreakerGuard":
+    def for_task(cls, task: MessageTask[..., Any], group: str) -> "BreakerGuard":
         """Return the guard of a task's deliveries that a group has handed off."""
         if task.breaker is None or not group:
             return cls(None, group, None, lambda _: None)
@@ -92,7 +92,7 @@ class BreakerGuard:
         key = (os.getpid(), group)
         if key not in cls._of_group:
             cls._of_group[key] = _open_breakers(task.app, group)
-        limit = TimeLimits.of(task).hard
+        limit = TimeLimits.from_request(task).hard
         return cls(task.breaker, group, cls._of_group[key], partial(with_gates, task.app), limit)
 
     def admits(self) -> bool:
@@ -103,7 +103,7 @@ class BreakerGuard:
             return True
         now = time.monotonic()
         if now - seen.asked_at >= HOLDS:
-            self._ask(lambda: breakers.look({breaker.dependency: breaker.terms})[breaker.dependency])
+            self._ask(lambda: breakers.read_statuses({breaker.dependency: breaker.terms})[breaker.dependency])
         if seen.known.is_closed:
             return True
         if now - seen.refused_at < BREAKER_PAUSE / 2:
@@ -157,7 +157,7 @@ class BreakerGuard:
         first = self._first_failed_at if ramps else delivery.first_failed_at
         age = _age(first)
         last = isinstance(decision, DeadLetterDelivery) and decision.reason in (EXHAUSTED, EXPIRED)
-        quoted = _quoted(str(Failure.of(error, traceback=False)))
+        quoted = _quoted(str(Failure.from_error(error, traceback=False)))
         known = self._report(**{says: (identity,), "age": age, "last": last, "error": quoted})
         return decision if known.is_closed else RetryDelivery(BREAKER_PAUSE, spent=False)
 
@@ -234,5 +234,5 @@ def log_breaker_change(dependency: str, known: BreakerStatus) -> None:
 
 
 def _open_breakers(app: Celery, group: str) -> CircuitBreakers | None:
-    ledger = Ledger.of(settings.load(app, os.environ).of_group(group), timeout=ANSWER_WITHIN)
+    ledger = Ledger.from_settings(settings.load(app, os.environ).of_group(group), timeout=ANSWER_WITHIN)
     return CircuitBreakers(ledger) if ledger else None

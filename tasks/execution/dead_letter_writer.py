@@ -50,8 +50,8 @@ def bury(self: Task, letter: dict[str, Any]) -> None:  # type: ignore[type-arg]
         return
     dead = Dead(_reason(letter), _failure(letter), _version(self.app, batch.handler))
     try:
-        fates = BatchFates.of(self.app, batch)
-        settlement = Settlement.of(self, batch, fates)
+        fates = BatchFates.for_batch(self.app, batch)
+        settlement = Settlement.for_batch(self, batch, fates)
         for delivery in batch.deliveries:
             if delivery.ended:
                 settlement.mark_earlier_end(delivery)
@@ -112,7 +112,7 @@ def _is_spared(app: Celery, batch: Batch, delivery: Delivery, dead: Dead) -> boo
     if dead.reason != POISON or not overran_limit(dead.failure.error_message):
         return False
     task: Any = app.tasks.get(batch.handler)
-    return isinstance(task, MessageTask) and BreakerGuard.of(task, batch.group).reports_hang(delivery)
+    return isinstance(task, MessageTask) and BreakerGuard.for_task(task, batch.group).reports_hang(delivery)
 
 
 def _split_spared(batch: Batch, todo: list[Delivery], delivery: Delivery) -> list[list[Delivery]]:

@@ -56,9 +56,9 @@ class HaltGuard:
         self._topic, self._group = batch.topic, batch.group
 
     @classmethod
-    def of(cls, app: Celery, batch: Batch) -> "HaltGuard":
+    def for_batch(cls, app: Celery, batch: Batch) -> "HaltGuard":
         """Return the guard of a batch, with the decisions that this process knows."""
-        return cls(app, batch, DecisionCache.of(app, batch.group))
+        return cls(app, batch, DecisionCache.get_cache(app, batch.group))
 
     @property
     def gate(self) -> str:

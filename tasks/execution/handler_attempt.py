@@ -49,7 +49,7 @@ class HandlerAttempts:
     def __init__(self, task: MessageTask[..., Any], batch: Batch, last_will: Callable[[], None]) -> None:
         self._task, self._batch, self._last_will = task, str(batch), last_will
         self._run = HandlerRun(task, group=batch.group)
-        self._limits = TimeLimits.of(task)
+        self._limits = TimeLimits.from_request(task)
         self._watchdog = find_watchdog() if any(self._limits) else None
 
     def run(self, delivery: Delivery) -> AttemptEnd:

@@ -138,7 +138,7 @@ def _slot(due: float) -> datetime:
 def _note_waiting(app: Celery, batch: Batch, delay: float) -> None:
     if delay >= NOTED_FROM:
         due = time.time() - redis_clock.measure_clock_lead(app, batch) + delay
-        BatchFates.of(app, batch).note_waiting(batch.offsets, due)
+        BatchFates.for_batch(app, batch).note_waiting(batch.offsets, due)
 
 
 def _send_options(app: Celery, batch: Batch) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class UnsentMessages:
     outgoing: tuple[OutgoingMessage, ...]
 
     @classmethod
-    def of(cls, delivery: Delivery, onward: OutgoingMessage | None = None) -> "UnsentMessages | None":
+    def from_delivery(cls, delivery: Delivery, onward: OutgoingMessage | None = None) -> "UnsentMessages | None":
         """Return the unsent messages of a delivery; `None`: there are none.
 
         Parameters:
@@ -89,7 +89,7 @@ class OutgoingPublication:
         Parameters:
             onward: the record by which it goes on to the next handler of its sequence.
         """
-        unsent = UnsentMessages.of(delivery, onward)
+        unsent = UnsentMessages.from_delivery(delivery, onward)
         if unsent is not None:
             self._unsent.append(unsent)
         return unsent
@@ -103,7 +103,7 @@ class OutgoingPublication:
             return []
         unsent, self._unsent = self._unsent, []
         messages = [(str(entry.delivery), outgoing) for entry in unsent for outgoing in entry.outgoing]
-        answers = iter(Publisher.of(self._app).send(messages))
+        answers = iter(Publisher.get_publisher(self._app).send(messages))
         failures = [_worst_failure([next(answers) for _ in entry.outgoing]) for entry in unsent]
         for entry, failed in zip(unsent, failures, strict=True):
             outbox = entry.delivery.message.outbox
@@ -129,7 +129,9 @@ class OutgoingPublication:
         self._searched_at[home.name] = now
         for mark, bodies in home.old(whose, time.time() - LEFT_AFTER, AT_ONCE).items():
             left = [OutgoingMessage.from_data(json.loads(body)) for body in bodies]
-            failed = _worst_failure(Publisher.of(self._app).send([(message.id, message) for message in left]))
+            failed = _worst_failure(
+                Publisher.get_publisher(self._app).send([(message.id, message) for message in left])
+            )
             if failed is not None:
                 logger.error(
                     "%s, left in an outbox, could not be published: %s", format_count(len(left), "message"), failed
@@ -164,7 +166,7 @@ def make_sequence_step(app: Celery, batch: Batch, delivery: Delivery) -> Outgoin
 def _find_sequence(app: Celery, process: int, group: str, source: str) -> tuple[str, Sequence[str]]:
     """Return the replay topic of a source topic, and its sequence."""
     chosen = settings.load(app, os.environ).of_group(group)
-    return TopicNames.of(chosen).replay(source), chosen.topic(source).sequence
+    return TopicNames.from_settings(chosen).replay(source), chosen.topic(source).sequence
 
 
 def _step_record(delivery: Delivery, group: str, sequence: Sequence[str], topic: str) -> OutgoingMessage | None:

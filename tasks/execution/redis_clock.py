@@ -17,7 +17,7 @@ _skews: Final[dict[tuple[int, Ledger], ClockSkew]] = {}
 
 def measure_clock_lead(app: Celery, batch: Batch) -> float:
     """Return the seconds by which this host's clock is ahead, as last measured; 0 if it is right or unknown."""
-    ledger = BatchFates.of(app, batch).ledger
+    ledger = BatchFates.for_batch(app, batch).ledger
     if ledger is None:
         return 0.0
     # By process: after a fork the parent's connection must not be used.

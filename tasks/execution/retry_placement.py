@@ -166,7 +166,7 @@ class RetryPlacement:
 
     def _topic(self, clone: ParkRequest) -> str:
         """Return the retry topic of a clone."""
-        names = TopicNames.of(self._settings().of_group(self._batch.group))
+        names = TopicNames.from_settings(self._settings().of_group(self._batch.group))
         return names.retry(self._batch.topic, clone.delay)
 
     def _find_waits(self) -> TierWaits:
@@ -174,7 +174,9 @@ class RetryPlacement:
         if self._waits is None:
             delays = self.delays
             try:
-                usable = Publisher.of(self._task.app).retries.usable(self._batch.topic, delays, self._batch.group)
+                usable = Publisher.get_publisher(self._task.app).retries.usable(
+                    self._batch.topic, delays, self._batch.group
+                )
             except KafkaUnavailable as error:
                 # Parking is tried all the same; if Kafka does not take it, it is retried.
                 logger.debug("%s", error)

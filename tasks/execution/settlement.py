@@ -73,7 +73,7 @@ class Settlement:
         return self._fates.ledger
 
     @classmethod
-    def of(cls, task: Task, batch: Batch, fates: BatchFates) -> "Settlement":  # type: ignore[type-arg]
+    def for_batch(cls, task: Task, batch: Batch, fates: BatchFates) -> "Settlement":  # type: ignore[type-arg]
         """Return the settlement of a task's current message."""
         headers = task.request.headers or {}
         lost = follows_loss(headers)
@@ -119,7 +119,7 @@ class Settlement:
             LedgerUnavailable: as `done`.
         """
         group = self._batch.group
-        publisher = Publisher.of(self._app)
+        publisher = Publisher.get_publisher(self._app)
         if not self._is_written(publisher, delivery):
             if self._fates.is_discarded(delivery.message.offset):
                 self._ended.add(delivery.message.offset)
@@ -143,7 +143,7 @@ class Settlement:
         Raises:
             LedgerUnavailable: as `done`.
         """
-        publisher = Publisher.of(self._app)
+        publisher = Publisher.get_publisher(self._app)
         try:
             there = self._were_parked(publisher, [clone.delivery for clone in clones], delays)
         except PublishFailed as error:

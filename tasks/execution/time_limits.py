@@ -33,7 +33,7 @@ class TimeLimits(NamedTuple):
     hard: float | None
 
     @classmethod
-    def of(cls, task: MessageTask[..., Any]) -> "TimeLimits":
+    def from_request(cls, task: MessageTask[..., Any]) -> "TimeLimits":
         """Return the limits of a task's current message."""
         hard, soft = task.request.timelimit or (None, None)
         return cls.chosen(task, soft, hard)

@@ -52,7 +52,7 @@ class DecisionCache:
         self._ask_at = float("-inf")
 
     @classmethod
-    def of(cls, app: Celery, group: str) -> "DecisionCache":
+    def get_cache(cls, app: Celery, group: str) -> "DecisionCache":
         """Return this process's cache for a group."""
         # A connection must not be shared with the process that this one was forked from.
         key = (os.getpid(), group)
@@ -131,7 +131,9 @@ def _log_halt_changes(before: Mapping[str, GroupDecision], known: Mapping[str, G
 
 
 def _open_mirror(app: Celery, group: str) -> DecisionMirror | None:
-    ledger = Ledger.of(settings.load(app, os.environ).of_group(group), timeout=ANSWER_WITHIN) if group else None
+    ledger = (
+        Ledger.from_settings(settings.load(app, os.environ).of_group(group), timeout=ANSWER_WITHIN) if group else None
+    )
     return DecisionMirror(ledger) if ledger else None
 
 
@@ -145,7 +147,7 @@ def find_effective_policy(task: MessageTask[..., Any], group: str) -> RetryPolic
     """Return the policy that is in force for a handler now."""
     if not group:
         return task.policy
-    decided = DecisionCache.of(task.app, group).policy(find_main_name(task.app, task))
+    decided = DecisionCache.get_cache(task.app, group).policy(find_main_name(task.app, task))
     key = (os.getpid(), group, task.name)
     known, policy = _known_policies.get(key, (None, task.policy))
     if decided is not known:

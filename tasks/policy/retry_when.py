@@ -46,14 +46,14 @@ def ask_retry_when(function: RetryWhen, message: Message, error: BaseException) 
         raise
     except BaseException as raised:
         # Also SystemExit: code of the user's runs here, and whatever it does, the delivery must go on.
-        return RetryAnswer(fault=f"{function_name(function)} raised {Failure.of(raised, traceback=False)}")
+        return RetryAnswer(fault=f"{function_name(function)} raised {Failure.from_error(raised, traceback=False)}")
 
 
 def _answer(function: RetryWhen, given: object) -> RetryAnswer:
     if given is None:
         return RetryAnswer()
     if isinstance(given, DeadLetter):
-        return RetryAnswer(dead=Failure.of(given, traceback=False).error_message)
+        return RetryAnswer(dead=Failure.from_error(given, traceback=False).error_message)
     if inspect.iscoroutine(given):
         given.close()
     if not isinstance(given, int | float) or isinstance(given, bool):

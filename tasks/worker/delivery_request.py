@@ -126,7 +126,7 @@ class Request(request.Request):
 
     def _name_all(self) -> None:
         """Name all records in the task's arguments, also those of retries that have joined the message."""
-        contents = HeaderContents.of(self.request_dict)
+        contents = HeaderContents.from_headers(self.request_dict)
         if contents is not None and contents.offsets:
             named = label_records(contents.topic, contents.partition, sorted(contents.offsets))
             self._argsrepr = self.request_dict["argsrepr"] = named
@@ -168,6 +168,6 @@ class Request(request.Request):
         lost = isinstance(error, WorkerLostError) and "SIGKILL" in str(error)
         if not lost or not self._hard or not self.time_start:
             return False
-        contents = HeaderContents.of(self.request_dict)
+        contents = HeaderContents.from_headers(self.request_dict)
         alone = contents is not None and len(contents.offsets) == 1
         return alone and time.time() - self.time_start >= self._hard

@@ -81,7 +81,7 @@ class WorkerAnnouncement:
             "handlers": sorted(handlers),
             "handler_versions": {name: handlers[name].version for name in sorted(handlers)},
             "holds": count_held_deliveries(known_requests()),
-            "running": self._activity.look(known_requests()),
+            "running": self._activity.list_running(known_requests()),
             "host": socket.gethostname(),
             **self._skew.measure(),
             "processes": int(getattr(pool, "num_processes", None) or getattr(pool, "limit", None) or 1),
@@ -93,7 +93,7 @@ def count_held_deliveries(requests: Iterable[Any]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for request in requests:
         message = request.message
-        contents = HeaderContents.of(message.headers or {})
+        contents = HeaderContents.from_headers(message.headers or {})
         if contents is not None:
             queue = found.setdefault(str((message.delivery_info or {}).get("routing_key")), {})
             queue[request.name] = queue.get(request.name, 0) + len(contents.offsets)
@@ -117,7 +117,7 @@ class ProcessActivity:
         self._clock = clock
         self._seen: dict[tuple[int, str], tuple[object, float]] = {}
 
-    def look(self, requests: Iterable[Any]) -> list[dict[str, Any]]:
+    def list_running(self, requests: Iterable[Any]) -> list[dict[str, Any]]:
         """Return the deliveries that have run longest: handler, record, process and seconds.
 
         Parameters:
@@ -128,7 +128,7 @@ class ProcessActivity:
         found = []
         for request in requests:
             pid, began = request.worker_pid, request.time_start
-            contents = HeaderContents.of(request.message.headers or {})
+            contents = HeaderContents.from_headers(request.message.headers or {})
             if not pid or not began or contents is None or not contents.offsets:
                 continue
             offset = contents.offsets[0]

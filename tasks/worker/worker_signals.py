@@ -159,7 +159,7 @@ def warn_and_serve(sender: Any, **_: Any) -> None:
         logger.info("settings from %s", chosen.config_file)
     for text in chosen.misspelt:
         logger.warning("%s", text)
-    if (ledger := Ledger.of(chosen)) is not None:
+    if (ledger := Ledger.from_settings(chosen)) is not None:
         announcing = WorkerAnnouncement(app, sender, ledger)
         announcing.begin()
         _announcing.append(announcing)

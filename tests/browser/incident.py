@@ -207,7 +207,7 @@ class Night:
 
 def handled(world: World, letters: Iterable[StoredLetter]) -> None:
     """What workers counted in the last day: a shop that is busy by day, and what of it failed and died."""
-    ledger = Ledger.of(world.desk.settings)
+    ledger = Ledger.from_settings(world.desk.settings)
     assert ledger is not None
     minute, found = int(time.time() // 60), Counter[CountKey]()
     for handler, source, usual in ((CHARGE, "orders", 40), (NOTIFY, "orders", 36), (PAY_BACK, "refunds", 3)):

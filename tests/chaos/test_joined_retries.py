@@ -25,7 +25,7 @@ def joined(stack: Stack) -> bool:
     """Whether a message waits that carries what came in several batches."""
     with stack.redis() as client:
         waiting = client.zrange(f"_waiting.{stack.queue}", 0, -1)
-    found = (HeaderContents.of(loads(entry.partition(b"\0")[2])["headers"]) for entry in waiting)
+    found = (HeaderContents.from_headers(loads(entry.partition(b"\0")[2])["headers"]) for entry in waiting)
     return any(contents is not None and len({at // BATCH for at in contents.offsets}) > 1 for contents in found)
 
 

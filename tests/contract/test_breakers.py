@@ -95,7 +95,7 @@ def test_the_script_decides_as_the_model_does(redis_url: str, terms: BreakerTerm
 
 
 def test_a_dependency_that_nobody_has_told_of_is_there(breakers: CircuitBreakers) -> None:
-    assert breakers.look({"bank": BreakerTerms()})["bank"].is_closed
+    assert breakers.read_statuses({"bank": BreakerTerms()})["bank"].is_closed
     assert breakers.admit("bank", BreakerTerms(), "x").granted
     assert breakers.open_ones(["bank"]) == {}
 
@@ -159,7 +159,7 @@ def test_workers_that_find_a_wiped_redis_at_once_open_it_once_again_and_shut_its
             assert len({known.opened for known in told if not known.is_closed}) == 1
             assert gates.shut_names().keys() == {needs_gate("bridge", "bank"), again_gate("bridge", "bank")}, outage
             client.flushdb()
-            assert breakers.look({"bank": terms})["bank"].is_closed
+            assert breakers.read_statuses({"bank": terms})["bank"].is_closed
 
 
 def test_a_wiped_redis_has_all_closed(breakers: CircuitBreakers, redis_url: str) -> None:

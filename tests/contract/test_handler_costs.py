@@ -18,14 +18,14 @@ def times(redis_url: str) -> Iterator[HandlerCosts]:
 
 
 def test_nothing_is_known_of_a_handler_that_has_not_run(times: HandlerCosts) -> None:
-    assert times.known(["charge"]) == {"charge": KnownCost()}
+    assert times.read_costs(["charge"]) == {"charge": KnownCost()}
 
 
 def test_what_processes_tell_is_added_up_by_handler(times: HandlerCosts) -> None:
     for _ in range(2):
         times.report("charge", DeliveryCost(10, 0.01, 0.00001, 0.001))
     times.report("notify", DeliveryCost(1, 3.0, 9.0))
-    known = times.known(["charge", "notify"])
+    known = times.read_costs(["charge", "notify"])
     charge, notify = known["charge"].cost, known["notify"].cost
     assert charge is not None
     assert charge.mean == pytest.approx(0.0011)
@@ -37,7 +37,7 @@ def test_a_handler_that_has_become_slow_is_known_to_be_after_seconds_of_its_work
     times.report("charge", DeliveryCost(100_000, 10.0, 0.001))
     for _ in range(10):
         times.report("charge", DeliveryCost(1, FADES_IN, FADES_IN**2))
-    found = times.known(["charge"])["charge"].cost
+    found = times.read_costs(["charge"])["charge"].cost
     assert found is not None
     assert found.mean > FADES_IN / 10
 
@@ -45,7 +45,7 @@ def test_a_handler_that_has_become_slow_is_known_to_be_after_seconds_of_its_work
 def test_a_lost_process_is_known_of_and_what_deliveries_take_stays_known(times: HandlerCosts) -> None:
     times.report("charge", DeliveryCost(10, 0.01, 0.00001))
     times.report("charge", DeliveryCost(), lost=True)
-    known = times.known(["charge"])["charge"]
+    known = times.read_costs(["charge"])["charge"]
     assert known.cost is not None
     assert known.lost is not None
     assert known.lost < 5
@@ -54,7 +54,7 @@ def test_a_lost_process_is_known_of_and_what_deliveries_take_stays_known(times: 
 def test_a_slow_run_is_known_of_and_what_deliveries_take_stays_known(times: HandlerCosts) -> None:
     times.report("charge", DeliveryCost(10, 0.01, 0.00001))
     times.report("charge", DeliveryCost(), slow=True)
-    known = times.known(["charge"])["charge"]
+    known = times.read_costs(["charge"])["charge"]
     assert known.cost == DeliveryCost(10, 0.01, 0.00001)
     assert known.slow is not None
     assert known.slow < 5
@@ -64,7 +64,7 @@ def test_a_slow_run_is_known_of_and_what_deliveries_take_stays_known(times: Hand
 def test_another_group_knows_nothing_of_it(times: HandlerCosts, redis_url: str) -> None:
     times.report("charge", DeliveryCost(10, 0.01, 0.00001))
     with closing(Ledger(redis_url, "cluster", "another")) as other:
-        assert HandlerCosts(other).known(["charge"]) == {"charge": KnownCost()}
+        assert HandlerCosts(other).read_costs(["charge"]) == {"charge": KnownCost()}
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_what_nobody_could_have_measured_is_unknown_and_the_next_report_heals_it
     times.report("charge", DeliveryCost(10, 0.01, 0.00001))
     with redis.Redis.from_url(redis_url) as server:
         server.hset(times._key("charge"), mapping=written)
-    assert times.known(["charge"]) == {"charge": KnownCost()}
+    assert times.read_costs(["charge"]) == {"charge": KnownCost()}
     for _ in range(20):
         times.report("charge", DeliveryCost(10, 0.01, 0.00001))
-    found = times.known(["charge"])["charge"].cost
+    found = times.read_costs(["charge"])["charge"].cost
     assert found is not None
     assert found.mean == pytest.approx(0.001, rel=0.1)
 
@@ -103,7 +103,7 @@ def test_a_loss_at_no_time_or_in_the_future_is_unknown(times: HandlerCosts, lost
     times.report("charge", DeliveryCost(10, 0.01, 0.00001))
     with redis.Redis.from_url(redis_url) as server:
         server.hset(times._key("charge"), "lost", lost)
-    assert times.known(["charge"])["charge"].lost is None
+    assert times.read_costs(["charge"])["charge"].lost is None
 
 
 def test_a_key_of_another_type_is_unknown_for_its_handler_alone_and_the_next_report_heals_it(
@@ -112,9 +112,12 @@ def test_a_key_of_another_type_is_unknown_for_its_handler_alone_and_the_next_rep
     times.report("notify", DeliveryCost(1, 3.0, 9.0))
     with redis.Redis.from_url(redis_url) as server:
         server.set(times._key("charge"), "x")
-    assert times.known(["charge", "notify"]) == {"charge": KnownCost(), "notify": KnownCost(DeliveryCost(1, 3.0, 9.0))}
+    assert times.read_costs(["charge", "notify"]) == {
+        "charge": KnownCost(),
+        "notify": KnownCost(DeliveryCost(1, 3.0, 9.0)),
+    }
     times.report("charge", DeliveryCost(10, 0.01, 0.00001))
-    assert times.known(["charge"])["charge"].cost == DeliveryCost(10, 0.01, 0.00001)
+    assert times.read_costs(["charge"])["charge"].cost == DeliveryCost(10, 0.01, 0.00001)
 
 
 @pytest.mark.parametrize("written", ["no JSON", "[]", "null", '"text"', b"\xff"])

@@ -177,7 +177,7 @@ def test_a_handler_joins_anew_where_the_page_below_is_gone(kept: Kept) -> None:
 def test_a_page_that_expired_and_is_written_again_calls_nothing_open_that_was_committed(kept: Kept) -> None:
     kept.accounts.join(CHARGE, 3)
     kept.ledger.write([Mark(CHARGE, range(3, 20), Fate.DONE)])
-    kept.accounts.reach({CHARGE: 20})
+    kept.accounts.raise_reached({CHARGE: 20})
     kept.expire(CHARGE, 0)
     kept.ledger.write([Push(CHARGE, [22], "celery", [b"entry"])])
     assert kept.ledger.fates(CHARGE, 0, 23) == bytes([0] * 3 + [Fate.GAP] * 17 + [0, 0, Fate.HANDED, 0])
@@ -189,7 +189,7 @@ def test_a_page_that_expired_and_is_written_again_calls_nothing_open_that_was_co
 @pytest.mark.parametrize(("joined", "reached"), [(1, 2), (1, 3), (2, 3), (2, 4), (4, 4), (0, PAGE), (5, 3 * PAGE)])
 def test_a_page_written_again_knows_from_where_on_it_knows(kept: Kept, joined: int, reached: int) -> None:
     kept.accounts.join(CHARGE, joined)
-    kept.accounts.reach({CHARGE: reached})
+    kept.accounts.raise_reached({CHARGE: reached})
     kept.ledger.write([Mark(CHARGE, [PAGE - 1], Fate.DONE)])
     found = kept.ledger.fates(CHARGE, 0, PAGE - 1)
     known = [Fate.OPEN if not joined <= offset < reached else Fate.GAP for offset in range(PAGE - 1)]
@@ -199,7 +199,7 @@ def test_a_page_written_again_knows_from_where_on_it_knows(kept: Kept, joined: i
 def test_a_page_that_is_there_and_one_of_an_account_that_never_began_are_left_as_they_are(kept: Kept) -> None:
     kept.ledger.write([Mark(CHARGE, [1], Fate.DONE), Mark(NOTIFY, [PAGE + 9], Fate.DONE)])
     kept.accounts.join(CHARGE, 0)
-    kept.accounts.reach({CHARGE: 5, NOTIFY: PAGE + 9})
+    kept.accounts.raise_reached({CHARGE: 5, NOTIFY: PAGE + 9})
     kept.ledger.write([Mark(CHARGE, [7], Fate.DONE), Mark(NOTIFY, [9], Fate.DONE)])
     assert kept.ledger.fates(CHARGE, 0, 7) == bytes([0, 2, 0, 0, 0, 0, 0, 2])
     assert kept.ledger.fates(NOTIFY, 0, 9) == bytes([0] * 9 + [Fate.DONE])
@@ -207,22 +207,22 @@ def test_a_page_that_is_there_and_one_of_an_account_that_never_began_are_left_as
 
 def test_a_ledger_that_may_have_lost_something_is_given_no_credit_for_it(kept: Kept) -> None:
     before = kept.ledger.state()
-    assert kept.accounts.reach({CHARGE: 9}, before).doubt(before) is None
-    assert kept.accounts.reach({CHARGE: 20}, before._replace(run_id="another")).doubt(before) is None
-    assert kept.accounts.reach({CHARGE: 20}, before._replace(writes=before.writes + 1)) == before
-    assert kept.accounts.known([CHARGE]) == [AccountProgress(None, 9, None)]
+    assert kept.accounts.raise_reached({CHARGE: 9}, before).doubt(before) is None
+    assert kept.accounts.raise_reached({CHARGE: 20}, before._replace(run_id="another")).doubt(before) is None
+    assert kept.accounts.raise_reached({CHARGE: 20}, before._replace(writes=before.writes + 1)) == before
+    assert kept.accounts.read_progress([CHARGE]) == [AccountProgress(None, 9, None)]
 
 
 def test_what_is_known_of_accounts_is_told_and_who_ever_began_is_listed(kept: Kept) -> None:
     odd = Account("a:b handler", "t%pic", "id", 12)
-    assert kept.accounts.known([CHARGE, odd]) == [AccountProgress(), AccountProgress()]
+    assert kept.accounts.read_progress([CHARGE, odd]) == [AccountProgress(), AccountProgress()]
     kept.accounts.join(CHARGE, 5)
     kept.accounts.join(odd, 0)
-    kept.accounts.reach({CHARGE: 9})
-    kept.accounts.reach({})
+    kept.accounts.raise_reached({CHARGE: 9})
+    kept.accounts.raise_reached({})
     kept.accounts.lose([CHARGE, odd], 7)
-    assert kept.accounts.known([CHARGE, odd]) == [AccountProgress(5, 9, 7), AccountProgress(0, None, 7)]
-    assert kept.accounts.everyone() == sorted([CHARGE, odd])
+    assert kept.accounts.read_progress([CHARGE, odd]) == [AccountProgress(5, 9, 7), AccountProgress(0, None, 7)]
+    assert kept.accounts.list_accounts() == sorted([CHARGE, odd])
 
 
 def test_the_state_counts_writes_and_a_wipe_changes_the_epoch(kept: Kept) -> None:

@@ -47,7 +47,7 @@ def test_names_of_others_among_the_handlers_are_left_out(ledger):
     mine = Account("orders.handlers.charge", "orders", "id", 0)
     Accounts(ledger).join(mine, 5)
     write(ledger, "HSET", ledger_key("", "bridge", "joined"))
-    assert Accounts(ledger).everyone() == [mine]
+    assert Accounts(ledger).list_accounts() == [mine]
 
 
 def test_where_another_has_written_over_where_a_handler_begins_it_is_said_and_not_taken_for_unknown(ledger):
@@ -56,7 +56,7 @@ def test_where_another_has_written_over_where_a_handler_begins_it_is_said_and_no
         pipe.hset(ledger_key("", "bridge", "joined"), ledger_key(*mine), b"\xffjunk")
         pipe.execute()
     with pytest.raises(LedgerUnavailable, match=r"could not read where handlers begin.*something else wrote"):
-        Accounts(ledger).known([mine])
+        Accounts(ledger).read_progress([mine])
 
 
 def test_where_another_has_written_over_whose_data_it_is_it_is_said(ledger):
@@ -72,7 +72,7 @@ def test_where_another_has_written_over_which_log_a_partition_has_it_is_said(led
     with ledger.asking("write over it") as pipe:
         pipe.hset(ledger_key("", "bridge", "logs"), ledger_key("orders", 0), junk)
         pipe.execute()
-    for ask in (lambda: LogHistory(ledger).known([("orders", 0)]), LogHistory(ledger).everything):
+    for ask in (lambda: LogHistory(ledger).read_logs([("orders", 0)]), LogHistory(ledger).everything):
         with pytest.raises(LedgerUnavailable, match="something else wrote over it"):
             ask()
 

@@ -113,7 +113,7 @@ def test_a_memory_alarm_between_two_hand_offs_costs_no_second_copy_and_queues_st
     for _ in range(4):
         with pytest.raises(HandoffFailed):
             broker.publish([outgoing(1)])
-        assert broker.lengths([roomy]) == {roomy: 1}
+        assert broker.read_lengths([roomy]) == {roomy: 1}
     alarm.let_publishers_go_on()
     publish_at_last(broker, [outgoing(1)])
     assert alarm.waiting(roomy) == 2

@@ -102,7 +102,7 @@ def test_where_none_is_to_run_any_more_none_is_missed_until_one_is_started_again
 
 @contextmanager
 def ledger(settings: Settings) -> Iterator[Ledger]:
-    found = Ledger.of(settings)
+    found = Ledger.from_settings(settings)
     assert found is not None
     with closing(found):
         yield found

@@ -103,7 +103,7 @@ def test_one_answer_of_kafka_is_no_proof_that_a_log_lost_something(database, mon
                 answer.set_result(offset)
             return answers
 
-        def told(self, answer):
+        def read_offset(self, answer):
             return answer.result()
 
     monkeypatch.setattr(start_position, "TopicCatalog", Catalog)

@@ -155,7 +155,7 @@ def test_a_handler_that_was_removed_keeps_its_unsettled_deliveries_in_the_audit(
         fates.write([Mark(was, [0, 2], Fate.DONE), Mark(was, [3], Fate.HANDED), Mark(was, [4], Fate.DISCARDED)])
         Accounts(fates).join(was, 0)
         # Its last commit; what came after it is no concern of its.
-        Accounts(fates).reach({was: 5})
+        Accounts(fates).raise_reached({was: 5})
         away = account._replace(handler="gone", topic=stack.topic("unnamed"))
         Accounts(fates).join(away, 0)
     found = audit(stack, code=1)

@@ -48,7 +48,7 @@ def test_a_message_carries_up_to_the_size_of_a_batch_and_its_label_says_which(st
         found = [json.loads(raw)["headers"] for raw in reversed(client.lrange(stack.queue, 0, -1))]
     shown = {headers["argsrepr"]: headers["id"] for headers in found}
     assert shown[f"({topic}-0-0..199, 200 messages: {topic}-0-xx {topic}-0-1xx)"] == f"{topic}-0-0..199:many"
-    carried = [contents.offsets for headers in found if (contents := HeaderContents.of(headers)) is not None]
+    carried = [contents.offsets for headers in found if (contents := HeaderContents.from_headers(headers)) is not None]
     assert sorted(offset for offsets in carried for offset in offsets) == list(range(450))
     assert max(map(len, carried)) == 200
 

@@ -104,7 +104,7 @@ def test_a_page_that_redis_evicted_is_noticed_also_once_it_is_written_again() ->
         offsets = range(2 * PAGE + 200)
         ledger.write([Mark(CHARGE, offsets, Fate.HANDED)])
         ledger.write([Mark(CHARGE, offsets, Fate.DONE)])
-        Accounts(ledger).reach({CHARGE: 2 * PAGE + 200})
+        Accounts(ledger).raise_reached({CHARGE: 2 * PAGE + 200})
         extent = Extent("orders", 0, 0, 2 * PAGE + 200, 2 * PAGE + 200)
         whole = count_audit_line(ledger, CHARGE, extent)
         assert (whole.done, whole.evicted, whole.missing) == (2 * PAGE + 200, 0, 0)

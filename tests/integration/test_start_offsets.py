@@ -68,7 +68,7 @@ class Kafka:
             answers[1].set_result(self.high)
         return answers
 
-    def told(self, answer: Future[Any]) -> int:
+    def read_offset(self, answer: Future[Any]) -> int:
         return int(answer.result())
 
     def committed(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
@@ -164,7 +164,7 @@ def test_the_handlers_of_before_are_listed_once_for_all_partitions_that_are_assi
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     listed: list[int] = []
-    everyone = Accounts.everyone
+    everyone = Accounts.list_accounts
 
     def counted(self: Accounts) -> list[Account]:
         found = everyone(self)
@@ -175,8 +175,8 @@ def test_the_handlers_of_before_are_listed_once_for_all_partitions_that_are_assi
         old = [Account("renamed", "orders", "id", number) for number in range(20)]
         for account in old:
             Accounts(fates).join(account, 0)
-        Accounts(fates).reach(dict.fromkeys(old, 5))
-        monkeypatch.setattr(Accounts, "everyone", counted)
+        Accounts(fates).raise_reached(dict.fromkeys(old, 5))
+        monkeypatch.setattr(Accounts, "list_accounts", counted)
         kafka: Any = Kafka(0, 10, -1001, "")
         found = beginnings(kafka, fates)
         for half in (range(10), range(10, 20)):
@@ -193,7 +193,7 @@ def test_one_answer_of_kafka_is_no_proof_that_a_log_is_another(redis_url: str, c
         fates.write([Mark(CHARGE, range(20), Fate.DONE)])
         accounts, metadata = Accounts(fates), commit_note(fates.state().epoch, "id")
         accounts.join(CHARGE, 0)
-        accounts.reach({CHARGE: 20})
+        accounts.raise_reached({CHARGE: 20})
         now = [0.0]
         for lie in ("end", "id"):
             kafka: Any = Kafka(0, 20, 20, metadata)
@@ -246,12 +246,12 @@ def test_a_ledger_that_went_back_says_so_by_how_far_it_had_come(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         accounts, metadata = Accounts(fates), commit_note(fates.state().epoch)
         accounts.join(CHARGE, 3)
-        accounts.reach({CHARGE: 12})
+        accounts.raise_reached({CHARGE: 12})
         # All that was written since is gone, a page too: nothing is open on any page that is there.
         assert start_of(fates, Kafka(0, 30, 20, metadata)) == 12
-        assert accounts.known([CHARGE])[0].reached == 12
+        assert accounts.read_progress([CHARGE])[0].reached == 12
         # A commit that no bridge made is a person's: what it passes over is not read.
-        accounts.reach({CHARGE: 12})
+        accounts.raise_reached({CHARGE: 12})
         assert start_of(fates, Kafka(0, 30, 20, "")) == 20
 
 
@@ -259,20 +259,20 @@ def test_a_ledger_that_was_wiped_knows_what_it_has_lost_where_that_was_only_hand
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         accounts = Accounts(fates)
         assert start_of(fates, Kafka(0, 30, 20, commit_note("another")), "completion") == 20
-        assert accounts.known([CHARGE])[0].lost is None
+        assert accounts.read_progress([CHARGE])[0].lost is None
         assert start_of(fates, Kafka(0, 30, 20, commit_note("another")), "handoff") == 20
-        assert accounts.known([CHARGE])[0].lost == 20
+        assert accounts.read_progress([CHARGE])[0].lost == 20
 
 
 def test_a_ledger_set_back_to_before_it_knew_of_a_partition_has_lost_what_was_handed_off(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         metadata = commit_note(fates.state().epoch)
         assert start_of(fates, Kafka(0, 30, 20, metadata), "completion") == 20
-        (known,) = Accounts(fates).known([CHARGE])
+        (known,) = Accounts(fates).read_progress([CHARGE])
         assert (known.reached, known.lost) == (20, None)
     with closing(Ledger(redis_url, "cluster", "another")) as fates:
         assert start_of(fates, Kafka(0, 30, 20, metadata), "handoff") == 20
-        assert Accounts(fates).known([CHARGE])[0].lost == 20
+        assert Accounts(fates).read_progress([CHARGE])[0].lost == 20
         # Once it is known, it is as any other.
         assert start_of(fates, Kafka(0, 30, 20, metadata), "handoff") == 20
 
@@ -282,16 +282,16 @@ def test_a_handler_that_is_younger_than_what_the_ledger_was_set_back_to_is_given
         accounts, metadata = Accounts(fates), commit_note(fates.state().epoch)
         before = CHARGE._replace(handler="before")
         accounts.join(before, 0)
-        accounts.reach({before: 12})
+        accounts.raise_reached({before: 12})
         assert start_of(fates, Kafka(0, 30, 20, metadata), "handoff") == 12
-        assert accounts.known([CHARGE])[0][:] == (12, 12, None)
+        assert accounts.read_progress([CHARGE])[0][:] == (12, 12, None)
     with closing(Ledger(redis_url, "cluster", "another")) as fates:
         # Where nothing was lost, one that is new begins where the group is.
         accounts = Accounts(fates)
         accounts.join(before, 0)
-        accounts.reach({before: 20})
+        accounts.raise_reached({before: 20})
         assert start_of(fates, Kafka(0, 30, 20, metadata), "handoff") == 20
-        assert accounts.known([CHARGE])[0][:] == (20, 20, None)
+        assert accounts.read_progress([CHARGE])[0][:] == (20, 20, None)
 
 
 def test_what_is_read_again_gives_a_ledger_no_credit_that_it_never_earned(redis_url: str):
@@ -299,14 +299,14 @@ def test_what_is_read_again_gives_a_ledger_no_credit_that_it_never_earned(redis_
         kafka: Any = Kafka(0, 30, 20, "")
         assignment = assignment_of(kafka, fates, "completion")
         accounts, place = Accounts(fates), ("orders", 0)
-        assignment.open(place)
+        assignment.add_place(place)
         assignment.restart(place, 25)
-        assert accounts.known([CHARGE])[0][:] == (None, None, None)
+        assert accounts.read_progress([CHARGE])[0][:] == (None, None, None)
         accounts.join(CHARGE, 0)
         for reached, found in ((12, 12), (25, 25), (28, 25)):
-            accounts.reach({CHARGE: reached})
+            accounts.raise_reached({CHARGE: reached})
             assignment.restart(place, 25)
-            assert accounts.known([CHARGE])[0].reached == found
+            assert accounts.read_progress([CHARGE])[0].reached == found
 
 
 def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_read_again(redis_url: str):
@@ -326,7 +326,7 @@ def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_
 
         class Consumer:
             def store_offsets(self, offsets: list[TopicPartition]) -> None:
-                (known,) = Accounts(fates).known([CHARGE])
+                (known,) = Accounts(fates).read_progress([CHARGE])
                 seen.extend((each.offset, known.reached, each.metadata) for each in offsets)
 
             def commit(self, **options: Any) -> None:
@@ -336,7 +336,7 @@ def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_
         consumer: Any = Consumer()
         commits = OffsetCommits(assigned, fates, False, BridgeMetrics())
         commits.commit(consumer, set(), wait=False)
-        assert (Accounts(fates).known([CHARGE])[0].reached, seen) == (5, [])
+        assert (Accounts(fates).read_progress([CHARGE])[0].reached, seen) == (5, [])
         one.safe = lambda: 12
         commits.commit(consumer, set(), wait=False)
         assert seen == [(12, 12, commit_note(fates.state().epoch, assigned.logs[place].id))]
@@ -347,12 +347,12 @@ def test_a_ledger_set_back_while_it_is_looked_at_is_looked_at_anew(redis_url: st
         other.write([Mark(CHARGE, [1], Fate.DONE)])
         accounts, metadata = Accounts(fates), commit_note(fates.state().epoch)
         accounts.join(CHARGE, 0)
-        accounts.reach({CHARGE: 20})
+        accounts.raise_reached({CHARGE: 20})
         find = Ledger.find
 
         def restored(self: Ledger, *asked: Any) -> int | None:
             monkeypatch.setattr(Ledger, "find", find)
-            accounts.reach({CHARGE: 12})
+            accounts.raise_reached({CHARGE: 12})
             with fates.asking("set it back") as pipe:
                 pipe.decr("ledger:writes")
                 pipe.execute()
@@ -360,13 +360,13 @@ def test_a_ledger_set_back_while_it_is_looked_at_is_looked_at_anew(redis_url: st
 
         monkeypatch.setattr(Ledger, "find", restored)
         assert start_of(fates, Kafka(0, 30, 20, metadata)) == 12
-        assert accounts.known([CHARGE])[0].reached == 12
+        assert accounts.read_progress([CHARGE])[0].reached == 12
 
 
 def test_a_ledger_set_back_between_the_look_at_it_and_the_commit_is_given_no_credit(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         fates.write([Mark(CHARGE, [1], Fate.DONE)])
-        Accounts(fates).reach({CHARGE: 5})
+        Accounts(fates).raise_reached({CHARGE: 5})
         place = ("orders", 0)
 
         def safe() -> int:
@@ -382,7 +382,7 @@ def test_a_ledger_set_back_between_the_look_at_it_and_the_commit_is_given_no_cre
         commits, consumer = OffsetCommits(assigned, fates, False, BridgeMetrics()), None
         doubt = commits.commit(consumer, set(), wait=False)  # type: ignore[arg-type]
         assert "lost writes" in str(doubt)
-        assert (Accounts(fates).known([CHARGE])[0].reached, one.reached) == (5, -1)
+        assert (Accounts(fates).read_progress([CHARGE])[0].reached, one.reached) == (5, -1)
 
 
 def test_a_group_whose_offsets_kafka_forgot_goes_on_where_the_ledger_knows_it_to_be(redis_url: str):
@@ -391,11 +391,11 @@ def test_a_group_whose_offsets_kafka_forgot_goes_on_where_the_ledger_knows_it_to
         # A group that never was here begins as Kafka is told to.
         assert start_of(fates, Kafka(0, 30, nothing, "")) == 0
         # Its pages have expired; how far it had come has not.
-        Accounts(fates).reach({CHARGE: 20})
+        Accounts(fates).raise_reached({CHARGE: 20})
         assert start_of(fates, Kafka(0, 30, nothing, "")) == 20
         assert start_of(fates, Kafka(25, 30, nothing, "")) == 25
         # A log that ends before is another.
-        Accounts(fates).reach({CHARGE: 31})
+        Accounts(fates).raise_reached({CHARGE: 31})
         assert start_of(fates, Kafka(0, 30, nothing, "")) == 0
 
 
@@ -405,7 +405,7 @@ def test_what_an_external_commit_passes_over_is_discarded_as_by_a_reset(
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         accounts = Accounts(fates)
         accounts.join(CHARGE, 0)
-        accounts.reach({CHARGE: 20})
+        accounts.raise_reached({CHARGE: 20})
         fates.write(
             [Mark(CHARGE, range(20), Fate.DONE), Mark(CHARGE, [22], Fate.HANDED), Mark(CHARGE, [23], Fate.PARKED)]
         )
@@ -429,7 +429,7 @@ def test_what_a_consumer_that_is_no_bridge_has_read_is_not_discarded(redis_url: 
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         accounts = Accounts(fates)
         accounts.join(CHARGE, 0)
-        accounts.reach({CHARGE: 20})
+        accounts.raise_reached({CHARGE: 20})
         fates.write([Mark(CHARGE, range(20), Fate.DONE)])
         # kafka-console-consumer with the group's id: it says the leader epoch of what it read.
         assert start_of(fates, Kafka(0, 40, 30, "", epoch=0)) == 20
@@ -447,10 +447,10 @@ def test_why_something_below_the_commit_is_read_again_is_said_as_it_is(
         fates.write([Mark(CHARGE, range(20), Fate.DONE)])
         accounts.join(CHARGE._replace(handler="notify"), 0)
         # The group went on without it, as after a roll-back.
-        accounts.reach({CHARGE: 20, CHARGE._replace(handler="notify"): 30})
+        accounts.raise_reached({CHARGE: 20, CHARGE._replace(handler="notify"): 30})
         assert start_of(fates, Kafka(0, 40, 30, metadata)) == 20
         assert "charge has had nothing from offset 20 on (the group went on without this handler" in caplog.text
-        accounts.reach({CHARGE: 30})
+        accounts.raise_reached({CHARGE: 30})
         assert start_of(fates, Kafka(0, 40, 30, metadata)) == 20
         assert "the ledger has no fate of offset 20 for charge" in caplog.text
         assert "has lost" not in caplog.text
@@ -462,7 +462,7 @@ def test_a_handler_that_was_away_is_no_sign_of_a_ledger_that_went_back(redis_url
         for name, reached in (("charge", 500_000), ("notify", 70)):
             account = CHARGE._replace(handler=name)
             accounts.join(account, 0)
-            accounts.reach({account: reached})
+            accounts.raise_reached({account: reached})
         assert start_of(fates, Kafka(0, 600_000, 500_000, metadata)) == 500_000
 
 
@@ -518,9 +518,9 @@ def test_a_ledger_that_does_not_answer_when_partitions_are_assigned_is_asked_whe
 def test_no_page_expires_on_which_the_commit_still_waits_for_something(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge", keep=1)) as fates, redis.Redis.from_url(redis_url) as client:
         assignment = assignment_of(Kafka(0, 30, 0, ""), fates, "completion")
-        assignment.open(("orders", 0))
+        assignment.add_place(("orders", 0))
         assignment.begin(("orders", 0), 10, 0, None)
-        partition = assignment.at(("orders", 0))
+        partition = assignment.get_partition(("orders", 0))
         partition.offsets.read([10, 11, 12])
         fates.write([Push(CHARGE, [10, 11, 12], "celery", [b"entry"]), Mark(CHARGE, [3 * PAGE], Fate.DONE)])
         keys = [fates.page_key(CHARGE, 0), fates.index_key(CHARGE), fates.page_key(CHARGE, 3)]

@@ -109,10 +109,10 @@ def test_a_process_that_is_forked_writes_none_of_its_parents_counts(
 def test_of_replay_topics_it_is_counted_what_goes_to_handlers_that_there_are(kept: Kept) -> None:
     made = ReplayCounter(LEDGER, TopicNames("bridge"), ["orders"], ["charge"], lambda: 600.0)
     for topic, handler in (("orders.replay", "charge"), ("orders", "charge"), ("orders.replay", "\x00hostile")):
-        made.handed(topic, handler, 4)
-    made.tell()
-    made.tell()
+        made.count_handoff(topic, handler, 4)
+    made.write_counts()
+    made.write_counts()
     assert kept.written == [{CountKey("orders", "charge", "replayed", 10): 4}]
     kept.error = LedgerUnavailable("no answer")
-    made.handed("orders.replay", "charge", 1)
-    made.tell()
+    made.count_handoff("orders.replay", "charge", 1)
+    made.write_counts()

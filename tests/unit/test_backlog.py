@@ -81,7 +81,7 @@ def test_what_grew_within_the_last_minute_is_counted_and_nothing_that_is_older(s
     for wait, more in steps:
         now, total_ = now + wait, total_ + more
         seen.append((now, total_))
-        grown = minute.see(now, total_)
+        grown = minute.measure_growth(now, total_)
         at_least = total_ - min((value for at, value in seen if at > now - MINUTE), default=total_)
         older = [value for at, value in seen if at <= now - MINUTE]
         assert at_least <= grown <= total_ - (older[-1] if older else seen[0][1])
@@ -89,7 +89,12 @@ def test_what_grew_within_the_last_minute_is_counted_and_nothing_that_is_older(s
 
 def test_a_topic_that_was_made_again_counts_from_its_beginning():
     minute = MinuteGrowth()
-    assert [minute.see(at, total_) for at, total_ in [(0, 100), (5, 500), (10, 3), (15, 10)]] == [0, 400, 0, 7]
+    assert [minute.measure_growth(at, total_) for at, total_ in [(0, 100), (5, 500), (10, 3), (15, 10)]] == [
+        0,
+        400,
+        0,
+        7,
+    ]
 
 
 class Live:
@@ -143,11 +148,11 @@ def test_what_kafka_does_not_tell_is_left_out_and_nothing_is_asked_twice_at_a_ti
     places = {("t", 0): END, ("t", 1): 5.0}
     admin: Any = Admin(7, KafkaException())
     asking = OffsetQuestion(admin)
-    assert asking.told() is None
-    asking.ask(places)
-    assert asking.told() == {("t", 0): 7}
-    assert asking.told() is None
+    assert asking.take_answer() is None
+    asking.ask_offsets(places)
+    assert asking.take_answer() == {("t", 0): 7}
+    assert asking.take_answer() is None
     admin.answers = (1,)
-    asking.ask(places)
-    asking.ask(places)
-    assert (asking.told(), admin.asked) == (None, 2)
+    asking.ask_offsets(places)
+    asking.ask_offsets(places)
+    assert (asking.take_answer(), admin.asked) == (None, 2)

@@ -136,8 +136,8 @@ class World:
         self.tiers: tuple[int, ...] | None = None
         self.retries = self
         self.book = FakeBook(set())
-        monkeypatch.setattr(BatchFates, "of", lambda app, batch: self.book)
-        monkeypatch.setattr(Publisher, "of", lambda app: self)
+        monkeypatch.setattr(BatchFates, "for_batch", lambda app, batch: self.book)
+        monkeypatch.setattr(Publisher, "get_publisher", lambda app: self)
         monkeypatch.setattr(retry_placement, "send_on", self.send_on)
         ran.clear()
 
@@ -568,7 +568,7 @@ def test_a_dead_letter_that_is_written_and_cannot_be_marked_is_not_written_again
 def test_the_dead_letter_and_its_topic_are_of_the_group_that_handed_it_off() -> None:
     made = EnvironmentSettings(BRIDGE_GROUP="workers")
     settings = Settings(FileSettings(kafka_dead_letter_topic="{topic}.{group}.dlq"), made, "", {})
-    assert TopicNames.of(settings.of_group("orders-eu")).dead_letters("orders") == "orders.orders-eu.dlq"
+    assert TopicNames.from_settings(settings.of_group("orders-eu")).dead_letters("orders") == "orders.orders-eu.dlq"
     assert settings.of_group("orders-eu").group == "orders-eu"
     assert settings.of_group("").group == "workers"
 
@@ -693,7 +693,7 @@ def test_a_batch_in_which_its_breaker_opens_gives_the_rest_back_unspent(
     world, known = World(monkeypatch), [BreakerStatus()]
 
     class Breakers:
-        def look(self, terms: Any) -> dict[str, BreakerStatus]:
+        def read_statuses(self, terms: Any) -> dict[str, BreakerStatus]:
             return {"unit.bank": known[-1]}
 
         def admit(self, *_: Any) -> BreakerStatus:
@@ -705,7 +705,7 @@ def test_a_batch_in_which_its_breaker_opens_gives_the_rest_back_unspent(
 
     breakers: Any = Breakers()
     monkeypatch.setattr(
-        BreakerGuard, "of", lambda task, group: BreakerGuard(task.breaker, "unit", breakers, lambda _: None)
+        BreakerGuard, "for_task", lambda task, group: BreakerGuard(task.breaker, "unit", breakers, lambda _: None)
     )
     monkeypatch.setattr(BreakerGuard, "_seen", {})
     deliveries = tuple(

@@ -28,14 +28,14 @@ class World:
         made = Handler("charge", ("orders",), "mail", **{"batch": "auto", "longest_wait": 0, **handler})
         self.sizes = BatchSizer(Routes({"charge": made}), world, world, lambda: self.now)
 
-    def known(self, handlers: Any) -> dict[str, KnownCost]:
+    def read_costs(self, handlers: Any) -> dict[str, KnownCost]:
         self.looks += 1
         return dict.fromkeys(handlers, self.found)
 
     def living(self) -> dict[str, Any]:
         return self.workers
 
-    def lengths(self, queues: Any) -> dict[str, int]:
+    def read_lengths(self, queues: Any) -> dict[str, int]:
         return dict.fromkeys(queues, self.queued)
 
     def fates_of(self, questions: Any) -> list[bytes]:
@@ -47,7 +47,7 @@ class World:
     def look(self, times: int = 1) -> None:
         for _ in range(times):
             self.now += 1
-            self.sizes.look()
+            self.sizes.poll()
 
     def taken(self, ready: int) -> tuple[int, int | None]:
         portion = self.sizes.portions({"charge": ready})["charge"]
@@ -57,7 +57,7 @@ class World:
 def test_a_look_is_not_repeated_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     for _ in range(5):
-        world.sizes.look()
+        world.sizes.poll()
     assert world.looks == 1
 
 
@@ -69,7 +69,7 @@ def test_little_goes_out_until_times_are_known_however_long_the_first_run_takes(
     assert world.taken(1_000) == (1, 16)
     world.now += WAIT_FOR_TIMES
     assert world.taken(20_000) == (1, 16)
-    world.sizes.handed("charge", 16)
+    world.sizes.note_handed("charge", 16)
     world.now += 100 * WAIT_FOR_TIMES
     assert world.taken(20_000) == (1, 0)
 
@@ -87,7 +87,7 @@ def test_what_was_handed_out_since_the_look_counts_as_waiting(monkeypatch: pytes
     world = World(monkeypatch)
     world.found = KnownCost(DeliveryCost(1_000, 0.02, 0.0000004))
     world.look(12)
-    world.sizes.handed("charge", 8)
+    world.sizes.note_handed("charge", 8)
     assert world.taken(80)[0] == 500
 
 
@@ -115,7 +115,7 @@ def test_where_no_worker_is_there_a_few_go_out_and_after_a_while_all(monkeypatch
     world.workers = {}
     world.look()
     assert world.taken(60) == (1, 4)
-    world.sizes.handed("charge", 4)
+    world.sizes.note_handed("charge", 4)
     assert world.taken(56) == (1, 0)
     world.now += WAIT_FOR_TIMES
     assert world.taken(20_000) == (1, 1_000 - 4)
@@ -149,7 +149,7 @@ def test_slow_deliveries_that_a_worker_has_taken_count_until_they_have_ended(mon
     world.found = KnownCost(DeliveryCost(10, 20.0, 40.0))
     world.look(12)
     for offset in range(14):
-        world.sizes.went_out("charge", account, [offset])
+        world.sizes.note_message("charge", account, [offset])
     world.look()
     # 4 run and 10 were taken ahead: nothing waits in the queue itself.
     assert world.taken(100) == (1, 0)
@@ -167,7 +167,7 @@ def test_after_a_wipe_of_redis_what_it_had_holds_up_no_hand_off(monkeypatch: pyt
     account = Account("charge", "orders", "id", 0)
     world.look(12)
     for offset in range(16):
-        world.sizes.went_out("charge", account, [offset])
+        world.sizes.note_message("charge", account, [offset])
     world.look()
     assert world.taken(100) == (1, 0)
     world.wiped = True
@@ -187,7 +187,7 @@ def test_handlers_that_would_have_more_share_the_work_that_waits(monkeypatch: py
         portions = world.sizes.portions({"a": 10_000, "b": 10_000, "c": 1})
         rooms.append([portions[name].room for name in "abc"])
         for name, portion in portions.items():
-            world.sizes.handed(name, 1)
+            world.sizes.note_handed(name, 1)
             while name != "c" and not portion.spent:
                 portion.spend()
         world.look()
@@ -226,19 +226,19 @@ def test_a_look_that_fails_leaves_the_sizes_as_they_were_and_holds_nothing_up_fo
     world = World(monkeypatch)
     world.found = KnownCost(DeliveryCost(1_000, 0.02, 0.0000004))
     world.look(12)
-    known = world.known
+    known = world.read_costs
 
     def fail(handlers: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(world, "known", fail)
+    monkeypatch.setattr(world, "read_costs", fail)
     world.look(2)
     assert world.taken(100_000)[0] == 500
-    world.sizes.handed("charge", 10_000)
+    world.sizes.note_handed("charge", 10_000)
     world.look(4)
     assert world.taken(100_000) == (500, None)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    monkeypatch.setattr(world, "known", known)
+    monkeypatch.setattr(world, "read_costs", known)
     world.queued = 10_000
     world.look()
     assert world.taken(100_000)[1] is not None
@@ -248,14 +248,14 @@ def test_two_handlers_of_one_queue_both_get_on_while_one_keeps_it_full(monkeypat
     world = World(monkeypatch)
     made = [Handler(name, (name,), "mail", batch="auto", longest_wait=0) for name in ("quick", "slow")]
     found = {"quick": KnownCost(DeliveryCost(1_000, 5.0, 0.025)), "slow": KnownCost(DeliveryCost(10, 5.0, 2.5))}
-    monkeypatch.setattr(world, "known", lambda handlers: found)
+    monkeypatch.setattr(world, "read_costs", lambda handlers: found)
     any_world: Any = world
     world.sizes = BatchSizer(Routes({each.name: each for each in made}), any_world, any_world, lambda: world.now)
     world.look(12)
     for name in ("quick", "quick", "slow"):
         portion = world.sizes.portions({"slow": 100, "quick": 100_000})[name]
         assert portion.room is not None
-        world.sizes.handed(name, portion.room)
+        world.sizes.note_handed(name, portion.room)
         world.queued += portion.room
         world.look()
         if name == "quick":
@@ -275,9 +275,9 @@ def test_what_records_weigh_lately_bounds_what_goes_out_ahead(monkeypatch: pytes
     world.look()
     assert world.taken(10**6) == (500, 64 * 50)
     # A message carries no more than a million bytes, however many it might carry.
-    world.sizes.handed("charge", 1, 100, 100 * 10_000)
+    world.sizes.note_handed("charge", 1, 100, 100 * 10_000)
     assert world.taken(10**6) == (500, 256 - 1)
     # The small ones that follow are heeded by and by.
     for _ in range(60):
-        world.sizes.handed("charge", 0, 500, 500 * 10)
+        world.sizes.note_handed("charge", 0, 500, 500 * 10)
     assert world.taken(10**6) == (500, 64 * 50 - 1)

@@ -106,7 +106,7 @@ class FakeBreakers:
         self.asked = 0
         self.within: list[tuple[float, bool]] = []
 
-    def look(self, terms: dict[str, BreakerTerms]) -> dict[str, BreakerStatus]:
+    def read_statuses(self, terms: dict[str, BreakerTerms]) -> dict[str, BreakerStatus]:
         self.asked += 1
         if self.silent:
             raise LedgerUnavailable("no answer")
@@ -114,11 +114,11 @@ class FakeBreakers:
 
     def admit(self, name: str, terms: BreakerTerms, probe: str) -> BreakerStatus:
         self.within.append((terms.probe_within, terms.probe_ends))
-        return self.look({name: terms})[name]
+        return self.read_statuses({name: terms})[name]
 
     def report(self, name: str, terms: BreakerTerms, ended: RunResults, probe: str = "") -> BreakerStatus:
         self.told.append((ended, probe))
-        return self.look({name: terms})[name]
+        return self.read_statuses({name: terms})[name]
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def announcement() -> BridgeAnnouncement:
 
 def test_a_bridge_that_waits_for_kafka_says_so_though_it_knows_nothing_else():
     waiting = announcement()
-    waiting.take_in(["Kafka does not answer"])
+    waiting.update_state(["Kafka does not answer"])
     state = read_announcement(json.dumps(waiting._state), "bridges")
     assert state is not None
     assert (state["obstacles"], state["due"], state["assigned"]) == (["Kafka does not answer"], {}, [])
@@ -39,7 +39,7 @@ def test_a_bridge_that_waits_for_kafka_says_so_though_it_knows_nothing_else():
 
 def test_a_transaction_is_open_since_a_bridge_before_saw_it(monkeypatch: pytest.MonkeyPatch):
     made, said = announcement(), list[dict[str, Any]]()
-    made.take_in([], open_transactions=[OpenTransaction("orders", 0, 4, 5, since=300.0)])
+    made.update_state([], open_transactions=[OpenTransaction("orders", 0, 4, 5, since=300.0)])
     monkeypatch.setattr(announcement_module, "note_first_observation", lambda _, __, seen: dict.fromkeys(seen, 100.0))
     monkeypatch.setattr(made._members, "announce", lambda _, state, **__: said.append(state))
     monkeypatch.setattr(made._skew, "measure", dict)
@@ -51,7 +51,7 @@ def test_a_transaction_is_open_since_a_bridge_before_saw_it(monkeypatch: pytest.
 
 def test_every_count_may_be_of_any_kind_of_mapping():
     waiting = announcement()
-    waiting.take_in([], due=MappingProxyType({"q": MappingProxyType({"h": 2})}), unmade=["'orders.dlq': why"])
+    waiting.update_state([], due=MappingProxyType({"q": MappingProxyType({"h": 2})}), unmade=["'orders.dlq': why"])
     state = read_announcement(json.dumps(waiting._state), "bridges")
     assert state is not None
     assert (state["due"], state["unmade"]) == ({"q": {"h": 2}}, ["'orders.dlq': why"])

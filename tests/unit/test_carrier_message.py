@@ -24,7 +24,7 @@ def fresh(offset: int) -> Delivery:
 
 
 def test_what_failed_and_what_kafka_refuses_are_told_apart_and_who_asks_to_stop_is_told_with_the_halt():
-    stop, failure = Failure.of(StopConsuming("bank shut"), 5.0), Failure.of(OSError("no"), 7.0)
+    stop, failure = Failure.from_error(StopConsuming("bank shut"), 5.0), Failure.from_error(OSError("no"), 7.0)
     failed = fresh(1).failed(failure, spent=True)
     held = fresh(2).failed(stop, spent=False)
     refused = Delivery(Message("orders", 0, 3), "charge", dead=Dead("exhausted", failure), publish_tries=1)
@@ -38,5 +38,5 @@ def test_a_counter_that_is_none_of_ours_counts_as_nothing():
     headers: dict[str, Any] = {**waiting(fresh(1))[0], "lost": "x", "restored": [2]}
     ((_, told),) = find_carried_deliveries(headers, "orders", {(0, 1, "charge")})
     assert read_carrier(headers, told, "q", "queue", None).attempts.lost == 0
-    failed = waiting(fresh(1).failed(Failure.of(OSError("no"), 7.0), spent=True))
+    failed = waiting(fresh(1).failed(Failure.from_error(OSError("no"), 7.0), spent=True))
     assert [each.count for each in sum_up_failures([({**failed[0], "lost": "x"}, 1.0)], False)] == [1]

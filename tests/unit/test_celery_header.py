@@ -94,7 +94,7 @@ def test_a_batch_survives_its_way_through_celery(batch):
 
 @given(batches())
 def test_deliveries_with_a_past_are_handed_off_in_columns_and_survive(batch):
-    rows = [DeliveryRow.of(delivery) for delivery in batch.deliveries]
+    rows = [DeliveryRow.from_delivery(delivery) for delivery in batch.deliveries]
     header = header_of(
         batch.topic, batch.partition, batch.cluster, batch.group, batch.topic_id, batch.order, rows, batch.via
     )
@@ -109,7 +109,7 @@ def test_what_came_by_a_retry_topic_is_left_alone_by_workers_that_know_no_such_t
     for deliveries in ((came,), (came, replace(came, message=Message("orders", 3, 1235)))):
         batch = Batch("charge", "orders", 3, deliveries)
         assert not {"messages", "columns"} & to_header(batch).keys()
-        rows = [DeliveryRow.of(each) for each in deliveries]
+        rows = [DeliveryRow.from_delivery(each) for each in deliveries]
         assert not {"messages", "columns"} & header_of("orders", 3, "", "", "", None, rows, came.via).keys()
 
 
@@ -309,7 +309,7 @@ def with_columns(**columns: object) -> dict[str, Any]:
 def test_broken_columns_are_refused_by_name(header):
     with pytest.raises(MalformedDelivery, match=r"A message for some.handler has a `kafka` header"):
         from_header("some.handler", header)
-    HeaderContents.of({HEADER: header})
+    HeaderContents.from_headers({HEADER: header})
 
 
 @given(anything, st.sampled_from([*MANY["columns"], "headers", "more"]), st.sampled_from(["sizes", "bytes"]))
@@ -319,7 +319,7 @@ def test_whatever_columns_hold_there_is_a_batch_or_one_kind_of_error(value, name
         with_columns(**{name: value}),
         with_columns(**{name: {**column, part: value} if isinstance(column, dict) else value}),
     ):
-        HeaderContents.of({HEADER: header})
+        HeaderContents.from_headers({HEADER: header})
         try:
             batch = from_header("some.handler", header)
         except MalformedDelivery:
@@ -332,7 +332,7 @@ def test_whatever_columns_hold_there_is_a_batch_or_one_kind_of_error(value, name
 
 @given(batches())
 def test_what_a_header_carries_is_told_without_reading_its_records(batch):
-    contents = HeaderContents.of({HEADER: json.loads(json.dumps(to_header(batch)))})
+    contents = HeaderContents.from_headers({HEADER: json.loads(json.dumps(to_header(batch)))})
     assert contents is not None
     assert (contents.topic, contents.partition, list(contents.offsets)) == (batch.topic, batch.partition, batch.offsets)
     assert list(contents.metadata()) == [
@@ -351,7 +351,9 @@ def test_what_a_header_carries_is_told_without_reading_its_records(batch):
 
 @given(records())
 def test_what_columns_carry_is_told_too(rows):
-    contents = HeaderContents.of({HEADER: json.loads(json.dumps(header_of("orders", 3, "c", "g", "id", None, rows)))})
+    contents = HeaderContents.from_headers(
+        {HEADER: json.loads(json.dumps(header_of("orders", 3, "c", "g", "id", None, rows)))}
+    )
     assert contents is not None
     assert list(contents.offsets) == [row.offset for row in rows]
     assert [told.dead for told in contents.metadata()] == [row.dead.reason if row.dead else "" for row in rows]
@@ -360,6 +362,6 @@ def test_what_columns_carry_is_told_too(rows):
 @given(anything)
 def test_another_header_of_that_name_carries_nothing_of_ours(value):
     for header in (value, {**good, "messages": value}, {**good, "partition": value}):
-        contents = HeaderContents.of({HEADER: header})
+        contents = HeaderContents.from_headers({HEADER: header})
         if contents is not None:
             assert len(list(contents.metadata())) == len(contents.offsets)

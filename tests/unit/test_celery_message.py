@@ -132,7 +132,7 @@ def test_a_handlers_own_queue_and_celerys_routes_are_obeyed(app, queue):
     declare_handler(app, ["orders"], {"name": "default"})(charge)
     broker = CeleryBroker(app)
     broker.publish(outgoing(name, MESSAGE) for name in ("own", "routed", "routed", "default"))
-    assert broker.lengths([queue, f"{queue}.own", f"{queue}.routed", f"{queue}.none"]) == {
+    assert broker.read_lengths([queue, f"{queue}.own", f"{queue}.routed", f"{queue}.none"]) == {
         queue: 1,
         f"{queue}.own": 1,
         f"{queue}.routed": 2,
@@ -186,7 +186,7 @@ def test_a_broker_that_is_away_is_one_kind_of_error():
     app.add_defaults(lambda: {**DEFAULTS, "broker_url": "redis://:secret@127.0.0.1:1/0"})
     declare_handler(app, ["orders"], {"name": "charge"})(charge)
     broker = CeleryBroker(app)
-    for ask in (lambda: broker.publish([outgoing("charge", MESSAGE)]), lambda: broker.lengths(["celery"])):
+    for ask in (lambda: broker.publish([outgoing("charge", MESSAGE)]), lambda: broker.read_lengths(["celery"])):
         with pytest.raises(HandoffFailed) as failed:
             ask()
         assert "secret" not in str(failed.value)

@@ -118,12 +118,14 @@ class Bridge:
         accounts = [world.account(handler) for handler in world.handlers]
         if world.epoch == self.state.epoch:
             # A ledger that has seen less than was committed went back.
-            first = min(first, max((k.reached for k in ledger.known(accounts) if k.reached is not None), default=first))
+            first = min(
+                first, max((k.reached for k in ledger.read_progress(accounts) if k.reached is not None), default=first)
+            )
         for each in accounts:
             joined = ledger.join(each, world.committed)
             lost = next(ledger.runs(each, {Fate.OPEN}, joined, world.committed - 1), None)
             first = min(first, lost.start if lost else first)
-        ledger.reach(dict.fromkeys(accounts, first))
+        ledger.raise_reached(dict.fromkeys(accounts, first))
         self.position = first
         self.offsets = OffsetTracker(first, world.handlers, "completion", world.order != "none")
         self.lanes = [make_delivery_queue(world.order, track, [world.batch] * len(track)) for track in world.tracks]
@@ -161,7 +163,7 @@ class Bridge:
             for handler in track:
                 window = self.offsets.window
                 found = self.world.ledger.fates(self.world.account(handler), window.start, window.stop - 1)
-                for change in self.offsets.saw(handler, window.start, found):
+                for change in self.offsets.take_in_fates(handler, window.start, found):
                     if change.went_back and (change.before, change.fate) != (Fate.HANDED, Fate.OPEN):
                         self.begin()
                         return
@@ -174,7 +176,7 @@ class Bridge:
             self.begin()
         elif owner:
             self.state = self.world.ledger.state()
-            self.world.ledger.reach({self.world.account(handler): safe for handler in self.world.handlers})
+            self.world.ledger.raise_reached({self.world.account(handler): safe for handler in self.world.handlers})
             if safe > self.world.committed:
                 self.world.committed, self.world.epoch = safe, self.state.epoch
 
@@ -378,7 +380,7 @@ class Model(RuleBasedStateMachine):
             return
         if bridge.begun and bridge.offsets.safe() < bridge.position:
             return  # the bridge renews the pages of what it waits for (bridge.consumer.periodic_jobs)
-        (known,) = world.ledger.known([world.account(handler)])
+        (known,) = world.ledger.read_progress([world.account(handler)])
         behind = min(world.committed, known.reached or 0)
         world.ledger.expire(world.account(handler), 0)
         world.done = {(name, offset) for name, offset in world.done if name != handler or offset < behind}

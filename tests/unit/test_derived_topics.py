@@ -35,7 +35,7 @@ PATTERNS = st.sampled_from(
     ],
 )
 def test_a_topic_belongs_to_the_source_of_whose_pattern_it_is(name: str, belongs: DerivedTopic | None) -> None:
-    assert DerivedTopics(NAMES, ["orders", "orders.eu"]).of([name]).get(name) == belongs
+    assert DerivedTopics(NAMES, ["orders", "orders.eu"]).find_derived([name]).get(name) == belongs
 
 
 def test_the_source_of_a_retry_topic_is_told_though_no_handler_names_it() -> None:
@@ -56,7 +56,7 @@ def test_where_no_fault_is_found_each_retry_topic_is_read_back_as_what_it_was_ma
     ours = DerivedTopics(names, topics)
     for topic in topics:
         made = names.retry(topic, delay)
-        assert ours.of([made]) == {made: DerivedTopic("retry", topic, delay)}
+        assert ours.find_derived([made]) == {made: DerivedTopic("retry", topic, delay)}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ def test_thousands_of_topics_are_told_in_time_that_grows_with_their_number_alone
     topics = [f"orders.of.the.department.{number}" for number in range(4_000)]
     named = [name for topic in topics for name in (topic, NAMES.retry(topic, 300), NAMES.replay(topic))]
     begun = time.process_time()
-    assert len(DerivedTopics(NAMES, topics).of(named)) == 8_000
+    assert len(DerivedTopics(NAMES, topics).find_derived(named)) == 8_000
     # One regular expression for each pair took minutes.
     assert time.process_time() - begun < 10

@@ -39,17 +39,17 @@ class Broker:
     def publish(self, outgoing: Any) -> None:
         each: OutgoingBatch
         for each in outgoing:
-            contents = HeaderContents.of({HEADER: each.header})
+            contents = HeaderContents.from_headers({HEADER: each.header})
             assert contents is not None
             self.published.append(list(contents.offsets))
 
     def queue_of(self, handler: str) -> str:
         return "celery"
 
-    def lengths(self, queues: list[str]) -> dict[str, int]:
+    def read_lengths(self, queues: list[str]) -> dict[str, int]:
         return dict.fromkeys(queues, 0)
 
-    def waiting(self, queues: list[str]) -> dict[str, int]:
+    def count_delayed(self, queues: list[str]) -> dict[str, int]:
         return dict.fromkeys(queues, 0)
 
 

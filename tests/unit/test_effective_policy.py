@@ -40,7 +40,7 @@ class Decided:
 @pytest.fixture
 def decided(monkeypatch: pytest.MonkeyPatch) -> Decided:
     made = Decided()
-    monkeypatch.setattr(DecisionCache, "of", lambda app, group: made)
+    monkeypatch.setattr(DecisionCache, "get_cache", lambda app, group: made)
     monkeypatch.setattr(effective_decisions, "_known_policies", {})
     return made
 

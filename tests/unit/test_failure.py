@@ -45,7 +45,7 @@ def raised(error: BaseException) -> BaseException:
     ],
 )
 def test_every_exception_can_be_described(error, name, message):
-    failure = Failure.of(raised(error), now=1.5)
+    failure = Failure.from_error(raised(error), now=1.5)
     assert failure.error_class == name
     assert message is None or failure.error_message == message
     assert failure.failed_at == 1500
@@ -53,7 +53,7 @@ def test_every_exception_can_be_described(error, name, message):
 
 
 def test_a_huge_message_is_cut_in_the_middle_and_says_so():
-    failure = Failure.of(raised(ValueError("a" * 5_000_000 + "the end")))
+    failure = Failure.from_error(raised(ValueError("a" * 5_000_000 + "the end")))
     assert len(failure.error_message) <= MAX_MESSAGE
     assert failure.error_message.startswith("aaa")
     assert failure.error_message.endswith("the end")
@@ -71,20 +71,20 @@ def test_the_end_of_a_traceback_is_kept():
 
     with pytest.raises(ValueError, match="down here") as caught:
         deep(400)
-    failure = Failure.of(caught.value)
+    failure = Failure.from_error(caught.value)
     assert len(failure.error_traceback) == MAX_TRACEBACK
     assert failure.error_traceback.endswith("ValueError: down here\n")
 
 
 def test_a_class_name_is_cut():
     kind = type("E" * 10_000, (Exception,), {})
-    assert len(Failure.of(kind()).error_class) <= MAX_CLASS
+    assert len(Failure.from_error(kind()).error_class) <= MAX_CLASS
 
 
 def test_an_endless_chain_of_causes_ends():
     first, second = ValueError("a"), ValueError("b")
     first.__cause__, second.__cause__ = second, first
-    assert Failure.of(first).error_message == "a"
+    assert Failure.from_error(first).error_message == "a"
 
 
 @given(st.text(st.characters()), st.integers(100, 500))

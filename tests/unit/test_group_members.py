@@ -55,7 +55,7 @@ def test_status_and_check_say_that_it_is_unknown(found: Any, monkeypatch: pytest
     for module in (status, setup_check):
         monkeypatch.setattr(module, "find_foreign_topics", answering(found))
         monkeypatch.setattr(module, "admin_client", lambda _: None)
-        both = SimpleNamespace(of=lambda *_: ledger, once=lambda *_: ledger)
+        both = SimpleNamespace(from_settings=lambda *_: ledger, once=lambda *_: ledger)
         monkeypatch.setattr(module, "Ledger", both)
     asked, routes = StatusSources(GroupFacts(10.0, "shop")), SimpleNamespace(topics=["orders"])
     status._add_other_application(asked, settings, routes)  # type: ignore[arg-type]
@@ -70,7 +70,9 @@ def test_status_and_check_say_that_it_is_unknown(found: Any, monkeypatch: pytest
 )
 def test_the_list_of_topics_says_it_too(found: Any, problems: int, unknown: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(topic_list, "find_foreign_topics", answering(found))
-    monkeypatch.setattr(topic_list, "Ledger", SimpleNamespace(of=lambda _: SimpleNamespace(close=lambda: None)))
+    monkeypatch.setattr(
+        topic_list, "Ledger", SimpleNamespace(from_settings=lambda _: SimpleNamespace(close=lambda: None))
+    )
     settings: Any = SimpleNamespace(group="shop")
     foreign, words = topic_list._other_application(None, settings, SimpleNamespace(topics=["orders"]))  # type: ignore[arg-type]
     listed = topic_list.TopicList([], {}, "shop", foreign, words)

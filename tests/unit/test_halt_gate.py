@@ -228,12 +228,12 @@ def test_who_asks_to_stop_decides_first_and_shuts_the_gate_then(
 ):
     monkeypatch.setattr(settings, "load", lambda app, environ: SimpleNamespace(of_group=lambda group: None))
     delivery = Delivery(Message("orders", 3, 7), "charge")
-    halting_of.stop(delivery, Failure.of(error), error)
+    halting_of.stop(delivery, Failure.from_error(error), error)
     ((key, data, told, shut),) = decisions
     assert (key, told, shut) == (KEY, why, set())
     assert (data["record"], data["handler"]) == ("orders-3-7", "charge")
     assert gates.shut_ones == {"bridge:topic:orders"}
-    halting_of.stop(delivery, Failure.of(error), error)
+    halting_of.stop(delivery, Failure.from_error(error), error)
     assert len(decisions) == 1, "a topic that is halted is not halted once more"
 
 
@@ -248,7 +248,7 @@ def test_who_asked_to_stop_lets_nothing_run_though_redis_is_wiped_before_it_is_a
     monkeypatch.setattr(settings, "load", lambda app, environ: SimpleNamespace(of_group=lambda group: None))
     halting_of.check()
     mirror.stands, error = found, StopConsuming("no keys")
-    halting_of.stop(Delivery(Message("orders", 3, 7), "charge"), Failure.of(error), error)
+    halting_of.stop(Delivery(Message("orders", 3, 7), "charge"), Failure.from_error(error), error)
     mirror.stands = None
     with pytest.raises(TopicHalted):
         halting_of.check()
@@ -265,5 +265,5 @@ def test_what_nobody_could_note_halts_nothing(
     monkeypatch.setattr(halt_gate, "make_decision", refuse)
     monkeypatch.setattr(settings, "load", lambda app, environ: SimpleNamespace(of_group=lambda group: None))
     with pytest.raises(NotDecided):
-        halting_of.stop(Delivery(Message("orders", 0, 1), "charge"), Failure.of(KeyError()), KeyError())
+        halting_of.stop(Delivery(Message("orders", 0, 1), "charge"), Failure.from_error(KeyError()), KeyError())
     assert gates.shut_ones == set()

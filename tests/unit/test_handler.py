@@ -753,7 +753,10 @@ def test_a_limit_of_the_settings_is_a_handlers_too_and_under_a_second_it_goes_on
     app.conf.update(task_soft_time_limit=0.4, task_time_limit=0.8)
     assert charge.one_by_one == "its time limit is 0.4 s"
     assert notify.one_by_one == ""
-    assert (TimeLimits.of(charge), TimeLimits.of(notify)) == (TimeLimits(0.4, 0.8), TimeLimits(5, 9))
+    assert (TimeLimits.from_request(charge), TimeLimits.from_request(notify)) == (
+        TimeLimits(0.4, 0.8),
+        TimeLimits(5, 9),
+    )
 
 
 def test_a_handler_says_whether_it_would_take_a_value_and_upgrades_what_it_is_given(handler):

@@ -91,15 +91,15 @@ def test_what_one_attempt_asked_for_is_not_the_next_ones() -> None:
 
 
 def test_a_run_is_known_to_its_own_request_and_to_no_other() -> None:
-    assert HandlerRun.of(act) is None
+    assert HandlerRun.find_current(act) is None
     with HandlerRun(act, failures=2) as run:
-        assert HandlerRun.of(act) is run
+        assert HandlerRun.find_current(act) is run
         task: Any = act
         task.push_request(called_directly=False, id="y")
         # The same task once more, called by the handler as a task: that is no delivery of this run.
-        assert HandlerRun.of(act) is None
+        assert HandlerRun.find_current(act) is None
         with HandlerRun(act) as inner:
-            assert HandlerRun.of(act) is inner
+            assert HandlerRun.find_current(act) is inner
         act.pop_request()
-        assert HandlerRun.of(act) is run
-    assert HandlerRun.of(act) is None
+        assert HandlerRun.find_current(act) is run
+    assert HandlerRun.find_current(act) is None

@@ -260,15 +260,17 @@ def test_the_delivery_that_a_process_runs_is_known_also_within_a_batch(monkeypat
         worker_pid=7, time_start=990.0, id="x", name=CHARGE.name, message=SimpleNamespace(headers=headers)
     )
     activity = ProcessActivity(lambda: now[0])
-    assert activity.look([request]) == [{"handler": CHARGE.name, "record": "orders-0-3", "pid": 7, "seconds": 10.0}]
+    assert activity.list_running([request]) == [
+        {"handler": CHARGE.name, "record": "orders-0-3", "pid": 7, "seconds": 10.0}
+    ]
     now[0], notes[7] = 1002.0, TaskNotes(frozenset({3}), 4)
-    assert activity.look([request]) == []
+    assert activity.list_running([request]) == []
     now[0] = 1042.0
-    assert activity.look([request])[0] == {
+    assert activity.list_running([request])[0] == {
         "handler": CHARGE.name,
         "record": "orders-0-4",
         "pid": 7,
         "seconds": 40.0,
     }
     request.time_start = None
-    assert activity.look([request]) == []
+    assert activity.list_running([request]) == []

@@ -18,7 +18,7 @@ class Catalog:
     def asking(self) -> Any:
         return self
 
-    def told(self) -> None:
+    def take_answer(self) -> None:
         """Nothing was asked for."""
 
     unlisted: str | None = None
@@ -41,12 +41,12 @@ def test_a_bridge_without_partitions_knows_that_kafka_answers_again():
     catalog: Any = Catalog()
     state = KafkaState(catalog, BridgeMetrics())
     assigned: Any = Assignment([("orders", 0)])
-    state.silent("Kafka does not answer.")
-    state.hear(assigned)
+    state.note_outage("Kafka does not answer.")
+    state.take_answers(assigned)
     # Who has partitions asks where they end: that topics are listed says little of them.
     assert state.down == "Kafka does not answer."
     none: Any = Assignment()
-    state.hear(none)
+    state.take_answers(none)
     assert state.down is None
 
 
@@ -55,7 +55,7 @@ def test_a_bridge_that_lost_its_partitions_says_that_kafka_does_not_answer():
     catalog: Any = Catalog()
     catalog.unlisted = "Kafka does not answer: timed out."
     state, none = KafkaState(catalog, BridgeMetrics()), Assignment()
-    state.hear(none)  # type: ignore[arg-type]
+    state.take_answers(none)  # type: ignore[arg-type]
     assert state.down == "Kafka does not answer: timed out."
 
 
@@ -73,7 +73,7 @@ def test_what_is_parked_for_later_is_not_behind():
     state, assigned = KafkaState(catalog, metrics), Parts()
     state.ends = {("orders", 0): 12, ("orders.retry.5m", 0): 20_003}
     given: Any = assigned
-    state.show(given)
+    state.show_lag(given)
     shown = {
         (family.name, sample.labels["topic"]): sample.value
         for family in metrics.registry.collect()
@@ -91,9 +91,9 @@ def test_what_hundreds_of_partitions_are_behind_is_shown_once_for_all_that_begin
     given: Any = assigned
     given.low = {("orders", number): 0 for number in range(500)}
     for place in given.low:
-        state.began(place, 7)
+        state.note_end(place, 7)
     for _ in range(3):
-        state.hear(given)
+        state.take_answers(given)
     assert len(looked_at) == 500
 
 
@@ -101,7 +101,7 @@ def test_a_transaction_that_stays_open_is_said_once_and_names_the_offset(caplog:
     now, here, other = [0.0], ("orders", 0), ("orders", 1)
     stable: dict[Any, int] = {}
     asked: list[Any] = []
-    asking = SimpleNamespace(told=lambda: stable, ask=lambda places: asked.append(sorted(places)))
+    asking = SimpleNamespace(take_answer=lambda: stable, ask_offsets=lambda places: asked.append(sorted(places)))
     catalog: Any = SimpleNamespace(asking_stable=lambda: asking)
     hanging = TransactionWatch(catalog, lambda: now[0])
     for _ in range(30):

@@ -10,7 +10,7 @@ from bridge.ledger import KnownLog
 @given(st.text("abcXYZ019_-", min_size=1), st.integers(0, 10_000))
 def test_a_log_is_known_by_its_id(topic_id: str, turn: int):
     log = KnownLog(topic_id, turn, epoch=7)
-    assert KnownLog.of(log.id) == log._replace(epoch=-1)
+    assert KnownLog.from_id(log.id) == log._replace(epoch=-1)
 
 
 def test_logs_of_one_topic_have_ids_of_their_own():
@@ -19,4 +19,4 @@ def test_logs_of_one_topic_have_ids_of_their_own():
 
 @pytest.mark.parametrize("noted", ["id.x", "id.", "id"])
 def test_an_id_without_a_number_is_of_the_first_log(noted: str):
-    assert KnownLog.of(noted) == KnownLog("id")
+    assert KnownLog.from_id(noted) == KnownLog("id")

@@ -110,4 +110,4 @@ def test_records_say_whether_their_log_is_the_one_that_was_read(records, low, fo
 
 def test_a_logs_id_is_the_topics_until_it_goes_back():
     assert [KnownLog(ID).id, KnownLog(ID, 2, 7).id] == [ID, f"{ID}.2"]
-    assert [KnownLog.of(ID), KnownLog.of(f"{ID}.2")] == [KnownLog(ID), KnownLog(ID, 2)]
+    assert [KnownLog.from_id(ID), KnownLog.from_id(f"{ID}.2")] == [KnownLog(ID), KnownLog(ID, 2)]

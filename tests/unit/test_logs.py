@@ -119,7 +119,7 @@ def test_the_arguments_of_a_line_are_words_and_numbers(
     tell: Callable[[Failure], None], caplog: pytest.LogCaptureFixture
 ):
     with caplog.at_level(logging.INFO):
-        tell(Failure.of(_raise()))
+        tell(Failure.from_error(_raise()))
     (record,) = caplog.records
     assert record.args
     assert all(type(argument) in (str, int, float) for argument in record.args)
@@ -129,7 +129,7 @@ def test_the_arguments_of_a_line_are_words_and_numbers(
 
 def test_a_dead_delivery_is_logged_as_the_error_that_killed_it(caplog: pytest.LogCaptureFixture):
     error = _raise()
-    delivery_log.log_dead(DELIVERY, Dead("exhausted", Failure.of(error)), error)
+    delivery_log.log_dead(DELIVERY, Dead("exhausted", Failure.from_error(error)), error)
     (record,) = caplog.records
     assert record.exc_info is not None
     kind, found, traceback = record.exc_info
@@ -143,7 +143,7 @@ def test_thousands_that_end_alike_are_summed_up(caplog: pytest.LogCaptureFixture
     timers: list[Callable[[], None]] = []
     sums = LogLineLimiter(clock=lambda: now[0], later=lambda seconds, act: timers.append(act))
     monkeypatch.setattr(delivery_log, "_sums", sums)
-    failure = Failure.of(_raise())
+    failure = Failure.from_error(_raise())
     for _ in range(3_000):
         delivery_log.log_dead(DELIVERY, Dead("exhausted", failure))
     delivery_log.log_dead(DELIVERY, Dead("permanent", failure))
@@ -161,7 +161,7 @@ def test_thousands_that_end_alike_are_summed_up(caplog: pytest.LogCaptureFixture
 
 def test_what_was_counted_is_said_when_the_process_ends(caplog: pytest.LogCaptureFixture):
     for _ in range(LINES + 5):
-        delivery_log.log_dead(DELIVERY, Dead("exhausted", Failure.of(_raise())))
+        delivery_log.log_dead(DELIVERY, Dead("exhausted", Failure.from_error(_raise())))
     delivery_log.flush_summaries()
     delivery_log.flush_summaries()
     assert sum("5 more deliveries" in record.getMessage() for record in caplog.records) == 1

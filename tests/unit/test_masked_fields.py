@@ -23,7 +23,7 @@ from bridge.settings.settings_validation import find_environment_faults
 
 
 def shown(value, fields):
-    found = read_mask_rules(f"*: {fields}").of("orders")
+    found = read_mask_rules(f"*: {fields}").find_fields("orders")
     return mask_value(value, find_hidden_parts(value, found))
 
 
@@ -71,7 +71,7 @@ def test_a_tombstone_stays_one():
     [("orders", True, True), ("orders.eu", False, True), ("mails", False, False)],
 )
 def test_a_rule_is_of_the_topics_that_it_names(topic, key, value):
-    fields = read_mask_rules("orders: @key, a ; orders*: b,@header.X-Token;").of(topic)
+    fields = read_mask_rules("orders: @key, a ; orders*: b,@header.X-Token;").find_fields(topic)
     assert (fields.key, fields.of_value, fields.has_header("x-token")) == (key, value, value)
 
 
@@ -135,7 +135,7 @@ def test_no_masked_text_is_in_a_masked_value(tree, ascii_only):
 @given(TREES)
 def test_what_was_edited_with_tokens_is_what_it_was_without_them(tree):
     value = json.dumps(planted(tree)).encode()
-    found = find_hidden_parts(value, read_mask_rules("*: email, card").of("orders"))
+    found = find_hidden_parts(value, read_mask_rules("*: email, card").find_fields("orders"))
     assume(found.is_any)
     offered = insert_tokens(found, value)
     assert b"Canary" not in offered
@@ -146,7 +146,7 @@ VALUE = b'{"id":1,"buyer":{"email":"ann@example.org","n":1.10},"lines":[{"card":
 
 
 def edited(text):
-    found = find_hidden_parts(VALUE, read_mask_rules("*: buyer.email, card").of("orders"))
+    found = find_hidden_parts(VALUE, read_mask_rules("*: buyer.email, card").find_fields("orders"))
     return replace_tokens(text, found, VALUE)
 
 
@@ -155,7 +155,9 @@ OFFERED = '{"id":1,"buyer":{"email":"[masked 1]","n":1.10},"lines":[{"card":"[ma
 
 def test_what_is_masked_goes_along_unchanged_digit_by_digit():
     assert (
-        insert_tokens(find_hidden_parts(VALUE, read_mask_rules("*: buyer.email, card").of("orders")), VALUE).decode()
+        insert_tokens(
+            find_hidden_parts(VALUE, read_mask_rules("*: buyer.email, card").find_fields("orders")), VALUE
+        ).decode()
         == OFFERED
     )
     assert edited(OFFERED) == VALUE
@@ -186,7 +188,7 @@ def test_a_token_stays_where_it_stands_so_that_it_shows_nothing(text, says):
 
 def test_a_value_that_has_a_token_s_words_in_it_gets_other_tokens():
     value = b'{"email":"a@example.org","note":"[masked 1]"}'
-    found = find_hidden_parts(value, read_mask_rules("*: email").of("orders"))
+    found = find_hidden_parts(value, read_mask_rules("*: email").find_fields("orders"))
     offered = insert_tokens(found, value)
     assert offered == b'{"email":"[masked\' 1]","note":"[masked 1]"}'
     assert replace_tokens(offered.decode(), found, value) == value
@@ -233,13 +235,13 @@ def test_looking_for_what_is_masked_takes_time_for_the_text_alone(length):
 def test_a_text_too_long_to_be_searched_and_the_key_beside_too_much_that_is_masked_are_not_shown():
     assert build_quotes(["ann@a.org"]).masked("x" * (LONGEST_TEXT + 1)) == NOT_SHOWN
     assert build_quotes([]).masked("x" * (LONGEST_TEXT + 1)) != NOT_SHOWN
-    fields = read_mask_rules("*: email").of("orders")
+    fields = read_mask_rules("*: email").find_fields("orders")
     known = find_quotes(fields, [find_hidden_parts(b'{"email":"ann@a.org"}', fields)], None, (), most=5)
     assert mask_key(b"ann@a.org", fields, known) == NOT_SHOWN.encode()
 
 
 def test_where_it_is_not_known_what_is_masked_no_text_is_shown():
-    fields = read_mask_rules("*: email").of("orders")
+    fields = read_mask_rules("*: email").find_fields("orders")
     unread = find_hidden_parts(b"\xff", fields)
     assert find_quotes(fields, [unread], None, ()).masked("no such thing") == NOT_SHOWN
     assert (

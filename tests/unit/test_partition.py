@@ -46,9 +46,9 @@ def test_each_handler_gets_every_message_and_a_record_is_kept_until_the_last_has
     made = partition(handler(CHARGE, 9), handler(NOTIFY, 9))
     made.receive(records(0, 1), nothing_known(made, 2))
     assert take(made) == [(CHARGE, [0, 1]), (NOTIFY, [0, 1])]
-    made.handed(CHARGE, [0, 1])
+    made.note_handed(CHARGE, [0, 1])
     assert made.safe() == 0
-    made.handed(NOTIFY, [0, 1])
+    made.note_handed(NOTIFY, [0, 1])
     assert made.safe() == 2
     assert not made._records
 
@@ -57,7 +57,7 @@ def test_what_the_ledger_has_as_settled_or_handed_is_not_handed_out_again():
     made = partition(handler(CHARGE, 9))
     made.receive(records(0, 1, 2, 3), {CHARGE: bytes([Fate.DONE, Fate.OPEN, Fate.HANDED, Fate.DEAD])})
     assert take(made) == [(CHARGE, [1])]
-    made.handed(CHARGE, [1])
+    made.note_handed(CHARGE, [1])
     assert made.safe() == 4
     assert not made._records
 
@@ -74,7 +74,7 @@ def test_offsets_that_kafka_left_out_are_marked_as_gaps_and_are_no_holes():
     made = partition(handler(CHARGE, 9))
     marks = made.receive(records(2, 5), {CHARGE: bytes(2)})
     assert [(list(mark.offsets), mark.fate) for mark in marks] == [([0, 1], Fate.GAP), ([3, 4], Fate.GAP)]
-    made.handed(CHARGE, [2, 5])
+    made.note_handed(CHARGE, [2, 5])
     assert made.safe() == 6
 
 
@@ -84,11 +84,11 @@ def test_a_gap_of_millions_of_offsets_costs_nothing():
     (mark,) = made.receive(records(0, 50_000_001), {CHARGE: bytes(2)})
     assert mark.offsets == range(1, 50_000_001)
     assert take(made) == [(CHARGE, [0, 50_000_001])]
-    made.handed(CHARGE, [0, 50_000_001])
+    made.note_handed(CHARGE, [0, 50_000_001])
     assert made.pressure() is None
-    made.saw(CHARGE, 50_000_001, bytes([Fate.DONE]))
+    made.take_in_fates(CHARGE, 50_000_001, bytes([Fate.DONE]))
     assert made.safe() == 0
-    made.saw(CHARGE, 0, bytes([Fate.DONE]))
+    made.take_in_fates(CHARGE, 0, bytes([Fate.DONE]))
     assert made.safe() == 50_000_002
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
@@ -98,10 +98,10 @@ def test_with_completion_the_commit_stops_at_the_first_that_is_not_settled():
     made = partition(handler(CHARGE, 9), commit="completion")
     made.receive(records(0, 1, 2), nothing_known(made, 3))
     take(made)
-    made.handed(CHARGE, [0, 1, 2])
-    made.saw(CHARGE, 0, bytes([Fate.DONE, Fate.HANDED, Fate.DONE]))
+    made.note_handed(CHARGE, [0, 1, 2])
+    made.take_in_fates(CHARGE, 0, bytes([Fate.DONE, Fate.HANDED, Fate.DONE]))
     assert made.safe() == 1
-    made.saw(CHARGE, 1, bytes([Fate.DEAD, Fate.DONE]))
+    made.take_in_fates(CHARGE, 1, bytes([Fate.DEAD, Fate.DONE]))
     assert made.safe() == 3
 
 
@@ -110,9 +110,9 @@ def test_a_fate_that_went_back_is_read_again_from_there_and_counted(lost):
     made = partition(handler(CHARGE, 9), commit="completion")
     made.receive(records(0, 1, 2), nothing_known(made, 3))
     take(made)
-    made.handed(CHARGE, [0, 1, 2])
-    made.saw(CHARGE, 0, bytes([Fate.HANDED, Fate.DONE, Fate.DONE]))
-    _, reread, undone = made.saw(CHARGE, 0, bytes([Fate.HANDED, lost, Fate.DONE]))
+    made.note_handed(CHARGE, [0, 1, 2])
+    made.take_in_fates(CHARGE, 0, bytes([Fate.HANDED, Fate.DONE, Fate.DONE]))
+    _, reread, undone = made.take_in_fates(CHARGE, 0, bytes([Fate.HANDED, lost, Fate.DONE]))
     assert (reread, undone) == (1, 1)
 
 
@@ -121,9 +121,9 @@ def test_one_key_has_one_group_in_flight():
     made.receive(records(0, 1, 2, key=b"a"), nothing_known(made, 3))
     made.receive(records(3, key=b"b"), nothing_known(made, 1))
     assert sorted(offset for _, offsets in take(made) for offset in offsets) == [0, 1, 3]
-    made.handed(CHARGE, [0, 1, 3])
+    made.note_handed(CHARGE, [0, 1, 3])
     assert take(made) == []
-    made.saw(CHARGE, 0, bytes([Fate.DONE, Fate.DONE, Fate.OPEN, Fate.HANDED]))
+    made.take_in_fates(CHARGE, 0, bytes([Fate.DONE, Fate.DONE, Fate.OPEN, Fate.HANDED]))
     assert take(made) == [(CHARGE, [2])]
 
 
@@ -131,8 +131,8 @@ def test_in_a_sequence_the_next_handler_comes_after_the_one_before_and_a_dead_on
     made = partition(handler(CHARGE, 1), handler(NOTIFY, 1), sequence=(CHARGE, NOTIFY))
     made.receive(records(0, 1), nothing_known(made, 2))
     assert take(made) == [(CHARGE, [0]), (CHARGE, [1])]
-    made.handed(CHARGE, [0, 1])
-    marks, _, _ = made.saw(CHARGE, 0, bytes([Fate.DONE, Fate.DEAD]))
+    made.note_handed(CHARGE, [0, 1])
+    marks, _, _ = made.take_in_fates(CHARGE, 0, bytes([Fate.DONE, Fate.DEAD]))
     assert [(mark.account.handler, list(mark.offsets), mark.fate) for mark in marks] == [(NOTIFY, [1], Fate.DEAD)]
     assert take(made) == [(NOTIFY, [0])]
 
@@ -146,8 +146,8 @@ def test_a_partition_pauses_when_too_much_waits_for_its_key_and_goes_on_at_half(
         if made.pressure() is None:
             break
         made.take()
-        made.handed(CHARGE, [offset])
-        made.saw(CHARGE, offset, bytes([Fate.DONE]))
+        made.note_handed(CHARGE, [offset])
+        made.take_in_fates(CHARGE, offset, bytes([Fate.DONE]))
     assert WAITING // 2 - 1 <= count - offset <= WAITING // 2 + 2
 
 
@@ -158,12 +158,12 @@ def test_one_failing_key_pauses_its_partition_where_the_setting_says():
     for start in range(1_002):
         made.receive(records(start, key=b"%d" % start), nothing_known(made, 1))
         for group, _ in made.take():
-            made.handed(group.handler, group.offsets)
+            made.note_handed(group.handler, group.offsets)
     # All but the first are done.
-    made.saw(CHARGE, 1, bytes([Fate.DONE]) * 1_001)
+    made.take_in_fates(CHARGE, 1, bytes([Fate.DONE]) * 1_001)
     assert made.safe() == 0
     assert "kafka_window" in (made.pressure() or "")
-    made.saw(CHARGE, 0, bytes([Fate.DONE]))
+    made.take_in_fates(CHARGE, 0, bytes([Fate.DONE]))
     assert made.safe() == 1_002
     assert made.pressure() is None
 
@@ -177,8 +177,8 @@ def test_large_records_that_wait_for_their_key_pause_long_before_many_small_ones
     assert made.pressure() == "messages that wait take much memory"
     for offset in range(12):
         assert take(made) == [(CHARGE, [offset])]
-        made.handed(CHARGE, [offset])
-        made.saw(CHARGE, offset, bytes([Fate.DONE]))
+        made.note_handed(CHARGE, [offset])
+        made.take_in_fates(CHARGE, offset, bytes([Fate.DONE]))
     assert made.pressure() is None
 
 

@@ -63,7 +63,7 @@ def letter(record):
 
 
 def found(kept, log, topic="orders"):
-    return [(each.whose.partition, each.whose.offset) for each in kept.of(topic, log.there).letters]
+    return [(each.whose.partition, each.whose.offset) for each in kept.read_latest(topic, log.there).letters]
 
 
 def ours(partition, start, end):
@@ -83,11 +83,11 @@ def test_what_was_read_is_not_read_again_and_what_is_new_is(log, kept):
 
 def test_of_each_partition_the_latest_are_kept_and_it_is_said_that_there_are_more(log, kept):
     log.end = [MOST_RECENT, 0]
-    assert not kept.of("orders", log.there).more
+    assert not kept.read_latest("orders", log.there).more
     log.end = [MOST_RECENT + 100, 0]
     assert found(kept, log) == ours(0, 100, MOST_RECENT + 100)
     assert len(log.read) == MOST_RECENT + 100
-    assert kept.of("orders", log.there).more
+    assert kept.read_latest("orders", log.there).more
     # Kafka has dropped some.
     log.first = [500, 0]
     assert found(kept, log) == ours(0, 500, MOST_RECENT + 100)
@@ -125,6 +125,6 @@ def test_what_was_being_read_as_kafka_went_silent_is_read_again(log, kept):
 
 def test_of_each_letter_little_is_kept_and_topics_that_share_one_for_their_dead_letters_have_their_own(log, kept):
     log.end = [3, 0]
-    assert {len(each.error) for each in kept.of("orders", log.there).letters} == {300}
+    assert {len(each.error) for each in kept.read_latest("orders", log.there).letters} == {300}
     assert found(kept, log, "mails") == []
     assert found(kept, log) == ours(0, 0, 3)

@@ -29,20 +29,20 @@ class Clock:
 def test_without_live_records_what_was_parked_never_rests() -> None:
     clock = Clock()
     rests = RetryTimeShare(0.5, clock)
-    rests.spent(0.01)
+    rests.note_spent(0.01)
     assert (rests.left, rests.few) == (0.0, MANY_RETRY_RECORDS)
-    rests.live()
+    rests.note_live()
     clock.now += LIVE_FOR
-    rests.spent(0.01)
+    rests.note_spent(0.01)
     assert (rests.left, rests.few) == (0.0, MANY_RETRY_RECORDS)
 
 
 def test_beside_live_records_a_few_are_taken_up_and_none_during_the_rest() -> None:
     clock = Clock()
     rests = RetryTimeShare(0.5, clock)
-    rests.live()
+    rests.note_live()
     assert rests.few == FEW_RETRY_RECORDS
-    rests.spent(0.004)
+    rests.note_spent(0.004)
     assert rests.left == pytest.approx(0.004 * COST_ELSEWHERE)
     assert rests.few == 0
     clock.now += 0.004 * COST_ELSEWHERE
@@ -53,8 +53,8 @@ def test_beside_live_records_a_few_are_taken_up_and_none_during_the_rest() -> No
 def test_the_rest_is_the_others_share_and_never_long(share: float, seconds: float) -> None:
     clock = Clock()
     rests = RetryTimeShare(share, clock)
-    rests.live()
-    rests.spent(seconds)
+    rests.note_live()
+    rests.note_spent(seconds)
     assert rests.left == pytest.approx(min(REST_AT_MOST, seconds * COST_ELSEWHERE * (1 - share) / share), abs=1e-9)
 
 

@@ -131,8 +131,8 @@ def test_strangers_are_counted_and_left_behind_and_second_records_of_a_delivery_
     assert marks == [Mark(own, [0, 1], Fate.GAP), Mark(own, [3], Fate.DONE)]
     assert world.partition.take_strange_count() == 2
     assert world.take(1) == [(CHARGE, [2]), (CHARGE, [4])]
-    world.partition.handed(CHARGE, [2])
-    world.partition.handed(CHARGE, [4])
+    world.partition.note_handed(CHARGE, [2])
+    world.partition.note_handed(CHARGE, [4])
     assert world.partition.safe() == 5
 
 
@@ -141,9 +141,9 @@ def test_with_completion_the_commit_waits_for_the_end_of_the_run_and_a_held_reco
         world = World(commit=commit)
         world.receive(record(0), record(1), record(2, 1_002))
         world.take()
-        world.partition.handed(CHARGE, [0, 1])
+        world.partition.note_handed(CHARGE, [0, 1])
         assert world.partition.safe() == safe
-    world.partition.saw(RETRY_RECORD, 0, bytes([Fate.DONE, Fate.DONE, Fate.OPEN]))
+    world.partition.take_in_fates(RETRY_RECORD, 0, bytes([Fate.DONE, Fate.DONE, Fate.OPEN]))
     assert world.partition.safe() == 2
 
 
@@ -158,7 +158,7 @@ def test_what_did_not_go_out_goes_out_first_and_no_more_than_there_is_room_for()
     world.receive(*map(record, range(6)))
     assert world.take(2, room=2) == [(CHARGE, [0, 1]), (CHARGE, [2, 3])]
     world.partition.give_back(CHARGE, [0, 1])
-    world.partition.handed(CHARGE, [2, 3])
+    world.partition.note_handed(CHARGE, [2, 3])
     assert sorted(world.take(2)) == [(CHARGE, [0, 1]), (CHARGE, [4, 5])]
 
 
@@ -247,7 +247,7 @@ def test_a_slow_handler_fills_no_partition_either_and_is_read_again_seldom_where
             world.receive(*records[at : at + 150], fates=bytes(marked[at : at + 150]))
             read, at = read + 150, min(at + 150, len(records))
         for group, _ in partition.take({CHARGE: Portion(20, 20, 1), NOTIFY: Portion(20, 20, 50)}):
-            partition.handed(group.handler, group.offsets)
+            partition.note_handed(group.handler, group.offsets)
             for offset in group.offsets:
                 marked[offset] = Fate.HANDED
             out += len(group.offsets) if group.handler == CHARGE else 0
@@ -283,7 +283,7 @@ def test_a_handler_of_which_nothing_goes_out_fills_no_partition_and_all_of_it_go
     def hand_out(room: dict[str, int]) -> list[int]:
         out = []
         for group, _ in partition.take({name: Portion(10, 10, count) for name, count in room.items()}):
-            partition.handed(group.handler, group.offsets)
+            partition.note_handed(group.handler, group.offsets)
             for offset in group.offsets:
                 marked[offset] = Fate.HANDED
             out += group.offsets
@@ -319,7 +319,7 @@ def test_a_delivery_that_began_anew_and_is_parked_under_the_same_number_is_no_re
     world.partition.settle(RETRY_RECORD, [0], Fate.DONE)
     assert world.receive(record(1, origin=7)) == []
     assert world.take() == [(CHARGE, [1])]
-    world.partition.handed(CHARGE, [1])
+    world.partition.note_handed(CHARGE, [1])
     world.receive(record(2, origin=7))
     assert world.take() == [(CHARGE, [2])]
 
@@ -334,11 +334,11 @@ class Answers:
     def asking(self) -> "Answers":
         return self
 
-    def ask(self, places: Any) -> None:
+    def ask_offsets(self, places: Any) -> None:
         assert not self.waits
         self.waits = True
 
-    def told(self) -> dict[Any, int] | None:
+    def take_answer(self) -> dict[Any, int] | None:
         if not self.waits:
             return None
         self.waits = False

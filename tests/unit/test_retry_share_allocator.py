@@ -38,12 +38,12 @@ class World:
     def run_seconds(self, handler: str) -> float | None:
         return None
 
-    def lengths(self, queues: Any) -> dict[str, int]:
+    def read_lengths(self, queues: Any) -> dict[str, int]:
         if self.away:
             raise HandoffFailed("no answer")
         return dict.fromkeys(queues, self.length)
 
-    def waiting(self, queues: Any) -> dict[str, int]:
+    def count_delayed(self, queues: Any) -> dict[str, int]:
         return dict.fromkeys(queues, self.later)
 
     def portion(self, ready: int = 100_000) -> tuple[int, int | None]:
@@ -55,7 +55,7 @@ class World:
         """A message that workers take at once."""
         offsets = range(first, first + count)
         self.ledger.write([Mark(TIER, offsets, Fate.HANDED)])
-        self.shares.handed("charge", TIER, offsets, parked=True)
+        self.shares.note_handed("charge", TIER, offsets, parked=True)
 
 
 def test_what_workers_have_taken_counts_until_it_has_ended() -> None:
@@ -93,7 +93,7 @@ def test_what_failed_again_and_waits_for_its_time_counts_for_a_moment_only() -> 
 def test_beside_live_records_messages_are_small() -> None:
     world = World()
     world.portion()
-    world.shares.handed("charge", Account("charge", "orders", "id", 0), [5], parked=False)
+    world.shares.note_handed("charge", Account("charge", "orders", "id", 0), [5], parked=False)
     assert world.portion()[0] == int(100 * BESIDE / 0.05)
 
 

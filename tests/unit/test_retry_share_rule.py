@@ -69,14 +69,14 @@ def test_messages_are_small_beside_live_records_and_full_where_there_are_none() 
     assert [find_retry_batch_size(most, True, 0.000_1) for most in (3, 20, 500)] == [3, 20, 50]
     assert find_retry_batch_size(500, True, 0.1) == 50
     mix = QueueMix()
-    mix.see(0, 0.0)
+    mix.update_length(0, 0.0)
     assert (
         find_retry_batch_size(500, mix.busy(0.0)),
         find_retry_batch_size(500, True),
         find_retry_batch_size(3, True),
     ) == (500, 50, 1)
     mix.add(1, 1.0, parked=False)
-    mix.see(0, 1.1)
+    mix.update_length(0, 1.1)
     assert mix.busy(1.1)
     assert not mix.busy(1.0 + LATELY)
 
@@ -88,18 +88,18 @@ def test_what_waits_is_told_apart_as_it_is_taken(steps: list[tuple[bool, int, in
         mix.add(deliveries, float(now), parked=parked)
         queue.append((parked, deliveries))
         del queue[:taken]
-        mix.see(len(queue), float(now))
+        mix.update_length(len(queue), float(now))
         assert mix.parked == QueuedWork(sum(p for p, _ in queue), sum(d for p, d in queue if p))
         assert mix.others == QueuedWork(sum(not p for p, _ in queue), sum(d for p, d in queue if not p))
 
 
 def test_what_others_put_there_counts_as_theirs_and_what_was_put_there_long_ago_as_taken() -> None:
     mix = QueueMix()
-    mix.see(0, 0.0)
+    mix.update_length(0, 0.0)
     mix.add(5, 0.0, parked=True)
-    mix.see(100, 1.0)
+    mix.update_length(100, 1.0)
     assert (mix.parked, mix.others) == (QueuedWork(1, 5), QueuedWork(99, 99))
-    mix.see(100, 1.0 + PLACE_KNOWN_FOR)
+    mix.update_length(100, 1.0 + PLACE_KNOWN_FOR)
     assert (mix.parked, mix.others) == (NOTHING, QueuedWork(100, 100))
 
 
@@ -124,7 +124,7 @@ def test_a_bridge_that_turns_slowly_idles_no_workers_and_a_live_record_waits_for
 def test_what_was_handed_off_a_moment_ago_is_told_from_what_was_lately() -> None:
     mix = QueueMix()
     mix.add(1, 1.0, parked=False)
-    mix.see(0, 2.0)
+    mix.update_length(0, 2.0)
     assert (mix.busy(2.0 + JUST_NOW), mix.busy(2.0 + JUST_NOW, JUST_NOW), mix.busy(2.0, JUST_NOW)) == (
         True,
         False,

@@ -26,7 +26,7 @@ from bridge.partitions.safe_offset import NEAR, Commit, FateChange, OffsetTracke
 def test_the_safe_offset_is_the_first_that_is_not(commit: Commit, ordered: bool, fates: list[int], safe: int) -> None:
     offsets = OffsetTracker(10, ["charge"], commit, ordered)
     offsets.read(range(10, 15))
-    offsets.saw("charge", 10, bytes(fates))
+    offsets.take_in_fates("charge", 10, bytes(fates))
     assert offsets.safe() == safe
 
 
@@ -54,7 +54,7 @@ def test_what_the_client_has_passed_is_a_gap_and_safe_once_all_before_it_is(gap:
     assert offsets.pass_to(12) == range(12, 12)
     assert offsets.pass_to(12 + gap) == range(12, 12 + gap)
     assert offsets.safe() == 10
-    offsets.saw("charge", 10, bytes([Fate.DONE, Fate.HANDED]))
+    offsets.take_in_fates("charge", 10, bytes([Fate.DONE, Fate.HANDED]))
     assert offsets.safe() == 11
     offsets.read([12 + gap])
     offsets.mark("charge", [12 + gap], Fate.DONE)
@@ -70,7 +70,7 @@ def test_what_the_client_has_passed_is_a_gap_and_safe_once_all_before_it_is(gap:
 def test_a_gap_stays_one_although_the_ledger_calls_it_open() -> None:
     offsets = OffsetTracker(0, ["charge"], "completion")
     offsets.read([0, 2])
-    assert offsets.saw("charge", 0, bytes([2, 0, 2])) == [
+    assert offsets.take_in_fates("charge", 0, bytes([2, 0, 2])) == [
         FateChange(range(1), Fate.OPEN, Fate.DONE),
         FateChange(range(2, 3), Fate.OPEN, Fate.DONE),
     ]
@@ -87,7 +87,9 @@ def test_a_record_read_where_a_gap_was_is_open() -> None:
 def test_a_record_read_where_the_ledger_has_a_gap_stays_open() -> None:
     offsets = OffsetTracker(0, ["charge"], "completion")
     offsets.read([0, 1])
-    assert offsets.saw("charge", 0, bytes([Fate.GAP, Fate.DONE])) == [FateChange(range(1, 2), Fate.OPEN, Fate.DONE)]
+    assert offsets.take_in_fates("charge", 0, bytes([Fate.GAP, Fate.DONE])) == [
+        FateChange(range(1, 2), Fate.OPEN, Fate.DONE)
+    ]
     assert offsets.safe() == 0
 
 
@@ -101,7 +103,7 @@ def test_a_gap_of_any_length_costs_nothing() -> None:
     assert offsets.windows == [range(10, 12), range(far, far + 3), range(2 * far, 2 * far + 1)]
     assert offsets.size == 6
     for handler in ("charge", "notify"):
-        assert offsets.saw(handler, far, bytes([2, 0, 4]))
+        assert offsets.take_in_fates(handler, far, bytes([2, 0, 4]))
         offsets.mark(handler, [10, far, 2 * far], Fate.DONE)
         assert list(offsets.still_open(handler, [11, far, 2 * far])) == [11]
         assert offsets.fates(handler, [9, 10, 11, 12, far, far + 2, 2 * far]) == bytes([2, 2, 0, 2, 2, 4, 2])
@@ -138,7 +140,7 @@ def test_a_fate_that_went_back_is_seen(before: Fate, now: Fate, back: bool) -> N
     offsets = OffsetTracker(0, ["charge"], "handoff")
     offsets.read([0, 1])
     offsets.mark("charge", [0], before)
-    (change,) = offsets.saw("charge", 0, bytes([now, Fate.OPEN]))
+    (change,) = offsets.take_in_fates("charge", 0, bytes([now, Fate.OPEN]))
     assert change == FateChange(range(1), before, now)
     assert change.went_back is back
 
@@ -173,10 +175,10 @@ def test_it_agrees_with_a_plain_dictionary(
     window = offsets.window
     for number, handler in enumerate(("a", "b")):
         found = bytes(plain[o][number] if o in plain else 0 for o in window)
-        changes = offsets.saw(handler, window.start, found)
+        changes = offsets.take_in_fates(handler, window.start, found)
         changed = {o: change.fate for change in changes for o in change.offsets}
         assert changed == {o: fates[number] for o, fates in plain.items() if fates[number]}
-        assert not offsets.saw(handler, window.start, found)
+        assert not offsets.take_in_fates(handler, window.start, found)
     unsafe = {Fate.OPEN} | ({Fate.HANDED} if commit == "completion" else set()) | ({Fate.PARKED} if ordered else set())
     expected = next((o for o, fates in plain.items() if set(map(Fate, fates)) & unsafe), at + 1)
     # A gap right before the first unsafe record is safe too, and a commit may point at either.

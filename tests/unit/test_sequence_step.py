@@ -30,12 +30,12 @@ def test_the_last_of_a_sequence_and_what_is_none_of_it_is_at_its_end(handler: st
 
 def test_what_kafka_did_not_take_goes_on_once_when_it_comes_again():
     onward = _step_record(DELIVERY, "g", SEQUENCE, "orders.replay")
-    unsent = UnsentMessages.of(DELIVERY, onward)
+    unsent = UnsentMessages.from_delivery(DELIVERY, onward)
     assert unsent is not None
     again = replace(
         unsent.again, outgoing=tuple(OutgoingMessage.from_data(each.to_data()) for each in unsent.again.outgoing)
     )
-    assert UnsentMessages.of(again, onward) == replace(unsent, delivery=again)
+    assert UnsentMessages.from_delivery(again, onward) == replace(unsent, delivery=again)
 
 
 def test_who_comes_next_has_all_its_retries_though_the_one_before_had_one_attempt():

@@ -73,7 +73,7 @@ def test_the_defaults_are_those_of_the_contract(read):
     assert (settings.environment.BRIDGE_HTTP_PORT, settings.environment.WORKER_METRICS_PORT) == (8090, 8091)
     assert settings.file.kafka_park_after == 60
     assert settings.file.kafka_create_topics
-    assert TopicNames.of(settings).dead_letters("orders") == "orders.dlq"
+    assert TopicNames.from_settings(settings).dead_letters("orders") == "orders.dlq"
     assert settings.ledger_url == "redis://localhost:6379/0"
     assert settings.topic("orders").commit == "handoff"
 

@@ -37,8 +37,8 @@ class Acts:
         self.ledger: Any = None
         self.unwritten: dict[int, Fate] = {}
         self.given_up: set[int] = set()
-        monkeypatch.setattr(Publisher, "of", lambda app: self)
-        monkeypatch.setattr(BatchFates, "of", lambda app, batch: self)
+        monkeypatch.setattr(Publisher, "get_publisher", lambda app: self)
+        monkeypatch.setattr(BatchFates, "for_batch", lambda app, batch: self)
         monkeypatch.setattr("tasks.execution.settlement.can_bundle", lambda: True)
 
     def open_when_taken(self, offset: int, properties: Any) -> bool:
@@ -120,7 +120,7 @@ def batch(*offsets: int) -> Batch:
 
 
 def settling(acts: Any, batch: Batch, properties: Any = None, **headers: Any) -> Settlement:
-    return Settlement.of(task_of(Celery("unit", set_as_current=False), headers, properties), batch, acts)
+    return Settlement.for_batch(task_of(Celery("unit", set_as_current=False), headers, properties), batch, acts)
 
 
 def task_of(app: Any, headers: Any, properties: Any, **options: Any) -> Any:
@@ -246,7 +246,7 @@ def test_a_success_that_others_know_is_marked_before(
     app = Celery("unit", set_as_current=False)
     app.conf.update(settings)
     one = batch(1)
-    Settlement.of(task_of(app, {}, TAKEN, **options), one, acts).done(one.deliveries[0])
+    Settlement.for_batch(task_of(app, {}, TAKEN, **options), one, acts).done(one.deliveries[0])
     assert acts.done_so_far == ["marked 1 done along" if bundled else "marked 1 done at once"]
 
 
@@ -262,7 +262,7 @@ def test_a_mark_waits_for_no_hook_and_no_receiver(acts: Any, hook: str | None) -
     if hook == "receiver":
         task_postrun.connect(hears)
     try:
-        Settlement.of(task, one, acts).done(one.deliveries[0])
+        Settlement.for_batch(task, one, acts).done(one.deliveries[0])
     finally:
         task_postrun.disconnect(hears)
     assert acts.done_so_far == ["marked 1 done at once" if hook else "marked 1 done along"]

@@ -57,8 +57,8 @@ def test_where_others_go_on_what_waits_is_handed_off_until_as_much_waits_as_may(
     charge, notify, refund = [SimpleNamespace(name=name) for name in ("charge", "notify", "refund")]
     kept = SuspendedHandlers(frozenset({"charge", "refund"}), frozenset({"refund"}))
     some: list[Any] = [charge, notify, refund]
-    assert kept.of(some) == {"refund"}
-    assert kept.of(some[:2]) == frozenset()
-    assert kept.of(some[::2]) == {"charge", "refund"}
-    assert kept.of(some[:1]) == {"charge"}
-    assert kept.of([]) == frozenset()
+    assert kept.find_suspended(some) == {"refund"}
+    assert kept.find_suspended(some[:2]) == frozenset()
+    assert kept.find_suspended(some[::2]) == {"charge", "refund"}
+    assert kept.find_suspended(some[:1]) == {"charge"}
+    assert kept.find_suspended([]) == frozenset()

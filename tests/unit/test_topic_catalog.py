@@ -237,7 +237,7 @@ def test_a_late_answer_is_no_offset(catalog_of):
     admin.ends = SimpleNamespace(offset=-1001)
     for answer in found.ask_log("orders", 0):
         with pytest.raises(KafkaUnavailable, match="did not answer in time"):
-            found.told(answer)
+            found.read_offset(answer)
     found.ask_ends([TopicPartition("orders", 0)])
     with pytest.raises(KafkaUnavailable, match="did not answer in time"):
         found.ends()
@@ -250,8 +250,8 @@ def test_a_late_answer_is_no_offset(catalog_of):
         (1e9, -1, {("orders", 0): -1}),
     ):
         admin.ends = SimpleNamespace(offset=offset)
-        asking.ask({("orders", 0): at})
-        assert asking.told() == told
+        asking.ask_offsets({("orders", 0): at})
+        assert asking.take_answer() == told
 
 
 @pytest.mark.parametrize("answer", [None, (-1001, -1001), (0, -1001), (-1, 5), (5, 3)])

@@ -135,7 +135,7 @@ def test_each_pressure_is_told_once_when_it_begins_and_once_when_it_ends(caplog)
     caplog.set_level("INFO")
     watch = LimitWatch(1000, PauseReason.QUEUE_BYTES, "queue {name!r} takes {much:,.0f} bytes of Redis")
     for much in (500, 1500, 1600, None, 700, 1500, 499):
-        watch.see({"q": much})
+        watch.update_counts({"q": much})
         assert watch.paused == ({} if much in (500, 499) else {"q": "bytes of queue q"})
     assert caplog.messages == [
         "paused: queue 'q' takes 1,500 bytes of Redis (paused above 1,000, resumed below 500)",
@@ -145,7 +145,7 @@ def test_each_pressure_is_told_once_when_it_begins_and_once_when_it_ends(caplog)
 
 def test_without_a_limit_nothing_ever_pauses():
     watch = LimitWatch(None, PauseReason.QUEUE_BYTES, "{name} {much}")
-    watch.see({"q": 1e12})
+    watch.update_counts({"q": 1e12})
     assert not watch.paused
     assert not watch.wanted
 
@@ -155,16 +155,16 @@ def test_too_much_elsewhere_pauses_the_topic_and_never_its_retry_topics():
         ["orders", "mail"], FileSettings(kafka_pause_dead_letters_a_minute=10, kafka_pause_above_parked=100), None
     )
     places = [("orders", 0), ("orders", 1), ("orders.retry.5m", 0), ("mail", 0), ("mail.retry.5m", 0)]
-    sources.look({"orders": 11}, {"mail": 101})
+    sources.update_counts({"orders": 11}, {"mail": 101})
     expected = {place: f"dead letters of {place[0]}" for place in places[:2]}
     assert sources.pauses(places) == expected | {("mail", 0): "parked records of mail"}
     # What a rebalance brings is paused too, and silence changes nothing.
-    sources.look({}, {"mail": 60})
+    sources.update_counts({}, {"mail": 60})
     assert sources.pauses([("orders", 7), ("mail", 3)]) == {
         ("orders", 7): "dead letters of orders",
         ("mail", 3): "parked records of mail",
     }
-    sources.look({"orders": 4}, {})
+    sources.update_counts({"orders": 4}, {})
     assert not sources.pauses(places)
 
 

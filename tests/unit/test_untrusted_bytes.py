@@ -310,7 +310,7 @@ def test_whatever_the_header_of_a_celery_message_holds_is_a_batch_or_malformed(r
         return
     with suppress(MalformedDelivery):
         assert celery_header.from_header("orders.handlers.charge", data).deliveries
-    found = celery_header.HeaderContents.of({"kafka": data})
+    found = celery_header.HeaderContents.from_headers({"kafka": data})
     assert found is None or len(list(found.metadata())) == len(found.offsets)
 
 

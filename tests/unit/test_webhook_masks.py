@@ -31,7 +31,7 @@ def told(monkeypatch):
         ]
     )
     open_ones = {"bank": BreakerStatus("open", why=SAID)}
-    monkeypatch.setattr(Ledger, "of", lambda settings: io.BytesIO())
+    monkeypatch.setattr(Ledger, "from_settings", lambda settings: io.BytesIO())
     monkeypatch.setattr(alarm_watch, "DecisionMirror", lambda ledger: ledger)
     monkeypatch.setattr(alarm_watch, "look_up_decisions", lambda *_: halts)
     monkeypatch.setattr(

@@ -29,7 +29,7 @@ def console(desk: DeadLetterService, redis_url: str) -> Console:
 @pytest.fixture
 def announce(console: Console) -> Iterator[Callable[[float], None]]:
     """Says for so many seconds that a recorder lives."""
-    ledger = Ledger.of(console.desk.settings)
+    ledger = Ledger.from_settings(console.desk.settings)
     assert ledger is not None
     with closing(ledger):
         yield lambda seconds: GroupMembers(ledger, "recorders").announce(

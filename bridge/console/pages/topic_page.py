@@ -47,7 +47,7 @@ def show_topic(request: Request) -> Response:
         problems=[each for each in found.problems if each.topic == name],
         partitions=build_partition_rows(name, found.status),
         beside=list_own_topics(name, found.status),
-        letters=TopicNames.of(asked.desk.settings).dead_letters(name),
+        letters=TopicNames.from_settings(asked.desk.settings).dead_letters(name),
         hour=charts.build_hour_chart(status, asked.clock()),
         day=charts.build_day_chart(status, None, asked.clock()),
         place=PLACE,

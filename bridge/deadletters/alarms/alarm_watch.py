@@ -37,7 +37,7 @@ def find_topic_alarms(settings: Settings, routes: Routes) -> tuple[list[Alarm], 
     Raises:
         LedgerUnavailable, KafkaUnavailable, NotDecided: a server did not answer.
     """
-    ledger = Ledger.of(settings)
+    ledger = Ledger.from_settings(settings)
     if ledger is None:
         return _find_halts(settings, None), set()
     with closing(ledger):
@@ -72,7 +72,7 @@ def _find_halts(settings: Settings, mirror: DecisionMirror | None) -> list[Alarm
 def _build_halt_alarm(settings: Settings, topic: str, halt: GroupDecision) -> GroupDecision:
     """Return a halt without words that may quote masked fields; a person's words stay."""
     masks = read_mask_rules(settings.environment.DEADLETTERS_MASK)
-    if "handler" not in (halt.data or {}) or not masks.of(topic):
+    if "handler" not in (halt.data or {}) or not masks.find_fields(topic):
         return halt
     return replace(halt, change=halt.change._replace(why=NOT_TOLD))
 

@@ -344,7 +344,7 @@ def _find_unrecorded(
 
 def _read_topic_ends(settings: Settings, routes: Routes, database: Database) -> dict[Place, int]:
     """Return the end offsets of the dead-letter topics; empty if Kafka does not answer, which the status reports."""
-    names = TopicNames.of(settings)
+    names = TopicNames.from_settings(settings)
     topics = {*map(names.dead_letters, routes.topics), *(each.topic for each in _read_positions(settings, database))}
     try:
         there = read_extents(settings, topics)

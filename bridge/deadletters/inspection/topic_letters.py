@@ -56,7 +56,7 @@ def find_topic_letters(
         KafkaUnavailable: Kafka did not answer.
     """
     check_topic_filter(asked)
-    names, sources = TopicNames.of(settings), asked.topics or routes.topics
+    names, sources = TopicNames.from_settings(settings), asked.topics or routes.topics
     wanted = topics or sorted({names.dead_letters(source) for source in sources})
     there = read_extents(settings, wanted)
     starts = {each.place: max(each.first, each.end - last) for each in there}
@@ -78,7 +78,7 @@ def read_topic_letters(
     Raises:
         KafkaUnavailable: Kafka did not answer.
     """
-    dead_letters = read_extents(settings, [TopicNames.of(settings).dead_letters(topic)])
+    dead_letters = read_extents(settings, [TopicNames.from_settings(settings).dead_letters(topic)])
     if not dead_letters:
         there = [each for each in read_extents(settings, [topic]) if each.partition == partition]
         there = [replace(each, end=offset + 1) for each in there if each.first <= offset < each.end]

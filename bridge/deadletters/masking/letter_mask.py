@@ -44,7 +44,7 @@ class LetterMasks:
 
     def of(self, topic: str) -> MaskedFields:
         """Return the masked fields of a source topic."""
-        return self.rules.of(topic)
+        return self.rules.find_fields(topic)
 
     def letter(self, letter: LetterView) -> MaskedView:
         """Return a masked letter; every letter in full leaves the dead-letter store by this method.

@@ -138,7 +138,7 @@ class Recorder:
         duties: Sequence[Duty] = DUTIES,
         stays: bool = False,
     ) -> None:
-        names = TopicNames.of(desk.settings)
+        names = TopicNames.from_settings(desk.settings)
         self.topics = {names.dead_letters(topic) for topic in desk.routes.topics} | set(topics)
         self._settings = desk.settings
         self.metrics = RecorderMetrics()

@@ -102,7 +102,7 @@ class RecorderMembership:
             )
 
     def _announce(self, stopping: threading.Event) -> None:
-        ledger = Ledger.of(self._settings, timeout=ANSWER_WITHIN)
+        ledger = Ledger.from_settings(self._settings, timeout=ANSWER_WITHIN)
         if ledger is None:
             stopping.wait()
             return

@@ -232,7 +232,7 @@ class StartFinder:
                 unknown.append(f"{log}: Kafka has not said where the partition begins and ends.")
                 continue
             try:
-                found[log] = (self._catalog.told(first), self._catalog.told(end))
+                found[log] = (self._catalog.read_offset(first), self._catalog.read_offset(end))
             except KafkaUnavailable as error:
                 unknown.append(f"{log}: {error}")
         return found, unknown

@@ -54,7 +54,7 @@ def read_living_workers(settings: Settings) -> list[Mapping[str, Any]]:
     Raises:
         LedgerUnavailable: Redis does not answer.
     """
-    ledger = Ledger.of(settings)
+    ledger = Ledger.from_settings(settings)
     if ledger is None:
         return []
     with closing(ledger):

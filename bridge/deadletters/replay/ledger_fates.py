@@ -43,7 +43,7 @@ class LedgerFates:
 
             def ledger_of(group: str) -> Ledger | None:
                 if group not in known:
-                    known[group] = Ledger.of(settings.of_group(group), cluster())
+                    known[group] = Ledger.from_settings(settings.of_group(group), cluster())
                     if (made := known[group]) is not None:
                         stack.enter_context(closing(made))
                 return known[group]
@@ -83,7 +83,7 @@ class LedgerFates:
         offsets: dict[int, set[int]] = defaultdict(set)
         for partition, offset in spots:
             offsets[partition].add(offset)
-        last = {} if topic_id else book.known([(topic, at) for at in offsets])
+        last = {} if topic_id else book.read_logs([(topic, at) for at in offsets])
         logs = {at: last[topic, at].id if (topic, at) in last else book.log_id(topic, topic_id, at) for at in offsets}
         accounts = {at: Account(RETRY_RECORD, topic, log, at) for at, log in logs.items()}
         asked = [(accounts[partition], sorted(some)) for partition, some in offsets.items()]

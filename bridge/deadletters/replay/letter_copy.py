@@ -226,7 +226,7 @@ def check_copy_topic(settings: Settings, topic: str) -> None:
     """
     if is_internal(topic):
         raise CopyRefused(f"{topic!r} is an internal topic of Kafka: nothing is copied there. Name another topic.")
-    if role := role_for_any_group(topic, TopicNames.of(settings)):
+    if role := role_for_any_group(topic, TopicNames.from_settings(settings)):
         raise CopyRefused(
             f"{topic!r} has the name of a {role} topic: what is written there acts on the group that reads it, so "
             "nothing is copied there. Name another topic."
@@ -315,12 +315,12 @@ class LetterCopies:
 
 def explain_own_topic(settings: Settings, routes: Routes, topic: str) -> str:
     """Return the role of a topic in this group; empty if it has none (pure)."""
-    names = TopicNames.of(settings)
+    names = TopicNames.from_settings(settings)
     if topic in routes.topics:
         return "a topic that handlers read"
     if topic == names.control:
         return "the control topic of the group"
-    if (found := DerivedTopics(names, routes.topics).of([topic]).get(topic)) is not None:
+    if (found := DerivedTopics(names, routes.topics).find_derived([topic]).get(topic)) is not None:
         return f"the {found.kind} topic of {found.source!r}"
     source = next((source for source in routes.topics if names.dead_letters(source) == topic), None)
     return "" if source is None else f"the dead-letter topic of {source!r}"

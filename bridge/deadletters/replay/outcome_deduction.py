@@ -132,7 +132,7 @@ class RecordingProgress:
             KafkaUnavailable: Kafka did not answer.
         """
         settings = self._settings.of_group(group)
-        topic = TopicNames.of(settings).dead_letters(source)
+        topic = TopicNames.from_settings(settings).dead_letters(source)
         ends = {each.partition: each.end for each in read_extents(settings, [topic])}
         if not any(ends.values()):
             return True

@@ -26,7 +26,7 @@ def find_known_handlers(app: Celery, settings: Settings, routes: Routes) -> froz
     names = set(routes.handlers)
     for name in routes.handlers:
         names |= set(getattr(app.tasks.get(name), "other_names", ()))
-    if (ledger := Ledger.of(settings)) is not None:
+    if (ledger := Ledger.from_settings(settings)) is not None:
         with closing(ledger), suppress(LedgerUnavailable):
             for state in GroupMembers(ledger, "workers").living().values():
                 names |= set(map(str, state.get("handlers", ())))

@@ -169,7 +169,7 @@ def open_range_look(settings: Settings, topic: str) -> Iterator["RangeLook"]:
     """
     catalog = TopicCatalog(settings, [topic])
     catalog.prepare()
-    ledger = Ledger.of(settings, catalog.cluster)
+    ledger = Ledger.from_settings(settings, catalog.cluster)
     if ledger is None:
         raise RedriveRefused("A redrive needs a ledger of done deliveries, and the broker is no Redis: set LEDGER_URL.")
     try:
@@ -256,7 +256,7 @@ class RangeLook:
 
     def _learn(self, accounts: Sequence[Account]) -> None:
         """Read the meaning of an open fate for these accounts."""
-        for account, known in zip(accounts, Accounts(self._ledger).known(accounts), strict=True):
+        for account, known in zip(accounts, Accounts(self._ledger).read_progress(accounts), strict=True):
             committed = self._extents[account.partition].committed
             self._grounds[account] = OpenFateMeaning(committed, known.joined, known.lost)
 

@@ -276,7 +276,7 @@ class ReplayAction:
 
 def name_target_topic(settings: Settings, group: str, source: str, *, ours: bool) -> str:
     """Return the topic to which letters of a source topic are replayed."""
-    return TopicNames.of(settings.of_group(group)).replay(source) if ours else source
+    return TopicNames.from_settings(settings.of_group(group)).replay(source) if ours else source
 
 
 def _build_headers(job: _Job, content: LetterContent, once: bool) -> RecordHeaders:
