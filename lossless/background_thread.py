@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -70,3 +70,13 @@ def start_call(name: str, work: Callable[[], T]) -> "Future[T]":
 
     BackgroundThread(name, do).start()
     return future
+
+
+def copy_shared_set(shared: Iterable[T]) -> list[T]:
+    """Return a copy of a set which threads change meanwhile."""
+    for _ in range(10):
+        try:
+            return list(shared)
+        except RuntimeError:
+            continue
+    return []

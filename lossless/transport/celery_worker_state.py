@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable
 from typing import Any
+
+from lossless.background_thread import copy_shared_set
 
 #: The worker of this process, as a list of one.
 _workers: list[weakref.ref[Any]] = []
@@ -53,21 +54,11 @@ def stopping() -> bool:
     )
 
 
-def list_requests(requests: Iterable[Any]) -> list[Any]:
-    """Return a copy of one of Celery's sets of requests, which threads change meanwhile."""
-    for _ in range(10):
-        try:
-            return list(requests)
-        except RuntimeError:
-            continue
-    return []
-
-
 def running_tags() -> set[str]:
     """Return the delivery tags of the tasks that run now."""
     state = _state()
     return (
-        set() if state is None else {request.message.delivery_tag for request in list_requests(state.active_requests)}
+        set() if state is None else {request.message.delivery_tag for request in copy_shared_set(state.active_requests)}
     )
 
 
@@ -87,5 +78,5 @@ def started_tags() -> set[str]:
     state = _state()
     if state is None:
         return set()
-    given = (r for r in list_requests(state.reserved_requests) if getattr(r, "_apply_result", None) is not None)
+    given = (r for r in copy_shared_set(state.reserved_requests) if getattr(r, "_apply_result", None) is not None)
     return running_tags() | {request.message.delivery_tag for request in given}

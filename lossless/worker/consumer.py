@@ -34,7 +34,7 @@ from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
 from celery.worker import consumer, state
 
-from lossless.transport.celery_worker_state import list_requests
+from lossless.background_thread import copy_shared_set
 from lossless.worker import graceful_shutdown, inspect_commands, process_pool
 from lossless.worker.message_burial import (
     BurialFailure,
@@ -286,7 +286,7 @@ class Consumer(consumer.Consumer):
 
     def on_close(self) -> None:
         """Forget the arrived messages, except those that a process was sent: these run here."""
-        reserved = list_requests(state.reserved_requests)
+        reserved = copy_shared_set(state.reserved_requests)
         process_pool.withdraw_waiting(reserved)
         super().on_close()
         sent = [request for request in reserved if request._apply_result is not None and request._apply_result()]
@@ -301,7 +301,7 @@ class Consumer(consumer.Consumer):
         without REMAP_SIGTERM: Celery heeds it on SIGQUIT alone, and sleeps it out even when nothing runs any
         more. What has not ended by then is stopped, and given back when the channel closes.
         """
-        process_pool.withdraw_waiting(list_requests(state.reserved_requests))
+        process_pool.withdraw_waiting(copy_shared_set(state.reserved_requests))
         waiting = graceful_shutdown.list_unstarted_requests(self.task_buckets)
         super().stop()
         graceful_shutdown.begin_shutdown(self.timer, self.pool, waiting, self.app.conf.worker_soft_shutdown_timeout)

@@ -6,7 +6,7 @@ from typing import Any
 from celery.utils.log import get_logger
 from celery.worker import state
 
-from lossless.transport.celery_worker_state import list_requests
+from lossless.background_thread import copy_shared_set
 
 logger = get_logger(__name__)
 
@@ -52,9 +52,9 @@ def _give_back(requests: list[Any]) -> None:
 
 def _stop_running(timer: Any, pool: Any) -> None:
     """Stop the processes that still run or have not begun: SIGTERM, then SIGKILL."""
-    running = [request for request in list_requests(state.active_requests) if not request.acknowledged]
+    running = [request for request in copy_shared_set(state.active_requests) if not request.acknowledged]
     processes = [
-        pid for request in list_requests(state.reserved_requests) if (pid := _find_process(request)) is not None
+        pid for request in copy_shared_set(state.reserved_requests) if (pid := _find_process(request)) is not None
     ]
     if running or processes:
         logger.warning("The time to finish is over: %d running tasks are given back", len(running) + len(processes))

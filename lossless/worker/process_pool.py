@@ -142,7 +142,7 @@ def make_reporting(on_apply: Callable[..., Any]) -> Callable[..., Any]:
         result = on_apply(
             partial(_run_and_report, target, callback, error_callback), args, kwargs, callback=noop, **options
         )
-        if isinstance(result, thread.ApplyResult):
+        if isinstance(result, thread.ApplyResult):  # type: ignore[attr-defined]
             # A request refers to it weakly, and only prefork keeps it: without it, what waits for a thread could
             # not be told from what was never given to one. The future keeps it until it has run.
             result.f.add_done_callback(partial(_keep, result))
@@ -163,7 +163,7 @@ def withdraw_waiting(requests: Iterable[Any]) -> None:
     """
     for request in requests:
         result = request._apply_result() if request._apply_result is not None else None
-        if isinstance(result, thread.ApplyResult) and result.f.cancel():
+        if isinstance(result, thread.ApplyResult) and result.f.cancel():  # type: ignore[attr-defined]
             request._apply_result = None
 
 
