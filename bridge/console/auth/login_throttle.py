@@ -2,6 +2,9 @@
 
 A name that is guessed at one address waits at that address alone, so nobody locks another person out of the console. A
 browser in which the user has signed in before (a known device) has a count of its own, whatever its address.
+
+The library `limits` 5 has windows of one length. It has no wait that grows, takes no failure back, reads the wall clock
+and bounds no memory: 6 of the 14 tests of this throttle fail with it.
 """
 
 import threading

@@ -1,4 +1,10 @@
-"""The OpenID Connect client: the issuer, its endpoints, the exchange of a code, and the sign-in."""
+"""The OpenID Connect client: the issuer, its endpoints, the exchange of a code, and the sign-in.
+
+Signatures and encryption are joserfc's. Authlib 1.9, which has its signatures from there too, was tried and left out.
+It takes 8 of the 37 tokens that `tests/unit/test_id_tokens.py` refuses if the issuer's document lists every algorithm,
+and 4 with our settings. It does not encode the secret for the header (RFC 6749, 2.3.1), follows no deadline, and checks
+neither the document's issuer nor its addresses. With it, 366 lines of code replaced 377.
+"""
 
 import base64
 import json
