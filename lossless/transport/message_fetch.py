@@ -151,11 +151,12 @@ class MessageFetcher:
         free = self._free(credit)
         self._hungry = self._hungry or self._is_time(free)
         most = credit if self._hungry else 0
-        acks = holder.acks_for_take() if holder is not None else []
+        # Noted before anything that may fail: `_acks_failed` gives them back.
+        self._acks = holder.acks_for_take() if holder is not None else []
         if most and holder is not None:
             self._idling.listen(holder, self._looked_at)
-        if most or acks:
-            self._send_take(most, free, acks)
+        if most or self._acks:
+            self._send_take(most, free)
         elif credit and holder is None:
             lists = {key: queue for queue, key in self._lists_of(self.channel.queues_in_turn())}
             self._hungry = self._idling.wait(lists)
@@ -183,13 +184,12 @@ class MessageFetcher:
 
     # -- the take
 
-    def _send_take(self, most: int, free: int, acks: list[str]) -> None:
-        self._acks = acks
+    def _send_take(self, most: int, free: int) -> None:
         if most:
             self._free_asked = free
             self._hungry = False  # whatever rings from now on may have come after the take looked
         keys, args = self._take(self.channel.queues_in_turn(), most, free, waits=self._idling.listens)
-        args += self.holder.with_steps(acks) if self.holder is not None else [0]
+        args += self.holder.with_steps(self._acks) if self.holder is not None else [0]
         take = self.channel.hooked_scripts.take
         command = ("EVALSHA", take.sha) if self._known else ("EVAL", take.text)
         if self._line is None:

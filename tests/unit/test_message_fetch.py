@@ -24,6 +24,8 @@ class Connection:
 
     def connect(self) -> None: ...
 
+    def disconnect(self) -> None: ...
+
     def send_command(self, *command: Any) -> None:
         self.sent.append(command)
         if command[0] == "SUBSCRIBE":
@@ -48,6 +50,7 @@ class Taking:
         holder = SimpleNamespace(
             keys=keys, owner="me", epoch="0", needs_comparison=False, backlog=0, reserve=lambda _: 1,
             acks_for_take=list, with_steps=lambda _: [0], acked=lambda *_: None, not_acked=lambda _: None,
+            require_comparison=lambda: None,
         )  # fmt: skip
         poller = SimpleNamespace(
             waits_out_outages=True,
@@ -112,3 +115,21 @@ def test_a_take_that_redis_did_not_know_is_sent_again(taking: Taking) -> None:
     taking.taker.turn()
     assert taking.takes() == 2
     assert taking.line(PolledConnection).connection.sent[-1][0] == "EVAL"
+
+
+def test_acks_of_a_take_that_a_cut_connection_kept_from_being_sent_are_kept(taking: Taking, monkeypatch: Any) -> None:
+    """Else their messages would be held, and their prefetch slots gone, for as long as the worker runs."""
+    taking.hears(PolledConnection, NOTHING)
+    taking.hears(BellConnection, RUNG)
+    kept: list[str] = []
+    holder: Any = taking.taker.holder
+    monkeypatch.setattr(holder, "acks_for_take", lambda: ["7"])
+    monkeypatch.setattr(holder, "not_acked", kept.extend)
+
+    def cut(*_: Any) -> None:
+        raise redis.ConnectionError("cut")
+
+    monkeypatch.setattr(taking.taker._idling, "listen", cut)
+    with pytest.raises(redis.ConnectionError):
+        taking.taker.turn()
+    assert kept == ["7"]
