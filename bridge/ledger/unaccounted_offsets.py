@@ -26,7 +26,8 @@ class AuditLine:
         joined: the first offset for which the handler existed.
         gaps: offsets without a record (compaction, transaction markers), and those of a page that expired and was
             written again.
-        expired: committed offsets, from `joined` on, without a page: it expired, or was never written. No fault.
+        expired: committed offsets without a fate, no fault: below `joined`, where the handler was not there, or had
+            settled all before the ledger was wiped; and from `joined` on those whose page expired or was never written.
         forgotten: offsets that were handed off and committed before the ledger was wiped: suspected data loss.
         evicted: offsets, from `joined` on, whose page Redis evicted before it expired. Their fates are unknown: done
             deliveries may run again, handed deliveries may be lost.
@@ -101,11 +102,14 @@ def count_audit_line(
     if committed is not None:
         gone = ledger.count(account, first, lost_below - 1)
         made.forgotten = gone.fates[Fate.OPEN] + gone.pageless
-        # A handler that never began here has no expired offsets: other handlers got what was committed.
-        begun = committed if known.joined is None else known.joined
-        below = range(max(first, lost_below, begun), committed)
+        # Below `joined` a bridge reads nothing: the handler was not there, or a wiped ledger had its fates. One that
+        # never began here has no such offsets, unless another ledger had them.
+        is_new = known.joined is None and extent.epoch in (None, ledger.state().epoch)
+        below = range(max(first, lost_below, committed if is_new else 0), committed)
+        earlier = range(below.start, committed if known.joined is None else min(known.joined, committed))
         still_missing = sum(len(_find_common(offsets, below)) for offsets, missing in evicted if missing)
         made.expired = ledger.count(account, below.start, below.stop - 1).pageless - still_missing
+        made.expired += ledger.count(account, earlier.start, earlier.stop - 1).fates[Fate.OPEN]
         made.open -= made.forgotten + made.expired + still_missing
     if committed is not None and known.joined is not None:
         lost = list(ledger.runs(account, {Fate.OPEN}, max(first, known.joined), committed - 1))

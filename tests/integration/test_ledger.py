@@ -131,6 +131,29 @@ def test_a_page_that_redis_evicted_is_noticed_also_once_it_is_written_again() ->
             check_redis_fit(ledger)
 
 
+@pytest.mark.parametrize("wipes", [1, 2])
+def test_what_was_settled_and_committed_before_the_ledger_was_wiped_is_not_open(
+    redis_url: str, client: redis.Redis, wipes: int
+) -> None:
+    """With commit="completion": the bridge committed it when it was done."""
+    with closing(Ledger(redis_url, "cJkMHIp2QUK5nxJ8V2qXkw", "bridge")) as ledger:
+        for wiped in range(wipes):
+            # The bridge goes on from its commit, and the ledger has what came since.
+            client.flushdb()
+            Accounts(ledger).join(CHARGE, 100 * (wiped + 1))
+            ledger.write([Mark(CHARGE, range(100 * (wiped + 1), 100 * (wiped + 1) + 50), Fate.DONE)])
+        end = 100 * wipes + 60
+        found = count_audit_line(ledger, CHARGE, Extent("orders", 0, 0, end, end - 10, "epoch"))
+        assert (found.done, found.expired, found.open, found.missing) == (50, 100 * wipes, 10, 0)
+        # Before a bridge has started again.
+        client.flushdb()
+        found = count_audit_line(ledger, CHARGE, Extent("orders", 0, 0, end, end - 10, "epoch"))
+        assert (found.done, found.expired, found.open, found.missing) == (0, end - 10, 10, 0)
+        # What another program committed before any bridge did will be read.
+        found = count_audit_line(ledger, CHARGE, Extent("orders", 0, 0, end, end - 10))
+        assert (found.expired, found.open) == (0, end)
+
+
 def test_a_page_that_expired_was_not_evicted(redis_url: str, client: redis.Redis) -> None:
     with closing(Ledger(redis_url, "cJkMHIp2QUK5nxJ8V2qXkw", "bridge", keep=1 / 86_400)) as ledger:
         ledger.write([Mark(CHARGE, [1], Fate.HANDED)])
