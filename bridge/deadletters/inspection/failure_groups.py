@@ -4,10 +4,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.db import audit_table, group_table
-from bridge.deadletters.db import group_table as stored
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.failure_growth import (
     HOUR,
@@ -20,7 +19,7 @@ from bridge.deadletters.model.failure_growth import (
     measure_rate,
 )
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
-from bridge.deadletters.model.letter_view import format_moment
+from bridge.deadletters.model.letter_view import format_moment, write_fields
 from bridge.errors import FilterFault, GroupChanged, NoSuchGroup
 from bridge.jobs.group_facts import format_utc
 
@@ -81,10 +80,7 @@ class CauseFix:
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        times = {"fixed_at": format_moment(self.fixed_at), "regressed_at": format_moment(self.regressed_at)}
-        return {
-            "cause": self.cause, "fixed_in": self.fixed_in, "fixed_by": self.fixed_by, "fixed_plan": self.fixed_plan
-        } | times  # fmt: skip
+        return write_fields(self, "cause_fixes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,30 +141,13 @@ class GroupState:
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "id": self.id,
-            "handler": self.handler,
-            "error_class": self.error_class,
-            "where": self.place,
+        return write_fields(self, "hours", "rate", "growth", place="where") | {
             "count": self.count,
             "open": self.open,
-            "statuses": self.statuses,
-            "reasons": list(self.reasons),
-            "topics": list(self.topics),
-            "versions": list(self.versions),
-            "origins": list(self.origins),
-            "first_at": format_moment(self.first_at),
-            "last_at": format_moment(self.last_at),
             "rate_day": round(self.rate.day, 2),
             "rate_week": round(self.rate.week, 2),
             "growing": self.growth is not None,
             "growing_since": format_moment(self.growth.since) if self.growth else None,
-            "fixed_in": self.fixed_in,
-            "fixed_at": format_moment(self.fixed_at),
-            "fixed_by": self.fixed_by,
-            "fixed_plan": self.fixed_plan,
-            "regressed_at": format_moment(self.regressed_at),
-            "cause_fixes": [each.to_data() for each in self.cause_fixes],
         }
 
 
@@ -257,7 +236,7 @@ class FailureGroups:
         with self.database.writing() as connection:
             if cause is not None:
                 self._mark_cause(connection, id_, cause, (version, at, by), seen)
-            elif not stored.mark_fixed(connection, id_, version, at, by, _read_marks(seen)):
+            elif not group_table.mark_fixed(connection, id_, version, at, by, _read_marks(seen)):
                 raise explain_group_change(self._one(connection, id_))
             said = f"in {version}" if cause is None else f"cause {cause} in {version}"
             audit_table.write_entry(connection, at, by, "fixed", said, group_id=id_)
@@ -275,7 +254,7 @@ class FailureGroups:
         with self.database.writing() as connection:
             if cause is not None:
                 self._mark_cause(connection, id_, cause, None, seen)
-            elif not stored.unmark_fixed(connection, id_, _read_marks(seen)):
+            elif not group_table.unmark_fixed(connection, id_, _read_marks(seen)):
                 raise explain_group_change(self._one(connection, id_))
             said = "" if cause is None else f"cause {cause}"
             audit_table.write_entry(connection, int(self.clock() * 1000), by, "not fixed", said, group_id=id_)
@@ -284,17 +263,19 @@ class FailureGroups:
     def _mark_cause(
         self, connection: Any, id_: int, cause: str, fixed: tuple[str, int, str] | None, seen: GroupState | None
     ) -> None:
-        if not stored.has_cause(connection, id_, cause):
+        if not group_table.has_cause(connection, id_, cause):
             self._one(connection, id_)
             raise NoSuchGroup(f"Group {id_} has no cause {cause}: see bridge deadletters groups --group {id_}.")
         marks = None if seen is None else _read_marks(seen.fix_of(cause))
-        if not stored.mark_cause(connection, id_, cause, fixed, marks):
+        if not group_table.mark_cause(connection, id_, cause, fixed, marks):
             raise explain_group_change(self._one(connection, id_).fix_of(cause))
 
     def _one(self, connection: Any, id_: int) -> GroupState:
         found = self._found(connection, LetterFilter(groups=(id_,)))
         if not found:
-            raise _no_such_group(id_)
+            raise NoSuchGroup(
+                f"There is no group {id_}: it was never there, or its letters were cleaned up after their end."
+            )
         return found[0]
 
     def _growing(self, connection: Any) -> list[GroupState]:
@@ -307,12 +288,12 @@ class FailureGroups:
 
     def _found(self, connection: Any, asked: LetterFilter) -> list[GroupState]:
         now = int(self.clock() * 1000)
-        found = stored.find_groups(connection, asked, now // HOUR - WEEK)
+        found = group_table.find_groups(connection, asked, now // HOUR - WEEK)
         return [_build_group_state(row, found, now) for row in found.rows]
 
 
-def _read_marks(seen: GroupState | CauseFix | None) -> stored.GroupMarks | None:
-    return None if seen is None else stored.GroupMarks(seen.fixed_in, seen.fixed_at, seen.regressed_at)
+def _read_marks(seen: GroupState | CauseFix | None) -> group_table.GroupMarks | None:
+    return None if seen is None else group_table.GroupMarks(seen.fixed_in, seen.fixed_at, seen.regressed_at)
 
 
 def explain_group_change(group: GroupState | CauseFix) -> GroupChanged:
@@ -323,34 +304,28 @@ def explain_group_change(group: GroupState | CauseFix) -> GroupChanged:
     return GroupChanged(f"{group.fixed_by} has marked it as fixed in {group.fixed_in} at {at}.")
 
 
-def _build_group_state(row: Any, found: stored.GroupRows, now: int) -> GroupState:
+#: The columns of a group's row, and those of a mark, which a cause has too.
+_OWN_COLUMNS: Final = ("id", "handler", "error_class", "place", "first_at", "last_at")
+_MARK_COLUMNS: Final = ("fixed_in", "fixed_at", "fixed_by", "fixed_plan", "regressed_at")
+
+
+def _build_group_state(row: Any, found: group_table.GroupRows, now: int) -> GroupState:
     kinds, hours = found.kinds[row.id], found.hours.get(row.id, {})
+    own = {name: getattr(row, name) for name in (*_OWN_COLUMNS, *_MARK_COLUMNS)}
     return GroupState(
-        id=row.id,
-        handler=row.handler,
-        error_class=row.error_class,
-        place=row.place,
+        **own,
         statuses=found.statuses.get(row.id, {}),
         reasons=_list_names(kind.reason for kind in kinds),
         topics=_list_names(kind.topic for kind in kinds),
         versions=_list_names(kind.version for kind in kinds),
         origins=_list_names(kind.origin for kind in kinds),
-        first_at=row.first_at,
-        last_at=row.last_at,
         hours=tuple(hours.get(hour, 0) for hour in range(now // HOUR - USUAL + 1, now // HOUR + 1)),
         rate=measure_rate(hours, now),
         growth=measure_growth(hours, now, row.first_at),
-        fixed_in=row.fixed_in,
-        fixed_at=row.fixed_at,
-        fixed_by=row.fixed_by,
-        fixed_plan=row.fixed_plan,
-        regressed_at=row.regressed_at,
-        cause_fixes=tuple(map(_cause_fix, found.fixes.get(row.id, ()))),
+        cause_fixes=tuple(
+            CauseFix(fix.cause, *(getattr(fix, name) for name in _MARK_COLUMNS)) for fix in found.fixes.get(row.id, ())
+        ),
     )
-
-
-def _cause_fix(row: Any) -> CauseFix:
-    return CauseFix(row.cause, row.fixed_in, row.fixed_at, row.fixed_by, row.fixed_plan, row.regressed_at)
 
 
 def _rank_group(group: GroupState) -> RankedGroup:
@@ -376,7 +351,3 @@ def _require_group_filter(asked: LetterFilter) -> None:
 
 def _list_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({name for name in names if name}))
-
-
-def _no_such_group(id_: int) -> NoSuchGroup:
-    return NoSuchGroup(f"There is no group {id_}: it was never there, or its letters were cleaned up after their end.")

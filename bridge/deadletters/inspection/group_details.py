@@ -13,7 +13,7 @@ from bridge.deadletters.inspection.failure_groups import GroupState
 from bridge.deadletters.inspection.group_versions import RunningHandlers, read_running_handlers
 from bridge.deadletters.inspection.letter_lookup import LetterLookup
 from bridge.deadletters.model.letter_filter import LetterFilter
-from bridge.deadletters.model.letter_view import LetterLine, format_moment
+from bridge.deadletters.model.letter_view import LetterLine, write_fields
 from bridge.handler_routes import Routes
 from bridge.settings import Settings
 
@@ -37,14 +37,7 @@ class GroupCause:
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "id": self.id,
-            "message": self.newest.error_message,
-            "count": self.count,
-            "open": self.open,
-            "first_at": format_moment(self.first_at),
-            "last_at": format_moment(self.last_at),
-        }
+        return write_fields(self, "newest") | {"message": self.newest.error_message}
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """Dead letters by filter, by source record or by id, how many there are, and why a filter finds none."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Final
 
 from bridge.deadletters.db import audit_table, letter_payload, letter_query, letter_table
-from bridge.deadletters.db import letter_table as stored
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_query import LetterWeight
 from bridge.deadletters.model.letter_filter import HIGHEST, LetterCursor, LetterFilter
@@ -39,7 +38,7 @@ class LetterLookup:
         """
         with self.database.reading() as connection:
             found = letter_query.find_letter_page(connection, asked, limit, before)
-            rows = stored.read_letter_lines(connection, [each.id for each in found.letters])
+            rows = letter_table.read_letter_lines(connection, [each.id for each in found.letters])
         return LetterPage(tuple(map(_build_line, rows)), found.next)
 
     def newer(self, asked: LetterFilter, limit: int, after: LetterCursor) -> LetterPage:
@@ -49,7 +48,7 @@ class LetterLookup:
         """
         with self.database.reading() as connection:
             found = letter_query.find_newer_letters(connection, asked, limit, after)
-            rows = stored.read_letter_lines(connection, [each.id for each in reversed(found.letters)])
+            rows = letter_table.read_letter_lines(connection, [each.id for each in reversed(found.letters)])
         return LetterPage(tuple(map(_build_line, rows)), found.next)
 
     def each(self, asked: LetterFilter) -> Iterator[LetterLine]:
@@ -81,15 +80,15 @@ class LetterLookup:
             NoSuchLetter: there is no such letter (any more).
         """
         with self.database.reading() as connection:
-            row = stored.read_letter(connection, id_) if id_ <= HIGHEST else None
+            row = letter_table.read_letter(connection, id_) if id_ <= HIGHEST else None
             if row is None:
                 raise NoSuchLetter(
                     f"There is no dead letter {id_}: it was never there, or was cleaned up after its end."
                 )
             return LetterView(
                 **_letter_fields(row),
-                history=tuple(map(_build_failure, stored.read_letter_history(connection, id_))),
-                plans=tuple(map(_build_plan_act, stored.read_plans_of_letter(connection, id_))),
+                history=tuple(map(_build_failure, letter_table.read_letter_history(connection, id_))),
+                plans=tuple(map(_build_plan_act, letter_table.read_plans_of_letter(connection, id_))),
                 edits=tuple(map(_build_edit_act, letter_payload.read_letter_edits(connection, id_))),
                 trail=tuple(map(_build_entry_act, audit_table.read_history(connection, letter_id=id_))),
             )
@@ -97,65 +96,37 @@ class LetterLookup:
     def at(self, topic: str, partition: int, offset: int, handler: str | None = None) -> list[LetterLine]:
         """Return the letters of a source record, one for each handler."""
         with self.database.reading() as connection:
-            found = map(_build_line, stored.read_letters_of_record(connection, topic, partition, offset))
+            found = map(_build_line, letter_table.read_letters_of_record(connection, topic, partition, offset))
             return [each for each in found if handler in (None, each.handler)]
 
 
+#: The columns of a line with another name than its field, and the names of all its fields.
+_COLUMNS: Final = {"group": "group_id", "plan": "plan_id"}
+_LINE_FIELDS: Final = [(each.name, _COLUMNS.get(each.name, each.name)) for each in fields(LetterLine)]
+
+
 def _build_line(row: Any) -> LetterLine:
-    return LetterLine(
-        id=row.id,
-        handler=row.handler,
-        topic=row.topic,
-        partition=row.partition,
-        offset=row.offset,
-        key=row.key,
-        reason=row.reason,
-        error_class=row.error_class,
-        error_message=row.error_message,
-        status=LetterStatus(row.status),
-        runs=row.runs,
-        failed_at=row.failed_at,
-        group=row.group_id,
-        version=row.version,
-        origin=row.origin,
-        consumer_group=row.consumer_group,
-        place=row.place,
-        failures=row.failures,
-        occurrences=row.occurrences,
-        value_size=row.value_size,
-        plan=row.plan_id,
-        lost=row.lost,
-    )
+    found = {name: getattr(row, column) for name, column in _LINE_FIELDS}
+    return LetterLine(**found | {"status": LetterStatus(row.status)})
 
 
 def _letter_fields(row: Any) -> dict[str, Any]:
-    return {
+    same = ("status_at", "topic_id", "timestamp", "value", "number", "first_failed_at", "recorded_at")
+    return {name: getattr(row, name) for name in same} | {
         "listed": _build_line(row),
-        "status_at": row.status_at,
-        "topic_id": row.topic_id,
-        "timestamp": row.timestamp,
-        "value": row.value,
         "kept": row.value is not None or row.value_size == -1,
         "headers": unpack_headers(row.headers),
-        "number": row.number,
         "attempts": Attempts(row.failed, row.lost, row.postponed, row.replayed),
         "traceback": restore_message(row.traceback or "", row.error_message),
-        "first_failed_at": row.first_failed_at,
-        "recorded_at": row.recorded_at,
         "where": _locate_record(row),
     }
 
 
 def _build_failure(row: Any) -> LetterFailure:
+    same = ("number", "failed_at", "reason", "error_class", "error_message", "version", "runs")
     return LetterFailure(
-        number=row.number,
-        failed_at=row.failed_at,
-        reason=row.reason,
-        error_class=row.error_class,
-        error_message=row.error_message,
+        **{name: getattr(row, name) for name in same},
         traceback=restore_message(row.traceback or "", row.error_message),
-        version=row.version,
-        runs=row.runs,
         where=_locate_record(row),
         plan=row.plan_id,
         mended=row.value_size is not None,

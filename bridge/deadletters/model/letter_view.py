@@ -1,7 +1,7 @@
 """Dead letters for people and programs: a line of a list, and one letter in full (pure)."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
 from bridge.deadletters.model.letter_filter import LetterCursor
@@ -58,29 +58,7 @@ class LetterLine:
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "id": self.id,
-            "handler": self.handler,
-            "topic": self.topic,
-            "partition": self.partition,
-            "offset": self.offset,
-            "key": format_bytes(self.key),
-            "reason": self.reason,
-            "error_class": self.error_class,
-            "error_message": self.error_message,
-            "status": str(self.status),
-            "attempts": self.runs,
-            "failed_at": format_moment(self.failed_at),
-            "group": self.group,
-            "version": self.version,
-            "origin": self.origin,
-            "consumer_group": self.consumer_group,
-            "where": self.place,
-            "failures": self.failures,
-            "occurrences": self.occurrences,
-            "value_size": self.value_size,
-            "plan": self.plan,
-        }
+        return write_fields(self, "lost", runs="attempts", place="where")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +122,7 @@ class LetterFailure:
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "number": self.number,
-            "failed_at": format_moment(self.failed_at),
-            "reason": self.reason,
-            "error_class": self.error_class,
-            "error_message": self.error_message,
-            "error_traceback": self.traceback,
-            "version": self.version,
-            "attempts": self.runs,
-            "where": self.where,
-            "plan": self.plan,
-            "mended": self.mended,
-            "value": format_bytes(self.value),
-        }
+        return write_fields(self, "kept", traceback="error_traceback", runs="attempts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +148,7 @@ class LetterAct:
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "at": format_moment(self.at),
-            "by": self.by,
-            "what": self.what,
-            "said": self.said,
-            "plan": self.plan,
-            "state": self.state,
-        }
+        return write_fields(self, "value", "state_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,23 +201,9 @@ class LetterView:
 
     def to_data(self) -> dict[str, Any]:
         """Return the letter as JSON: key, value and headers as text, other bytes as `\\x00`."""
-        return self.listed.to_data() | {
-            "status_at": format_moment(self.status_at),
-            "timestamp": format_moment(self.timestamp),
-            "value": format_bytes(self.value),
-            "kept": self.kept,
-            "headers": [[name, format_bytes(value)] for name, value in self.headers],
-            "number": self.number,
-            "attempts_by_end": self.attempts._asdict(),
-            "error_traceback": self.traceback,
-            "first_failed_at": format_moment(self.first_failed_at),
-            "recorded_at": format_moment(self.recorded_at),
-            "dead_letter": self.where,
-            "history": _list_data(self.history),
-            "plans": _list_data(self.plans),
-            "edits": [edit.to_data() | {"value": format_bytes(edit.value)} for edit in self.edits],
-            "trail": _list_data(self.trail),
-        }
+        names = {"attempts": "attempts_by_end", "traceback": "error_traceback", "where": "dead_letter"}
+        edits = [edit.to_data() | {"value": format_bytes(edit.value)} for edit in self.edits]
+        return self.listed.to_data() | write_fields(self, "listed", **names) | {"edits": edits}
 
 
 def format_moment(at: int | None) -> str | None:
@@ -270,10 +214,34 @@ def format_moment(at: int | None) -> str | None:
         return None
 
 
-def format_bytes(data: bytes | None) -> str | None:
+def format_bytes(data: bytes | memoryview | None) -> str | None:
     r"""Return bytes in JSON: what is no UTF-8 as `\xff`."""
     return None if data is None else bytes(data).decode("utf-8", "backslashreplace")
 
 
-def _list_data(shown: Iterable[LetterFailure | LetterAct]) -> list[Mapping[str, Any]]:
-    return [each.to_data() for each in shown]
+def write_fields(shown: Any, *without: str, **names: str) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON: times as ISO 8601, and bytes as text.
+
+    Parameters:
+        without: fields that are left out.
+        names: other names of fields.
+    """
+    return {
+        names.get(each.name, each.name): _write_field(each.name, getattr(shown, each.name))
+        for each in fields(shown)
+        if each.name not in without
+    }
+
+
+def _write_field(name: str, value: Any) -> Any:
+    if name.endswith("_at") or name in ("at", "timestamp"):
+        return format_moment(value)
+    if isinstance(value, bytes | memoryview):
+        return format_bytes(value)
+    if isinstance(value, StrEnum):
+        return str(value)
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if isinstance(value, tuple):
+        return [_write_field("", each) for each in value]
+    return value.to_data() if hasattr(value, "to_data") else value
