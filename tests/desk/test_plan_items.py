@@ -11,7 +11,6 @@ from bridge.deadletters.db import (
     plan_item_table,
     plan_order_table,
     plan_table,
-    redrive_table,
 )
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
@@ -62,14 +61,13 @@ def test_however_large_a_plan_is_a_batch_of_it_is_found_by_its_positions_or_its_
         at = dict.fromkeys(range(1, 40), "")
         acts: list[Callable[[], object]] = [
             lambda: plan_item_table.claim_items(connection, plan_id, dict.fromkeys(at), 5),
-            lambda: plan_item_table.return_claimed_items(connection, plan_id, [*at]),
             lambda: plan_item_table.note_sent_records(
                 connection, plan_id, [SentRecord(each, 1, LogPosition("o.replay", 0, each)) for each in at], 5
             ),
             lambda: plan_item_table.end_items(connection, plan_id, at, PlanItemState.SKIPPED, 5),
             lambda: plan_item_table.end_items_of_letters(connection, at, PlanItemState.DONE, 5),
             lambda: plan_item_table.read_sent_positions(connection, [*at]),
-            lambda: redrive_table.end_redrives(connection, plan_id, at, PlanItemState.DONE, 5),
+            lambda: plan_item_table.end_items(connection, plan_id, at, PlanItemState.DONE, 5, [PlanItemState.SENT]),
             lambda: plan_order_table.release_held_items(connection, plan_id, [*at]),
         ]
         found = [each for act in acts for each in executed(database, act)]

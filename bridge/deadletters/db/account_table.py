@@ -5,6 +5,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, delete, insert, select, update
 
 from bridge.deadletters.db.schema import issued, sessions, tokens, users
+from bridge.deadletters.db.sql import read_one
 
 
 class User(NamedTuple):
@@ -54,20 +55,17 @@ def add_user(connection: Connection, name: str, role: str, password: str, at: in
 
 def hold_user_of_name(connection: Connection, name: str) -> User | None:
     """Return the user of a name, locked until the transaction ends."""
-    row = connection.execute(_SELECT_USER.where(users.c.name == name).with_for_update()).first()
-    return None if row is None else User(*row)
+    return read_one(connection, _SELECT_USER.where(users.c.name == name).with_for_update(), User)
 
 
 def read_user(connection: Connection, id_: int) -> User | None:
     """Return the user of an id."""
-    row = connection.execute(_SELECT_USER.where(users.c.id == id_)).first()
-    return None if row is None else User(*row)
+    return read_one(connection, _SELECT_USER.where(users.c.id == id_), User)
 
 
 def hold_user(connection: Connection, id_: int) -> User | None:
     """Return the user of an id, locked until the transaction ends."""
-    row = connection.execute(_SELECT_USER.where(users.c.id == id_).with_for_update()).first()
-    return None if row is None else User(*row)
+    return read_one(connection, _SELECT_USER.where(users.c.id == id_).with_for_update(), User)
 
 
 def hold_admins(connection: Connection) -> set[int]:
@@ -88,8 +86,9 @@ def has_users(connection: Connection) -> bool:
 
 def read_user_secret(connection: Connection, name: str) -> UserSecret | None:
     """Return the password hash of the user of a name."""
-    row = connection.execute(select(users.c.id, users.c.name, users.c.password).where(users.c.name == name)).first()
-    return None if row is None else UserSecret(*row)
+    return read_one(
+        connection, select(users.c.id, users.c.name, users.c.password).where(users.c.name == name), UserSecret
+    )
 
 
 def hold_unchanged_user(connection: Connection, known: UserSecret) -> bool:
@@ -136,8 +135,7 @@ def find_session(connection: Connection, digest: bytes, now: int) -> SessionRow 
     """Return a session's user; `None` if there is no session, or it is over."""
     whose = sessions.outerjoin(users, users.c.id == sessions.c.user_id)
     found = select(users.c.name, users.c.role).select_from(whose)
-    row = connection.execute(found.where(sessions.c.digest == digest, sessions.c.until > now)).first()
-    return None if row is None else SessionRow(*row)
+    return read_one(connection, found.where(sessions.c.digest == digest, sessions.c.until > now), SessionRow)
 
 
 def end_session(connection: Connection, digest: bytes) -> None:
@@ -173,8 +171,7 @@ def add_issued_session(
 def find_issued_session(connection: Connection, digest: bytes, issuer: str, now: int) -> IssuedSessionRow | None:
     """Return the person of a session; `None` if the issuer has no such session, or it is over."""
     found = select(issued.c.name, issued.c.role).where(issued.c.digest == digest, issued.c.issuer == issuer)
-    row = connection.execute(found.where(issued.c.until > now)).first()
-    return None if row is None else IssuedSessionRow(*row)
+    return read_one(connection, found.where(issued.c.until > now), IssuedSessionRow)
 
 
 def end_issued_session(connection: Connection, digest: bytes) -> None:
@@ -207,9 +204,7 @@ class ApiToken(NamedTuple):
     used_at: int | None
 
 
-_SELECT_TOKEN = select(
-    tokens.c.id, tokens.c.name, tokens.c.role, tokens.c.at, tokens.c.by, tokens.c.until, tokens.c.used_at
-)
+_SELECT_TOKEN = select(*(tokens.c[name] for name in ApiToken._fields))
 
 
 def add_token(connection: Connection, digest: bytes, name: str, role: str, at: int, by: str, until: int) -> ApiToken:
@@ -226,20 +221,17 @@ def list_tokens(connection: Connection) -> list[ApiToken]:
 
 def hold_token(connection: Connection, id_: int) -> ApiToken | None:
     """Return the token of an id, locked until the transaction ends."""
-    row = connection.execute(_SELECT_TOKEN.where(tokens.c.id == id_).with_for_update()).first()
-    return None if row is None else ApiToken(*row)
+    return read_one(connection, _SELECT_TOKEN.where(tokens.c.id == id_).with_for_update(), ApiToken)
 
 
 def find_living_token(connection: Connection, name: str, now: int) -> ApiToken | None:
     """Return the token of a name that has not ended."""
-    row = connection.execute(_SELECT_TOKEN.where(tokens.c.name == name, tokens.c.until > now)).first()
-    return None if row is None else ApiToken(*row)
+    return read_one(connection, _SELECT_TOKEN.where(tokens.c.name == name, tokens.c.until > now), ApiToken)
 
 
 def find_token(connection: Connection, digest: bytes, now: int) -> ApiToken | None:
     """Return the token of a secret's hash; `None` if there is none, or it has ended."""
-    row = connection.execute(_SELECT_TOKEN.where(tokens.c.digest == digest, tokens.c.until > now)).first()
-    return None if row is None else ApiToken(*row)
+    return read_one(connection, _SELECT_TOKEN.where(tokens.c.digest == digest, tokens.c.until > now), ApiToken)
 
 
 def note_token_use(connection: Connection, id_: int, at: int) -> None:

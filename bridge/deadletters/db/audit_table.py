@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Update, delete, func, insert, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
+from bridge.deadletters.db import sql
 from bridge.deadletters.db.schema import items, requests, trail
 from bridge.errors import RequestTakenOver
 
@@ -44,10 +44,9 @@ def begin_request(
 ) -> bool:
     """Claim a new request and delete expired ones; return whether the request was new."""
     connection.execute(delete(requests).where(requests.c.until <= now))
-    insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(requests)
     row = {"digest": claim.digest, "asked": asked, "until": until}
     row |= {"claimed_by": claim.by, "claimed_until": claimed_until}
-    made = insert.values(row).on_conflict_do_nothing().returning(requests.c.digest)
+    made = sql.insert_missing(connection, requests).values(row).returning(requests.c.digest)
     return connection.execute(made).first() is not None
 
 
@@ -141,8 +140,7 @@ def write_entry(
 
 def read_entry(connection: Connection, id_: int) -> AuditEntry | None:
     """Return an audit entry."""
-    row = connection.execute(select(trail).where(trail.c.id == id_)).first()
-    return None if row is None else AuditEntry(*row)
+    return sql.read_one(connection, select(trail).where(trail.c.id == id_), AuditEntry)
 
 
 def read_history(

@@ -57,9 +57,16 @@ class GroupRows(NamedTuple):
 def find_groups(connection: Connection, asked: LetterFilter, since_hour: int) -> GroupRows:
     """Return the groups that have letters of a filter, with the hours since `since_hour`."""
     rows = connection.execute(select(groups).where(*build_group_conditions(asked))).all()
-    its = is_one_of(kinds.c.group_id, [row.id for row in rows])
-    hours, fixes = _count_hours(connection, its, since_hour), _fixes(connection, [row.id for row in rows])
-    return GroupRows(rows, _count_statuses(connection, its), _read_kinds(connection, its), hours, fixes)
+    ids = [row.id for row in rows]
+    its, its_fixes = is_one_of(kinds.c.group_id, ids), is_one_of(cause_fixes.c.group_id, ids)
+    names = ("group_id", "version", "reason", "topic", "origin")
+    return GroupRows(
+        rows,
+        statuses=_sum_by_group(connection, tallies, tallies.c.status, its, tallies.c.count > 0),
+        kinds=_read_by_group(connection, select(*(kinds.c[name] for name in names)).where(its)),
+        hours=_sum_by_group(connection, hours, hours.c.hour, its, hours.c.hour >= since_hour),
+        fixes=_read_by_group(connection, select(cause_fixes).where(its_fixes).order_by(cause_fixes.c.cause)),
+    )
 
 
 def build_group_conditions(asked: LetterFilter) -> Iterator[Condition]:
@@ -130,37 +137,21 @@ def _select_group_ids(asked: LetterFilter) -> Select[tuple[int]]:
     return found.where(tallies.c.status.in_(asked.statuses)) if asked.statuses else found
 
 
-def _count_statuses(connection: Connection, its: Condition) -> dict[int, dict[str, int]]:
-    counted = select(kinds.c.group_id, tallies.c.status, func.sum(tallies.c.count))
-    counted = counted.join(tallies, tallies.c.kind_id == kinds.c.id).where(its, tallies.c.count > 0)
-    found: dict[int, dict[str, int]] = defaultdict(dict)
-    for group, status, count in connection.execute(counted.group_by(kinds.c.group_id, tallies.c.status)):
-        found[group][status] = int(count)
+def _sum_by_group(
+    connection: Connection, table: Table, column: Column[Any], *conditions: Condition
+) -> dict[int, dict[Any, int]]:
+    """Return, by group, the sum of a table's counts for each value of a column."""
+    counted = select(kinds.c.group_id, column, func.sum(table.c.count)).join(table, table.c.kind_id == kinds.c.id)
+    found: dict[int, dict[Any, int]] = defaultdict(dict)
+    for group, value, count in connection.execute(counted.where(*conditions).group_by(kinds.c.group_id, column)):
+        found[group][value] = int(count)
     return found
 
 
-def _read_kinds(connection: Connection, its: Condition) -> dict[int, list[Row[Any]]]:
+def _read_by_group(connection: Connection, asked: Select[Any]) -> dict[int, list[Row[Any]]]:
     found: dict[int, list[Row[Any]]] = defaultdict(list)
-    columns = (kinds.c[name] for name in ("group_id", "version", "reason", "topic", "origin"))
-    for row in connection.execute(select(*columns).where(its)):
-        found[row.group_id].append(row)
-    return found
-
-
-def _fixes(connection: Connection, ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
-    found: dict[int, list[Row[Any]]] = defaultdict(list)
-    asked = select(cause_fixes).where(is_one_of(cause_fixes.c.group_id, ids)).order_by(cause_fixes.c.cause)
     for row in connection.execute(asked):
         found[row.group_id].append(row)
-    return found
-
-
-def _count_hours(connection: Connection, its: Condition, since: int) -> dict[int, dict[int, int]]:
-    counted = select(kinds.c.group_id, hours.c.hour, func.sum(hours.c.count))
-    counted = counted.join(hours, hours.c.kind_id == kinds.c.id).where(its, hours.c.hour >= since)
-    found: dict[int, dict[int, int]] = defaultdict(dict)
-    for group, hour, count in connection.execute(counted.group_by(kinds.c.group_id, hours.c.hour)):
-        found[group][hour] = int(count)
     return found
 
 
@@ -202,13 +193,18 @@ _MOST_BESIDE: Final = 200
 
 def find_plans_of_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, int]:
     """Return, by group, a plan that has letters of it in flight."""
-    asked = select(groups.c.id, _select_replaying_plan().label("plan")).where(is_one_of(groups.c.id, group_ids))
+    its = select(letters.c.plan_id).where(_is_of_group(), letters.c.status == LetterStatus.REPLAYING).limit(1)
+    plan = its.correlate(groups).scalar_subquery()
+    asked = select(groups.c.id, plan).where(is_one_of(groups.c.id, group_ids))
     return {group: plan for group, plan in connection.execute(asked) if plan is not None}
 
 
 def count_died_again(connection: Connection, group_ids: Sequence[int]) -> dict[int, int]:
     """Return, by group, how many open letters have died more than once, by a partial index of these."""
-    asked = select(groups.c.id, _count_letters_died_again().label("letters")).where(is_one_of(groups.c.id, group_ids))
+    # A literal: a partial index is not used for a parameter.
+    again = (letters.c.failures > literal_column("1"), letters.c.status == LetterStatus.OPEN)
+    its = select(func.count(letters.c.id)).where(_is_of_group(), *again).correlate(groups).scalar_subquery()
+    asked = select(groups.c.id, its).where(is_one_of(groups.c.id, group_ids))
     return {group: int(count) for group, count in connection.execute(asked) if count}
 
 
@@ -238,19 +234,6 @@ def find_groups_beside(connection: Connection, group_id: int) -> list[int]:
     topics = select(kinds.c.topic).where(kinds.c.group_id == group_id)
     found = select(kinds.c.group_id).where(kinds.c.topic.in_(topics), kinds.c.group_id != group_id).distinct()
     return [*connection.execute(found.order_by(kinds.c.group_id.desc()).limit(_MOST_BESIDE)).scalars()]
-
-
-def _select_replaying_plan() -> ScalarSelect[Any]:
-    """Return the query of the plan of one replaying letter of the outer query's group."""
-    found = select(letters.c.plan_id).where(_is_of_group(), letters.c.status == LetterStatus.REPLAYING)
-    return found.limit(1).correlate(groups).scalar_subquery()
-
-
-def _count_letters_died_again() -> ScalarSelect[Any]:
-    """Return the query that counts the open letters of the outer query's group that died more than once."""
-    # A literal: a partial index is not used for a parameter.
-    again = (letters.c.failures > literal_column("1"), letters.c.status == LetterStatus.OPEN)
-    return select(func.count(letters.c.id)).where(_is_of_group(), *again).correlate(groups).scalar_subquery()
 
 
 def _is_of_group() -> ColumnElement[bool]:

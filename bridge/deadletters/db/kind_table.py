@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Table, bindparam, func, select, text
-from sqlalchemy.dialects import postgresql, sqlite
 
 from bridge.deadletters.db.schema import groups, hours, kinds, letters, tallies, tracebacks
+from bridge.deadletters.db.sql import insert_missing
 from bridge.deadletters.model.digest import compute_digest
 from bridge.deadletters.model.stored_letter import OTHER_CAUSE, UNKNOWN_CAUSE, LetterKind, LetterStatus
 
@@ -98,7 +98,7 @@ class IdCache:
             there = _read_ids(connection, table, some)
             if new := [rows[each] for each in some if each not in there]:
                 # Another transaction may insert the same rows: then this one waits for it, and finds them.
-                connection.execute(_insert_missing(connection, table), new)
+                connection.execute(insert_missing(connection, table), new)
                 there = _read_ids(connection, table, some)
             found |= there
             fresh |= there
@@ -123,11 +123,6 @@ def _build_kind_row(kind: LetterKind, group_id: int) -> dict[str, Any]:
 def _read_ids(connection: Connection, table: Table, digests: Sequence[bytes]) -> dict[bytes, int]:
     asked = select(table.c.digest, table.c.id).where(table.c.digest.in_(bindparam("digests", expanding=True)))
     return {row.digest: row.id for row in connection.execute(asked, {"digests": digests})}
-
-
-def _insert_missing(connection: Connection, table: Table) -> Any:
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    return insert(table).on_conflict_do_nothing(index_elements=["digest"])
 
 
 #: Changes of tallies: (kind's id, status) → how many more, or fewer.

@@ -95,7 +95,7 @@ def merge_newest_letters(
     if connection.dialect.name == "postgresql":
         found_in = select_side_by_side(kept, _select_newest(asked, before, most))
         newest = found_in.order_by(*(column.desc() for column in found_in.selected_columns)).limit(most)
-        return [LetterCursor(row.failed_at, row.id) for row in connection.execute(newest)]
+        return _read_cursors(connection, newest)
     return nlargest(most, _walk_ranges(connection, kept, asked, before, most))
 
 
@@ -104,8 +104,7 @@ def walk_newest_letters(
 ) -> list[LetterCursor]:
     """Return the newest letters of all kinds with the filter's statuses and time, newest first."""
     each = select_by_status(asked, _select_newest(asked, before, most))
-    rows = (row for statement in each for row in connection.execute(statement))
-    return nlargest(most, (LetterCursor(row.failed_at, row.id) for row in rows))
+    return nlargest(most, (cursor for statement in each for cursor in _read_cursors(connection, statement)))
 
 
 def select_by_status(asked: LetterFilter, plain: Select[Any]) -> list[Select[Any]]:
@@ -123,6 +122,10 @@ def _keep_newest_ranges(found: Sequence[KindRange], most: int) -> list[KindRange
 def _select_newest(asked: LetterFilter, before: LetterCursor | None, most: int) -> Select[tuple[int, int]]:
     found = select(letters.c.failed_at, letters.c.id).where(*build_time_conditions(asked, before))
     return found.order_by(*NEWEST_FIRST).limit(most)
+
+
+def _read_cursors(connection: Connection, statement: Select[Any]) -> list[LetterCursor]:
+    return [LetterCursor(row.failed_at, row.id) for row in connection.execute(statement)]
 
 
 def _walk_ranges(
@@ -249,8 +252,7 @@ def _page_by_sorting(
     found = select(letters.c.failed_at, letters.c.id).where(
         *build_letter_conditions(asked, few=True), *build_time_conditions(asked, before, few=True)
     )
-    rows = connection.execute(found.order_by(*NEWEST_FIRST).limit(limit + 1))
-    return _cut_page([LetterCursor(row.failed_at, row.id) for row in rows], limit)
+    return _cut_page(_read_cursors(connection, found.order_by(*NEWEST_FIRST).limit(limit + 1)), limit)
 
 
 def _find_candidates(
@@ -258,11 +260,8 @@ def _find_candidates(
 ) -> list[LetterCursor]:
     """Return the newest letters that a filter may match."""
     if asked.key is not None:
-        of_key = select(letters.c.failed_at, letters.c.id).where(letters.c.key_digest == key_digest(asked.key))
-        rows = connection.execute(
-            of_key.where(*build_time_conditions(asked, before)).order_by(*NEWEST_FIRST).limit(most)
-        )
-        return [LetterCursor(row.failed_at, row.id) for row in rows]
+        of_key = letters.c.key_digest == key_digest(asked.key)
+        return _read_cursors(connection, _select_newest(asked, before, most).where(of_key))
     if selects_kinds(asked) and count_by_tallies(connection, asked) <= FEW:
         return merge_newest_letters(connection, find_kind_ranges(connection, asked, before), asked, before, most)
     return walk_newest_letters(connection, asked, before, most)
@@ -310,8 +309,7 @@ def _find_newer_candidates(connection: Connection, asked: LetterFilter, after: L
         found = found.where(letters.c.key_digest == key_digest(asked.key))
     if len(asked.statuses) == 1:
         found = found.where(letters.c.status == asked.statuses[0])
-    rows = connection.execute(found.order_by(letters.c.failed_at, letters.c.id).limit(STRIDE))
-    return [LetterCursor(row.failed_at, row.id) for row in rows]
+    return _read_cursors(connection, found.order_by(letters.c.failed_at, letters.c.id).limit(STRIDE))
 
 
 #: Most rows that are counted one by one if no tally has them.

@@ -292,19 +292,22 @@ def note_own_letters(connection: Connection, plan_id: int, found: Sequence[PlanI
         connection.execute(_NOTE_OWN_LETTER, rows)
 
 
-def return_claimed_items(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:
-    """Return claimed deliveries, for which nothing was done, to waiting."""
-    _move_items(connection, plan_id, positions, [PlanItemState.CLAIMED], state=PlanItemState.WAITING)
-
-
-def end_items(connection: Connection, plan_id: int, whys: Mapping[int, str], to: PlanItemState, at: int) -> None:
-    """Note, by position, the state and reason of deliveries that were not sent."""
+def end_items(
+    connection: Connection,
+    plan_id: int,
+    whys: Mapping[int, str],
+    to: PlanItemState,
+    at: int,
+    from_: Sequence[PlanItemState] = (PlanItemState.WAITING, PlanItemState.CLAIMED),
+) -> None:
+    """Note, by position, the outcome and reason of deliveries in some states; by default of those that were not
+    sent.
+    """
     by_why: dict[str, list[int]] = defaultdict(list)
     for position, why in whys.items():
         by_why[why].append(position)
     for why, positions in by_why.items():
-        begun = [PlanItemState.WAITING, PlanItemState.CLAIMED]
-        _move_items(connection, plan_id, positions, begun, state=to, why=why, ended_at=at)
+        _move_items(connection, plan_id, positions, from_, state=to, why=why, ended_at=at)
 
 
 def end_items_of_letters(

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, bindparam, case, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from bridge.deadletters.db.schema import positions
+from bridge.deadletters.db.sql import insert_missing
 from bridge.errors import RecordedByAnother
 
 
@@ -71,10 +71,6 @@ _MOVE: Final = (
         at=bindparam("now"),
     )
 )
-_BEGIN: Final = {
-    "sqlite": sqlite.insert(positions).on_conflict_do_nothing().returning(positions.c.next),
-    "postgresql": postgresql.insert(positions).on_conflict_do_nothing().returning(positions.c.next),
-}
 
 
 def read_positions(
@@ -115,7 +111,8 @@ def _move_position(connection: Connection, step: PositionStep, at: int) -> bool:
     if step.before is None:
         row = {**step.log._asdict(), **step.after._asdict(), "missed": step.missed, "at": at}
         row["missed_at"] = at if step.missed else None
-        return connection.execute(_BEGIN[connection.dialect.name], row).first() is not None
+        begun = insert_missing(connection, positions).returning(positions.c.next)
+        return connection.execute(begun, row).first() is not None
     values = {f"of_{name}": value for name, value in step.log._asdict().items()}
     values |= {"before": step.before, "to_next": step.after.next, "to_epoch": step.after.epoch}
     return connection.execute(_MOVE, {**values, "more_missed": step.missed, "now": at}).rowcount == 1

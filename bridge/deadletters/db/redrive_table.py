@@ -1,13 +1,12 @@
 """Deliveries in flight without a letter of their own: those of redrives, and those that other plans have claimed."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, literal_column, select, update
 
 from bridge.deadletters.db.letter_table import split_into_batches
-from bridge.deadletters.db.plan_item_table import ITEM_STATE, LogPosition, build_position_conditions
+from bridge.deadletters.db.plan_item_table import LogPosition
 from bridge.deadletters.db.schema import items, letters, plans
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState, PlanKind
 
@@ -95,22 +94,10 @@ def read_sent_redrives(connection: Connection, plan_id: int, after: int, limit: 
 def read_death_numbers(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, int]:
     """Return, by delivery, its number in the last recorded death."""
     found: dict[bytes, int] = {}
-    wanted = list(digests)
-    for at in range(0, len(wanted), 5_000):
-        asked = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(wanted[at : at + 5_000]))
+    for some in split_into_batches(list(digests)):
+        asked = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(some))
         found |= {bytes(digest): number for digest, number in connection.execute(asked)}
     return found
-
-
-def end_redrives(connection: Connection, plan_id: int, whys: Mapping[int, str], to: PlanItemState, at: int) -> None:
-    """Note, by position, the outcome of sent deliveries, and the reason."""
-    by_why: dict[str, list[int]] = defaultdict(list)
-    for position, why in whys.items():
-        by_why[why].append(position)
-    for why, positions in by_why.items():
-        for some in split_into_batches(positions):
-            sent = (*build_position_conditions(plan_id, some), ITEM_STATE == PlanItemState.SENT)
-            connection.execute(update(items).where(*sent).values(state=to, why=why, ended_at=at))
 
 
 def note_lost_redrives(connection: Connection, plan_id: int, why: str, at: int) -> None:

@@ -40,6 +40,10 @@ def _id() -> Column[int]:
     return Column("id", _NUMBER, primary_key=True, autoincrement=True)
 
 
+def _partial_index(name: str, where: str, *columns: str) -> Index:
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
 #: Facts about the database itself: the Kafka cluster of its letters.
 facts = Table("facts", metadata, Column("name", String(50), primary_key=True), Column("value", Text, nullable=False))
 
@@ -63,7 +67,7 @@ groups = Table(
     Column("regressed_at", BigInteger),
     # When its event for webhooks was written; NULL: not yet.
     Column("told_at", BigInteger),
-    Index("ix_groups_untold", "id", sqlite_where=text("told_at IS NULL"), postgresql_where=text("told_at IS NULL")),
+    _partial_index("ix_groups_untold", "told_at IS NULL", "id"),
     # An id is never reused.
     sqlite_autoincrement=True,
 )
@@ -179,20 +183,8 @@ letters = Table(
     Index("ix_letters_place", "partition", "offset"),
     Index("ix_letters_key", "key_digest", "failed_at"),
     Index("ix_letters_ended", "status", "status_at"),
-    Index(
-        "ix_letters_again",
-        "kind_id",
-        "status",
-        sqlite_where=text("failures > 1"),
-        postgresql_where=text("failures > 1"),
-    ),
-    Index(
-        "ix_letters_replaying",
-        "plan_id",
-        "id",
-        sqlite_where=text("status = 'replaying'"),
-        postgresql_where=text("status = 'replaying'"),
-    ),
+    _partial_index("ix_letters_again", "failures > 1", "kind_id", "status"),
+    _partial_index("ix_letters_replaying", "status = 'replaying'", "plan_id", "id"),
     sqlite_autoincrement=True,
 )
 
@@ -306,25 +298,9 @@ items = Table(
     Column("sent_at", BigInteger),
     Column("ended_at", BigInteger),
     Index("ix_items_state", "plan_id", "state", "held", "position"),
-    Index(
-        "ix_items_next",
-        "plan_id",
-        "state",
-        sqlite_where=text("next IS NOT NULL"),
-        postgresql_where=text("next IS NOT NULL"),
-    ),
-    Index(
-        "ix_items_lane",
-        "lane",
-        sqlite_where=text("lane IS NOT NULL AND state IN ('claimed', 'sent')"),
-        postgresql_where=text("lane IS NOT NULL AND state IN ('claimed', 'sent')"),
-    ),
-    Index(
-        "ix_items_place",
-        "place",
-        sqlite_where=text("place IS NOT NULL AND state IN ('claimed', 'sent')"),
-        postgresql_where=text("place IS NOT NULL AND state IN ('claimed', 'sent')"),
-    ),
+    _partial_index("ix_items_next", "next IS NOT NULL", "plan_id", "state"),
+    _partial_index("ix_items_lane", "lane IS NOT NULL AND state IN ('claimed', 'sent')", "lane"),
+    _partial_index("ix_items_place", "place IS NOT NULL AND state IN ('claimed', 'sent')", "place"),
 )
 
 #: The audit log: never deleted, not even with the letter.
@@ -476,13 +452,7 @@ deliveries = Table(
     Column("ended_at", BigInteger),
     Index("ix_webhook_deliveries_webhook", "webhook_id", "id"),
     Index("ix_webhook_deliveries_ended", "ended_at"),
-    Index(
-        "ix_webhook_deliveries_waiting",
-        "webhook_id",
-        "next_at",
-        sqlite_where=text("state = 'waiting'"),
-        postgresql_where=text("state = 'waiting'"),
-    ),
+    _partial_index("ix_webhook_deliveries_waiting", "state = 'waiting'", "webhook_id", "next_at"),
     sqlite_autoincrement=True,
 )
 

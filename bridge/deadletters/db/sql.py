@@ -1,8 +1,8 @@
 """SQL that both databases share: the clock of leases, membership in a list of numbers, and bulk inserts."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -10,6 +10,7 @@ from sqlalchemy import (
     Connection,
     Integer,
     LargeBinary,
+    Select,
     Table,
     Text,
     any_,
@@ -20,9 +21,12 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
+
+Value = TypeVar("Value")
 
 _CLOCK_QUERY = text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS bigint)")
 
@@ -32,6 +36,18 @@ def read_clock(connection: Connection) -> int:
     if connection.dialect.name == "postgresql":
         return int(connection.execute(_CLOCK_QUERY).scalar_one())
     return int(time.time() * 1000)
+
+
+def read_one(connection: Connection, asked: Select[Any], type_: Callable[..., Value]) -> Value | None:
+    """Return the first row of a query as a value; `None` if there is no row."""
+    row = connection.execute(asked).first()
+    return None if row is None else type_(*row)
+
+
+def insert_missing(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """Return the statement that inserts rows, but for those whose key exists."""
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    return insert(table).on_conflict_do_nothing()
 
 
 def is_among(column: Column[Any], numbers: Iterable[int]) -> ColumnElement[bool]:

@@ -216,8 +216,7 @@ def add_deliveries(connection: Connection, webhook_ids: Iterable[int], event: di
 
 def read_delivery(connection: Connection, message: str) -> WebhookDelivery | None:
     """Return the delivery of an id."""
-    row = connection.execute(select(*_DELIVERY_COLUMNS).where(deliveries.c.message == message)).first()
-    return None if row is None else WebhookDelivery(*row)
+    return sql.read_one(connection, select(*_DELIVERY_COLUMNS).where(deliveries.c.message == message), WebhookDelivery)
 
 
 def read_latest_deliveries(connection: Connection, webhook_id: int, count: int) -> list[WebhookDelivery]:

@@ -203,7 +203,9 @@ class LetterTransfers:
             # Positions first: letters that are recorded meanwhile are recorded again after an import.
             facts, positions = read_facts_and_positions(connection)
             ids = array("q", find_letter_ids(connection, asked))
-        self._told(by, asked, len(ids))
+        with self.database.writing() as connection:
+            words = f"{letters_said(len(ids))}: {describe_filter_for_audit(asked)}"
+            audit_table.write_entry(connection, sql.read_clock(connection), by, "export", words)
         yield json.dumps({"format": FORMAT, **facts, "positions": []})
         at = 0
         while at < len(ids):
@@ -239,7 +241,8 @@ class LetterTransfers:
                 continue
             if (all_of_it := _read_header_line(line)) is not None:
                 self._add(ids, batch, taken)
-                self._take_over(all_of_it if not taken.refused else all_of_it | {"positions": []})
+                with self.database.writing() as connection:
+                    take_over_facts(connection, all_of_it if not taken.refused else all_of_it | {"positions": []})
                 continue
             try:
                 row = read_letter_line(line)
@@ -254,7 +257,10 @@ class LetterTransfers:
                 size = 0
                 heard(taken)
         self._add(ids, batch, taken)
-        self._note(taken, by, source)
+        if taken.added:
+            words = f"{letters_said(taken.added)} from {source}"
+            with self.database.writing() as connection:
+                audit_table.write_entry(connection, int(time.time() * 1000), by, "import", words)
         return taken
 
     def _add(self, ids: IdCache, batch: list[NumberedLetter], taken: ImportResult) -> None:
@@ -282,22 +288,6 @@ class LetterTransfers:
         ids.keep()
         taken.added += added
         taken.known += len(some) - added
-
-    def _take_over(self, all_of_it: dict[str, Any]) -> None:
-        with self.database.writing() as connection:
-            take_over_facts(connection, all_of_it)
-
-    def _told(self, by: str, asked: LetterFilter, count: int) -> None:
-        with self.database.writing() as connection:
-            words = f"{letters_said(count)}: {describe_filter_for_audit(asked)}"
-            audit_table.write_entry(connection, sql.read_clock(connection), by, "export", words)
-
-    def _note(self, taken: ImportResult, by: str, source: str) -> None:
-        if taken.added:
-            with self.database.writing() as connection:
-                audit_table.write_entry(
-                    connection, int(time.time() * 1000), by, "import", f"{letters_said(taken.added)} from {source}"
-                )
 
 
 def _read_header_line(line: bytes) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bridge.deadletters.db import plan_table, redrive_table, sql
+from bridge.deadletters.db import plan_item_table, plan_table, redrive_table, sql
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.redrive_table import SentRedrive
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
@@ -214,7 +214,7 @@ class RedriveOutcomes:
         with self._database.writing() as connection:
             at = sql.read_clock(connection)
             for state, whys in ends.items():
-                redrive_table.end_redrives(connection, plan.id, whys, state, at)
+                plan_item_table.end_items(connection, plan.id, whys, state, at, [PlanItemState.SENT])
 
 
 def _is_dropped(each: SentRedrive, there: Mapping[tuple[str, int], Extent]) -> bool:
