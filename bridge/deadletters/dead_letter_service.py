@@ -18,8 +18,7 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.plan_table import OverPlans
 from bridge.deadletters.editing.letter_edit import LetterEditor
 from bridge.deadletters.inspection.failure_groups import FailureGroups
-from bridge.deadletters.inspection.group_details import GroupCauses, GroupDetails
-from bridge.deadletters.inspection.group_versions import GroupVersions
+from bridge.deadletters.inspection.group_details import GroupCauses, GroupDetails, GroupVersions
 from bridge.deadletters.inspection.letter_file import LetterTransfers
 from bridge.deadletters.inspection.letter_lookup import AbsentNames, LetterLookup
 from bridge.deadletters.inspection.letter_statistics import LetterTotals

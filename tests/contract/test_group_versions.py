@@ -8,7 +8,7 @@ import pytest
 from bridge.deadletters.db import kind_table
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.inspection.failure_groups import FailureGroups
-from bridge.deadletters.inspection.group_versions import GroupVersions, count_handled_since, find_version_starts
+from bridge.deadletters.inspection.group_details import GroupVersions, count_handled_since, find_version_starts
 from bridge.handler_routes import Handler, Routes
 from bridge.ledger import Ledger
 from bridge.ledger.attempt_statistics import CountKey, CountSeries, add_counts

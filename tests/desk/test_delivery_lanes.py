@@ -9,9 +9,9 @@ from bridge.deadletters.db import plan_item_table, plan_order_table, plan_table,
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
-from bridge.deadletters.model.delivery_lanes import find_course
 from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.plan_order import find_course
 from bridge.deadletters.replay.plan_action import ActionResult, ClaimedDelivery, TakenDeliveries
 from bridge.deadletters.replay.plan_lanes import is_message_on_its_way, lay_plan_lanes
 from bridge.deadletters.replay.plan_runner import PlanRunner, RunnerHooks, name_this_process

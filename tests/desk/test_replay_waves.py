@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.model.replay_waves import (
+from bridge.deadletters.model.plan_order import (
     PART,
     WAITS,
     WAVES,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.model.cause_fingerprint import compute_cause_fingerprint, normalise_message
-from bridge.deadletters.model.failure_group import FailureGroup
+from bridge.deadletters.model.failure_group import FailureGroup, compute_cause_fingerprint, normalise_message
 from bridge.deadletters.model.failure_location import CHAINED
 
 GROUP = FailureGroup("shop.handlers.charge", "shop.errors.PaymentFailed", "shop/bank.py:pay")

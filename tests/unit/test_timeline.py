@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from bridge.deadletters.inspection.topic_letters import build_letter_view
-from bridge.deadletters.model.letter_timeline import build_timeline
-from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, LetterView
+from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, LetterView, build_timeline
 from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk.letters import letter
 

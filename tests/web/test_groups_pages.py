@@ -16,7 +16,7 @@ from bridge.console.pages import groups_page as pages
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import kind_table, schema
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.inspection.group_versions import count_workers_by_version
+from bridge.deadletters.inspection.group_details import count_workers_by_version
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.failure_growth import HOUR
 from bridge.deadletters.model.stored_letter import LetterStatus

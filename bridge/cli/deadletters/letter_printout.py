@@ -10,8 +10,7 @@ from rich.table import Table
 
 from bridge.deadletters.editing.value_diff import diff_values
 from bridge.deadletters.model.failure_location import is_user_frame
-from bridge.deadletters.model.letter_timeline import build_timeline
-from bridge.deadletters.model.letter_view import LetterLine, LetterView, format_bytes, format_moment
+from bridge.deadletters.model.letter_view import LetterLine, LetterView, build_timeline, format_bytes, format_moment
 from bridge.deadletters.model.payload_view import PayloadView, view_payload
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.formats.failure import cut

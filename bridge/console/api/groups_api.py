@@ -10,8 +10,7 @@ from bridge.console.api.schemas import letters_schema as letter_shapes
 from bridge.console.decision_audit import build_group_version
 from bridge.deadletters.db.audit_table import AuditEntry
 from bridge.deadletters.inspection.failure_groups import GroupOrder, GroupState, RankedGroup
-from bridge.deadletters.inspection.group_details import GroupCause, replace_newest_letters
-from bridge.deadletters.inspection.group_versions import GroupVersion
+from bridge.deadletters.inspection.group_details import GroupCause, GroupVersion, replace_newest_letters
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.deadletters.model.stored_letter import LetterStatus

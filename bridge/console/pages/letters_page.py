@@ -23,8 +23,14 @@ from bridge.deadletters.inspection.advice import advise_on_letter
 from bridge.deadletters.inspection.topic_letters import fetch_letter_value
 from bridge.deadletters.masking.letter_mask import LetterMasks, MaskedView
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, FILTER_FIELDS, LetterCursor, LetterFilter
-from bridge.deadletters.model.letter_timeline import build_timeline
-from bridge.deadletters.model.letter_view import LetterAct, LetterFailure, LetterLine, LetterPage, LetterView
+from bridge.deadletters.model.letter_view import (
+    LetterAct,
+    LetterFailure,
+    LetterLine,
+    LetterPage,
+    LetterView,
+    build_timeline,
+)
 from bridge.deadletters.model.payload_view import PayloadMode, PayloadView, find_quoted_text, view_payload
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.model.traceback_parts import split_traceback

@@ -12,8 +12,7 @@ from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.kind_table import IdCache
 from bridge.deadletters.db.schema import edits, facts, failures, groups, kinds, letters, positions, tracebacks, trail
 from bridge.deadletters.model import search_words
-from bridge.deadletters.model.cause_fingerprint import compute_cause_fingerprint
-from bridge.deadletters.model.failure_group import FailureGroup
+from bridge.deadletters.model.failure_group import FailureGroup, compute_cause_fingerprint
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterKind, LetterStatus, unpack_headers
 from bridge.deadletters.model.traceback_parts import restore_message, strip_message

@@ -29,7 +29,7 @@ from bridge.deadletters.db.letter_table import split_into_batches
 from bridge.deadletters.db.schema import items, kinds, letters
 from bridge.deadletters.db.sql import is_among
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState
-from bridge.deadletters.model.replay_waves import WAVES, find_wave
+from bridge.deadletters.model.plan_order import WAVES, find_wave
 from bridge.deadletters.model.stored_letter import LetterIdentity
 from bridge.formats.delivery_identity import Origin
 

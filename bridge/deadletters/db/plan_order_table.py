@@ -14,8 +14,7 @@ from bridge.deadletters.db.letter_table import IDS_AT_ONCE, split_into_batches
 from bridge.deadletters.db.plan_item_table import build_position_conditions
 from bridge.deadletters.db.schema import items, kinds, letters
 from bridge.deadletters.model.bulk_plan import UNENDED, PlanItemState
-from bridge.deadletters.model.delivery_lanes import OrderedCourse
-from bridge.deadletters.model.replay_waves import WAVES, find_wave
+from bridge.deadletters.model.plan_order import WAVES, OrderedCourse, find_wave
 from bridge.formats.delivery_identity import Origin
 
 _ENDED: Final = tuple(state for state in PlanItemState if state not in UNENDED)

@@ -88,7 +88,7 @@ kinds = Table(
     Column("reason", Text, nullable=False),
     Column("error_class", Text, nullable=False),
     Column("version", Text, nullable=False),
-    # The cause within the group (bridge.deadletters.model.cause_fingerprint).
+    # The cause within the group (bridge.deadletters.model.failure_group).
     Column("cause", String(12), nullable=False, server_default="unknown"),
 )
 
@@ -286,7 +286,7 @@ items = Table(
     # "waiting" → "claimed" → "sent" → an outcome: "done", "dead", "discarded", "unknown"; or "skipped", "refused".
     Column("state", String(10), nullable=False),
     Column("why", Text, nullable=False, server_default=""),
-    # The lane, if order is kept (bridge.deadletters.model.delivery_lanes); NULL: unordered.
+    # The lane, if order is kept (bridge.deadletters.model.plan_order); NULL: unordered.
     Column("lane", BigInteger),
     # Whether its predecessor in the lane has not ended; and the position of its successor, until that is released.
     Column("held", Boolean, nullable=False, server_default=false()),

@@ -1,21 +1,228 @@
-"""A failure group in detail: its causes, the plan that has its letters, and the suggested next step."""
+"""A failure group in detail: its causes, the versions in which it failed and those that run, what the handler completed
+meanwhile, the plan that has its letters, and the suggested next step.
+"""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from bridge.deadletters.db import group_table
+from bridge.deadletters.db import group_table, letter_query
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.group_table import count_causes
 from bridge.deadletters.inspection.advice import GroupSurroundings, Suggestion, advise_on_group
 from bridge.deadletters.inspection.failure_groups import GroupState
-from bridge.deadletters.inspection.group_versions import RunningHandlers, read_running_handlers
 from bridge.deadletters.inspection.letter_lookup import LetterLookup
 from bridge.deadletters.model.letter_filter import LetterFilter
-from bridge.deadletters.model.letter_view import LetterLine, write_fields
+from bridge.deadletters.model.letter_view import LetterCount, LetterLine, write_fields
+from bridge.errors import LedgerUnavailable
 from bridge.handler_routes import Routes
+from bridge.ledger import Ledger
+from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, read_counts
+from bridge.ledger.breaker_state import CircuitBreakers
+from bridge.ledger.group_members import GroupMembers
 from bridge.settings import Settings
+
+#: Seconds to wait for Redis: a page without this part is better than none.
+ANSWER_WITHIN: Final = 2.0
+
+
+class RunningHandlers(NamedTuple):
+    """The handlers and versions of the living workers.
+
+    Attributes:
+        versions: by handler, living workers by version; "" for those that report none.
+        down: by handler, a dependency whose circuit breaker is open.
+        trouble: why this is unknown; "": it is known.
+        started: by handler and version, when the first living worker with it started, ms since the epoch.
+    """
+
+    versions: Mapping[str, Mapping[str, int]]
+    down: Mapping[str, str]
+    trouble: str = ""
+    started: Mapping[str, Mapping[str, int]] = {}
+
+
+def read_running_handlers(settings: Settings, routes: Routes) -> RunningHandlers:
+    """Return the running handlers from Redis; without an answer, a sentence."""
+    ledger = Ledger.once(settings, ANSWER_WITHIN)
+    if ledger is None:
+        return RunningHandlers({}, {}, "There is no Redis, so the running versions are unknown.")
+    try:
+        with closing(ledger):
+            workers = [*GroupMembers(ledger, "workers").living().values()]
+            down = CircuitBreakers(ledger).open_ones(sorted(routes.terms)) if routes.terms else {}
+    except LedgerUnavailable as error:
+        return RunningHandlers({}, {}, str(error))
+    needed = {each.name: name for name in down for each in routes if name in each.needs}
+    return RunningHandlers(
+        count_workers_by_version(settings.group, workers), needed, started=find_version_starts(settings.group, workers)
+    )
+
+
+def count_workers_by_version(group: str, workers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Return, by handler, how many workers of a group have which version (pure).
+
+    Parameters:
+        workers: the announcement of each.
+    """
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for worker in workers:
+        if worker.get("group", group) == group:
+            told = worker.get("handler_versions") or {}
+            for handler in worker.get("handlers", ()):
+                found[str(handler)][str(told.get(handler) or "")] += 1
+    return {handler: dict(counted) for handler, counted in found.items()}
+
+
+def find_version_starts(group: str, workers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Return, by handler and version, when the first of these workers with it started, ms since the epoch (pure).
+
+    Parameters:
+        workers: the announcement of each; one without a version is left out.
+    """
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for worker in workers:
+        at = worker.get("started")
+        if worker.get("group", group) == group and isinstance(at, (int, float)):
+            for handler, version in (worker.get("handler_versions") or {}).items():
+                of = found[str(handler)]
+                if version:
+                    of[str(version)] = min(int(at * 1000), of.get(str(version), int(at * 1000)))
+    return dict(found)
+
+
+#: Milliseconds.
+_MINUTE: Final = 60_000
+_HOUR: Final = 3_600_000
+
+
+class VersionOutcome(NamedTuple):
+    """The results of a handler while a version of it ran.
+
+    Attributes:
+        since: the begin of the counted whole minutes or hours, ms since the epoch, as all times here.
+        failed: letters of the group whose last failure was in this version.
+        handled: deliveries of the group's topics that the handler has handled, in any version.
+        alone: whether all living workers have this version.
+    """
+
+    since: int
+    failed: LetterCount
+    handled: int
+    alone: bool
+
+    @property
+    def share(self) -> float | None:
+        """Return the failures in percent; `None` if other versions ran too, or nothing was handled."""
+        ended = self.failed.number + self.handled
+        return 100 * self.failed.number / ended if self.alone and self.failed.exact and ended else None
+
+
+class GroupVersion(NamedTuple):
+    """The failures of a group in a version.
+
+    Attributes:
+        letters: those that failed last in it; `open` of these are open.
+        workers: living workers that have it; `None`: unknown.
+        started: when the first of those started; `None`: none, or unknown.
+        failed: the first and the last hour in which it failed; `None`: it never failed.
+        meanwhile: the handler's results since then; `None`: it does not run, or that is unknown.
+    """
+
+    version: str
+    letters: int
+    open: int
+    workers: int | None
+    started: int | None
+    failed: tuple[int, int] | None
+    meanwhile: VersionOutcome | None
+
+
+@dataclass(frozen=True)
+class GroupVersions:
+    """The versions of groups. Raises DeskUnavailable if the database does not answer; data that Redis does not give
+    is unknown.
+
+    Parameters:
+        clock: Unix time.
+    """
+
+    settings: Settings
+    routes: Routes
+    database: Database
+    clock: Callable[[], float] = time.time
+
+    def of(self, group: GroupState) -> list[GroupVersion]:
+        """Return the versions in which a group has failed, and those that run, in descending order of names."""
+        now = self.clock()
+        runs = read_running_handlers(self.settings, self.routes)
+        has, started = runs.versions.get(group.handler, {}), runs.started.get(group.handler, {})
+        series = _read_series(self.settings, group, now) if started else None
+        with self.database.reading() as connection:
+            failed = group_table.count_by_version(connection, group.id)
+            hours = group_table.read_hours_by_version(connection, group.id)
+        known = None if runs.trouble else 0
+        return [
+            GroupVersion(
+                name,
+                *failed.get(name, (0, 0)),
+                has.get(name, known),
+                started.get(name),
+                hours.get(name),
+                self._meanwhile(group, name, started.get(name), series, now, alone=set(has) == {name}),
+            )
+            for name in sorted({*failed, *filter(None, has)}, reverse=True)
+        ]
+
+    def _meanwhile(
+        self,
+        group: GroupState,
+        version: str,
+        started: int | None,
+        series: Iterable[CountSeries] | None,
+        now: float,
+        *,
+        alone: bool,
+    ) -> VersionOutcome | None:
+        if started is None or series is None:
+            return None
+        since, handled = count_handled_since(series, started, now)
+        asked = LetterFilter(groups=(group.id,), versions=(version,), since=since)
+        with self.database.reading() as connection:
+            return VersionOutcome(since, LetterCount(*letter_query.count_letters(connection, asked)), handled, alone)
+
+
+def count_handled_since(series: Iterable[CountSeries], started: int, now: float) -> tuple[int, int]:
+    """Return from when handled deliveries are counted since a version started, and how many (pure).
+
+    By whole minutes of the last hour, else by whole hours of the last day, from the first that begins after the start.
+
+    Parameters:
+        started: ms since the epoch.
+        now: Unix time, whose minute is the last of the series.
+    """
+    minute, hour = int(now // 60), int(now // 3_600)
+    first = -(-started // _MINUTE)
+    if first > minute - MINUTES:
+        last, since, unit = minute - first + 1, first * _MINUTE, "minutes"
+    else:
+        first = max(-(-started // _HOUR), hour - HOURS + 1)
+        last, since, unit = hour - first + 1, first * _HOUR, "hours"
+    return since, sum(sum(getattr(each, unit)["handled"][-last:]) for each in series) if last > 0 else 0
+
+
+def _read_series(settings: Settings, group: GroupState, now: float) -> list[CountSeries] | None:
+    ledger = Ledger.once(settings, ANSWER_WITHIN)
+    if ledger is None:
+        return None
+    try:
+        with closing(ledger):
+            return [*read_counts(ledger, [(topic, group.handler) for topic in group.topics], now).values()]
+    except LedgerUnavailable:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

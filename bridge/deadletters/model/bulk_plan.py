@@ -69,7 +69,7 @@ class PlanOptions:
 
     Attributes:
         rate: most letters a second; `None`: unlimited.
-        canary: whether it sends in waves, each only if the one before ended well (model/replay_waves.py).
+        canary: whether it sends in waves, each only if the one before ended well (model/plan_order.py).
         all_handlers: whether it sends to every handler of the topic whose delivery is not done.
         again: whether deliveries that are done run again, once for this plan.
         logs: of a redrive, the ids of the partitions' logs, in which its offsets are valid.

@@ -5,8 +5,7 @@ It raises nothing: unreadable parts are kept as bytes.
 
 from typing import Any, Final
 
-from bridge.deadletters.model.cause_fingerprint import compute_cause_fingerprint
-from bridge.deadletters.model.failure_group import find_failure_group
+from bridge.deadletters.model.failure_group import compute_cause_fingerprint, find_failure_group
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterKind, StoredLetter
 from bridge.formats import foreign_dead_letter
 from bridge.formats.dead_letter_record import DeadLetterRecord as Ours

@@ -40,7 +40,7 @@ class LetterKind(NamedTuple):
         origin: "bridge", or the other program that wrote it (bridge.formats.foreign_dead_letter).
         consumer_group: the group that handed it off; for other programs a consumer group or a connector.
         version: of the code that failed.
-        cause: the fingerprint within the group (model/cause_fingerprint.py), or a word below.
+        cause: the fingerprint within the group (model/failure_group.py), or a word below.
     """
 
     group: FailureGroup

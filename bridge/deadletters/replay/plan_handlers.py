@@ -12,7 +12,7 @@ from bridge.deadletters.db import letter_payload, plan_counts, plan_item_table, 
 from bridge.deadletters.db.database import Connection
 from bridge.deadletters.db.letter_payload import LetterStanding
 from bridge.deadletters.db.plan_item_table import PlanItem
-from bridge.deadletters.model.delivery_lanes import find_course
+from bridge.deadletters.model.plan_order import find_course
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
 from bridge.errors import LedgerUnavailable
 from bridge.handler_routes import Routes

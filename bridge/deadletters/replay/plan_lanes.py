@@ -7,7 +7,7 @@ from bridge.deadletters.db import plan_counts, plan_order_table, sql
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.plan_order_table import EndedItem
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanKind
-from bridge.deadletters.model.delivery_lanes import OrderedCourse, find_course, find_ordered_topics
+from bridge.deadletters.model.plan_order import OrderedCourse, find_course, find_ordered_topics
 from bridge.deadletters.model.stored_letter import LetterIdentity
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.redrive_action import find_redriven_delivery

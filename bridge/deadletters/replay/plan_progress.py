@@ -20,7 +20,7 @@ from bridge.deadletters.model.bulk_plan import (
     compute_plan_version,
 )
 from bridge.deadletters.model.letter_view import LetterAct
-from bridge.deadletters.model.replay_waves import WAVES, find_canary_limit, find_stage
+from bridge.deadletters.model.plan_order import WAVES, find_canary_limit, find_stage
 from bridge.errors import NoSuchPlan, PlanChanged
 from bridge.jobs.group_facts import format_letter_count as letters_said
 from bridge.jobs.group_facts import format_utc

@@ -18,7 +18,7 @@ from uuid import uuid4
 from bridge.deadletters.db import plan_item_table, plan_order_table, plan_table, redrive_table, sql
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanState
-from bridge.deadletters.model.replay_waves import CanaryDecision, CanaryTurn, decide_next_wave
+from bridge.deadletters.model.plan_order import CanaryDecision, CanaryTurn, decide_next_wave
 from bridge.deadletters.replay.plan_action import ActionResult, ClaimedDelivery, PlanAction
 from bridge.errors import BridgeError, DeskUnavailable, KafkaUnavailable, LedgerUnavailable, PlanOver, PlanTakenOver
 from lossless.background_thread import BackgroundThread, start_thread

@@ -12,7 +12,7 @@ from bridge.deadletters.db import audit_table, plan_counts, plan_item_table, pla
 from bridge.deadletters.db.database import Connection, Database, require_same_cluster
 from bridge.deadletters.db.plan_item_table import PlanItem
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
-from bridge.deadletters.model.delivery_lanes import find_course
+from bridge.deadletters.model.plan_order import find_course
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
 from bridge.deadletters.replay.redrive_range import (
     DeliveryStand,

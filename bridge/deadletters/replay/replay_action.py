@@ -155,7 +155,7 @@ class ReplayAction:
         return self._target(letter.delivery.group, letter.delivery.topic, ours=letter.is_ours)
 
     def once(self, item: PlanItem) -> bool:
-        """Return whether an item has one attempt, because a wave waits for its outcome (model/replay_waves.py)."""
+        """Return whether an item has one attempt, because a wave waits for its outcome (model/plan_order.py)."""
         return item.wave < self._last_wave
 
     def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
