@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from bridge.deadletters.db import kind_table, schema
-from bridge.deadletters.db.schema import groups, kinds, letters
+from bridge.deadletters.db.schema import edits, groups, kinds, letters
 from bridge.deadletters.model.failure_group import FailureGroup
 from bridge.deadletters.model.stored_letter import LetterKind, LetterStatus
 
@@ -81,3 +81,9 @@ def counted(connection: Connection, kind_id: int) -> dict[str, int]:
 def group_of(connection: Connection, kind_id: int) -> int:
     """The group of a kind."""
     return int(connection.execute(select(kinds.c.group_id).where(kinds.c.id == kind_id)).scalar_one())
+
+
+def edits_of(connection: Connection, plan_id: int) -> dict[int, bytes | None]:
+    """The values that a plan sends in the place of letters' own, by letter."""
+    asked = select(edits.c.letter_id, edits.c.value).where(edits.c.plan_id == plan_id)
+    return {row.letter_id: row.value for row in connection.execute(asked)}

@@ -15,6 +15,7 @@ from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import EditRefused, NoSuchLetter
 from tasks.declaration.celery_defaults import DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
+from tests.desk import rows
 from tests.desk.rows import kind, letter
 
 HANDLER = "orders.handlers.charge"
@@ -64,7 +65,7 @@ def test_a_letter_goes_back_with_the_value_that_it_was_given_and_keeps_its_own(d
     plan = mending.edit(id_, b'{"amount": 3}', "ann", "the client sent words")
     assert (plan.state, plan.by, plan.counts.letters) == (PlanState.PLANNED, "ann", 1)
     with database.reading() as connection:
-        assert letter_payload.read_plan_edits(connection, plan.id, [id_])[id_].value == b'{"amount": 3}'
+        assert rows.edits_of(connection, plan.id)[id_] == b'{"amount": 3}'
         (said,) = audit_table.read_history(connection, letter_id=id_)
         assert (said.by, said.what, said.plan_id) == ("ann", "edit", plan.id)
         assert "the client sent words" in said.said
@@ -132,8 +133,8 @@ def test_a_patch_plans_what_it_changes_and_says_why_the_others_stay(database, me
     }
     assert told["not_applied_reasons"] == [{"why": "test /ok: it is not that", "count": 1, "letters": [ids[8]]}]
     with database.reading() as connection:
-        made = letter_payload.read_plan_edits(connection, plan.id, ids)
-    assert [json.loads(made[id_].value or b"")["currency"] for id_ in ids[:7]] == ["EUR"] * 7
+        made = rows.edits_of(connection, plan.id)
+    assert [json.loads(made[id_] or b"")["currency"] for id_ in ids[:7]] == ["EUR"] * 7
     assert set(made) == set(ids[:7])
     assert [each.letter_id for each in mending.differences(plan.id, 3)] == ids[:3]
 

@@ -6,8 +6,8 @@ from html import unescape
 import pytest
 
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import letter_payload
 from bridge.deadletters.model.bulk_plan import PlanState
+from tests.desk import rows
 from tests.desk.letters import letter
 from tests.web import hostile_input
 
@@ -24,7 +24,7 @@ def hidden(page):
 
 def sent(desk, plan_id):
     with desk.database.reading() as connection:
-        return {id_: edit.value for id_, edit in letter_payload.read_plan_edits(connection, plan_id, [1, 2]).items()}
+        return rows.edits_of(connection, plan_id)
 
 
 def checked(here, value, id_=1):

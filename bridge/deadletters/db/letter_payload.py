@@ -183,15 +183,8 @@ class LetterValue(NamedTuple):
         return self.value is not None or self.size < 0
 
 
-_VALUE_COLUMNS = (
-    letters.c.id,
-    kinds.c.handler,
-    letters.c.value_size,
-    letters.c.value,
-    letters.c.letter_topic,
-    letters.c.letter_partition,
-    letters.c.letter_offset,
-)
+_RECORD_COLUMNS = [letters.c[name] for name in ("letter_topic", "letter_partition", "letter_offset")]
+_VALUE_COLUMNS = (letters.c.id, kinds.c.handler, letters.c.value_size, letters.c.value, *_RECORD_COLUMNS)
 
 
 def read_letter_value(connection: Connection, id_: int) -> LetterValue | None:
@@ -283,15 +276,6 @@ def add_edits(connection: Connection, made: Iterable[PlanEdit]) -> None:
     """Store the values that plans are to send; each plan has at most one for a letter."""
     if rows := [edit._asdict() for edit in made]:
         connection.execute(insert(edits), rows)
-
-
-def read_plan_edits(connection: Connection, plan_id: int, letter_ids: Sequence[int]) -> dict[int, PlanEdit]:
-    """Return, by letter, the value that a plan sends in its place; unedited letters are left out."""
-    found: dict[int, PlanEdit] = {}
-    for some in split_into_batches(letter_ids):
-        asked = select(*_EDIT_COLUMNS).where(edits.c.plan_id == plan_id, edits.c.letter_id.in_(some))
-        found |= {row.letter_id: PlanEdit(*row) for row in connection.execute(asked)}
-    return found
 
 
 def read_letter_edits(connection: Connection, letter_id: int) -> list[PlanEdit]:

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Column, Connection, Row, Select, delete, exists, func, literal_column, select, update
+from sqlalchemy import Connection, Row, Select, Table, delete, exists, func, literal_column, select, update
 
 from bridge.deadletters.db import kind_table
 from bridge.deadletters.db.filter_sql import is_one_of, select_matching_letters
 from bridge.deadletters.db.schema import failures, groups, items, kinds, letters, plans, positions, tracebacks
 from bridge.deadletters.db.sql import is_among
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState
-from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.deadletters.model.letter_filter import FilterField, LetterFilter
 from bridge.deadletters.model.policy_simulation import FailingLetter
-from bridge.deadletters.model.stored_letter import ENDED, LetterStatus
+from bridge.deadletters.model.stored_letter import ENDED, LetterStatus, name_delivery
 
 Value = TypeVar("Value")
 
@@ -153,11 +153,13 @@ def purge_letters(connection: Connection, ids: Sequence[int], moment: int) -> in
     return len(found)
 
 
-_LETTER_COLUMNS = (
-    *(letters.c.id, letters.c.partition, letters.c.offset, letters.c.key, letters.c.error_message, letters.c.status),
-    *(letters.c.runs, letters.c.failed_at, letters.c.failures, letters.c.occurrences, letters.c.value_size),
-    *(letters.c.plan_id, letters.c.lost),
-)
+_LETTER_COLUMNS = [
+    letters.c[name]
+    for name in (
+        *("id", "partition", "offset", "key", "error_message", "status", "runs", "failed_at", "failures"),
+        *("occurrences", "value_size", "plan_id", "lost"),
+    )
+]
 _KIND_COLUMNS = (
     *(kinds.c.handler, kinds.c.topic, kinds.c.reason, kinds.c.error_class, kinds.c.version, kinds.c.origin),
     *(kinds.c.consumer_group, kinds.c.group_id, groups.c.place),
@@ -180,22 +182,22 @@ def read_letters_of_record(connection: Connection, topic: str, partition: int, o
 
 def read_letter(connection: Connection, id_: int) -> Row[Any] | None:
     """Return all columns of a letter, of its kind, and the text of its traceback."""
-    found = select(letters, *_KIND_COLUMNS, tracebacks.c.text.label("traceback")).select_from(
-        letters.join(kinds, kinds.c.id == letters.c.kind_id)
-        .join(groups, groups.c.id == kinds.c.group_id)
-        .outerjoin(tracebacks, tracebacks.c.id == letters.c.traceback_id)
-    )
-    return connection.execute(found.where(letters.c.id == id_)).one_or_none()
+    found = _select_with_traceback(letters).where(letters.c.id == id_)
+    return connection.execute(found).one_or_none()
 
 
 def read_letter_history(connection: Connection, id_: int) -> list[Row[Any]]:
     """Return the earlier failures of a letter, oldest first."""
-    found = select(failures, *_KIND_COLUMNS, tracebacks.c.text.label("traceback")).select_from(
-        failures.join(kinds, kinds.c.id == failures.c.kind_id)
+    found = _select_with_traceback(failures).where(failures.c.letter_id == id_)
+    return list(connection.execute(found.order_by(failures.c.number)))
+
+
+def _select_with_traceback(table: Table) -> Select[Any]:
+    return select(table, *_KIND_COLUMNS, tracebacks.c.text.label("traceback")).select_from(
+        table.join(kinds, kinds.c.id == table.c.kind_id)
         .join(groups, groups.c.id == kinds.c.group_id)
-        .outerjoin(tracebacks, tracebacks.c.id == failures.c.traceback_id)
+        .outerjoin(tracebacks, tracebacks.c.id == table.c.traceback_id)
     )
-    return list(connection.execute(found.where(failures.c.letter_id == id_).order_by(failures.c.number)))
 
 
 def read_plans_of_letter(connection: Connection, id_: int) -> list[Row[Any]]:
@@ -220,10 +222,7 @@ def name_letters(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
         .join(kinds, kinds.c.id == letters.c.kind_id)
         .where(letters.c.id.in_(ids))
     )
-    return {
-        row.id: f"{row.topic}-{row.partition}-{row.offset}" + (f":{row.handler}" if row.handler else "")
-        for row in connection.execute(found)
-    }
+    return {id_: name_delivery(*delivery) for id_, *delivery in connection.execute(found)}
 
 
 def is_group_there(connection: Connection, id_: int) -> bool:
@@ -231,24 +230,14 @@ def is_group_there(connection: Connection, id_: int) -> bool:
     return connection.execute(select(groups.c.id).where(groups.c.id == id_)).first() is not None
 
 
-#: The column of each field of a filter.
-_NAME_COLUMNS: dict[str, Column[str]] = {
-    "handlers": kinds.c.handler,
-    "topics": kinds.c.topic,
-    "reasons": kinds.c.reason,
-    "origins": kinds.c.origin,
-    "causes": kinds.c.cause,
-}
-
-
 def is_anything_recorded(connection: Connection) -> bool:
     """Return whether a letter was ever recorded or imported."""
     return any(connection.execute(select(table.c[0]).limit(1)).first() for table in (positions, kinds))
 
 
-def read_known_names(connection: Connection, field: str) -> list[str]:
-    """Return the values that letters have had in the column of a filter's field."""
-    return sorted(connection.execute(select(_NAME_COLUMNS[field]).distinct()).scalars())
+def read_known_names(connection: Connection, field: FilterField) -> list[str]:
+    """Return the values of a filter's field that letters have had."""
+    return sorted(connection.execute(select(kinds.c[field.column]).distinct()).scalars())
 
 
 def find_missing_ids(connection: Connection, asked: LetterFilter) -> tuple[Sequence[int], Sequence[int]]:

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Table, bindparam, func, insert, select, union_all
+from sqlalchemy import Column, Connection, Select, Table, bindparam, func, insert, select, union_all
 
 from bridge.deadletters.db import kind_table, search_index, sql, webhook_table
 from bridge.deadletters.db.database import remember_fact
@@ -14,7 +14,7 @@ from bridge.deadletters.db.schema import edits, facts, failures, groups, kinds, 
 from bridge.deadletters.model import search_words
 from bridge.deadletters.model.failure_group import FailureGroup, compute_cause_fingerprint
 from bridge.deadletters.model.letter_filter import LetterFilter
-from bridge.deadletters.model.stored_letter import LetterKind, LetterStatus, unpack_headers
+from bridge.deadletters.model.stored_letter import LetterKind, LetterStatus, name_delivery, unpack_headers
 from bridge.deadletters.model.traceback_parts import restore_message, strip_message
 from bridge.errors import NoExport
 
@@ -74,19 +74,14 @@ def read_whole_letters(connection: Connection, ids: Sequence[int]) -> list[Expor
     found = [_with_traceback(dict(row)) for row in connection.execute(statement).mappings()]
     return [
         {
-            "delivery": _name_delivery(row),
+            "delivery": name_delivery(*(row[name] for name in ("topic", "partition", "offset", "handler"))),
             **row,
-            "history": history[row["id"]],
+            "history": history.get(row["id"], []),
             "edits": changed[row["id"]],
             "trail": said[row["id"]],
         }
         for row in found
     ]
-
-
-def _name_delivery(row: ExportedLetter) -> str:
-    record = f"{row['topic']}-{row['partition']}-{row['offset']}"
-    return f"{record}:{row['handler']}" if row["handler"] else record
 
 
 def _read_failures(connection: Connection, ids: Sequence[int]) -> dict[int, list[ExportedLetter]]:
@@ -99,11 +94,10 @@ def _read_failures(connection: Connection, ids: Sequence[int]) -> dict[int, list
         .where(failures.c.letter_id.in_(ids))
         .order_by(failures.c.letter_id, failures.c.number)
     )
-    found: dict[int, list[ExportedLetter]] = defaultdict(list)
-    for row in connection.execute(statement).mappings():
-        told = dict(row)
-        found[told.pop("letter_id")].append(_with_traceback(told))
-    return found
+    return {
+        id_: [_with_traceback(failure) for failure in its]
+        for id_, its in _list_by_letter(connection, statement).items()
+    }
 
 
 def _read_lists(connection: Connection, table: Any, ids: Sequence[int]) -> dict[int, list[ExportedLetter]]:
@@ -111,6 +105,10 @@ def _read_lists(connection: Connection, table: Any, ids: Sequence[int]) -> dict[
         each for each in table.c if each.name not in (*_NOT_EXPORTED, "id", "letter", "group_id")
     ]
     statement = select(table.c.letter_id, *columns).where(table.c.letter_id.in_(ids)).order_by(table.c.id)
+    return _list_by_letter(connection, statement)
+
+
+def _list_by_letter(connection: Connection, statement: Select[Any]) -> dict[int, list[ExportedLetter]]:
     found: dict[int, list[ExportedLetter]] = defaultdict(list)
     for row in connection.execute(statement).mappings():
         told = dict(row)

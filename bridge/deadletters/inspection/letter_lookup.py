@@ -181,26 +181,21 @@ class AbsentNames:
             ids, groups = letter_table.find_missing_ids(connection, asked)
             found = [f"There is no dead letter {id_}." for id_ in ids]
             found += [f"There is no group {id_}." for id_ in groups]
-            causes = (
-                {*letter_table.read_known_names(connection, "causes"), UNKNOWN_CAUSE, OTHER_CAUSE}
-                if asked.causes
-                else set()
-            )
-            found += [NO_CAUSE.format(cause) for cause in asked.causes if cause not in causes]
-            for field, (what, ours) in self._ours().items():
-                if asked_of := getattr(asked, field):
-                    found += explain_unknown_names(
-                        what, asked_of, {*letter_table.read_known_names(connection, field), *ours}
-                    )
+            ours: dict[str, Iterable[str]] = {
+                "handlers": self.routes.handlers,
+                "topics": self.routes.topics,
+                "reasons": REASONS,
+                "origins": ORIGINS,
+                "causes": (UNKNOWN_CAUSE, OTHER_CAUSE),
+            }
+            for field, names in asked.given():
+                if field.name in ours:
+                    known = {*letter_table.read_known_names(connection, field), *ours[field.name]}
+                    if field.name == "causes":
+                        found += [NO_CAUSE.format(cause) for cause in names if cause not in known]
+                    else:
+                        found += explain_unknown_names(field.word, names, known)
         return found
-
-    def _ours(self) -> dict[str, tuple[str, Iterable[str]]]:
-        return {
-            "handlers": ("handler", self.routes.handlers),
-            "topics": ("topic", self.routes.topics),
-            "reasons": ("reason", REASONS),
-            "origins": ("origin", ORIGINS),
-        }
 
 
 def explain_unknown_names(what: str, asked: Iterable[str], known: Iterable[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from bridge.deadletters.model.letter_filter import LetterCursor
 from bridge.deadletters.model.letter_parser import OURS
-from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.model.stored_letter import LetterStatus, name_delivery
 from bridge.formats.delivery import Attempts, Headers
 from bridge.formats.text_forms import format_count, format_time
 
@@ -54,8 +54,7 @@ class LetterLine:
     @property
     def name(self) -> str:
         """Return the name of the delivery: `orders-3-1234:orders.handlers.charge`."""
-        record = f"{self.topic}-{self.partition}-{self.offset}"
-        return f"{record}:{self.handler}" if self.handler else record
+        return name_delivery(self.topic, self.partition, self.offset, self.handler)
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""

@@ -59,6 +59,11 @@ class LetterKind(NamedTuple):
         return compute_digest(*self.group, *common)
 
 
+def name_delivery(topic: str, partition: int, offset: int, handler: str) -> str:
+    """Return the name of a delivery: `orders-3-1234:orders.handlers.charge`."""
+    return f"{topic}-{partition}-{offset}" + (f":{handler}" if handler else "")
+
+
 class LetterIdentity(NamedTuple):
     """The identity of a letter: one row of the database.
 
@@ -81,8 +86,7 @@ class LetterIdentity(NamedTuple):
 
     def __str__(self) -> str:
         """Return the name of the delivery: `orders-3-1234:orders.handlers.charge`."""
-        place = f"{self.topic}-{self.partition}-{self.offset}"
-        return f"{place}:{self.handler}" if self.handler else place
+        return name_delivery(self.topic, self.partition, self.offset, self.handler)
 
 
 @dataclass(frozen=True, slots=True)
