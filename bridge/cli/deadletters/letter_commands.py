@@ -190,8 +190,7 @@ def _read_from_database(desk: "DeadLetterService", named: str) -> LetterView:
     found = [each.id for each in desk.letters.at(*_parse_place(named))]
     if not found:
         raise NoSuchLetter(f"there is no dead letter of {named}: `bridge find` says where its deliveries stand.")
-    if len(found) > 1:
-        fail(f"{named} has {len(found)} dead letters, name one of them: {', '.join(map(str, found))}.", FAULTS)
+    _require_one(named, map(str, found))
     return desk.letters.one(found[0])
 
 
@@ -199,12 +198,13 @@ def _read_from_topic(settings: Settings, named: str, last: int) -> LetterView:
     found = read_topic_letters(settings, *_parse_place(named), last)
     if not found:
         fail(f"none of the latest {last:,} records of a partition is {named}'s: look further back with --last.", FAULTS)
-    if len(found) > 1:
-        fail(
-            f"{named} has {len(found)} dead letters, name one of them: {', '.join(e.listed.name for e in found)}.",
-            FAULTS,
-        )
+    _require_one(named, (each.listed.name for each in found))
     return found[0]
+
+
+def _require_one(named: str, letters: Iterable[str]) -> None:
+    if len(names := list(letters)) > 1:
+        fail(f"{named} has {len(names)} dead letters, name one of them: {', '.join(names)}.", FAULTS)
 
 
 def _parse_place(named: str) -> tuple[str, int, int, str | None]:

@@ -102,9 +102,8 @@ class Users:
         with self.database.writing() as connection:
             if account_table.hold_user_of_name(connection, name):
                 raise UserRefused(f"There is a user {name} already: nothing was changed.")
-            at = sql.read_clock(connection)
-            account_table.add_user(connection, name, str(role), password, at, by)
-            audit_table.write_entry(connection, at, by, AUDIT_KIND, f"{name} added, as {role}")
+            account_table.add_user(connection, name, str(role), password, sql.read_clock(connection), by)
+            _write_audit_entry(connection, by, f"{name} added, as {role}")
 
     def all(self) -> list[User]:
         """Return all users by name."""
@@ -134,9 +133,7 @@ class Users:
             user = _require_user(connection, name)
             account_table.set_user_role(connection, user.id, str(role))
             account_table.end_sessions_of_user(connection, user.id)
-            audit_table.write_entry(
-                connection, sql.read_clock(connection), by, AUDIT_KIND, f"{user.name} is {role} now, was {user.role}"
-            )
+            _write_audit_entry(connection, by, f"{user.name} is {role} now, was {user.role}")
 
     def give_password(self, name: str, password: str, by: str) -> None:
         """Change the password hash of a user, who is signed out everywhere.
@@ -148,9 +145,7 @@ class Users:
             user = _require_user(connection, name)
             account_table.set_user_password(connection, user.id, password)
             account_table.end_sessions_of_user(connection, user.id)
-            audit_table.write_entry(
-                connection, sql.read_clock(connection), by, AUDIT_KIND, f"{user.name} has another password"
-            )
+            _write_audit_entry(connection, by, f"{user.name} has another password")
 
     def sign_out_everywhere(self, name: str, by: str) -> None:
         """End all sessions of a user.
@@ -161,9 +156,7 @@ class Users:
         with self.database.writing() as connection:
             user = _require_user(connection, name)
             account_table.end_sessions_of_user(connection, user.id)
-            audit_table.write_entry(
-                connection, sql.read_clock(connection), by, AUDIT_KIND, f"{user.name} signed out everywhere"
-            )
+            _write_audit_entry(connection, by, f"{user.name} signed out everywhere")
 
     def rehashed(self, secret: UserSecret, password: str) -> UserSecret:
         """Store a better hash of the same password, unless the password was changed meanwhile; nobody is signed out."""
@@ -181,9 +174,7 @@ class Users:
         with self.database.writing() as connection:
             user = _require_user(connection, name)
             account_table.remove_user(connection, user.id)
-            audit_table.write_entry(
-                connection, sql.read_clock(connection), by, AUDIT_KIND, f"{user.name} removed, was {user.role}"
-            )
+            _write_audit_entry(connection, by, f"{user.name} removed, was {user.role}")
 
 
 def normalise_name(name: str) -> str:
@@ -206,9 +197,6 @@ def _require_user(connection: Connection, name: str) -> User:
     if found is None:
         raise UserRefused(f"There is no user {name}: `bridge deadletters users` lists them.")
     return found
-
-
-_GONE: Final = "There is no such user any more: somebody has removed it."
 
 
 @dataclass(frozen=True)
@@ -238,15 +226,13 @@ class UserAdministration:
             if role is not Role.ADMIN and not account_table.has_users(connection):
                 raise UserRefused("The first user is an admin, who adds the others: nothing was changed.")
             account_table.add_user(connection, name, str(role), link.written(), at, by)
-            audit_table.write_entry(
-                connection, at, by, AUDIT_KIND, f"{name} added, as {role}, to choose a password by a link"
-            )
-            return _require_unchanged_user(connection, account_table.hold_user_of_name(connection, name))
+            _write_audit_entry(connection, by, f"{name} added, as {role}, to choose a password by a link")
+            return _require_user(connection, name)
 
     def one(self, id_: int) -> User:
         """Return a user."""
         with self.database.reading() as connection:
-            return _require_unchanged_user(connection, account_table.read_user(connection, id_))
+            return _require_known_user(account_table.read_user(connection, id_))
 
     def give_role(self, id_: int, was: str, role: Role, by: str) -> None:
         """Change the role of a user if it is still `was`; the user is signed out everywhere.
@@ -256,12 +242,12 @@ class UserAdministration:
             UserRefused: no admin would be left.
         """
         with self.database.writing() as connection:
-            user = _require_unchanged_user(connection, account_table.hold_user(connection, id_))
+            user = _hold_user(connection, id_)
             if user.role == str(role):
                 return
             if user.role != was:
-                raise UserChanged(f"{user.name} is {user.role} by now. {_read_last_entry(connection, user.name)}")
-            _is_admin_left(connection, user)
+                raise UserChanged(f"{user.name} is {user.role} by now. {_describe_last_entry(connection, user.name)}")
+            _require_other_admin(connection, user)
             account_table.set_user_role(connection, id_, str(role))
             account_table.end_sessions_of_user(connection, id_)
             _write_audit_entry(connection, by, f"{user.name} is {role} now, was {user.role}")
@@ -273,12 +259,9 @@ class UserAdministration:
             UserRefused: no admin would be left who can sign in.
         """
         with self.database.writing() as connection:
-            user, at = (
-                _require_unchanged_user(connection, account_table.hold_user(connection, id_)),
-                sql.read_clock(connection),
-            )
+            user, at = _hold_user(connection, id_), sql.read_clock(connection)
             if not _is_opened_by(connection, user, token, at):
-                _is_admin_left(connection, user)
+                _require_other_admin(connection, user)
                 account_table.set_user_password(connection, id_, _build_link(token, at).written())
                 account_table.end_sessions_of_user(connection, id_)
                 _write_audit_entry(connection, by, f"{user.name} chooses another password by a link")
@@ -287,7 +270,7 @@ class UserAdministration:
     def sign_out(self, id_: int, by: str) -> None:
         """End all sessions of a user; no audit entry if there are none."""
         with self.database.writing() as connection:
-            user = _require_unchanged_user(connection, account_table.hold_user(connection, id_))
+            user = _hold_user(connection, id_)
             if account_table.end_sessions_of_user(connection, id_):
                 _write_audit_entry(connection, by, f"{user.name} signed out everywhere")
 
@@ -300,7 +283,7 @@ class UserAdministration:
         with self.database.writing() as connection:
             user = account_table.hold_user(connection, id_)
             if user is not None:
-                _is_admin_left(connection, user)
+                _require_other_admin(connection, user)
                 account_table.remove_user(connection, id_)
                 _write_audit_entry(connection, by, f"{user.name} removed, was {user.role}")
 
@@ -326,9 +309,13 @@ class UserAdministration:
             return True
 
 
-def _require_unchanged_user(connection: Connection, found: User | None) -> User:
+def _hold_user(connection: Connection, id_: int) -> User:
+    return _require_known_user(account_table.hold_user(connection, id_))
+
+
+def _require_known_user(found: User | None) -> User:
     if found is None:
-        raise UserChanged(_GONE)
+        raise UserChanged("There is no such user any more: somebody has removed it.")
     return found
 
 
@@ -345,7 +332,7 @@ def _is_opened_by(connection: Connection, user: User, token: str, at: int) -> bo
     return link is not None and link.opens(token, at)
 
 
-def _is_admin_left(connection: Connection, user: User) -> None:
+def _require_other_admin(connection: Connection, user: User) -> None:
     """Require another admin with a password, and lock the admins: two must not remove each other's last one."""
     if user.role == str(Role.ADMIN) and not account_table.hold_admins(connection) - {user.id}:
         raise UserRefused(
@@ -353,7 +340,7 @@ def _is_admin_left(connection: Connection, user: User) -> None:
         )
 
 
-def _read_last_entry(connection: Connection, name: str) -> str:
+def _describe_last_entry(connection: Connection, name: str) -> str:
     """Return a sentence with the last audit entry about a user."""
     acts = audit_table.read_entries(connection, "", (AUDIT_KIND,), None, 200)
     last = next((act for act in acts if act.said.startswith(f"{name} ")), None)

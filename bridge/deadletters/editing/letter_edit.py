@@ -29,6 +29,7 @@ from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanItemSta
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.plan_conflicts import explain_lateness, find_plan_makers
+from bridge.deadletters.replay.plan_progress import require_plan
 from bridge.errors import EditRefused, NoJson, NoSuchLetter
 from bridge.jobs.group_facts import format_letter_count as letters_said
 
@@ -170,7 +171,8 @@ class LetterEditor:
             raise EditRefused(f"Letter {letter_id} has this value already: replay it as it is.")
         said = ask_handler(self.app, letter.handler, value)
         if not said.ok and not force:
-            raise EditRefused(f"Nothing was sent. {_explain_refusal(said.ok)}: {said.why}. To send it anyway: --force.")
+            refusal = "refuses this value" if said.ok is False else "cannot be asked about this value"
+            raise EditRefused(f"Nothing was sent. Its handler {refusal}: {said.why}. To send it anyway: --force.")
         asked = LetterFilter(ids=(letter_id,)).to_data()
         with self.database.writing() as connection:
             plan_id, at = plan_table.add_plan(connection, PlanKind.REPLAY, by, why, asked, PlanOptions())
@@ -183,7 +185,7 @@ class LetterEditor:
             audit_table.write_entry(
                 connection, at, by, "edit", f"{words}; {why}".rstrip("; "), letter_id=letter_id, plan_id=plan_id
             )
-            return _read_known_edits(plan_table.read_plan(connection, plan_id))
+            return require_plan(connection, plan_id)
 
     def patch(
         self,
@@ -225,7 +227,7 @@ class LetterEditor:
             if options.canary:
                 plan_order_table.cut_waves(connection, plan_id)
             plan_table.change_plan_state(connection, plan_id, [PlanState.MAKING], PlanState.PLANNED)
-            return _read_known_edits(plan_table.read_plan(connection, plan_id))
+            return require_plan(connection, plan_id)
 
     def samples(self, letters: Iterable[int], patch: ValuePatch) -> list[PatchSample]:
         """Return the results of a patch for some letters, without those that are gone; nothing is stored."""
@@ -354,12 +356,3 @@ class LetterEditor:
                 connection, (PlanEdit(id_, plan_id, at, by, "patch", value) for id_, value in made)
             )
             plan_item_table.end_items(connection, plan_id, left, PlanItemState.SKIPPED, at)
-
-
-def _explain_refusal(ok: bool | None) -> str:
-    return "Its handler refuses this value" if ok is False else "Its handler cannot be asked about this value"
-
-
-def _read_known_edits(plan: BulkPlan | None) -> BulkPlan:
-    assert plan is not None
-    return plan

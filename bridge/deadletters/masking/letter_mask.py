@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from bridge.deadletters.db.letter_payload import QuotableContent
 from bridge.deadletters.db.letter_transfer import ExportedLetter
 from bridge.deadletters.masking.text_redaction import MOST, NOTHING, UNKNOWN, HiddenQuotes, build_quotes
 from bridge.deadletters.masking.value_mask import MASK, HiddenParts, find_hidden_parts, mask_value
@@ -162,12 +163,13 @@ def find_quotes(
     said = [data] if fields.key else []
     said += [value for name, value in found if fields.has_header(name)]
     of_bytes = (each.decode("utf-8", "surrogateescape") for each in said if each is not None)
-    return build_quotes(chain(_list_shown_texts(some), of_bytes), most)
+    return build_quotes(chain(*(each.texts() for each in some), of_bytes), most)
 
 
-def _list_shown_texts(some: Iterable[HiddenParts]) -> Iterator[str]:
-    for each in some:
-        yield from each.texts()
+def find_content_quotes(fields: MaskedFields, content: QuotableContent, most: int = MOST) -> HiddenQuotes:
+    """Return the hidden texts that shown texts of a stored letter may quote."""
+    values = [find_hidden_parts(content.value, fields)]
+    return find_quotes(fields, values, content.key, content.headers, whole=content.is_whole, most=most)
 
 
 def _mask_letter(letter: LetterView, fields: MaskedFields, found: HiddenParts) -> HiddenQuotes:

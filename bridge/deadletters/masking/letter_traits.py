@@ -10,9 +10,8 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_payload import QuotableContent, read_quotable_contents
 from bridge.deadletters.editing import exact_json
 from bridge.deadletters.inspection.failure_groups import GroupState
-from bridge.deadletters.masking.letter_mask import LetterMasks, find_quotes
+from bridge.deadletters.masking.letter_mask import LetterMasks, find_content_quotes
 from bridge.deadletters.masking.text_redaction import MOST, HiddenQuotes
-from bridge.deadletters.masking.value_mask import find_hidden_parts
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import NoJson
@@ -154,7 +153,7 @@ class GroupTraits:
             with self.database.reading() as connection:
                 some = read_quotable_contents(connection, ids[at : at + _AT_ONCE], LARGEST)
             for each in some.values():
-                known = _known(each, self.masks.of(each.topic), min(left, MOST))
+                known = find_content_quotes(self.masks.of(each.topic), each, min(left, MOST))
                 left -= known.size
                 if not known.unknown:
                     tree = _tree(each.value)
@@ -170,12 +169,6 @@ def _traits(
     if tree is not None:
         said += _fields(tree, fields)[:WIDEST]
     return dict(_seen(said, known))
-
-
-def _known(letter: QuotableContent, fields: MaskedFields, most: int) -> HiddenQuotes:
-    """Return the hidden texts that shown texts of a letter may quote."""
-    values = [find_hidden_parts(letter.value, fields)]
-    return find_quotes(fields, values, letter.key, letter.headers, whole=letter.is_whole, most=most)
 
 
 def _tree(value: bytes | None) -> dict[str, Any] | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.db import letter_payload
-from bridge.deadletters.db import letter_payload as stored
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.editing import exact_json
 from bridge.deadletters.editing.handler_check import HandlerVerdict
@@ -145,7 +144,7 @@ class MaskedEditor:
             NoSuchLetter: there is none of that number.
             EditRefused: its hidden parts are unknown, or all of it is hidden.
         """
-        found, value = self._of_program(letter_id)
+        found, value = self._hidden(letter_id, needs_all=True)
         return insert_tokens(_require_editable(found), value) if found.is_any and value is not None else value
 
     def filled(self, letter_id: int, value: bytes | None) -> bytes | None:
@@ -154,7 +153,7 @@ class MaskedEditor:
         Raises:
             NoSuchLetter, EditRefused: as `tokened`; or a token is not where it stood.
         """
-        found, before = self._of_program(letter_id)
+        found, before = self._hidden(letter_id, needs_all=True)
         if not found.is_any or before is None:
             return value
         try:
@@ -184,14 +183,10 @@ class MaskedEditor:
         except EditRefused as error:
             raise EditRefused(self._view(letter_id).quotes.masked(str(error))) from None
 
-    def _hidden(self, letter_id: int) -> tuple[HiddenParts, bytes | None]:
-        letter = self.letters.one(letter_id)
-        return find_hidden_parts(letter.value, self.masks.of(letter.listed.topic)), letter.value
-
-    def _of_program(self, letter_id: int) -> tuple[HiddenParts, bytes | None]:
+    def _hidden(self, letter_id: int, *, needs_all: bool = False) -> tuple[HiddenParts, bytes | None]:
         letter = self.letters.one(letter_id)
         fields = self.masks.of(letter.listed.topic)
-        if fields.of_value and not letter.kept:
+        if needs_all and fields.of_value and not letter.kept:
             raise EditRefused(
                 "This value is too large for the database, so its hidden fields cannot be filled in. "
                 "An admin who sees it edits it, or bridge deadletters edit."
@@ -243,7 +238,9 @@ class MaskedDifferences:
             found = letter_payload.read_edited_values(connection, plan_id, count, after)
             more = bool(found) and letter_payload.has_edits_after(connection, plan_id, found[-1][0].id)
             known = (
-                stored.read_quotable_contents(connection, [letter.id for letter, _ in found], 0) if self.masks else {}
+                letter_payload.read_quotable_contents(connection, [letter.id for letter, _ in found], 0)
+                if self.masks
+                else {}
             )
         told = []
         for letter, value in found:

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_payload import QuotableContent, read_quotable_contents
-from bridge.deadletters.masking.letter_mask import LetterMasks, find_quotes, mask_line
-from bridge.deadletters.masking.letter_mask import mask_key as masked_key
+from bridge.deadletters.masking.letter_mask import LetterMasks, find_content_quotes, mask_key, mask_line
 from bridge.deadletters.masking.text_redaction import MOST, NOTHING, UNKNOWN, HiddenQuotes
-from bridge.deadletters.masking.value_mask import MASK, find_hidden_parts
+from bridge.deadletters.masking.value_mask import MASK
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterLine
@@ -91,7 +90,7 @@ class MaskedLists:
         known = self._quotes({id_: self.masks.of(topic) for id_, topic in topics.items()})
         dead = tuple(
             each._replace(
-                key=masked_key(each.key, self.masks.of(topics[each.id]), known[each.id]),
+                key=mask_key(each.key, self.masks.of(topics[each.id]), known[each.id]),
                 error=known[each.id].masked(each.error),
             )
             if each.id in known
@@ -121,8 +120,5 @@ def _is_own_reason(why: str) -> str:
 
 
 def _build_known_quotes(fields: MaskedFields, found: QuotableContent | None, most: int = MOST) -> HiddenQuotes:
-    if found is None:
-        # It was just cleaned up.
-        return UNKNOWN
-    values = [find_hidden_parts(found.value, fields)]
-    return find_quotes(fields, values, found.key, found.headers, whole=found.is_whole, most=most)
+    # Without one it was just cleaned up.
+    return UNKNOWN if found is None else find_content_quotes(fields, found, most)

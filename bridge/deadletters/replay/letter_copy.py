@@ -25,6 +25,7 @@ from bridge.deadletters.replay.plan_action import (
     TakenDeliveries,
     slice_by_size,
 )
+from bridge.deadletters.replay.plan_progress import require_plan
 from bridge.errors import CopyRefused, NeverPublished
 from bridge.formats.delivery import Header
 from bridge.formats.header_block import RecordHeaders
@@ -299,9 +300,7 @@ class LetterCopies:
             handlers = plan_counts.count_letters_by_handler(connection, plan_id)
             counts = PlanCounts(letters=sum(sum(reasons.values()) for reasons in handlers.values()), handlers=handlers)
             plan_table.note_plan_counts(connection, plan_id, counts)
-            made = plan_table.read_plan(connection, plan_id)
-        assert made is not None
-        return made
+            return require_plan(connection, plan_id)
 
     def _check(self, topic: str, to: CopyTarget | None, *, force: bool) -> None:
         found = read_target_topics(self.settings, to, topic)

@@ -33,6 +33,21 @@ _NOT_DONE: Final = (PlanItemState.SKIPPED, PlanItemState.REFUSED, PlanItemState.
 TAKEN_UP_WITHIN: Final = 10_000
 
 
+def require_plan(connection: Connection, id_: int, *, counts: bool = True) -> BulkPlan:
+    """Return a plan.
+
+    Parameters:
+        counts: whether its items are counted by state.
+
+    Raises:
+        NoSuchPlan: there is none of that number.
+    """
+    plan = plan_table.read_plan(connection, id_, counts=counts)
+    if plan is None:
+        raise NoSuchPlan(f"There is no plan {id_}: bridge deadletters plans lists them.")
+    return plan
+
+
 class WaveProgress(NamedTuple):
     """A wave of a canary.
 
@@ -198,8 +213,7 @@ class PlanProgressReader:
             NoSuchPlan: there is none of that number.
         """
         with self.database.reading() as connection:
-            if (plan := plan_table.read_plan(connection, id_, counts=False)) is None:
-                raise NoSuchPlan(f"There is no plan {id_}.")
+            plan = require_plan(connection, id_, counts=False)
             rows = plan_counts.read_item_states(connection, id_, states, after, limit)
         waves = plan.options.canary
         return [ItemProgress._make(row)._replace(wave=row.wave + 1 if waves else None) for row in rows]
@@ -207,9 +221,7 @@ class PlanProgressReader:
 
 def _read_plan_state(connection: Connection, id_: int) -> tuple[BulkPlan, Sequence[WaveState]]:
     """Return a plan and the waves of a canary, with one scan of its items."""
-    plan = plan_table.read_plan(connection, id_, counts=False)
-    if plan is None:
-        raise NoSuchPlan(f"There is no plan {id_}.")
+    plan = require_plan(connection, id_, counts=False)
     if not plan.options.canary:
         return replace(plan, outcomes=plan_item_table.count_item_states(connection, [id_]).get(id_, {})), ()
     waves = plan_counts.read_wave_states(connection, id_)

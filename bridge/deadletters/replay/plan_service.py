@@ -24,6 +24,7 @@ from bridge.deadletters.replay.plan_preview import PlanCounter
 from bridge.deadletters.replay.plan_progress import (
     DISCARD_AFTER,
     PlanApproval,
+    require_plan,
     require_unchanged_plan,
     require_untaken_letters,
 )
@@ -38,7 +39,6 @@ from bridge.errors import (
     DeskUnavailable,
     KafkaUnavailable,
     LedgerUnavailable,
-    NoSuchPlan,
     PlanHeld,
     PlanRefused,
     PlanTakenOver,
@@ -178,7 +178,7 @@ class PlanService:
             NoSuchPlan: there is none of that number.
         """
         with self.database.reading() as connection:
-            return _require_plan(connection, id_)
+            return require_plan(connection, id_)
 
     def latest(self, count: int = 50, before: int | None = None) -> list[BulkPlan]:
         """Return the latest plans, newest first.
@@ -231,7 +231,7 @@ class PlanService:
             PlanChanged: the plan, or a letter of it, has changed since the person saw it.
         """
         with self.database.writing() as connection:
-            plan = _require_plan(connection, id_)
+            plan = require_plan(connection, id_)
             require_unchanged_plan(connection, plan, by, decision.key)
             if plan.state is PlanState.PLANNED:
                 require_untaken_letters(connection, plan, decision.left)
@@ -256,7 +256,7 @@ class PlanService:
             PlanChanged: it has changed since the person saw it.
         """
         with self.database.writing() as connection:
-            plan = _require_plan(connection, id_)
+            plan = require_plan(connection, id_)
             if key:
                 require_unchanged_plan(connection, plan, by, key)
             said = f"stopped by {by}" + (f": {why}" if why else "")
@@ -265,7 +265,7 @@ class PlanService:
             ):
                 raise PlanRefused(f"Plan {id_} is {plan.state}: there is nothing to stop.")
             audit_table.write_entry(connection, sql.read_clock(connection), by, "stop", said, plan_id=id_)
-            return _require_plan(connection, id_)
+            return require_plan(connection, id_)
 
     def wait(self, id_: int, heard: PlanListener = ignore_plan) -> BulkPlan:
         """Wait until all outcomes of a plan are known (`BulkPlan.is_over`).
@@ -310,7 +310,7 @@ class PlanService:
     def _begin(self, id_: int, by: str, who: str | None = None) -> None:
         """Mark a plan as being applied, with a lease of this process if it gives its name."""
         with self.database.writing() as connection:
-            self._move_on(connection, _require_plan(connection, id_), by, who)
+            self._move_on(connection, require_plan(connection, id_), by, who)
 
     @staticmethod
     def _move_on(connection: Connection, plan: BulkPlan, by: str, who: str | None = None) -> None:
@@ -371,13 +371,6 @@ def _look_and_rest(look: Callable[[], object], wait: Callable[[float], object]) 
     began = time.monotonic()
     look()
     wait(max(LOOK_EVERY, REST * (time.monotonic() - began)))
-
-
-def _require_plan(connection: Connection, id_: int) -> BulkPlan:
-    plan = plan_table.read_plan(connection, id_)
-    if plan is None:
-        raise NoSuchPlan(f"There is no plan {id_}: bridge deadletters plans lists them.")
-    return plan
 
 
 def _require_plan_kind(what: PlanKind) -> None:

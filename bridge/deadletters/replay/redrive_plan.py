@@ -14,6 +14,7 @@ from bridge.deadletters.db.plan_item_table import PlanItem
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.plan_order import find_course
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
+from bridge.deadletters.replay.plan_progress import require_plan
 from bridge.deadletters.replay.redrive_range import (
     DeliveryStand,
     OffsetRange,
@@ -112,9 +113,7 @@ class RedrivePlanner:
         with self.database.writing() as connection:
             plan_table.note_plan_counts(connection, plan_id, PlanCounts(letters=count, stands=counting.stands))
             plan_table.change_plan_state(connection, plan_id, [PlanState.MAKING], PlanState.PLANNED)
-            made = plan_table.read_plan(connection, plan_id)
-        assert made is not None
-        return made
+            return require_plan(connection, plan_id)
 
     def _handlers(self, asked: RedriveRequest) -> list[str]:
         names = [handler.name for handler in self.routes.of(asked.topic)]
