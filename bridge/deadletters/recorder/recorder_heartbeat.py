@@ -67,11 +67,7 @@ class RecorderMembership:
             raise self.refused
 
     def look(self, ledger: Ledger) -> None:
-        """Announce this recorder, then read the others: of two that start at once, one sees the other.
-
-        Raises:
-            LedgerUnavailable: Redis did not answer.
-        """
+        """Announce this recorder, then read the others: of two that start at once, one sees the other."""
         members = GroupMembers(ledger, "recorders")
         if self._stays:
             if self._identity and self._since is None:

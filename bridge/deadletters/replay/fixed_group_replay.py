@@ -49,11 +49,7 @@ def check_fixed_groups(database: Database, living: Callable[[], Iterable[Mapping
 
 
 def read_living_workers(settings: Settings) -> list[Mapping[str, Any]]:
-    """Return the announcements of the group's living workers; none without a Redis.
-
-    Raises:
-        LedgerUnavailable: Redis does not answer.
-    """
+    """Return the announcements of the group's living workers; none without a Redis."""
     ledger = Ledger.from_settings(settings)
     if ledger is None:
         return []

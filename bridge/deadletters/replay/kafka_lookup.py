@@ -34,11 +34,7 @@ class TargetPartitions:
         self._ends: dict[tuple[str, int], int] = {}
 
     def prepare(self, topics: Iterable[tuple[str, str]]) -> None:
-        """Read topics, each with its source; create missing topics of this project if that is allowed.
-
-        Raises:
-            KafkaUnavailable: Kafka did not answer.
-        """
+        """Read topics, each with its source; create missing topics of this project if that is allowed."""
         wanted = {name: source for name, source in topics if name not in self._counts}
         if not wanted:
             return
@@ -152,9 +148,6 @@ def fetch_payloads(
 
     Parameters:
         read: called after each record: many take long.
-
-    Raises:
-        KafkaUnavailable: Kafka did not answer.
     """
     letters = sorted(wanted, key=lambda each: each.letter.spot)
     if not letters:

@@ -248,7 +248,6 @@ def read_target_topics(settings: Settings, target: CopyTarget | None, topic: str
 
     Raises:
         CopyRefused: the topic does not exist, or this process has no credentials for the cluster.
-        KafkaUnavailable: that Kafka did not answer.
     """
     found = read_cluster(admin_client(build_target_settings(settings, target).kafka))
     if topic not in found.topics:
@@ -285,7 +284,6 @@ class LetterCopies:
 
         Raises:
             CopyRefused: the topic does not exist or is this project's, or credentials are missing.
-            KafkaUnavailable: that Kafka did not answer.
         """
         check_copy_topic(self.settings, topic)
         self._check(topic, to, force=force)

@@ -126,11 +126,7 @@ class RecordingProgress:
         self._settings, self._database = settings, database
 
     def all_of(self, group: str, source: str, within: float) -> bool:
-        """Return whether all dead letters of a source that Kafka has now are recorded within this time.
-
-        Raises:
-            KafkaUnavailable: Kafka did not answer.
-        """
+        """Return whether all dead letters of a source that Kafka has now are recorded within this time."""
         settings = self._settings.of_group(group)
         topic = TopicNames.from_settings(settings).dead_letters(source)
         ends = {each.partition: each.end for each in read_extents(settings, [topic])}
@@ -177,11 +173,7 @@ class OutcomeDeduction:
         self._recorded = RecordingProgress(settings, database)
 
     def verdicts(self, letters: Sequence[LetterStanding]) -> dict[int, OutcomeVerdict]:
-        """Return the verdicts on letters by id, without those in flight.
-
-        Raises:
-            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: a server did not answer.
-        """
+        """Return the verdicts on letters by id, without those in flight."""
         with self._database.reading() as connection:
             sent = plan_item_table.read_sent_positions(connection, [letter.id for letter in letters])
         ours = [letter for letter in letters if letter.is_ours and letter.id in sent]
@@ -190,11 +182,7 @@ class OutcomeDeduction:
         )
 
     def of(self, sent: Mapping[int, SentDelivery]) -> dict[int, OutcomeVerdict]:
-        """Return the verdicts on deliveries by any number, without those in flight.
-
-        Raises:
-            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: a server did not answer.
-        """
+        """Return the verdicts on deliveries by any number, without those in flight."""
         with self._database.reading() as connection:
             now = sql.read_clock(connection)
         found: dict[int, OutcomeVerdict] = {}
@@ -262,11 +250,7 @@ class StillParked:
         self._found: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
 
     def of(self, group: str, source: str) -> frozenset[tuple[str, str]]:
-        """Return identity and log of each parked delivery of a source that is to run.
-
-        Raises:
-            LedgerUnavailable, KafkaUnavailable: a server did not answer.
-        """
+        """Return identity and log of each parked delivery of a source that is to run."""
         ledger = self._fates.ledger(group)
         if ledger is None:
             return frozenset()

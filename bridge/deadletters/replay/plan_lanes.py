@@ -54,11 +54,7 @@ class LaneRelease:
         self._settings, self._database, self._plan, self._fates = settings, database, plan, fates
 
     def passed(self) -> list[int]:
-        """Return the positions of these items.
-
-        Raises:
-            DeskUnavailable, LedgerUnavailable: a server did not answer.
-        """
+        """Return the positions of these items."""
         with self._database.reading() as connection:
             found, now = plan_order_table.read_ended_items(connection, self._plan.id), sql.read_clock(connection)
         later = {each.position: self._later(each) for each in found if now - each.at < 1_000 * WAITS}

@@ -58,7 +58,6 @@ def create_action(
     """Create the action of a plan.
 
     Raises:
-        KafkaUnavailable: Kafka did not answer.
         CopyRefused: the topic of copies does not exist (any more), or this process has no credentials for its cluster.
     """
     if plan.what is PlanKind.ARCHIVE:
@@ -275,7 +274,6 @@ class PlanService:
         Raises:
             NoSuchPlan: there is none of that number.
             DeskOfAnotherKafka: the letters are not of this Kafka cluster, which does not know their outcomes.
-            KafkaUnavailable, LedgerUnavailable: a server did not answer.
         """
         self._check_cluster(id_)
         with LedgerFates.opened(self.settings) as fates:

@@ -135,11 +135,7 @@ class OffsetRange:
         return sum(max(0, end - start) for start, end in self.spans.values())
 
     def records(self, settings: Settings) -> Iterator[Record]:
-        """Return its records, as they come from Kafka.
-
-        Raises:
-            KafkaUnavailable: Kafka did not answer.
-        """
+        """Return its records, as they come from Kafka."""
         starts = {(self.topic, partition): start for partition, (start, _) in self.spans.items()}
         ends = {(self.topic, partition): end for partition, (_, end) in self.spans.items()}
         return read_records(settings, starts, ends)
@@ -165,7 +161,6 @@ def open_range_look(settings: Settings, topic: str) -> Iterator["RangeLook"]:
 
     Raises:
         RedriveRefused: there is no ledger, or no such topic.
-        KafkaUnavailable: Kafka did not answer.
     """
     catalog = TopicCatalog(settings, [topic])
     catalog.prepare()
@@ -223,9 +218,6 @@ class RangeLook:
 
         Parameters:
             handlers: in the order of the deliveries of a record.
-
-        Raises:
-            LedgerUnavailable: the ledger did not answer.
         """
         # Not the records themselves: a thousand values may take a gigabyte.
         coming = (((each.partition() or 0, each.offset() or 0), key_digest(each.key())) for each in found)

@@ -53,9 +53,6 @@ class ReplayOutcomes:
 
         Parameters:
             plan_id: of this plan alone.
-
-        Raises:
-            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: a server did not answer.
         """
         deduces = time.monotonic() - self._deduced_at >= DEDUCE_EVERY
         left = self._letters(plan_id, deduces) + self._others(plan_id, deduces)
