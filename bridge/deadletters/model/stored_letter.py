@@ -4,12 +4,13 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from bridge.deadletters.model.digest import compute_digest
 from bridge.deadletters.model.failure_group import FailureGroup
 from bridge.deadletters.model.search_words import find_letter_words
 from bridge.formats.delivery import Attempts, Header, Headers
+from bridge.formats.delivery_identity import Origin
 
 
 class LetterStatus(StrEnum):
@@ -78,6 +79,13 @@ class LetterIdentity(NamedTuple):
     partition: int
     offset: int
     handler: str
+
+    @classmethod
+    def of(cls, delivery: Origin) -> Self:
+        """Return the identity of the letter that a delivery has if it dies."""
+        return cls(
+            delivery.group, delivery.topic, delivery.topic_id, delivery.partition, delivery.offset, delivery.handler
+        )
 
     @property
     def digest(self) -> bytes:

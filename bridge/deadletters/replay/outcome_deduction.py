@@ -24,6 +24,9 @@ from bridge.ledger.fate_rules import Fate
 from bridge.ledger.unsettled_retry_records import ROUNDS, ParkedSearch
 from bridge.settings import Settings
 
+#: The reasons for an outcome.
+DROPPED_UNREAD: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
+FORGOTTEN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
 #: The fates of a record that no bridge has handled yet.
 _UNTOUCHED = (Fate.OPEN, Fate.GAP)
 

@@ -58,7 +58,10 @@ class PlanConflicts:
             connection, plan_id, [each.identity for each in (*own, *others)]
         )
         return cls(
-            found, plan_counts.find_letters_by_digest(connection, map(_digest_delivery, others)) if others else {}
+            found,
+            plan_counts.find_letters_by_digest(connection, [LetterIdentity.of(each).digest for each in others])
+            if others
+            else {},
         )
 
     def of_own(self, delivery: Origin, died: int) -> str:
@@ -74,20 +77,16 @@ class PlanConflicts:
         """Return why a delivery that is no letter's own is left out; empty if it is sent (pure)."""
         if (other := self._elsewhere.get(delivery.identity)) is not None:
             return _explain_in_flight(other)
-        letter = self._letters.get(_digest_delivery(delivery))
+        letter = self._letters.get(LetterIdentity.of(delivery).digest)
         return (
             "" if letter is None or letter.status is not LetterStatus.REPLAYING else f"letter {letter.id} is replaying"
         )
 
     def letter(self, delivery: Origin) -> DeadDelivery | None:
         """Return the open letter of such a delivery; `None` if it has none (pure)."""
-        letter = self._letters.get(_digest_delivery(delivery))
+        letter = self._letters.get(LetterIdentity.of(delivery).digest)
         return letter if letter is not None and letter.status is LetterStatus.OPEN else None
 
 
 def _explain_in_flight(other: DeliveryElsewhere) -> str:
     return f"plan {other.plan_id} has it in flight"
-
-
-def _digest_delivery(delivery: Origin) -> bytes:
-    return LetterIdentity(delivery.group, *delivery[:5]).digest

@@ -2,7 +2,7 @@
 adds.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from typing import Final
 
@@ -64,9 +64,8 @@ def add_other_handlers(
                 of = letter.delivery
                 course = find_course(settings, of.group, of.topic, handler)
                 lane = course and course.lane(of.partition, letter.key)
-                more.append(
-                    PlanItem(last + len(more) + 1, letter.id, _name_delivery(letter, handler), letter.failures, lane)
-                )
+                place = of._replace(handler=handler).identity
+                more.append(PlanItem(last + len(more) + 1, letter.id, place, letter.failures, lane))
                 continue
             its = known[digest]
             if its.status is LetterStatus.OPEN and its.id not in taken:
@@ -88,15 +87,6 @@ def _find_others(
         origin = letter.delivery
         if not letter.is_ours or settings.topic(origin.topic).sequence:
             continue
-        for handler in _list_handlers(routes, origin.topic):
+        for handler in [handler.name for handler in routes.of(origin.topic)]:
             if handler != origin.handler:
-                where = (origin.topic, origin.topic_id, origin.partition, origin.offset)
-                yield LetterIdentity(origin.group, *where, handler).digest, (letter, handler)
-
-
-def _list_handlers(routes: Routes, topic: str) -> Sequence[str]:
-    return [handler.name for handler in routes.of(topic)]
-
-
-def _name_delivery(letter: LetterStanding, handler: str) -> str:
-    return letter.delivery._replace(handler=handler).identity
+                yield LetterIdentity.of(origin._replace(handler=handler)).digest, (letter, handler)

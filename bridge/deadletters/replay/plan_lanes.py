@@ -78,7 +78,7 @@ class LaneRelease:
         if not later:
             return set()
         asked = [each for some in later.values() for each in some]
-        digests = [LetterIdentity(each.group, *each[:5]).digest for each in asked]
+        digests = [LetterIdentity.of(each).digest for each in asked]
         fates = dict(zip(asked, self._fates.of(asked), strict=True))
         # In this order: a dead delivery gets its fate before its letter.
         with self._database.reading() as connection:

@@ -10,7 +10,13 @@ from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
 from bridge.deadletters.model.stored_letter import LetterIdentity
 from bridge.deadletters.replay.kafka_lookup import read_topic_id
 from bridge.deadletters.replay.ledger_fates import LedgerFates
-from bridge.deadletters.replay.outcome_deduction import RecordingProgress, StillParked
+from bridge.deadletters.replay.outcome_deduction import (
+    DROPPED_UNREAD,
+    FORGOTTEN,
+    RECORDED_WITHIN,
+    RecordingProgress,
+    StillParked,
+)
 from bridge.deadletters.replay.redrive_action import find_redriven_delivery
 from bridge.deadletters.replay.replay_action import name_target_topic
 from bridge.formats.delivery_identity import Origin
@@ -20,11 +26,8 @@ from bridge.settings import Settings
 
 #: Deliveries that are read at once.
 PAGE: Final = 5_000
-#: Seconds to wait for the recorder to record the dead letters that Kafka has.
-RECORDED_WITHIN: Final = 3.0
 #: The state of an item by its fate.
 _ENDS: Final = {Fate.DONE: PlanItemState.DONE, Fate.DISCARDED: PlanItemState.DISCARDED}
-_GONE: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
 _MADE_AGAIN: Final = "its replay topic was made again since it was sent: whether it ran is not known"
 _MADE_AGAIN_LEFT: Final = (
     "its plan was left while it was being sent, and its replay topic was made again since: "
@@ -35,7 +38,6 @@ _CUT: Final = (
     "the log of its replay topic ends before it (truncated or recreated), and the ledger knows nothing of it: "
     "whether it ran is not known"
 )
-_FORGOTTEN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
 
 
 def decide_redrive_end(own: Fate | None, origin: Fate, *, died: bool, again: bool) -> PlanItemState | None:
@@ -132,7 +134,7 @@ class RedriveOutcomes:
         ran = [each for each, own in silent.items() if own is Fate.PARKED]
         forgotten = [each for each, own in silent.items() if own is Fate.OPEN and _is_passed(each, there)]
         cut = self._cut([each for each, own in silent.items() if own is Fate.OPEN], there)
-        ends: dict[PlanItemState, dict[int, str]] = {PlanItemState.UNKNOWN: dict.fromkeys(gone, _GONE)}
+        ends: dict[PlanItemState, dict[int, str]] = {PlanItemState.UNKNOWN: dict.fromkeys(gone, DROPPED_UNREAD)}
         behind = {each.position for each in cut}
         if ran or forgotten or cut:
             topic = str(plan.asked["topic"])
@@ -153,7 +155,7 @@ class RedriveOutcomes:
                 ends[PlanItemState.DEAD] = {each.position: "" for each, dead in zip(left, died, strict=True) if dead}
                 ends[PlanItemState.DONE] = {each.position: _HAS_RUN for each in done}
                 ends[PlanItemState.UNKNOWN] |= {
-                    position: _CUT if position in behind else _FORGOTTEN for position in unknown
+                    position: _CUT if position in behind else FORGOTTEN for position in unknown
                 }
         self._end(plan, ends)
         return sum(map(len, ends.values()))
@@ -203,7 +205,7 @@ class RedriveOutcomes:
         return self._fates.own(self._settings.group, topic, now, spots)
 
     def _died(self, page: Sequence[SentRedrive], deliveries: Sequence[Origin]) -> list[bool]:
-        digests = [LetterIdentity(each.group, *each[:5]).digest for each in deliveries]
+        digests = [LetterIdentity.of(each).digest for each in deliveries]
         with self._database.reading() as connection:
             numbers = redrive_table.read_death_numbers(connection, digests)
         return [numbers.get(digest, -1) >= each.number for digest, each in zip(digests, page, strict=True)]

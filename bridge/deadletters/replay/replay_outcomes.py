@@ -15,7 +15,13 @@ from bridge.deadletters.db.plan_item_table import OtherDelivery
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
-from bridge.deadletters.replay.outcome_deduction import OutcomeDeduction, OutcomeVerdict, SentDelivery
+from bridge.deadletters.replay.outcome_deduction import (
+    DROPPED_UNREAD,
+    FORGOTTEN,
+    OutcomeDeduction,
+    OutcomeVerdict,
+    SentDelivery,
+)
 from bridge.deadletters.replay.redrive_outcomes import RedriveOutcomes
 from bridge.ledger import Fate
 from bridge.settings import Settings
@@ -29,15 +35,13 @@ ENDS: Final = {
     Fate.DONE: (PlanItemState.DONE, LetterStatus.RESOLVED),
     Fate.DISCARDED: (PlanItemState.DISCARDED, LetterStatus.DISCARDED),
 }
-_GONE: Final = "Kafka dropped it from the replay topic before a bridge had read it: it did not run"
-_UNKNOWN: Final = "what became of it is not known: neither Redis nor Kafka says whether it ran"
 _SETTLED: Final = "it was settled, and is neither dead nor parked"
 #: The state of a delivery that is no letter's own, by its verdict.
 DEDUCED: Final = {
     OutcomeVerdict.DONE: (PlanItemState.DONE, _SETTLED),
     OutcomeVerdict.DISCARDED: (PlanItemState.DISCARDED, ""),
-    OutcomeVerdict.GONE: (PlanItemState.UNKNOWN, _GONE),
-    OutcomeVerdict.UNKNOWN: (PlanItemState.UNKNOWN, _UNKNOWN),
+    OutcomeVerdict.GONE: (PlanItemState.UNKNOWN, DROPPED_UNREAD),
+    OutcomeVerdict.UNKNOWN: (PlanItemState.UNKNOWN, FORGOTTEN),
 }
 
 
@@ -102,9 +106,9 @@ class ReplayOutcomes:
         gone = [id_ for id_, verdict in found.items() if verdict is OutcomeVerdict.GONE]
         unknown = [id_ for id_, verdict in found.items() if verdict is OutcomeVerdict.UNKNOWN]
         self._end(done, PlanItemState.DONE, LetterStatus.RESOLVED, _SETTLED)
-        self._end(gone, PlanItemState.UNKNOWN, LetterStatus.OPEN, _GONE)
+        self._end(gone, PlanItemState.UNKNOWN, LetterStatus.OPEN, DROPPED_UNREAD)
         # Without proof that it did not run, it stays `replaying`, for a person to open (`UnknownOutcomes`).
-        self._end(unknown, PlanItemState.UNKNOWN, LetterStatus.REPLAYING, _UNKNOWN)
+        self._end(unknown, PlanItemState.UNKNOWN, LetterStatus.REPLAYING, FORGOTTEN)
         return len(done) + len(gone) + len(unknown)
 
     def _end(self, ids: Sequence[int], state: PlanItemState, status: LetterStatus, why: str = "") -> None:
