@@ -45,7 +45,7 @@ NEW = {"running": {"1.4.2": 4}}
         ({"statuses": {"resolved": 3}} | GROWS | BACK, NEW, NextStep.NOTHING, "None of its letters is open"),
         (BACK | GROWS, NEW | {"down": "bank"}, NextStep.LOOK, "Regression: marked as fixed, it failed again"),
         (FIXED | GROWS, {"down": "bank"}, NextStep.WAIT, "once all workers have 1.5; no worker is known"),
-        (FIXED, {"running": {"1.5": 1, "1.4.1": 3}}, NextStep.WAIT, "1 of 4 workers report it"),
+        (FIXED, {"running": {"1.5": 1, "1.4.1": 3}}, NextStep.WAIT, "1 of 4 workers reports it"),
         (GROWS, NEW | {"down": "bank"}, NextStep.WAIT, "bank is down"),
         (GROWS, NEW, NextStep.LOOK, "Failures grow: 318 since 1970-01-01 01:00:00 UTC; 60 an hour were usual"),
         (UNREAD, NEW, NextStep.REPLAY, "1.4.2 runs now"),
