@@ -79,38 +79,30 @@ def advise_on_letter(letter: LetterView) -> Suggestion:
     return Suggestion(NextStep.LOOK, "The failure is below. Fix the cause, then replay.")
 
 
-class _Case(NamedTuple):
-    """A group with its surroundings."""
-
-    group: GroupState
-    around: GroupSurroundings
-
-
 def advise_on_group(group: GroupState, around: GroupSurroundings) -> Suggestion:
     """Return the suggestion of the first rule that applies to a group."""
-    case = _Case(group, around)
-    return next(found for rule in _RULES if (found := rule(case)) is not None)
+    return next(found for rule in _RULES if (found := rule(group, around)) is not None)
 
 
-def _under_way(case: _Case) -> Suggestion | None:
-    if case.around.plan is None:
+def _under_way(group: GroupState, around: GroupSurroundings) -> Suggestion | None:
+    if around.plan is None:
         return None
-    count = case.group.statuses.get("replaying", 0)
+    count = group.statuses.get("replaying", 0)
     return Suggestion(
         NextStep.WATCH,
-        f"Plan {case.around.plan} replays it: {count:,} of its letters {inflect_verb(count, 'are')} in flight.",
+        f"Plan {around.plan} replays it: {count:,} of its letters {inflect_verb(count, 'are')} in flight.",
     )
 
 
-def _nothing_open(case: _Case) -> Suggestion | None:
-    return None if case.group.open else Suggestion(NextStep.NOTHING, "None of its letters is open.")
+def _nothing_open(group: GroupState, around: GroupSurroundings) -> Suggestion | None:
+    return None if group.open else Suggestion(NextStep.NOTHING, "None of its letters is open.")
 
 
-def _came_back(case: _Case) -> Suggestion | None:
-    at = case.group.regressed_at
+def _came_back(group: GroupState, around: GroupSurroundings) -> Suggestion | None:
+    at = group.regressed_at
     if at is not None:
         return Suggestion(NextStep.LOOK, f"Regression: marked as fixed, it failed again at {format_utc(at / 1000)}.")
-    back = next((each for each in case.group.cause_fixes if each.regressed_at is not None), None)
+    back = next((each for each in group.cause_fixes if each.regressed_at is not None), None)
     if back is None or back.regressed_at is None:
         return None
     at = back.regressed_at
@@ -119,8 +111,8 @@ def _came_back(case: _Case) -> Suggestion | None:
     )
 
 
-def _waits_for_a_version(case: _Case) -> Suggestion | None:
-    fixed_in, has = case.group.fixed_in, case.around.running
+def _waits_for_a_version(group: GroupState, around: GroupSurroundings) -> Suggestion | None:
+    fixed_in, has = group.fixed_in, around.running
     if fixed_in is None:
         return None
     on = (
@@ -131,8 +123,8 @@ def _waits_for_a_version(case: _Case) -> Suggestion | None:
     return Suggestion(NextStep.WAIT, f"Its letters are replayed automatically once all workers have {fixed_in}; {on}.")
 
 
-def _is_down(case: _Case) -> Suggestion | None:
-    down = case.around.down
+def _is_down(group: GroupState, around: GroupSurroundings) -> Suggestion | None:
+    down = around.down
     return (
         Suggestion(NextStep.WAIT, f"{down} is down: its circuit breaker is open, so a replay would wait too.")
         if down
@@ -140,8 +132,8 @@ def _is_down(case: _Case) -> Suggestion | None:
     )
 
 
-def _grows(case: _Case) -> Suggestion | None:
-    grows = case.group.growth
+def _grows(group: GroupState, around: GroupSurroundings) -> Suggestion | None:
+    grows = group.growth
     if grows is None:
         return None
     since = format_utc(grows.since / 1000)
@@ -150,32 +142,32 @@ def _grows(case: _Case) -> Suggestion | None:
     )
 
 
-def _mended(case: _Case) -> Suggestion | None:
+def _mended(group: GroupState, around: GroupSurroundings) -> Suggestion | None:
     """Suggest a replay if only versions run in which the group has never failed."""
-    runs, failed = set(case.around.running), set(case.group.versions)
+    runs, failed = set(around.running), set(group.versions)
     if not runs or not failed or "" in runs or runs & failed:
         return None
     return Suggestion(NextStep.REPLAY, f"{', '.join(sorted(runs))} runs now, in which it has not failed.")
 
 
-def _needs_an_edit(case: _Case) -> Suggestion | None:
-    if case.group.reasons == ("undecodable",):
+def _needs_an_edit(group: GroupState, around: GroupSurroundings) -> Suggestion | None:
+    if group.reasons == ("undecodable",):
         return Suggestion(NextStep.EDIT, "Values that could not be read fail again unchanged.")
-    if case.around.died_again:
+    if around.died_again:
         return Suggestion(
             NextStep.EDIT, "Letters of it have died again after a replay: a replay alone does not fix it."
         )
     return None
 
 
-def _always_discarded(case: _Case) -> Suggestion | None:
-    discarded = case.group.statuses.get("discarded", 0)
-    if not discarded or case.group.statuses.get("resolved", 0):
+def _always_discarded(group: GroupState, around: GroupSurroundings) -> Suggestion | None:
+    discarded = group.statuses.get("discarded", 0)
+    if not discarded or group.statuses.get("resolved", 0):
         return None
     return Suggestion(NextStep.DISCARD, f"{discarded:,} were discarded before, and none was replayed with success.")
 
 
-def _look(case: _Case) -> Suggestion:
+def _look(group: GroupState, around: GroupSurroundings) -> Suggestion:
     return Suggestion(NextStep.LOOK, "See the failure below. Fix the cause, then replay.")
 
 

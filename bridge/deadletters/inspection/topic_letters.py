@@ -141,28 +141,20 @@ def _letter_age(letter: LetterLine) -> tuple[int, str, int, int]:
 
 def build_letter_line(letter: StoredLetter) -> LetterLine:
     """Return a letter as a line of a list; ids of the database are 0."""
-    kind, identity = letter.kind, letter.identity
+    kind = letter.kind
     return LetterLine(
         id=0,
         handler=kind.group.handler,
-        topic=kind.topic,
-        partition=identity.partition,
-        offset=identity.offset,
-        key=letter.key,
-        reason=kind.reason,
         error_class=kind.group.error_class,
-        error_message=letter.error_message,
-        status=LetterStatus.OPEN,
-        runs=letter.runs,
-        failed_at=letter.failed_at,
-        group=0,
-        version=kind.version,
-        origin=kind.origin,
-        consumer_group=kind.consumer_group,
         place=kind.group.place,
+        **{name: getattr(kind, name) for name in ("topic", "reason", "version", "origin", "consumer_group")},
+        partition=letter.identity.partition,
+        offset=letter.identity.offset,
+        **{name: getattr(letter, name) for name in ("key", "error_message", "runs", "failed_at", "value_size")},
+        status=LetterStatus.OPEN,
+        group=0,
         failures=letter.attempts.replayed + 1,
         occurrences=1,
-        value_size=letter.value_size,
         plan=None,
         lost=letter.attempts.lost,
     )
@@ -170,18 +162,13 @@ def build_letter_line(letter: StoredLetter) -> LetterLine:
 
 def build_letter_view(letter: StoredLetter) -> LetterView:
     """Return a letter in full, as far as its record says."""
+    same = ("timestamp", "value", "headers", "number", "attempts", "traceback", "first_failed_at")
     return LetterView(
+        **{name: getattr(letter, name) for name in same},
         listed=build_letter_line(letter),
         status_at=letter.failed_at,
         topic_id=letter.identity.topic_id,
-        timestamp=letter.timestamp,
-        value=letter.value,
         kept=True,
-        headers=letter.headers,
-        number=letter.number,
-        attempts=letter.attempts,
-        traceback=letter.traceback,
-        first_failed_at=letter.first_failed_at,
         recorded_at=letter.failed_at,
         where=f"{letter.topic}-{letter.partition}-{letter.offset}",
         history=(),

@@ -60,10 +60,7 @@ def parse_key(text: str) -> bytes:
     Raises:
         FilterFault: the text after 0x or base64: is invalid.
     """
-    try:
-        return _parse_bytes(text)
-    except (ValueError, binascii.Error):
-        raise FilterFault(f"The key {text!r} is not what it begins as: put text: before its text.") from None
+    return _parse_bytes(text, "key")
 
 
 def parse_header(text: str) -> tuple[str, str]:
@@ -86,12 +83,7 @@ def parse_header_value(text: str, name: str) -> str:
     Raises:
         FilterFault: the text after 0x or base64: is invalid.
     """
-    try:
-        return _parse_bytes(text).decode("utf-8", "surrogateescape")
-    except (ValueError, binascii.Error):
-        raise FilterFault(
-            f"The value {text!r} of header {name!r} is not what it begins as: put text: before its text."
-        ) from None
+    return _parse_bytes(text, "value", f" of header {name!r}").decode("utf-8", "surrogateescape")
 
 
 def write_header_value(value: str) -> str:
@@ -102,12 +94,15 @@ def write_header_value(value: str) -> str:
     return f"{_TEXT}{value}" if value.startswith((_HEX, _BASE64, _TEXT)) else value
 
 
-def _parse_bytes(text: str) -> bytes:
-    if text.startswith(_HEX):
-        return bytes.fromhex(text.removeprefix(_HEX))
-    if text.startswith(_BASE64):
-        return b64decode(text.removeprefix(_BASE64), validate=True)
-    return text.removeprefix(_TEXT).encode("utf-8", "surrogateescape")
+def _parse_bytes(text: str, what: str, whose: str = "") -> bytes:
+    try:
+        if text.startswith(_HEX):
+            return bytes.fromhex(text.removeprefix(_HEX))
+        if text.startswith(_BASE64):
+            return b64decode(text.removeprefix(_BASE64), validate=True)
+        return text.removeprefix(_TEXT).encode("utf-8", "surrogateescape")
+    except (ValueError, binascii.Error):
+        raise FilterFault(f"The {what} {text!r}{whose} is not what it begins as: put text: before its text.") from None
 
 
 def parse_statuses(texts: Iterable[str]) -> tuple[LetterStatus, ...]:
