@@ -71,7 +71,7 @@ $(FOREIGN): tests/foreign/pom.xml $(wildcard tests/foreign/*.java)
 	javac -cp '.kafka/foreign/libs/*' -d .kafka/foreign/classes tests/foreign/*.java
 	touch $@
 
-.PHONY: demo test test-servers test-all test-lossless lint types check slow chaos chaos-desk compose-test bench kafka foreign house screenshots openapi reference lock clean
+.PHONY: demo test test-servers test-all test-lossless lint types check slow chaos chaos-desk compose-test bench kafka foreign house screenshots openapi reference docs lock clean
 demo: $(INSTALLED)
 	$(BIN)/bridge demo $(ARGS)
 
