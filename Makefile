@@ -150,8 +150,8 @@ screenshots: $(INSTALLED) $(REAL_KAFKA)
 	SCREENSHOTS=docs/images $(BIN)/python -m pytest -m 'servers and slow' tests/browser/test_screenshots.py $(ARGS)
 
 openapi: $(INSTALLED)
-	$(BIN)/python -c 'import json; from bridge.console.api.openapi import describe_api; \
-		print(json.dumps(describe_api(), indent=1, ensure_ascii=False))' > docs/reference/openapi.json
+	$(BIN)/python -c 'import json; from bridge.console.api import api_endpoint, openapi; \
+		print(json.dumps(openapi.describe_api(api_endpoint.OPERATIONS), indent=1, ensure_ascii=False))' > docs/reference/openapi.json
 
 reference: $(INSTALLED)
 	$(BIN)/python -m tests.reference_pages > docs/reference/cli.md

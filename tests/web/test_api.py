@@ -414,7 +414,7 @@ def test_what_failed_for_a_server_that_was_away_is_done_when_it_is_asked_again(p
 
 
 @pytest.mark.parametrize(
-    "dies", ["bridge.console.api.plans_api.answer_made_plan", "bridge.console.api.idempotency._keep_answer"]
+    "dies", ["bridge.console.api.plans_api.describe_plan", "bridge.console.api.idempotency._keep_answer"]
 )
 def test_of_a_console_that_dies_after_it_acted_the_next_one_answers_what_was_done(
     program, here, record, monkeypatch, dies
@@ -548,6 +548,9 @@ def test_a_page_of_another_site_has_nothing_done(program, record):
         ("POST", "/plans", {"content": b"{", "json": None}, 400, "malformed"),
         ("POST", "/plans", {"content": b"\xff", "json": None}, 400, "malformed"),
         ("POST", "/plans", {"content": b"[" * 100_000, "json": None}, 400, "malformed"),
+        ("POST", "/plans", {"content": b"", "json": None}, 400, "malformed"),
+        ("POST", "/plans", {"content": '{"what": 1}'.encode("utf-16"), "json": None}, 400, "malformed"),
+        ("POST", "/plans", {"content": b'{"what": "\\ud800"}', "json": None}, 400, "malformed"),
         ("POST", "/plans", {"content": b"x" * 2_000_001, "json": None}, 413, "too-large"),
         ("POST", "/plans", {"content": b"{}", "type": "text/plain", "json": None}, 415, "media-type"),
         ("POST", "/plans", {"json": {"what": "eat", "letters": {}}}, 422, "invalid"),
@@ -566,6 +569,21 @@ def test_every_fault_is_a_problem_of_a_stable_type(program, method, path, how, s
     if status == 405:
         assert answer.headers["allow"] == "GET"
         assert answer.json()["allow"] == ["GET"]
+
+
+def test_nothing_is_read_of_a_body_that_comes_without_a_token(here):
+    application, read = build_application(here), []
+
+    async def watched(scope, receive, send):
+        async def receiving():
+            read.append(scope["path"])
+            return await receive()
+
+        await application(scope, receiving if scope["type"] == "http" else receive, send)
+
+    client = TestClient(watched, base_url="https://localhost")
+    answer = client.post(f"{ROOT}/plans", content=b"x" * 3_000_000, headers={"content-type": "application/json"})
+    assert (kind(answer), read) == ("unauthorized", [])
 
 
 def test_a_problem_says_where_and_never_repeats_what_was_sent(program):

@@ -11,7 +11,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks as of_openapi
 
 from bridge.console.api import openapi
-from bridge.console.api.api_operation import OPERATIONS
+from bridge.console.api.api_endpoint import OPERATIONS
 from bridge.console.api.problem_details import PROBLEM_KINDS
 from bridge.console.asgi_app import build_application
 from bridge.console.console import Console
@@ -44,7 +44,7 @@ NAMES = [each.name for each in OPERATIONS if each.name not in WAITS]
 @pytest.fixture(scope="module")
 def described():
     """The description."""
-    return openapi.describe_api()
+    return openapi.describe_api(OPERATIONS)
 
 
 @pytest.fixture

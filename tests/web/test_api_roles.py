@@ -7,8 +7,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from bridge.console.api import api_endpoint
-from bridge.console.api.api_operation import OPERATIONS
-from bridge.console.api.api_request import ApiAnswer
+from bridge.console.api.api_endpoint import OPERATIONS
+from bridge.console.api.api_request import Download
 from bridge.console.api.schemas.common_schema import NoParameters
 from bridge.deadletters.accounts.user_account import Role
 
@@ -77,7 +77,7 @@ ACTS = {
 def guarded(new_site, monkeypatch):
     """A console whose API says only that somebody was let in: what it answers is no matter here."""
     open_ = [
-        each._replace(answer=lambda asked: ApiAnswer(b"let in"), query=NoParameters, takes=None, act=None)
+        each._replace(answer=lambda asked: Download(b"let in", "answer.bin"), query=NoParameters, takes=None, act=None)
         for each in OPERATIONS
     ]
     monkeypatch.setattr(api_endpoint, "OPERATIONS", open_)

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from bridge.console import live_snapshot
 from bridge.console import record_lookup as find
-from bridge.console.api.api_operation import OPERATIONS
+from bridge.console.api.api_endpoint import OPERATIONS
 from bridge.console.asgi_app import build_application
 from bridge.console.auth.browser_session import SESSION_COOKIE
 from bridge.console.auth.principal import Principal

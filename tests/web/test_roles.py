@@ -6,7 +6,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from bridge.console import asgi_app
-from bridge.console.api.api_operation import OPERATIONS
+from bridge.console.api.api_endpoint import OPERATIONS
 from bridge.console.auth import browser_session
 from bridge.console.pages.page_routes import PAGE_ROUTES
 from bridge.deadletters.accounts.user_account import Role

@@ -4,9 +4,9 @@ import json
 import logging
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -14,9 +14,17 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from bridge.console import console, thread_pools
-from bridge.console.api import api_request, openapi
-from bridge.console.api.api_operation import OPERATIONS, Operation
-from bridge.console.api.api_request import ApiAnswer, ApiRequest
+from bridge.console.api import (
+    api_request,
+    groups_api,
+    halt_policy_api,
+    inspection_api,
+    letters_api,
+    openapi,
+    plans_api,
+)
+from bridge.console.api.api_operation import ApiAnswer, Operation
+from bridge.console.api.api_request import ApiRequest, Download
 from bridge.console.api.idempotency import answer_once
 from bridge.console.api.problem_details import (
     API_ROOT,
@@ -26,14 +34,25 @@ from bridge.console.api.problem_details import (
     convert_error,
     convert_status,
 )
-from bridge.console.api.schemas.common_schema import ResponseModel
+from bridge.console.api.schemas.groups_schema import OneGroup
+from bridge.console.api.schemas.plans_schema import OnePlan
 from bridge.console.auth import authentication
 from bridge.console.auth.http_security import find_form_fault
 from bridge.console.auth.principal import ANONYMOUS, Principal
 from bridge.console.auth.role_check import find_role_refusal
+from bridge.console.bulk_actions import build_download_headers
 from bridge.errors import BridgeError, RequestRefused
 
 logger = logging.getLogger("bridge")
+
+#: Every operation of the API, which answers and describes itself by this table.
+OPERATIONS: Final = (
+    *letters_api.operations,
+    *groups_api.operations,
+    *plans_api.operations,
+    *inspection_api.operations,
+    *halt_policy_api.operations,
+)
 
 
 def build_api_operation() -> list[Route]:
@@ -106,8 +125,7 @@ def _answer_request(request: Request, operation: Operation, who: Principal, raw:
         desk=console.get_console(request).desk,
         who=who,
         path=request.path_params,
-        query=api_request.read_query(operation.query, request.query_params),
-        body=None if operation.takes is None else api_request.read_body(operation.takes, request.headers, raw),
+        given=api_request.read_given(operation.query, operation.takes, request, raw),
         seen=api_request.read_if_match(request.headers),
     )
 
@@ -115,19 +133,22 @@ def _answer_request(request: Request, operation: Operation, who: Principal, raw:
         return _write_answer(operation, answer)
 
     if operation.act is None:
-        return written(operation.answer(asked))
+        return written(operation.answer(asked, **asked.given))
     wish = "\n".join((operation.name, request.url.path, asked.seen or "")).encode() + b"\n" + raw
     return answer_once(operation, asked, request.headers.get("idempotency-key"), wish, written)
 
 
 def _write_answer(operation: Operation, answer: ApiAnswer) -> Response:
-    status, headers = answer.status or operation.status, dict(answer.headers)
-    if isinstance(answer.body, bytes):
-        return Response(answer.body, status, headers, operation.media)
-    if isinstance(answer.body, Iterator):
-        return StreamingResponse(answer.body, status, headers, operation.media)
-    assert isinstance(answer.body, ResponseModel)
-    return Response(_encode_json(answer.body.model_dump(mode="json")), status, headers, "application/json")
+    if isinstance(answer, Download):
+        headers = build_download_headers(answer.name)
+        if isinstance(answer.content, bytes):
+            return Response(answer.content, operation.status, headers, operation.media)
+        return StreamingResponse(answer.content, operation.status, headers, operation.media)
+    headers = {"etag": answer.etag} if isinstance(answer, OneGroup | OnePlan) else {}
+    if operation.status == 201:
+        assert isinstance(answer, OnePlan)
+        headers["location"] = f"{API_ROOT}/plans/{answer.id}"
+    return Response(_encode_json(answer.model_dump(mode="json")), operation.status, headers, "application/json")
 
 
 def _encode_json(data: Any) -> bytes:
@@ -159,7 +180,7 @@ async def _serve_description(request: Request) -> Response:
 
 @cache
 def _encode_description() -> bytes:
-    return _encode_json(openapi.describe_api())
+    return _encode_json(openapi.describe_api(OPERATIONS))
 
 
 async def _serve_problem_kind(request: Request) -> Response:

@@ -3,17 +3,18 @@
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, get_args, get_origin
 
 from pydantic import ValidationError
 from starlette.datastructures import Headers, QueryParams
+from starlette.requests import Request
 
-from bridge.console.api.schemas.common_schema import RequestModel
+from bridge.console.api.schemas.common_schema import NoParameters, RequestModel
 from bridge.console.auth.principal import Principal
 from bridge.console.console import Console
+from bridge.deadletters.db.audit_table import AuditEntry
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.masked_lists import MaskedLists
@@ -27,17 +28,23 @@ class ApiRequest:
     Attributes:
         desk: the console's store, which notes actions as this request's.
         path: the parts of the address.
-        query, body: instances of the operation's schemas.
+        given: the validated `query` and `body`, as far as the operation has them.
         seen: the version in `If-Match`, without its quotes; `None`: no header, "*": any version.
+        done: what this request has done already, in a process that died before it answered.
     """
 
     console: Console
     desk: DeadLetterService
     who: Principal
     path: Mapping[str, Any]
-    query: Any
-    body: Any
+    given: Mapping[str, RequestModel]
     seen: str | None
+    done: AuditEntry | None = None
+
+    @property
+    def made_plan(self) -> int:
+        """Return the id of the plan that this request has made already."""
+        return (self.done.plan_id if self.done else None) or 0
 
     @property
     def masks(self) -> LetterMasks:
@@ -75,17 +82,15 @@ class ApiRequest:
             )
 
 
-class ApiAnswer(NamedTuple):
-    """The answer of an operation.
+class Download(NamedTuple):
+    """A file as an answer.
 
     Attributes:
-        body: a schema instance, bytes, or the parts of a file, which are read while they are sent.
-        status: `None`: the default of the operation.
+        content: bytes, or the parts of the file, which are read while they are sent.
     """
 
-    body: Any
-    status: int | None = None
-    headers: Mapping[str, str] = MappingProxyType({})
+    content: bytes | Iterator[bytes]
+    name: str
 
 
 def quote_etag(etag: str) -> str:
@@ -99,12 +104,23 @@ MAX_BODY_BYTES: Final = 2_000_000
 MAX_FAULTS: Final = 20
 
 
-def read_query(shape: type[RequestModel], params: QueryParams) -> RequestModel:
-    """Return the validated query parameters.
+def read_given(
+    query: type[RequestModel], body: type[RequestModel] | None, request: Request, raw: bytes
+) -> dict[str, RequestModel]:
+    """Return the validated query parameters and body, as far as an operation has them.
 
     Raises:
         RequestRefused: they do not validate.
     """
+    given = {"query": _read_query(query, request.query_params)}
+    if query is NoParameters:
+        del given["query"]
+    if body is not None:
+        given["body"] = _read_body(body, request.headers, raw)
+    return given
+
+
+def _read_query(shape: type[RequestModel], params: QueryParams) -> RequestModel:
     counted = Counter(name for name, _ in params.multi_items())
     said: dict[str, Any] = {}
     for name, times in counted.items():
@@ -121,12 +137,7 @@ def read_query(shape: type[RequestModel], params: QueryParams) -> RequestModel:
         raise _build_invalid_request(_list_faults("query", error)) from None
 
 
-def read_body(shape: type[RequestModel], headers: Headers, raw: bytes) -> RequestModel:
-    """Return the validated body.
-
-    Raises:
-        RequestRefused: it does not validate.
-    """
+def _read_body(shape: type[RequestModel], headers: Headers, raw: bytes) -> RequestModel:
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RequestRefused("media-type", "Send JSON, with Content-Type: application/json. Nothing was done.")
     try:

@@ -1,61 +1,74 @@
 """The API of halts and policies: list, halt, resume, change, and simulate on dead letters."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from bridge.console.api import letter_json
-from bridge.console.api.api_request import ApiAnswer, ApiRequest
+from bridge.console.api.api_operation import Effect, OperationTable
+from bridge.console.api.api_request import ApiRequest
 from bridge.console.api.schemas import inspection_schema as shapes
 from bridge.console.decision_audit import list_durability_warnings, note_decision
+from bridge.console.thread_pools import WaitKind
+from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import PolicyRefused
 from bridge.inspection import handler_policy as policies
 from bridge.inspection import topic_halt as halts
 from bridge.inspection.redacted_status import redact_halt
 
+operations: Final = OperationTable()
 
-def list_halts(asked: ApiRequest) -> ApiAnswer:
-    """Return the halted topics."""
+_SERVERS: Final = WaitKind.SERVERS
+
+
+@operations.declare("GET /halts", Role.VIEWER, "listHalts", waits=_SERVERS)
+def list_halts(asked: ApiRequest) -> shapes.Halts:
+    """Return the topics that are halted, and why."""
     found = halts.read_halts(asked.desk.settings)
-    return ApiAnswer(shapes.Halts(topics={topic: _redact_halt(asked, topic, halt) for topic, halt in found.items()}))
+    return shapes.Halts(topics={topic: _redact_halt(asked, topic, halt) for topic, halt in found.items()})
 
 
-def halt_topic(asked: ApiRequest) -> ApiAnswer:
-    """Halt a topic: nothing of it is read or run from now on."""
-    desk, topic, why, by = asked.desk, asked.path["topic"], _require_why(asked), asked.who.name
+@operations.declare("POST /topics/{topic}/halt", Role.OPERATOR, "haltTopic", Effect(), waits=_SERVERS)
+def halt_topic(asked: ApiRequest, body: shapes.Deciding) -> shapes.Halted:
+    """Halt a topic: nothing of it is read or run until somebody resumes it."""
+    desk, topic, why, by = asked.desk, asked.path["topic"], _require_why(body.why), asked.who.name
     stands = halts.read_halts(desk.settings).get(topic)
     if stands and (stands["by"], stands["why"]) == (by, why):
-        return ApiAnswer(shapes.Halted.model_validate({"halted": True, **_redact_halt(asked, topic, stands)}))
+        return shapes.Halted.model_validate({"halted": True, **_redact_halt(asked, topic, stands)})
     found = halts.halt_topics(desk.app, desk.settings, desk.routes, [topic], why, by)["topics"][topic]
     note_decision(asked.console, desk, by, "halt", f"halted {topic}: {why}")
     return _answer_topic(asked, found)
 
 
-def resume_topic(asked: ApiRequest) -> ApiAnswer:
+@operations.declare("POST /topics/{topic}/resume", Role.OPERATOR, "resumeTopic", Effect(), waits=_SERVERS)
+def resume_topic(asked: ApiRequest, body: shapes.Deciding) -> shapes.Halted:
     """Resume a topic from exactly where it stopped."""
-    desk, topic, why, by = asked.desk, asked.path["topic"], _require_why(asked), asked.who.name
+    desk, topic, why, by = asked.desk, asked.path["topic"], _require_why(body.why), asked.who.name
     found = halts.resume_topics(desk.app, desk.settings, desk.routes, [topic], why, by)["topics"][topic]
     if found["changed"]:
         note_decision(asked.console, desk, by, "resume", f"resumed {topic}: {why}")
     return _answer_topic(asked, found)
 
 
-def list_policies(asked: ApiRequest) -> ApiAnswer:
-    """Return the policy of each handler."""
+@operations.declare("GET /policies", Role.VIEWER, "listPolicies", waits=_SERVERS)
+def list_policies(asked: ApiRequest) -> shapes.Policies:
+    """Return each handler's policy, and what was changed of it."""
     found = policies.read_policies(asked.desk.app, asked.desk.settings, asked.desk.routes)
-    return ApiAnswer(shapes.Policies.model_validate({"handlers": found}))
+    return shapes.Policies.model_validate({"handlers": found})
 
 
-def show_policy(asked: ApiRequest) -> ApiAnswer:
-    """Return a handler's policy."""
+@operations.declare("GET /policies/{name}", Role.VIEWER, "getPolicy", waits=_SERVERS)
+def show_policy(asked: ApiRequest) -> shapes.Policy:
+    """Return a handler's policy, and what was changed of it."""
     name = asked.path["name"]
     found = policies.read_policies(asked.desk.app, asked.desk.settings, asked.desk.routes, name)
-    return ApiAnswer(shapes.Policy.model_validate(found[name]))
+    return shapes.Policy.model_validate(found[name])
 
 
-def change_policy(asked: ApiRequest) -> ApiAnswer:
-    """Set options of a policy, or return to the values in the code."""
-    desk, body, name = asked.desk, asked.body, asked.path["name"]
-    why, by = _require_why(asked), asked.who.name
+@operations.declare("POST /policies/{name}", Role.OPERATOR, "changePolicy", Effect(), waits=_SERVERS)
+def change_policy(asked: ApiRequest, body: shapes.Changing) -> shapes.Policy:
+    """Change options of a handler's policy, for all workers."""
+    desk, name = asked.desk, asked.path["name"]
+    why, by = _require_why(body.why), asked.who.name
     words = [f"{option}={value}" for option, value in body.set.items()]
     if bool(words) == bool(body.unset):
         raise PolicyRefused("Name what to `set`, or what to `unset`: one of both. Nothing was changed.")
@@ -67,14 +80,15 @@ def change_policy(asked: ApiRequest) -> ApiAnswer:
     note_decision(asked.console, desk, by, "policy", f"{said} of {name}: {why}")
     told = [*list_durability_warnings(found), *(f"{topic}: {fault}" for topic, fault in found["tiers"].items())]
     kept = {each: found[each] for each in ("policy", "changed", "fault")}
-    return ApiAnswer(shapes.Policy.model_validate({**kept, "warnings": told}))
+    return shapes.Policy.model_validate({**kept, "warnings": told})
 
 
-def simulate_policy(asked: ApiRequest) -> ApiAnswer:
-    """Return what a policy would have made of a handler's letters."""
-    wanted = asked.masks.check(letter_json.read_body_filter(asked.body.letters))
-    found = asked.desk.simulations.run(asked.path["name"], asked.body.options, wanted)
-    return ApiAnswer(shapes.Simulation.model_validate(found.to_data()))
+@operations.declare("POST /policies/{name}/simulate", Role.OPERATOR, "simulatePolicy", waits=_SERVERS)
+def simulate_policy(asked: ApiRequest, body: shapes.Trying) -> shapes.Simulation:
+    """Return what a policy would have made of a handler's dead letters; nothing is changed."""
+    wanted = asked.masks.check(letter_json.read_body_filter(body.letters))
+    found = asked.desk.simulations.run(asked.path["name"], body.options, wanted)
+    return shapes.Simulation.model_validate(found.to_data())
 
 
 def _redact_halt(asked: ApiRequest, topic: str, halt: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,14 +96,14 @@ def _redact_halt(asked: ApiRequest, topic: str, halt: Mapping[str, Any]) -> dict
     return redact_halt(halt) if asked.masks.of(topic) else dict(halt)
 
 
-def _answer_topic(asked: ApiRequest, found: Mapping[str, Any]) -> ApiAnswer:
+def _answer_topic(asked: ApiRequest, found: Mapping[str, Any]) -> shapes.Halted:
     found = _redact_halt(asked, asked.path["topic"], found)
     kept = {name: value for name, value in found.items() if name not in ("unpublished", "unmirrored")}
-    return ApiAnswer(shapes.Halted.model_validate({**kept, "warnings": list_durability_warnings(found)}))
+    return shapes.Halted.model_validate({**kept, "warnings": list_durability_warnings(found)})
 
 
-def _require_why(asked: ApiRequest) -> str:
-    why = " ".join(str(asked.body.why).split())
+def _require_why(said: str) -> str:
+    why = " ".join(said.split())
     if not why:
         raise PolicyRefused("Say why: it is for whoever is on call next. Nothing was changed.")
     return why

@@ -10,8 +10,8 @@ from typing import Final
 
 from starlette.responses import Response
 
-from bridge.console.api.api_operation import Operation
-from bridge.console.api.api_request import ApiAnswer, ApiRequest
+from bridge.console.api.api_operation import ApiAnswer, Operation
+from bridge.console.api.api_request import ApiRequest
 from bridge.console.api.problem_details import build_problem_response, convert_error
 from bridge.deadletters.accounts.idempotency_key import AnsweredRequest
 from bridge.deadletters.db.audit_table import RequestClaim
@@ -47,12 +47,10 @@ def answer_once(
     begun = asked.desk.requests.begin(digest, hashlib.sha256(wish).digest())
     if isinstance(begun, AnsweredRequest):
         return _replay_answer(begun)
-    mine = replace(asked, desk=asked.desk.doing(begun.claim))
+    mine = replace(asked, desk=asked.desk.doing(begun.claim), done=begun.done)
     try:
-        act = operation.act
-        done = begun.done if act and act.again else None
-        answer = act.again(mine, done) if act and act.again and done else operation.answer(mine)
-        answered = written(answer)
+        again = operation.act.again if operation.act and begun.done else None
+        answered = written((again and again(mine)) or operation.answer(mine, **mine.given))
     except BridgeError as error:
         refused = convert_error(error)
         if refused.name in _TRANSIENT:

@@ -1,35 +1,44 @@
 """The API of inspection: status, counts, find, audits and the audit log."""
 
-from typing import Any
+from typing import Any, Final
 
 from bridge.console import record_lookup
 from bridge.console import record_lookup as find
 from bridge.console.api import api_request, letter_json
-from bridge.console.api.api_request import ApiAnswer, ApiRequest
+from bridge.console.api.api_operation import OperationTable
+from bridge.console.api.api_request import ApiRequest
 from bridge.console.api.schemas import inspection_schema as shapes
 from bridge.console.audit_cache import AuditCount
+from bridge.console.thread_pools import WaitKind
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.errors import DeskUnavailable, NoSuchLetter, NothingAnswers, RequestRefused
 
-_AUDIT_LOG_LIST = "trail"
+operations: Final = OperationTable()
+
+_SERVERS: Final = WaitKind.SERVERS
+_AUDIT_LOG_LIST: Final = "trail"
 
 
-def show_status(asked: ApiRequest) -> ApiAnswer:
-    """Return the status of the group: progress, state and problems."""
+@operations.declare("GET /status", Role.VIEWER, "getStatus", waits=WaitKind.STANDING)
+def show_status(asked: ApiRequest) -> shapes.Status:
+    """Return what the group consumes and how far, and what needs a person."""
     found = asked.console.status_cache.read()
     if found is None:
         raise NothingAnswers("How the group stands is not known yet: ask again in a moment.")
-    return ApiAnswer(shapes.Status.model_validate({**found.status, "asked_at": format_moment(found.at)}))
+    return shapes.Status.model_validate({**found.status, "asked_at": format_moment(found.at)})
 
 
-def show_stats(asked: ApiRequest) -> ApiAnswer:
-    """Return the counts of letters."""
-    return ApiAnswer(shapes.Stats.model_validate(asked.desk.totals.stats().to_data()))
+@operations.declare("GET /stats", Role.VIEWER, "getStats")
+def show_stats(asked: ApiRequest) -> shapes.Stats:
+    """Return the counts of all letters."""
+    return shapes.Stats.model_validate(asked.desk.totals.stats().to_data())
 
 
-def find_record(asked: ApiRequest) -> ApiAnswer:
-    """Return the fates of a record or a key."""
-    text, desk = " ".join(asked.query.q.split()), asked.desk
+@operations.declare("GET /find", Role.VIEWER, "find", waits=_SERVERS)
+def find_record(asked: ApiRequest, query: shapes.FindQuery) -> shapes.Found:
+    """Return where a record is now."""
+    text, desk = " ".join(query.q.split()), asked.desk
     wanted, answer = record_lookup.parse_lookup_query(text, desk.routes.topics), find.LookupAnswer()
     plan: int | None = None
     match wanted:
@@ -44,35 +53,35 @@ def find_record(asked: ApiRequest) -> ApiAnswer:
             find.look_up(desk, wanted, answer, asked.masks)
     letters = letter_json.write_letter_lines(asked, answer.letters)
     find.mask_lookup_answer(asked.lists, answer)
-    return ApiAnswer(
-        shapes.Found(
-            records=list(answer.records), letters=letters, looked=answer.looked, silent=answer.silent, plan=plan
-        )
+    return shapes.Found(
+        records=list(answer.records), letters=letters, looked=answer.looked, silent=answer.silent, plan=plan
     )
 
 
-def list_audits(asked: ApiRequest) -> ApiAnswer:
-    """Return the last audit of each topic."""
-    return ApiAnswer(shapes.Audits(items=[_describe_audit(each) for each in asked.console.audit_cache.all()]))
+@operations.declare("GET /audit", Role.VIEWER, "listAudits")
+def list_audits(asked: ApiRequest) -> shapes.Audits:
+    """Return the last audit of each topic since this console started."""
+    return shapes.Audits(items=[_describe_audit(each) for each in asked.console.audit_cache.all()])
 
 
-def count_topic(asked: ApiRequest) -> ApiAnswer:
-    """Audit a topic now."""
+@operations.declare("POST /audit/{topic}", Role.VIEWER, "audit", waits=_SERVERS)
+def count_topic(asked: ApiRequest) -> shapes.Audit:
+    """Count the fates of every offset of a topic now; it takes seconds."""
     if asked.desk.settings.ledger_url is None:
         # Not a temporary failure: after 503 clients would try again.
         raise RequestRefused("refused", "An audit reads the ledger, and the broker is no Redis: set LEDGER_URL.")
-    return ApiAnswer(_describe_audit(asked.console.audit_cache.count(asked.path["topic"])))
+    return _describe_audit(asked.console.audit_cache.count(asked.path["topic"]))
 
 
-def list_audit_log(asked: ApiRequest) -> ApiAnswer:
-    """Return a page of the audit log."""
-    query: shapes.TrailQuery = asked.query
+@operations.declare("GET /trail", Role.VIEWER, "listTrail")
+def list_audit_log(asked: ApiRequest, query: shapes.TrailQuery) -> shapes.Trail:
+    """Return the audit log, newest first."""
     page = asked.desk.trail.page(
         query.by.strip(), query.what, api_request.read_number_cursor(_AUDIT_LOG_LIST, query.cursor), query.limit
     )
     items: list[dict[str, Any]] = [each._asdict() | {"at": format_moment(each.at)} for each in page.entries]
     following = None if page.next is None else api_request.write_cursor(_AUDIT_LOG_LIST, page.next)
-    return ApiAnswer(shapes.Trail.model_validate({"items": items, "next": following}))
+    return shapes.Trail.model_validate({"items": items, "next": following})
 
 
 def _describe_audit(proof: AuditCount) -> shapes.Audit:

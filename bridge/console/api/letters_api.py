@@ -3,16 +3,18 @@
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from bridge.console import bulk_actions
 from bridge.console.api import api_request, letter_json, plans_api
-from bridge.console.api.api_request import ApiAnswer, ApiRequest
+from bridge.console.api.api_operation import NDJSON, Effect, OperationTable
+from bridge.console.api.api_request import ApiRequest, Download
+from bridge.console.api.schemas import inspection_schema, plans_schema
 from bridge.console.api.schemas import letters_schema as shapes
-from bridge.console.api.schemas import plans_schema
 from bridge.console.bulk_actions import check_bulk_size
 from bridge.console.record_lookup import mask_last_errors
-from bridge.deadletters.db.audit_table import AuditEntry
+from bridge.console.thread_pools import WaitKind
+from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.inspection.topic_letters import fetch_letter_value
 from bridge.deadletters.masking.value_mask import MASK
 from bridge.deadletters.model.letter_filter import LetterCursor
@@ -20,76 +22,86 @@ from bridge.deadletters.model.letter_view import LetterView
 from bridge.errors import EditRefused, RequestRefused
 from bridge.inspection.record_search import find_sibling_deliveries as asked_elsewhere
 
-_LIST = "letters"
+operations: Final = OperationTable()
+
+_SERVERS: Final = WaitKind.SERVERS
+_LIST: Final = "letters"
 #: The most letters that are checked in one request: 0.1 ms of a core each, and 0.1 to 0.2 ms a KB of values.
 MAX_CHECKED_LETTERS = 10_000
 
 
-def list_letters(asked: ApiRequest) -> ApiAnswer:
-    """Return a page of the letters of a filter."""
-    query: shapes.LettersQuery = asked.query
+@operations.declare("GET /letters", Role.VIEWER, "listLetters")
+def list_letters(asked: ApiRequest, query: shapes.LettersQuery) -> shapes.Page:
+    """Return the letters of a filter, newest first."""
     before = None if query.cursor is None else LetterCursor.read(api_request.read_cursor(_LIST, query.cursor))
     page = asked.desk.letters.page(asked.masks.check(letter_json.read_body_filter(query)), query.limit, before)
     following = None if page.next is None else api_request.write_cursor(_LIST, page.next)
-    return ApiAnswer(shapes.Page(items=letter_json.write_letter_lines(asked, page.letters), next=following))
+    return shapes.Page(items=letter_json.write_letter_lines(asked, page.letters), next=following)
 
 
-def count_letters(asked: ApiRequest) -> ApiAnswer:
-    """Return the number of letters of a filter."""
-    count = asked.desk.letters.count(asked.masks.check(letter_json.read_body_filter(asked.query)))
-    return ApiAnswer(shapes.Counted(count=count.number, exact=count.exact, among=count.among))
+@operations.declare("GET /letters/count", Role.VIEWER, "countLetters")
+def count_letters(asked: ApiRequest, query: shapes.Filter) -> shapes.Counted:
+    """Return how many letters a filter means."""
+    count = asked.desk.letters.count(asked.masks.check(letter_json.read_body_filter(query)))
+    return shapes.Counted(count=count.number, exact=count.exact, among=count.among)
 
 
-def show_letter(asked: ApiRequest) -> ApiAnswer:
-    """Return a letter."""
-    return ApiAnswer(letter_json.write_letter(asked, asked.desk.letters.one(asked.path["id"])))
+@operations.declare("GET /letters/{id:int}", Role.VIEWER, "getLetter")
+def show_letter(asked: ApiRequest) -> shapes.Letter:
+    """Return a letter with all that is known of it."""
+    return letter_json.write_letter(asked, asked.desk.letters.one(asked.path["id"]))
 
 
-def send_value(asked: ApiRequest) -> ApiAnswer:
-    """Return the value of a letter, byte for byte."""
-    found = letter_json.write_letter_value(asked, _read_with_value(asked), tokens=asked.query.tokens)
+@operations.declare("GET /letters/{id:int}/value", Role.VIEWER, "getValue", waits=_SERVERS)
+def send_value(asked: ApiRequest, query: shapes.ValueQuery) -> Download:
+    """Return a letter's value, byte for byte."""
+    found = letter_json.write_letter_value(asked, _read_with_value(asked, query), tokens=query.tokens)
     if found is None:
         raise RequestRefused(
             "not-found",
             "This letter has no value here: it is a tombstone, or too large for the database (?kafka=true reads it "
             "from Kafka, while that has it).",
         )
-    name = f'attachment; filename="letter-{asked.path["id"]}.bin"'
-    return ApiAnswer(found, headers={"content-disposition": name})
+    return Download(found, f"letter-{asked.path['id']}.bin")
 
 
-def show_sibling_deliveries(asked: ApiRequest) -> ApiAnswer:
-    """Return the fates of the same message for each handler."""
+@operations.declare("GET /letters/{id:int}/elsewhere", Role.VIEWER, "getElsewhere", waits=_SERVERS)
+def show_sibling_deliveries(asked: ApiRequest) -> shapes.Elsewhere:
+    """Return the fates of the same message for each handler; Kafka and the ledger are read."""
     desk, view = asked.desk, asked.masks.letter(asked.desk.letters.one(asked.path["id"]))
     it = view.letter.listed
     found = asked_elsewhere(desk.app, desk.settings, desk.routes, it.origin, it.topic, it.partition, it.offset)
     if isinstance(found, str):
-        return ApiAnswer(shapes.Elsewhere(deliveries=[], unknown=found))
-    return ApiAnswer(shapes.Elsewhere(deliveries=mask_last_errors(found, view.quotes), unknown=None))
+        return shapes.Elsewhere(deliveries=[], unknown=found)
+    return shapes.Elsewhere(deliveries=mask_last_errors(found, view.quotes), unknown=None)
 
 
-def check_value(asked: ApiRequest) -> ApiAnswer:
-    """Return the handler's verdict on another value."""
+@operations.declare("POST /letters/{id:int}/check", Role.OPERATOR, "checkValue")
+def check_value(asked: ApiRequest, body: shapes.Check) -> shapes.Verdict:
+    """Return what a letter's handler says of another value."""
     editing = asked.desk.editing(asked.masks)
-    said, difference = editing.judged(asked.path["id"], _decode_value(asked.body.value))
-    return ApiAnswer(shapes.Verdict(ok=said.ok, why=said.why, upgraded=said.upgraded, difference=difference))
+    said, difference = editing.judged(asked.path["id"], _decode_value(body.value))
+    return shapes.Verdict(ok=said.ok, why=said.why, upgraded=said.upgraded, difference=difference)
 
 
-def check_letters(asked: ApiRequest) -> ApiAnswer:
-    """Return the handlers' verdicts on the values of many letters."""
-    wanted = asked.masks.check(letter_json.read_body_filter(asked.body.letters))
+@operations.declare("POST /letters/check", Role.OPERATOR, "checkLetters")
+def check_letters(asked: ApiRequest, body: plans_schema.Checking) -> plans_schema.Checked:
+    """Return which of at most 10,000 letters their handlers would take now, as they are or after their `upgrade`."""
+    wanted = asked.masks.check(letter_json.read_body_filter(body.letters))
     check_bulk_size(asked.desk, wanted, MAX_CHECKED_LETTERS, "checked")
     found = asked.desk.mending.check(wanted).to_data()
     if asked.masks:
         # A reason is kept without its letter, and handlers may quote values that the caller may not see.
         for reasons in ("invalid_reasons", "unknown_reasons"):
             found[reasons] = [each | {"why": MASK} for each in found[reasons]]
-    return ApiAnswer(plans_schema.Checked.model_validate(found))
+    return plans_schema.Checked.model_validate(found)
 
 
-def plan_edit(asked: ApiRequest) -> ApiAnswer:
-    """Make a plan that replays a letter with another value."""
-    body: shapes.Editing = asked.body
+@operations.declare(
+    "POST /letters/{id:int}/edit", Role.OPERATOR, "editLetter", Effect(plans_api.show_made_plan), status=201
+)
+def plan_edit(asked: ApiRequest, body: shapes.Editing) -> plans_schema.OnePlan:
+    """Make a plan that sends a letter back with another value; nothing is sent before the plan is applied."""
     why = body.why.strip()
     if body.force and not why:
         raise RequestRefused("refused", "What does not validate is sent only with a reason: say why. Nothing was sent.")
@@ -99,42 +111,38 @@ def plan_edit(asked: ApiRequest) -> ApiAnswer:
         plan = editing.edit(id_, value, asked.who.name, why, force=body.force)
     except EditRefused as error:
         raise RequestRefused("refused", str(error).replace("--force", '"force": true')) from None
-    return plans_api.answer_made_plan(asked, plan.id)
+    return plans_api.describe_plan(asked, plan.id)
 
 
-def repeat_edit(asked: ApiRequest, done: AuditEntry) -> ApiAnswer:
-    """Return the plan that was made."""
-    return plans_api.answer_made_plan(asked, done.plan_id or 0)
+def list_notes(asked: ApiRequest) -> shapes.Notes:
+    """Return the notes on a letter."""
+    letter = asked.desk.letters.one(asked.path["id"])
+    return shapes.Notes.model_validate({"items": [act.to_data() for act in letter.trail]})
 
 
-def note_on_letter(asked: ApiRequest) -> ApiAnswer:
+@operations.declare("POST /letters/{id:int}/notes", Role.OPERATOR, "noteOnLetter", Effect(list_notes))
+def note_on_letter(asked: ApiRequest, body: shapes.Noting) -> shapes.Notes:
     """Add a note to a letter."""
-    asked.desk.notes.on_letters([asked.path["id"]], _require_note(asked), asked.who.name)
-    return _answer_notes(asked)
+    asked.desk.notes.on_letters([asked.path["id"]], _require_note(body.said), asked.who.name)
+    return list_notes(asked)
 
 
-def repeat_note(asked: ApiRequest, _done: AuditEntry) -> ApiAnswer:
-    """Return the notes of the letter."""
-    return _answer_notes(asked)
+@operations.declare("POST /letters/{id:int}/reopen", Role.OPERATOR, "reopenLetter", Effect(show_letter))
+def reopen(asked: ApiRequest, body: inspection_schema.Deciding) -> shapes.Letter:
+    """Open a letter whose replay has an unknown end, since it did not run."""
+    return _end(asked, body, asked.desk.unknown_ends.reopen)
 
 
-def reopen(asked: ApiRequest) -> ApiAnswer:
-    """Reopen a letter whose replay did not run."""
-    return _ended(asked, asked.desk.unknown_ends.reopen)
+@operations.declare("POST /letters/{id:int}/resolve", Role.OPERATOR, "resolveLetter", Effect(show_letter))
+def resolve(asked: ApiRequest, body: inspection_schema.Deciding) -> shapes.Letter:
+    """Resolve a letter whose replay has an unknown end, since it ran."""
+    return _end(asked, body, asked.desk.unknown_ends.resolve)
 
 
-def resolve(asked: ApiRequest) -> ApiAnswer:
-    """Resolve a letter whose replay ran."""
-    return _ended(asked, asked.desk.unknown_ends.resolve)
-
-
-def ended(asked: ApiRequest, _done: AuditEntry) -> ApiAnswer:
-    """Return the letter as it is after that."""
-    return show_letter(asked)
-
-
-def _ended(asked: ApiRequest, end: Callable[[Sequence[int], int | None, str, str], list[int]]) -> ApiAnswer:
-    id_, why = asked.path["id"], str(asked.body.why).strip()
+def _end(
+    asked: ApiRequest, body: inspection_schema.Deciding, end: Callable[[Sequence[int], int | None, str, str], list[int]]
+) -> shapes.Letter:
+    id_, why = asked.path["id"], body.why.strip()
     if not why:
         raise RequestRefused("refused", "Say how you know it. Nothing was changed.")
     it = asked.desk.letters.one(id_).listed
@@ -145,9 +153,9 @@ def _ended(asked: ApiRequest, end: Callable[[Sequence[int], int | None, str, str
     return show_letter(asked)
 
 
-def _read_with_value(asked: ApiRequest) -> LetterView:
+def _read_with_value(asked: ApiRequest, query: shapes.ValueQuery) -> LetterView:
     letter = asked.desk.letters.one(asked.path["id"])
-    return fetch_letter_value(asked.desk.settings, letter) if asked.query.kafka else letter
+    return fetch_letter_value(asked.desk.settings, letter) if query.kafka else letter
 
 
 def _decode_value(value: shapes.NewValue | None) -> bytes | None:
@@ -162,27 +170,26 @@ def _decode_value(value: shapes.NewValue | None) -> bytes | None:
         raise RequestRefused("invalid", "body.value.data is no base64.", errors=[fault]) from None
 
 
-def _require_note(asked: ApiRequest) -> str:
-    said = str(asked.body.said).strip()
+def _require_note(said: str) -> str:
+    said = said.strip()
     if not said:
         raise RequestRefused("refused", "A note has words: nothing was noted.")
     return said
 
 
-def _answer_notes(asked: ApiRequest) -> ApiAnswer:
-    letter = asked.desk.letters.one(asked.path["id"])
-    return ApiAnswer(shapes.Notes.model_validate({"items": [act.to_data() for act in letter.trail]}))
+@operations.declare("GET /letters/export", Role.VIEWER, "exportLetters", media=NDJSON)
+def export_letters(asked: ApiRequest, query: shapes.Filter) -> Download:
+    """Return letters as lines of JSON, oldest first, as `bridge deadletters export` writes them.
 
-
-def export_letters(asked: ApiRequest) -> ApiAnswer:
-    """Return the letters of a filter as `bridge deadletters export` writes them, masked for the caller."""
-    wanted = asked.masks.check(letter_json.read_body_filter(asked.query))
+    `bridge deadletters import` reads those that are not masked.
+    """
+    wanted = asked.masks.check(letter_json.read_body_filter(query))
     lines = bulk_actions.stream_letters(asked.desk, asked.masks, asked.who.name, wanted)
-    return ApiAnswer(lines, headers=bulk_actions.build_download_headers("letters.jsonl"))
+    return Download(lines, "letters.jsonl")
 
 
-def export_audit_log(asked: ApiRequest) -> ApiAnswer:
-    """Return the audit log, newest first."""
-    query = asked.query
+@operations.declare("GET /trail/export", Role.VIEWER, "exportTrail", media=NDJSON)
+def export_audit_log(asked: ApiRequest, query: inspection_schema.TrailExport) -> Download:
+    """Return the whole audit log as lines of JSON, newest first."""
     lines = bulk_actions.start_stream(asked.desk.trail.lines(asked.who.name, query.by.strip(), query.what))
-    return ApiAnswer(lines, headers=bulk_actions.build_download_headers("trail.jsonl"))
+    return Download(lines, "trail.jsonl")

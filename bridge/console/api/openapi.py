@@ -1,13 +1,13 @@
-"""The OpenAPI 3.1 description of the API, built from the route table and the shapes (pure)."""
+"""The OpenAPI 3.1 description of the API, built from the declared operations and their schemas (pure)."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from bridge.console.api.api_operation import OPERATIONS, Operation
+from bridge.console.api.api_operation import Operation
 from bridge.console.api.api_request import is_list_field
 from bridge.console.api.problem_details import API_ROOT, PROBLEM_JSON, PROBLEM_KINDS
 from bridge.console.api.schemas.common_schema import MAX_WHY, Problem
@@ -31,11 +31,11 @@ The dead-letter desk for programs. Send `Authorization: Bearer` with a token tha
 all that those before may. What acts wants an `Idempotency-Key`. Errors are problem details (RFC 9457)."""
 
 
-def describe_api() -> dict[str, Any]:
-    """Return the OpenAPI description."""
-    shapes, schemas = _build_schemas()
+def describe_api(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the OpenAPI description of operations."""
+    shapes, schemas = _build_schemas(operations)
     paths: dict[str, Any] = {}
-    for each in OPERATIONS:
+    for each in operations:
         paths.setdefault(API_ROOT + _PATH_PART.sub(r"{\1}", each.path), {})[each.method.lower()] = _describe_operation(
             each, shapes
         )
@@ -56,9 +56,9 @@ def build_path_matcher(path: str) -> Callable[[str], bool]:
     return lambda address: re.fullmatch(parts, address) is not None
 
 
-def _build_schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
-    given = dict.fromkeys([each.gives for each in OPERATIONS if each.gives] + [Problem])
-    taken = dict.fromkeys(each.takes for each in OPERATIONS if each.takes)
+def _build_schemas(operations: Sequence[Operation]) -> tuple[dict[Any, Any], dict[str, Any]]:
+    given = dict.fromkeys([each.gives for each in operations if each.gives] + [Problem])
+    taken = dict.fromkeys(each.takes for each in operations if each.takes)
     models: list[tuple[type[BaseModel], Any]] = [(each, "serialization") for each in given]
     models += [(each, "validation") for each in taken]
     refs, found = models_json_schema(models, ref_template=_SCHEMA_REFERENCE)
