@@ -118,6 +118,22 @@ def test_each_keys_records_are_done_in_their_order_while_some_fail(world: World)
     world.all_settled("keyed")
 
 
+def test_what_comes_in_a_memory_alarm_is_done_after_it_and_at_most_one_of_it_twice(world: World):
+    """RabbitMQ keeps each try of a hand-off until the alarm ends, and a bridge tries every 5 s."""
+    failures = "bridge_handoff_failures_total"
+    before = world.bridge.metric(failures)
+    world.rabbitmq.block_publishers()
+    try:
+        placed = world.stack.produce("orders", {"n": 1})
+        eventually(lambda: world.bridge.metric(failures) >= before + 4, 60, "it was tried four times")
+    finally:
+        world.rabbitmq.let_publishers_go_on()
+    placed += world.stack.produce("orders", *({"n": n} for n in range(5)))
+    eventually(lambda: set(placed) <= set(world.stack.done()), 60, "all are done")
+    world.all_settled()
+    assert sum(times - 1 for where, times in twice(world.stack).items() if where in placed) <= 1
+
+
 def test_what_a_worker_held_that_is_killed_with_kill_9_is_done_by_the_next(world: World):
     placed = world.stack.produce("orders", *({"sleep": 0.3} for _ in range(20)))
     eventually(lambda: len(set(world.stack.done()) & set(placed)) >= 3, 30, "some are done")
