@@ -14,7 +14,6 @@ from bridge.errors import LedgerUnavailable, MalformedDelivery, NeverPublished
 from bridge.formats.celery_header import from_header
 from bridge.formats.delivery import Batch, Dead, Delivery
 from bridge.formats.failure import Failure
-from bridge.ledger.attempt_statistics import CountKind
 from lossless.transport.message_ownership import TAKEN_AT, is_given_away, read_host_clock
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
@@ -22,6 +21,7 @@ from tasks.errors import DeadLettered, Failed, GivenAway, TopicHalted
 from tasks.execution import batch_progress, delivery_log, process_loss, redis_clock
 from tasks.execution.batch_fates import BatchFates
 from tasks.execution.batch_progress import BatchState
+from tasks.execution.batch_telemetry import BatchTelemetry
 from tasks.execution.breaker_guard import BREAKER_PAUSE, REFUSED_PAUSE, BreakerGuard
 from tasks.execution.dead_letter_writer import DeadLetterWriter
 from tasks.execution.halt_gate import HaltGuard
@@ -34,8 +34,6 @@ from tasks.execution.time_limits import find_watchdog
 from tasks.logs import note_no_run, set_logged_delivery
 from tasks.policy.failure_decision import PERMANENT, DeadLetterDelivery, DropDelivery, HaltTopic, RetryDelivery
 from tasks.worker import delivery_cost, worker_metrics
-from tasks.worker.delivery_cost import DeliveryLaps
-from tasks.worker.ledger_telemetry import attempt_outcomes, delivery_counts
 
 logger = logs.harmless_logger(__name__)
 
@@ -86,14 +84,13 @@ class BatchRun:
         self._is_single = len(batch.deliveries) == 1
         self._fates = BatchFates.for_batch(task.app, batch)
         self._settlement = Settlement.for_batch(task, batch, self._fates)
-        self._laps = DeliveryLaps(begun)
-        self._runs = worker_metrics.RunCounter(task.name, batch.group, self._count)
+        self._telemetry = BatchTelemetry(task, batch.topic, batch.group, self._fates.ledger, begun)
         self._attempts = HandlerAttempts(task, batch, self._last_will)
         self._halt_guard = HaltGuard.for_batch(task.app, batch)
         # The mark of a single delivery is not put off for others.
         self._state = BatchState(batch, None if self._is_single else batch_progress.begin_notes(str(task.request.id)))
         self._batch_return = BatchReturn(task, batch, self._fates, self._settlement, self._state)
-        self._schedule = RetrySchedule(task, batch, self._state, self._settlement, self._laps)
+        self._schedule = RetrySchedule(task, batch, self._state, self._settlement, self._telemetry)
         self._dead_letters = DeadLetterWriter(batch, self._settlement, self._state, self._schedule)
         self._publication = OutgoingPublication(task.app)
         #: One start time for all deliveries, so that those due together stay together.
@@ -121,22 +118,16 @@ class BatchRun:
                 return self._end()
             raise comeback from None
         finally:
-            self._runs.flush()
-
-    def _count(self, outcome: str, number: int) -> None:
-        kind: CountKind = "handled" if outcome == "done" else "failed"
-        delivery_counts.add(self._fates.ledger, self._batch.topic, self._batch.handler, kind, number)
-        if kind == "handled":
-            attempt_outcomes.succeeded(self._fates.ledger, self._batch.topic, self._batch.handler)
+            self._telemetry.flush()
 
     def _last_will(self) -> None:
         """Mark and count the finished deliveries before a handler ends the process."""
         self._fates.flush(0)
-        self._runs.flush()
+        self._telemetry.flush()
 
     def note_pace(self) -> None:
         """Note the cost of the deliveries, for the batch size and the number handed off ahead."""
-        delivery_cost.note_cost(self._fates.ledger, self._batch.handler, self._laps.cost())
+        self._telemetry.note_pace()
 
     def note_carrier(self) -> None:
         """Note which task carried the ended deliveries."""
@@ -151,10 +142,7 @@ class BatchRun:
         for delivery in todo:
             self._state.update(delivery)
         if delivery_cost.follows_new_loss(self._headers):
-            worker_metrics.count_lost_process(self._batch.handler, self._batch.group)
-            attempt_outcomes.process_lost(self._fates.ledger, self._batch.topic, self._batch.handler)
-            if self._task.batch == "auto":
-                delivery_cost.note_lost_process(self._fates.ledger, self._batch.handler)
+            self._telemetry.count_lost_process()
         # After the loss of a process or a whole worker the deliveries run apart from each other.
         if follows_loss(self._headers) and len(todo) > 1 and self._batch.order is None:
             return self._schedule.break_up(todo)
@@ -180,7 +168,7 @@ class BatchRun:
             try:
                 self._process(delivery)
             finally:
-                now = self._laps.lap(now, self._dead_letters.take_seconds())
+                now = self._telemetry.laps.lap(now, self._dead_letters.take_seconds())
             if self._publication.is_due:
                 self._publish()
                 now = time.monotonic()
@@ -209,7 +197,7 @@ class BatchRun:
     def _run_or_wait(self, delivery: Delivery) -> None:
         delivery = self._breaker_guard.report_overrun(delivery, self._headers)
         if not self._breaker_guard.admits():
-            worker_metrics.count_retry(self._task.name, self._batch.group, "postponed")
+            self._telemetry.count_retry("postponed")
             has_failed = delivery.attempts.failed or delivery.attempts.postponed
             pause = BREAKER_PAUSE if has_failed else REFUSED_PAUSE
             self._schedule.retry_in_celery(delivery, pause, "its circuit breaker is open")
@@ -228,9 +216,7 @@ class BatchRun:
             # An earlier try is remembered: Kafka may have the record without an acknowledgement.
             delivery = replace(delivery, after=None, publish_tries=min(1, delivery.publish_tries))
         ended = self._attempts.run(delivery)
-        self._runs.ended("done" if ended.error is None else "failed", ended.seconds)
-        if self._task.batch == "auto":
-            delivery_cost.note_slow_run(self._fates.ledger, self._batch.handler, ended.seconds)
+        self._telemetry.count_run(ended.seconds, succeeded=ended.error is None)
         if ended.error is None:
             self._result = ended.returned
             self._breaker_guard.note_success()
@@ -282,21 +268,18 @@ class BatchRun:
                 self._done(delivery)
             case RetryDelivery(delay, spent):
                 if spent:
-                    self._note_failure(failure)
-                worker_metrics.count_retry(self._task.name, self._batch.group, "failed" if spent else "postponed")
+                    self._telemetry.note_failure(str(failure))
+                self._telemetry.count_retry("failed" if spent else "postponed")
                 self._schedule.put_off(delivery.failed(failure, spent=spent), delay, str(failure), failure)
             case HaltTopic():
-                worker_metrics.count_retry(self._task.name, self._batch.group, "halted")
+                self._telemetry.count_retry("halted")
                 self._state.update(delivery.failed(failure, spent=False))
                 self._halt_guard.stop(delivery, failure, cause)
                 raise TopicHalted(f"topic {self._batch.topic!r} was halted by this delivery: {failure}", first=True)
             case DeadLetterDelivery(reason, why):
-                self._note_failure(failure)
+                self._telemetry.note_failure(str(failure))
                 dead = Dead(reason, failure.with_why(why), self._task.version)
                 self._dead_letters.write(delivery.failed(dead.failure, spent=True), dead, cause)
-
-    def _note_failure(self, failure: Failure) -> None:
-        attempt_outcomes.failed(self._fates.ledger, self._batch.topic, self._batch.handler, error=str(failure))
 
     def _end(self) -> Any:
         """Send on the deliveries that run later, and return the result."""

@@ -25,12 +25,12 @@ from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.execution import delivery_log, process_loss, redis_clock
 from tasks.execution.batch_progress import BatchState
+from tasks.execution.batch_telemetry import BatchTelemetry
 from tasks.execution.message_resend import PUBLISH_BACKOFF, retry_batch, send_on
 from tasks.execution.outgoing_publication import UnsentMessages
 from tasks.execution.settlement import Settlement
 from tasks.policy.effective_decisions import find_effective_policy
 from tasks.worker import worker_metrics
-from tasks.worker.delivery_cost import DeliveryLaps
 
 
 class DeliveryWait(NamedTuple):
@@ -206,17 +206,18 @@ NO_PAST: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class RetrySchedule:
-    """The schedule of one batch's deliveries that run later.
-
-    Parameters:
-        laps: the measured times of its deliveries.
-    """
+    """The schedule of one batch's deliveries that run later."""
 
     def __init__(
-        self, task: MessageTask[..., Any], batch: Batch, state: BatchState, settlement: Settlement, laps: DeliveryLaps
+        self,
+        task: MessageTask[..., Any],
+        batch: Batch,
+        state: BatchState,
+        settlement: Settlement,
+        telemetry: BatchTelemetry,
     ) -> None:
         self._task, self._batch, self._state, self._settlement = task, batch, state, settlement
-        self._laps = laps
+        self._telemetry = telemetry
         self._is_single = len(batch.deliveries) == 1
         self._later = LaterDeliveries(batch.order)
         self._failures: dict[int, Failure] = {}
@@ -256,7 +257,7 @@ class RetrySchedule:
         """Retry in Celery the messages of a handler that has succeeded, which Kafka did not take."""
         delivery = unsent.delivery
         delay = PUBLISH_BACKOFF.compute_pause(delivery.publish_tries)
-        worker_metrics.count_retry(self._task.name, self._batch.group, "unsent")
+        self._telemetry.count_retry("unsent")
         delivery_log.log_unsent(delivery, delay, failed)
         self.retry_in_celery(replace(unsent.again, publish_tries=delivery.publish_tries + 1), delay, str(failed))
 
@@ -272,7 +273,7 @@ class RetrySchedule:
         With an automatic batch size the rest goes back in several batches, for idle workers.
         """
         if self._task.batch == "auto" and self._batch.order is None:
-            most = max(1, int(PART_WITHIN * self._laps.pace))
+            most = max(1, int(PART_WITHIN * self._telemetry.laps.pace))
             for start in range(0, len(todo), most):
                 self._send_on(todo[start : start + most], 0)
             for delivery in todo:
@@ -317,7 +318,7 @@ class RetrySchedule:
         pause = PUBLISH_BACKOFF.compute_pause(delivery.publish_tries)
         pause = delay if isinstance(failed, RecordTooLarge) else min(delay, pause)
         delivery_log.log_unparked(delivery, pause, failed)
-        worker_metrics.count_retry(self._task.name, self._batch.group, "not_parked")
+        self._telemetry.count_retry("not_parked")
         # Its predecessor may not have been parked either, and is put off likewise.
         due = self._state.current(delivery).due
         again = replace(delivery, due=due, publish_tries=delivery.publish_tries + 1)
@@ -336,4 +337,4 @@ class RetrySchedule:
         """Return the most deliveries of a message to which retries of this batch are joined."""
         if self._task.batch != "auto":
             return self._task.batch
-        return max(len(self._batch.deliveries), int(min(MOST_TOGETHER, PART_WITHIN * self._laps.pace)))
+        return max(len(self._batch.deliveries), int(min(MOST_TOGETHER, PART_WITHIN * self._telemetry.laps.pace)))
