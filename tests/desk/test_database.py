@@ -7,6 +7,8 @@ from contextlib import closing
 
 import psycopg
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from sqlalchemy import select, text
 
 from bridge.deadletters.db import audit_table, plan_item_table, plan_table, schema_migration
@@ -20,16 +22,25 @@ from bridge.errors import DeskDatabaseNewer, DeskUnavailable
 from tests.desk import filter_model as model
 
 
+def schema_differences(connection):
+    """How the tables differ from what this version declares; the word index differs by database."""
+    options = {
+        "version_table": schema_migration.VERSION_TABLE,
+        "include_name": lambda name, kind, _: kind != "table" or name is None or not name.startswith("words"),
+    }
+    return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
+
+
 def test_an_empty_database_gets_the_tables_that_this_version_works_with(database):
     with database.reading() as connection:
         assert schema_migration.read_step(connection) == schema_migration.find_newest_step()
-        assert schema_migration.find_schema_differences(connection) == []
+        assert schema_differences(connection) == []
 
 
 def test_a_database_that_has_its_tables_is_left_as_it_is(database):
     database.migrate()
     with database.reading() as connection:
-        assert schema_migration.find_schema_differences(connection) == []
+        assert schema_differences(connection) == []
 
 
 def test_a_postgresql_that_freezes_is_given_up_also_by_connections_that_were_open(postgres_server):
@@ -97,7 +108,7 @@ def test_all_steps_can_be_taken_back_and_taken_again(database):
         assert schema_migration.read_step(connection) is None
     database.migrate()
     with database.reading() as connection:
-        assert schema_migration.find_schema_differences(connection) == []
+        assert schema_differences(connection) == []
 
 
 def test_a_step_taken_back_and_taken_again_leaves_what_people_have(database):

@@ -3,13 +3,10 @@
 from typing import Final
 
 from alembic import command
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
-
-from bridge.deadletters.db.schema import metadata
 
 #: The advisory lock of migrations in PostgreSQL: two processes that start together must not both create the tables.
 _LOCK: Final = 0x6272_6467_6465_736B
@@ -59,17 +56,6 @@ def migrate_tables(connection: Connection, to: str = "head") -> None:
     known, current = list_steps(), read_step(connection)
     down = to == "base" or (current in known and to in known and known.index(to) < known.index(str(current)))
     (command.downgrade if down else command.upgrade)(_config(connection), to)
-
-
-def find_schema_differences(connection: Connection) -> list[object]:
-    """Return how the tables differ from this version's; empty if all steps were taken."""
-    options = {"version_table": VERSION_TABLE, "include_name": _is_of_the_schema}
-    return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
-
-
-def _is_of_the_schema(name: str | None, kind: str, _parents: object) -> bool:
-    # The word index differs by database (search_index.py); SQLite keeps it in several tables.
-    return kind != "table" or name is None or not name.startswith("words")
 
 
 def _config(connection: Connection | None) -> Config:
