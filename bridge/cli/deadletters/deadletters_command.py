@@ -6,11 +6,18 @@ from typing import Any, ClassVar, Final
 import typer
 
 from bridge.cli.command_options import SignpostGroup
-from bridge.cli.deadletters.letter_commands import list_groups, list_letters, mark_fixed, note, show, show_stats
+from bridge.cli.deadletters.letter_commands import (
+    list_groups,
+    list_letters,
+    mark_fixed,
+    note,
+    show,
+    show_stats,
+    simulate,
+)
 from bridge.cli.deadletters.plan_commands import plans
 from bridge.cli.deadletters.replay_commands import archive, check, discard, edit, reopen, replay, resolve
 from bridge.cli.deadletters.service_commands import migrate, record, serve
-from bridge.cli.deadletters.simulate_command import simulate
 from bridge.cli.deadletters.transfer_commands import export, import_letters
 from bridge.cli.deadletters.user_commands import users
 from bridge.cli.deadletters.webhook_commands import webhooks

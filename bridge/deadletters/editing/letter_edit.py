@@ -28,7 +28,7 @@ from bridge.deadletters.editing.value_diff import count_changes, diff_values
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
-from bridge.deadletters.replay.plan_conflicts import explain_lateness, find_plan_makers
+from bridge.deadletters.replay.plan_action import explain_lateness, find_plan_makers
 from bridge.deadletters.replay.plan_progress import require_plan
 from bridge.errors import EditRefused, NoJson, NoSuchLetter
 from bridge.jobs.group_facts import format_letter_count as letters_said

@@ -1,19 +1,102 @@
-"""The interface of a plan's action, the steps that the plan runner takes for each batch of deliveries; and the actions
-that send nothing: discard letters, which the ledger notes too, or archive them.
+"""The interface of a plan's action, which the plan runner drives batch by batch; the reasons why a plan leaves a
+delivery out; and the actions that send nothing: discard letters, which the ledger notes too, or archive them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from bridge.deadletters.db import letter_payload, letter_table
+from bridge.deadletters.db import letter_payload, letter_table, plan_counts, plan_table, redrive_table
 from bridge.deadletters.db.database import Connection, Database
+from bridge.deadletters.db.letter_payload import LetterStanding
+from bridge.deadletters.db.plan_counts import DeadDelivery
 from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.db.redrive_table import DeliveryElsewhere
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
-from bridge.deadletters.model.stored_letter import LetterStatus
+from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
-from bridge.deadletters.replay.plan_conflicts import explain_lateness, find_plan_makers
+from bridge.formats.delivery_identity import Origin
 from bridge.ledger import Fate
+
+
+def find_plan_makers(connection: Connection, letters: Iterable[LetterStanding]) -> Mapping[int, str]:
+    """Return the makers of the plans that have non-open letters, by plan id."""
+    ids = {each.plan_id for each in letters if each.status is not LetterStatus.OPEN and each.plan_id is not None}
+    return plan_table.read_plan_makers(connection, ids)
+
+
+def explain_lateness(letter: LetterStanding, by: Mapping[int, str]) -> str:
+    """Return why a letter that is not open cannot be taken (pure).
+
+    Parameters:
+        by: the makers of plans by id (`find_plan_makers`).
+    """
+    said = "it is replaying already" if letter.status is LetterStatus.REPLAYING else f"it is {letter.status} by now"
+    if letter.plan_id is None:
+        return said
+    who = f" of {by[letter.plan_id]}" if letter.plan_id in by else ""
+    return f"{said}, by plan {letter.plan_id}{who}"
+
+
+class PlanConflicts:
+    """The conflicts of a plan, in a transaction in which no other plan claims (`lock_claims`).
+
+    Parameters:
+        elsewhere: by place, the deliveries that other plans have in flight.
+        letters: by digest, the letters of deliveries that are sent as no letter's own.
+    """
+
+    def __init__(self, elsewhere: Mapping[str, DeliveryElsewhere], letters: Mapping[bytes, DeadDelivery]) -> None:
+        self._elsewhere, self._letters = elsewhere, letters
+
+    @classmethod
+    def of(
+        cls, connection: Connection, plan_id: int, own: Iterable[Origin] = (), others: Iterable[Origin] = ()
+    ) -> "PlanConflicts":
+        """Return the conflicts of deliveries.
+
+        Parameters:
+            own: deliveries that are sent as their letters.
+            others: deliveries that are sent as no letter's own.
+        """
+        own, others = [*own], [*others]
+        found = redrive_table.find_deliveries_elsewhere(
+            connection, plan_id, [each.identity for each in (*own, *others)]
+        )
+        return cls(
+            found,
+            plan_counts.find_letters_by_digest(connection, [LetterIdentity.of(each).digest for each in others])
+            if others
+            else {},
+        )
+
+    def of_own(self, delivery: Origin, died: int) -> str:
+        """Return why a letter's own delivery is left out; empty if it is sent (pure).
+
+        Parameters:
+            died: its number when it died last.
+        """
+        other = self._elsewhere.get(delivery.identity)
+        return "" if other is None or other.before(died) else _explain_in_flight(other)
+
+    def of_other(self, delivery: Origin) -> str:
+        """Return why a delivery that is no letter's own is left out; empty if it is sent (pure)."""
+        if (other := self._elsewhere.get(delivery.identity)) is not None:
+            return _explain_in_flight(other)
+        letter = self._letters.get(LetterIdentity.of(delivery).digest)
+        return (
+            "" if letter is None or letter.status is not LetterStatus.REPLAYING else f"letter {letter.id} is replaying"
+        )
+
+    def letter(self, delivery: Origin) -> DeadDelivery | None:
+        """Return the open letter of such a delivery; `None` if it has none (pure)."""
+        letter = self._letters.get(LetterIdentity.of(delivery).digest)
+        return letter if letter is not None and letter.status is LetterStatus.OPEN else None
+
+
+def _explain_in_flight(other: DeliveryElsewhere) -> str:
+    return f"plan {other.plan_id} has it in flight"
+
 
 T = TypeVar("T")
 

@@ -17,10 +17,10 @@ from bridge.deadletters.replay.plan_action import (
     ActionResult,
     ClaimedDelivery,
     Live,
+    PlanConflicts,
     TakenDeliveries,
     slice_by_size,
 )
-from bridge.deadletters.replay.plan_conflicts import PlanConflicts
 from bridge.deadletters.replay.redrive_range import explain_left_out
 from bridge.deadletters.replay.replay_action import ReplayAction, name_target_topic
 from bridge.errors import NeverPublished

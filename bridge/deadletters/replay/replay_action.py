@@ -19,10 +19,12 @@ from bridge.deadletters.replay.plan_action import (
     ActionResult,
     ClaimedDelivery,
     Live,
+    PlanConflicts,
     TakenDeliveries,
+    explain_lateness,
+    find_plan_makers,
     slice_by_size,
 )
-from bridge.deadletters.replay.plan_conflicts import PlanConflicts, explain_lateness, find_plan_makers
 from bridge.errors import NeverPublished
 from bridge.formats.delivery_identity import Origin, work_of
 from bridge.formats.foreign_dead_letter import SHARE_GROUP
