@@ -157,8 +157,9 @@ class SafeCompression:
 class KnownHostsOnly:
     """A middleware that refuses unknown Host headers, except at the health check.
 
-    Starlette's TrustedHostMiddleware knows neither IP addresses nor a trailing dot nor exceptions by path, answers each
-    unknown name with a 400 that does not say what to set, and redirects `example.com` if `www.example.com` is known.
+    Starlette's TrustedHostMiddleware takes no IP address that is not listed, no trailing dot and no exception by
+    path. It answers an unknown name with a 400 that does not say what to set, and redirects `example.com` if
+    `www.example.com` is known.
 
     Parameters:
         names: the host names that it answers to, besides `localhost` and IP addresses.
