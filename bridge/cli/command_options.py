@@ -69,6 +69,7 @@ CanaryOption = Annotated[
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for the outcome of each.")]
 PlanOnlyOption = Annotated[bool, typer.Option("--plan", help="Make the plan, and send nothing.")]
 TrailOption = Annotated[str, typer.Option("--why", help="The reason, for the audit log.")]
+ListJsonOption = Annotated[bool, typer.Option("--json", help="Print a list, an object a row of the table.")]
 PlanJsonOption = Annotated[bool, typer.Option("--json", help="Print {plan, state, counts, outcomes}.")]
 
 

@@ -11,7 +11,7 @@ import typer
 from celery import Celery
 
 from bridge.cli.command_io import FAULTS, NOT_FOUND, console, error_console, fail, load_app, print_result
-from bridge.cli.command_options import ByOption, require_why
+from bridge.cli.command_options import ByOption, ListJsonOption, require_why
 from bridge.cli.deadletters import letter_printout
 from bridge.cli.deadletters.desk_access import open_desk, report_absent, report_unrecorded
 from bridge.cli.deadletters.filter_options import with_filter_options
@@ -65,7 +65,7 @@ def list_letters(
     from_topic: Annotated[bool, typer.Option("--from-topic", help="From Kafka, without a database.")] = False,
     topics: Annotated[list[str] | None, typer.Option(help="With --from-topic: other dead-letter topics.")] = None,
     last: Annotated[int, typer.Option(min=1, help="With --from-topic: records of a partition, the latest.")] = LAST,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a letter.")] = False,
+    as_json: ListJsonOption = False,
 ) -> None:
     """List dead letters, newest first.
 
@@ -122,11 +122,7 @@ def _print_letters(desk: "DeadLetterService", chosen: LetterFilter, limit: int) 
 
 
 @with_filter_options()
-def list_groups(
-    context: typer.Context,
-    chosen: LetterFilter,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a group.")] = False,
-) -> None:
+def list_groups(context: typer.Context, chosen: LetterFilter, as_json: ListJsonOption = False) -> None:
     """List failure groups: dead letters of one handler, exception and place in the code; the most urgent first.
 
     It takes the options that groups have: --handler, --topic, --exception, --reason, --version, --status, --origin,

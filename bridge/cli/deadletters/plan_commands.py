@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bridge.cli.command_io import FAULTS, console, print_result, require_terminal
-from bridge.cli.command_options import ByOption, ListGroup, TrailOption, WaitOption, YesOption
+from bridge.cli.command_options import ByOption, ListGroup, ListJsonOption, TrailOption, WaitOption, YesOption
 from bridge.cli.deadletters.desk_access import open_desk
 from bridge.cli.deadletters.letter_printout import format_minute
 from bridge.cli.deadletters.plan_run import carry_out_plan, confirm_plan, get_plan_exit_code, print_counts, print_plan
@@ -37,7 +37,7 @@ def plans_group() -> None:
 def plans_list(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, help="Most plans.")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a plan.")] = False,
+    as_json: ListJsonOption = False,
 ) -> None:
     """List the latest plans, newest first, with the outcomes of their letters. `list` may be left out.
 

@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from bridge.cli.command_io import console, print_result, read_secret
-from bridge.cli.command_options import ByOption, ListGroup, RoleChoice
+from bridge.cli.command_options import ByOption, ListGroup, ListJsonOption, RoleChoice
 from bridge.cli.deadletters.desk_access import open_desk, require_console
 from bridge.cli.deadletters.letter_printout import format_minute
 from bridge.formats.text_forms import format_time
@@ -28,10 +28,7 @@ def tokens_group() -> None:
 
 
 @tokens.command("list")
-def tokens_list(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a token.")] = False,
-) -> None:
+def tokens_list(context: typer.Context, as_json: ListJsonOption = False) -> None:
     """List tokens by name, without their secrets, which are stored nowhere. `list` may be left out.
 
     Example: bridge deadletters users tokens --json
@@ -115,10 +112,7 @@ def users_group() -> None:
 
 
 @users.command("list")
-def users_list(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a user.")] = False,
-) -> None:
+def users_list(context: typer.Context, as_json: ListJsonOption = False) -> None:
     """List users by name. `list` may be left out.
 
     Example: bridge deadletters users --json

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from bridge.cli.command_io import FAULTS, NOT_FOUND, console, fail, print_result, read_secret
-from bridge.cli.command_options import ByOption, ListGroup
+from bridge.cli.command_options import ByOption, ListGroup, ListJsonOption
 from bridge.cli.deadletters.desk_access import open_desk
 from bridge.inspection.terminal_output import make_cell, print_line
 
@@ -54,10 +54,7 @@ def webhooks_group() -> None:
 
 
 @webhooks.command("list")
-def webhooks_list(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a list, an object a webhook.")] = False,
-) -> None:
+def webhooks_list(context: typer.Context, as_json: ListJsonOption = False) -> None:
     """List webhooks by name, each with its last event. `list` may be left out.
 
     Example: bridge deadletters webhooks --json
