@@ -66,6 +66,7 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
         options: every option of a Celery task, and:
 
             retry_delays: seconds before each retry; its length is the number of retries.
+            retry_backoff_multiplier: the growth of the backoff from retry to retry, 1 or more (2).
             dead_letter_for: exception classes that go to the dead letters at once.
             stop_for: exception classes that halt the topic.
             retry_when: a function of message, error and attempts that answers with seconds until the retry, with

@@ -23,6 +23,7 @@ class Options(TypedDict, total=False):
 
     # This project's own
     retry_delays: Sequence[float] | None
+    retry_backoff_multiplier: float
     dead_letter_for: _Errors
     stop_for: _Errors
     retry_when: RetryWhen | None

@@ -195,6 +195,7 @@ class PolicyOverrides(NamedTuple):
             "max_retries": policy.retries,
             "retry_delays": None if policy.delays is None else list(policy.delays),
             "retry_backoff": None if listed or fixed else policy.backoff,
+            "retry_backoff_multiplier": None if listed or fixed else policy.backoff_multiplier,
             "retry_backoff_max": None if listed or fixed else policy.backoff_max,
             "default_retry_delay": None if listed else policy.fixed_delay,
             "retry_jitter": policy.jitter and (listed or not fixed),
@@ -204,8 +205,9 @@ class PolicyOverrides(NamedTuple):
         }
 
 
-_BESIDE_DELAYS: Final = ("max_retries", "retry_backoff", "retry_backoff_max", "default_retry_delay")
-_BESIDE_FIXED: Final = ("retry_backoff_max", "retry_jitter")
+_OF_BACKOFF: Final = ("retry_backoff_multiplier", "retry_backoff_max")
+_BESIDE_DELAYS: Final = ("max_retries", "retry_backoff", *_OF_BACKOFF, "default_retry_delay")
+_BESIDE_FIXED: Final = (*_OF_BACKOFF, "retry_jitter")
 _BESIDE_BACKOFF: Final = ("default_retry_delay",)
 
 
@@ -252,6 +254,13 @@ def _backoff(text: str) -> float | bool:
         raise ValueError("a number of seconds, true or false") from None
 
 
+def _multiplier(text: str) -> float:
+    try:
+        return _number(text)
+    except ValueError:
+        raise ValueError("a number") from None
+
+
 def _delays(text: str) -> list[float]:
     try:
         return [_number(each) for each in _listed(text)]
@@ -291,6 +300,7 @@ CHANGEABLE: Final[Mapping[str, Callable[[str], Any]]] = {
     "max_retries": _or_none(_whole),
     "retry_delays": _or_none(_delays),
     "retry_backoff": _backoff,
+    "retry_backoff_multiplier": _multiplier,
     "retry_backoff_max": _number,
     "retry_jitter": _switch,
     "default_retry_delay": _number,

@@ -1,5 +1,6 @@
 """The length of a wait before a retry: listed delays, a fixed delay, or an exponential backoff with jitter (pure)."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from celery.utils.time import get_exponential_backoff_interval
 #: Retries where a handler does not say how many: with the backoff's jitter about 20 minutes, longer than a restart of
 #: most services and a short outage. Five, as often elsewhere, are over within 15 s.
 MAX_RETRIES: Final = 12
+#: The growth of Celery's own backoff from retry to retry.
+CELERYS_MULTIPLIER: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,8 @@ class RetryBackoff:
         max_retries: how many failures are retried; `None` is for ever.
         delays: seconds before each retry, exact; where given, its length is the number of retries.
         fixed_delay: seconds before every retry, where no backoff is wanted.
-        backoff: seconds before the first retry, doubling after that.
+        backoff: seconds before the first retry.
+        backoff_multiplier: the growth of the backoff from retry to retry, 1 or more; 1 is the same backoff each time.
         backoff_max: seconds at most.
         jitter: draw the delay evenly between 0 and the backoff ("full jitter").
     """
@@ -29,6 +33,7 @@ class RetryBackoff:
     delays: Sequence[float] | None = None
     fixed_delay: float | None = None
     backoff: float = 1
+    backoff_multiplier: float = CELERYS_MULTIPLIER
     backoff_max: int = 600
     jitter: bool = True
 
@@ -47,19 +52,30 @@ class RetryBackoff:
         if self.max_retries == 0:
             return 0
         # A few retries never come as far as `backoff_max`.
-        last = 64 if self.max_retries is None else min(self.max_retries - 1, 64)
-        return float(min(self.backoff_max, int(max(1.0, self.backoff)) * 2**last))
+        return self._backoff_delay(math.inf if self.max_retries is None else self.max_retries - 1)
 
     def delay(self, failures: int) -> float:
-        """Return the seconds to wait after that many failures before this one (0 at the first).
-
-        The formula is Celery's own (celery/utils/time.py get_exponential_backoff_interval).
-        """
+        """Return the seconds to wait after that many failures before this one (0 at the first)."""
         if self.delays is not None:
             seconds = float(self.delays[min(failures, len(self.delays) - 1)]) if self.delays else 0.0
-            return random.uniform(0, seconds) if self.jitter else seconds
-        if self.fixed_delay is not None:
+        elif self.fixed_delay is not None:
             return self.fixed_delay
-        factor = int(max(1.0, self.backoff))
-        # 2 ** retries is Celery's; past 64 doublings it only costs memory.
-        return get_exponential_backoff_interval(factor, min(failures, 64), self.backoff_max, self.jitter)
+        elif self.backoff_multiplier == CELERYS_MULTIPLIER:
+            # Celery's own formula draws whole seconds. 2 ** 64 is past every `backoff_max`, and more only costs memory.
+            return get_exponential_backoff_interval(self._first, min(failures, 64), self.backoff_max, self.jitter)
+        else:
+            seconds = self._backoff_delay(failures)
+        return random.uniform(0, seconds) if self.jitter else seconds
+
+    @property
+    def _first(self) -> int:
+        """The backoff before the first retry, as Celery reads it: whole seconds, at least one."""
+        return int(max(1.0, self.backoff))
+
+    def _backoff_delay(self, failures: float) -> float:
+        """Return the backoff without jitter after that many failures before this one."""
+        try:
+            grown = self._first * float(self.backoff_multiplier) ** failures
+        except OverflowError:
+            return float(self.backoff_max)
+        return float(min(self.backoff_max, grown))

@@ -2,6 +2,7 @@
 that make it (pure).
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +22,7 @@ from tasks.policy.failure_decision import (
     RetryDelivery,
     find_requested_decision,
 )
-from tasks.policy.retry_backoff import MAX_RETRIES, RetryBackoff
+from tasks.policy.retry_backoff import CELERYS_MULTIPLIER, MAX_RETRIES, RetryBackoff
 from tasks.policy.retry_when import RetryAnswer, RetryWhen, ask_retry_when, check_retry_when
 
 #: Classes, or their names (`orders.errors.CardDeclined`), where a person has given them at run time.
@@ -125,11 +126,12 @@ class RetryPolicy(RetryBackoff):
         return self.retries is not None and failures >= self.retries
 
 
-#: Options of Celery's autoretry that the policy takes over, so that they act once.
+#: Options of Celery's autoretry, and the multiplier beside them. The policy takes them over, so that they act once.
 RETRY_OPTIONS: Final = (
     "autoretry_for",
     "dont_autoretry_for",
     "retry_backoff",
+    "retry_backoff_multiplier",
     "retry_backoff_max",
     "retry_jitter",
     "retry_kwargs",
@@ -183,6 +185,7 @@ def _build_policy(given: Mapping[str, Any]) -> RetryPolicy:
         delays=_delays(given.get("retry_delays")),
         fixed_delay=None if backoff else _number(fixed, "countdown", most=LONGEST_DELAY),
         backoff=_number(backoff, "retry_backoff", most=LONGEST_DELAY),
+        backoff_multiplier=_multiplier(given.get("retry_backoff_multiplier", CELERYS_MULTIPLIER)),
         backoff_max=_number(given.get("retry_backoff_max", 600), "retry_backoff_max", most=LONGEST_DELAY, whole=True),
         jitter=bool(given.get("retry_jitter", not listed)),
         give_up_after=_optional_seconds(given.get("give_up_after"), "give_up_after"),
@@ -208,6 +211,12 @@ def _delays(given: Any) -> tuple[float, ...] | None:
 
 def _optional_seconds(given: Any, what: str) -> float | None:
     return None if given is None else _number(given, what)
+
+
+def _multiplier(given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= sys.float_info.max:
+        raise ValueError(f"retry_backoff_multiplier takes finite numbers from 1 on; it was given {given!r}.")
+    return given
 
 
 def _number(given: Any, what: str, *, most: float = float("inf"), whole: bool = False) -> Any:

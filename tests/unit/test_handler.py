@@ -135,6 +135,9 @@ def test_without_options_everything_is_retried_twelve_times_with_backoff_and_jit
         ({"retry_backoff": True}, {"backoff": 1, "fixed_delay": None}),
         ({"retry_backoff": False}, {"fixed_delay": 180}),
         ({"retry_backoff": 7, "retry_backoff_max": 70}, {"backoff": 7, "backoff_max": 70}),
+        ({"retry_backoff_multiplier": 1.5}, {"backoff_multiplier": 1.5}),
+        ({"retry_backoff_multiplier": 1}, {"backoff_multiplier": 1}),
+        ({}, {"backoff_multiplier": 2.0}),
         ({"retry_jitter": False}, {"jitter": False}),
         ({"retry_delays": (1, 2.5)}, {"delays": (1, 2.5), "jitter": False}),
         ({"retry_delays": [1], "retry_jitter": True}, {"delays": (1,), "jitter": True}),
@@ -200,10 +203,13 @@ def test_what_a_base_class_says_of_retries_goes_to_the_policy_and_celery_wraps_n
         autoretry_for = (ConnectionError,)
         max_retries = 2
         retry_backoff = 7
+        retry_backoff_multiplier = 1.5
         region = "eu"
 
     made = handler("orders", name="some", base=Careful, max_retries=3)(_value)
-    assert made.policy == RetryPolicy(autoretry_for=(ConnectionError,), max_retries=3, backoff=7)
+    assert made.policy == RetryPolicy(
+        autoretry_for=(ConnectionError,), max_retries=3, backoff=7, backoff_multiplier=1.5
+    )
     assert not hasattr(made, "_orig_run")
     assert handler("orders", name="own", base=Careful, region="us")(_value).region == "us"
 
@@ -254,6 +260,7 @@ def test_a_base_class_of_the_handlers_own_kind_is_taken_as_it_is(handler):
         ({"*": {"acks_late": False}}, "task_annotations sets acks_late to False"),
         ({"some": {"max_retries": 99}}, "task_annotations sets max_retries: say it at @handler"),
         ({"some": {"autoretry_for": (OSError,)}}, "task_annotations sets autoretry_for"),
+        ({"some": {"retry_backoff_multiplier": 3}}, "task_annotations sets retry_backoff_multiplier"),
     ],
 )
 def test_what_task_annotations_would_undo_is_refused(app, handler, annotations, words):
@@ -590,6 +597,14 @@ def test_an_annotation_that_cannot_be_read_names_the_handler(handler):
         ({"retry_backoff": -1}, "retry_backoff"),
         ({"retry_backoff": "x"}, "retry_backoff"),
         ({"retry_backoff_max": float("inf")}, "retry_backoff_max"),
+        ({"retry_backoff_multiplier": 0.5}, "multiplier takes finite numbers from 1 on; it was given 0.5."),
+        ({"retry_backoff_multiplier": float("nan")}, "takes finite numbers from 1 on; it was given nan."),
+        ({"retry_backoff_multiplier": float("inf")}, "takes finite numbers from 1 on; it was given inf."),
+        ({"retry_backoff_multiplier": 10**400}, "takes finite numbers from 1 on"),
+        ({"retry_backoff_multiplier": "2"}, "takes finite numbers from 1 on; it was given '2'."),
+        ({"retry_backoff_multiplier": True}, "takes finite numbers from 1 on; it was given True."),
+        ({"retry_backoff_multiplier": None}, "takes finite numbers from 1 on; it was given None."),
+        ({"retry_backoff_multiplyer": 2}, "is 'retry_backoff_multiplier' meant?"),
         ({"retry_kwargs": {"countdown": -4}}, "countdown"),
         ({"give_up_after": -1}, "give_up_after"),
         ({"give_up_after": "1h"}, "give_up_after"),

@@ -125,6 +125,7 @@ policies = st.builds(
     delays=st.none() | st.lists(st.floats(0, 10_000), max_size=8).map(tuple),
     fixed_delay=st.none() | st.floats(0, 10_000),
     backoff=st.floats(0, 100),
+    backoff_multiplier=st.just(2.0) | st.floats(1, 1e300) | st.integers(1, 10**300),
     backoff_max=st.integers(0, 10_000),
     jitter=st.booleans(),
     give_up_after=st.none() | st.floats(0, 10_000),
@@ -164,6 +165,11 @@ def test_no_retry_starts_after_the_time_budget(policy, age, delay, asked):
         (RetryPolicy(max_retries=0), 0),
         (RetryPolicy(max_retries=None, backoff_max=7_200), 7_200),
         (RetryPolicy(max_retries=2, backoff=90), 180),
+        (RetryPolicy(max_retries=3, backoff=4, backoff_multiplier=1.5), 9),
+        (RetryPolicy(max_retries=101, backoff_multiplier=1.05), pytest.approx(131.5, abs=0.1)),
+        (RetryPolicy(max_retries=None, backoff_multiplier=1.05), 600),
+        (RetryPolicy(max_retries=None, backoff=7, backoff_multiplier=1), 7),
+        (RetryPolicy(max_retries=9, backoff_multiplier=1e300), 600),
         (RetryPolicy(delays=(1, 3_600)), 3_600),
         (RetryPolicy(fixed_delay=300, max_retries=1), 300),
     ],
@@ -182,6 +188,33 @@ def test_no_delay_is_longer_than_the_longest_and_none_is_negative(policy, failur
 def test_without_jitter_each_delay_is_twice_the_one_before_up_to_the_longest(failures, backoff, most):
     policy = RetryPolicy(backoff=backoff, backoff_max=most, jitter=False)
     assert policy.delay(failures) == min(most, backoff * 2**failures)
+
+
+@pytest.mark.parametrize(
+    ("backoff", "multiplier", "delays"),
+    [
+        (4, 1.5, [4, 6, 9, 13.5, 20]),
+        (5, 1, [5, 5, 5, 5, 5]),
+        (1, 3, [1, 3, 9, 20, 20]),
+        (7, 1e300, [7, 20, 20, 20, 20]),
+        (7, 10**300, [7, 20, 20, 20, 20]),
+    ],
+)
+def test_each_delay_is_the_one_before_times_the_multiplier_up_to_the_longest(backoff, multiplier, delays):
+    policy = RetryPolicy(backoff=backoff, backoff_multiplier=multiplier, backoff_max=20, jitter=False)
+    assert [policy.delay(failures) for failures in range(5)] == delays
+
+
+@given(st.floats(1, 1e300), st.integers(0, 10**9), st.booleans())
+def test_no_number_of_failures_is_too_large_for_a_multiplier(multiplier, failures, jitter):
+    policy = RetryPolicy(max_retries=None, backoff_multiplier=multiplier, jitter=jitter)
+    assert 0 <= policy.delay(failures) <= 600
+
+
+def test_jitter_draws_between_nothing_and_the_backoff_also_with_a_multiplier():
+    drawn = {RetryPolicy(backoff=8, backoff_multiplier=1.25).delay(1) for _ in range(500)}
+    assert 0 <= min(drawn) <= 2
+    assert 8.5 <= max(drawn) <= 10
 
 
 def test_jitter_draws_between_nothing_and_the_backoff():

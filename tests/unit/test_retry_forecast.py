@@ -30,6 +30,8 @@ STEADY = RetryPolicy(jitter=False)
         (RetryPolicy(delays=(300, 1800), jitter=False), AWAY, (300, 1800), "exhausted"),
         (RetryPolicy(max_retries=4, backoff_max=3, jitter=False), AWAY, (1, 2, 3, 3), "exhausted"),
         (RetryPolicy(max_retries=3), AWAY, (0.5, 1, 2), "exhausted"),
+        (RetryPolicy(max_retries=3, backoff=4, backoff_multiplier=1.5, jitter=False), AWAY, (4, 6, 9), "exhausted"),
+        (RetryPolicy(max_retries=3, backoff=4, backoff_multiplier=1), AWAY, (2, 2, 2), "exhausted"),
         (RetryPolicy(max_retries=2, fixed_delay=60), AWAY, (60, 60), "exhausted"),
         (RetryPolicy(max_retries=0), AWAY, (), "exhausted"),
         (RetryPolicy(delays=(100, 100), jitter=True), AWAY, (50, 50), "exhausted"),

@@ -79,6 +79,17 @@ def test_a_value_becomes_what_it_would_in_a_worker_at_any_attempt(charge, value,
     assert str(outcome(charge, value, attempt=attempt)) == becomes
 
 
+@pytest.mark.parametrize(
+    ("attempt", "becomes"), [(1, "retry in 40 s"), (2, "retry in 60 s"), (3, "retry in 120 s"), (4, "dead: exhausted")]
+)
+def test_a_retry_waits_as_the_multiplier_and_the_retry_topics_have_it(handler, attempt, becomes):
+    @handler("orders", max_retries=3, retry_backoff=40, retry_backoff_multiplier=1.5)
+    def charge(order: Any) -> None:
+        raise ConnectionError("away")
+
+    assert str(outcome(charge, {}, attempt=attempt)) == becomes
+
+
 def test_an_outcome_has_what_was_returned_or_raised(charge):
     assert outcome(charge, "fine").returned == "fine of orders"
     assert outcome(charge, "away").error is ERRORS["away"]
