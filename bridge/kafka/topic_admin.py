@@ -81,8 +81,11 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 _BY_HAND: Final = "as `bridge topics` says it must be"
-#: Partitions in one request: Kafka's controller refuses a request for more than 10,000.
-MOST_PARTITIONS: Final = 1_000
+#: Replicas of partitions in one request: Kafka's controller refuses a request for more than 10,000 partitions, and
+#: must answer within `ANSWER_WITHIN`.
+MOST_REPLICAS: Final = 1_000
+#: Topics in one request: the controller refuses one that makes more than 10,000 records, and each topic makes some ten.
+MOST_TOPICS: Final = 100
 _LATER: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 
 
@@ -100,16 +103,11 @@ def create_topics(admin: AdminClient, wanted: Sequence[ManagedTopic], sources: M
     """
     limits = read_source_limits(admin, {ours.source for ours in wanted})
     topics = [_new_topic(ours, sources[ours.source], limits[ours.source]) for ours in wanted]
-    refused: dict[str, KafkaError | None] = {}
-    for piece in split_requests(topics, [sources[ours.source].partitions for ours in wanted]):
-        refused |= _create(admin, piece)
-        if len(piece) > 1:
-            # A limit or a policy on the whole request says nothing about one of its topics.
-            alone = [topic for topic in piece if _is_of_the_request(refused[topic.topic])]
-            for topic in alone:
-                refused |= _create(admin, [topic])
+    refused = _create_in_requests(admin, split_requests(topics, _count_replicas(wanted, sources)))
     made = []
     for ours in wanted:
+        if ours.name not in refused or _may_answer_later(refused[ours.name]):
+            continue
         if (why := refused[ours.name]) is None:
             kept = "without end" if ours.retention_ms < 0 else f"for {ours.retention_ms / 86_400_000:.3g} days"
             count = sources[ours.source].partitions
@@ -122,6 +120,8 @@ def create_topics(admin: AdminClient, wanted: Sequence[ManagedTopic], sources: M
             )
         if why is None or _is_there(ours.name, why, f"{_BY_HAND}: until it is there {ours.without}"):
             made.append(ours.name)
+    for name, why in refused.items():
+        _check_answered(name, why)
     return made
 
 
@@ -149,12 +149,11 @@ def create_control_topic(admin: AdminClient, name: str, sources: Mapping[str, To
 
 def add_partitions(admin: AdminClient, wanted: Iterable[ManagedTopic], sources: Mapping[str, TopicShape]) -> None:
     """Give topics as many partitions as their sources have; refusals are logged and left to a person."""
-    added = {ours.name: sources[ours.source].partitions for ours in wanted}
-    if not added:
-        return
+    grown = list(wanted)
+    added = {ours.name: sources[ours.source].partitions for ours in grown}
     answers: dict[str, KafkaError | None] = {}
-    for piece in split_requests(list(added.items()), list(added.values())):
-        more = [NewPartitions(name, count) for name, count in piece]
+    for piece in split_requests(grown, _count_replicas(grown, sources)):
+        more = [NewPartitions(ours.name, added[ours.name]) for ours in piece]
         asked = admin.create_partitions(more, request_timeout=ANSWER_WITHIN)
         answers |= {name: _refusal(future) for name, future in asked.items()}
     for name, why in answers.items():
@@ -164,14 +163,17 @@ def add_partitions(admin: AdminClient, wanted: Iterable[ManagedTopic], sources: 
             logger.error("topic %r could not be given %d partitions: %s.", name, added[name], explain_error(why))
 
 
-def split_requests(items: Sequence[Item], partitions: Sequence[int]) -> list[list[Item]]:
-    """Split items into requests of at most `MOST_PARTITIONS` partitions; a larger item has its own request (pure)."""
+def split_requests(items: Sequence[Item], replicas: Sequence[int]) -> list[list[Item]]:
+    """Split items into requests of at most `MOST_REPLICAS` and `MOST_TOPICS` (pure).
+
+    A larger item has its own request.
+    """
     found: list[list[Item]] = []
     room = 0
-    for item, count in zip(items, partitions, strict=True):
-        if not found or count > room:
+    for item, count in zip(items, replicas, strict=True):
+        if not found or count > room or len(found[-1]) == MOST_TOPICS:
             found.append([])
-            room = MOST_PARTITIONS
+            room = MOST_REPLICAS
         found[-1].append(item)
         room -= count
     return found
@@ -211,6 +213,32 @@ def _new_topic(ours: ManagedTopic, source: TopicShape, limits: SourceLimits) -> 
     )
 
 
+def _count_replicas(wanted: Iterable[ManagedTopic], sources: Mapping[str, TopicShape]) -> list[int]:
+    """Return how many replicas of partitions each topic has, as its source."""
+    return [sources[ours.source].partitions * sources[ours.source].replicas for ours in wanted]
+
+
+def _create_in_requests(admin: AdminClient, requests: Sequence[list[NewTopic]]) -> dict[str, KafkaError | None]:
+    """Create topics in these requests; return why each was refused, `None` for those that were created.
+
+    Topics that Kafka was not asked for, because it had stopped answering, are left out.
+    """
+    refused: dict[str, KafkaError | None] = {}
+    waiting = [*requests]
+    while waiting:
+        request = waiting.pop(0)
+        answers = _create(admin, request)
+        if len(request) > 1:
+            # A limit or a policy on the whole request says nothing about one of its topics.
+            alone = [topic for topic in request if _is_of_the_request(answers[topic.topic])]
+            waiting[:0] = [[topic] for topic in alone]
+            answers = {name: why for name, why in answers.items() if not _is_of_the_request(why)}
+        refused |= answers
+        if answers and all(map(_may_answer_later, answers.values())):
+            break
+    return refused
+
+
 def _create(admin: AdminClient, topics: Sequence[NewTopic]) -> dict[str, KafkaError | None]:
     """Create topics in one request; return why each was refused, `None` for those that were created."""
     answers = admin.create_topics(list(topics), request_timeout=ANSWER_WITHIN)
@@ -248,7 +276,16 @@ def _is_there(name: str, why: KafkaError, by_hand: str) -> bool:
     if why.code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION):
         log_made_on_first_use([name])
         return True
-    if why.retriable() or why.code() in _LATER:
-        raise KafkaUnavailable(f"topic {name!r} could not be created: {explain_error(why)}.")
+    _check_answered(name, why)
     logger.error("topic %r could not be created: %s. Create it by hand, %s.", name, explain_error(why), by_hand)
     return False
+
+
+def _may_answer_later(why: KafkaError | None) -> bool:
+    return why is not None and (why.retriable() or why.code() in _LATER)
+
+
+def _check_answered(name: str, why: KafkaError | None) -> None:
+    """Raise `KafkaUnavailable` if Kafka did not answer for a topic, but may later."""
+    if why is not None and _may_answer_later(why):
+        raise KafkaUnavailable(f"topic {name!r} could not be created: {explain_error(why)}.")

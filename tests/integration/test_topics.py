@@ -15,8 +15,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from bridge.kafka.clients import admin_client
+from bridge.kafka.managed_topic import TopicShape, list_topics_beside
 from bridge.kafka.retry_topics import KNOWN_FOR, RetryTopics
-from bridge.kafka.topic_admin import read_topic_configs
+from bridge.kafka.topic_admin import create_topics, read_topic_configs
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.delivery_checks import choose, command, json_in, json_of
 from tests.processes import Stack, eventually
@@ -86,6 +87,26 @@ def test_a_tier_whose_retention_is_shorter_than_its_delay_is_refused_also_when_i
     now[0] = 2 * KNOWN_FOR
     assert eventually(lambda: RetryTopics(chosen).usable(source, (60,), "bridge") == ())
     assert topics.usable(source, (60, 86_400), "bridge") == (86_400,)
+
+
+def test_a_group_gets_all_its_topics_also_where_one_request_for_them_is_refused(
+    own_kafka: KafkaServer, caplog: pytest.LogCaptureFixture
+):
+    chosen, sources = settings_of(own_kafka), {f"orders{number}": TopicShape(120) for number in range(20)}
+    wanted = [ours for name in sources for ours in list_topics_beside(chosen, name, (60, 300, 1_800, 3_600, 21_600))]
+    admin = admin_client(chosen.kafka)
+    at_once = admin.create_topics([NewTopic(ours.name, 120, 1) for ours in wanted], request_timeout=30)
+    refusals = [str(future.exception(30)) for future in at_once.values()]
+    assert all("Excessively large number of partitions per request" in words for words in refusals)
+
+    caplog.set_level("INFO")
+    names = [ours.name for ours in wanted]
+    assert create_topics(admin, wanted, sources) == names
+    assert sum("created for" in record.getMessage() for record in caplog.records) == len(names) == 140
+    # The controller has them: it creates none of them again.
+    caplog.clear()
+    assert create_topics(admin, wanted, sources) == names
+    assert caplog.records == []
 
 
 def listed(stack: Stack, *options: str, code: int) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from bridge.kafka.managed_topic import (
     TopicShape,
 )
 from bridge.kafka.topic_admin import (
-    MOST_PARTITIONS,
+    MOST_REPLICAS,
+    MOST_TOPICS,
     add_partitions,
     create_control_topic,
     create_topics,
@@ -144,13 +145,17 @@ def test_what_no_waiting_helps_is_said_and_stops_nothing(code: int, there: bool,
 class Controller(Admin):
     """Kafka's controller: it refuses all of a request for too many partitions, and topics of some names."""
 
-    def __init__(self, refuses: str = "") -> None:
+    def __init__(self, refuses: str = "", silent_from: int | None = None) -> None:
         super().__init__()
         self.requests: list[int] = []
-        self._refuses = refuses
+        self.topics: list[int] = []
+        self._refuses, self._silent_from = refuses, silent_from
 
     def create_topics(self, topics: Any, request_timeout: float) -> Any:
         self.requests.append(sum(topic.num_partitions for topic in topics))
+        self.topics.append(len(topics))
+        if self._silent_from is not None and len(self.requests) >= self._silent_from:
+            return {topic.topic: answer(refusal(KafkaError._TIMED_OUT)) for topic in topics}
         refused = self.requests[-1] > 10_000 or any(topic.topic == self._refuses for topic in topics)
         found = refusal(KafkaError.POLICY_VIOLATION) if refused else None
         return {topic.topic: answer(found) for topic in topics}
@@ -160,17 +165,46 @@ class Controller(Admin):
         return super().create_partitions(more, request_timeout)
 
 
+def tiers(count: int) -> list[ManagedTopic]:
+    return [ManagedTopic(f"orders.retry.{n}m", TopicKind.RETRY, SOURCE, n * 60) for n in range(1, count + 1)]
+
+
 def test_many_topics_are_made_in_requests_that_the_controller_takes():
-    wanted = [ManagedTopic(f"orders.retry.{minute}m", TopicKind.RETRY, SOURCE, minute * 60) for minute in range(1, 200)]
+    wanted = tiers(199)
     controller = Controller()
     assert len(create_topics(controller, wanted, {SOURCE: TopicShape(100)})) == 199  # type: ignore[arg-type]
-    assert (len(controller.requests), max(controller.requests)) == (20, MOST_PARTITIONS)
+    assert (len(controller.requests), max(controller.requests)) == (20, MOST_REPLICAS)
     add_partitions(controller, wanted, {SOURCE: TopicShape(100)})  # type: ignore[arg-type]
-    assert (len(controller.requests), max(controller.requests)) == (40, MOST_PARTITIONS)
+    assert (len(controller.requests), max(controller.requests)) == (40, MOST_REPLICAS)
+
+
+def test_each_replica_of_a_partition_counts_in_a_request():
+    controller = Controller()
+    assert len(create_topics(controller, tiers(20), {SOURCE: TopicShape(100, 3)})) == 20  # type: ignore[arg-type]
+    assert controller.requests == [300] * 6 + [200]
+    add_partitions(controller, tiers(20), {SOURCE: TopicShape(100, 3)})  # type: ignore[arg-type]
+    assert controller.requests[7:] == [300] * 6 + [200]
+
+
+def test_many_small_topics_are_made_in_requests_of_few():
+    # The controller counts the records of a request too: one for each topic, setting and partition.
+    controller = Controller()
+    assert len(create_topics(controller, tiers(250), {SOURCE: TopicShape(1)})) == 250  # type: ignore[arg-type]
+    assert controller.topics == [MOST_TOPICS, MOST_TOPICS, 50]
+
+
+def test_a_kafka_that_stops_answering_is_not_asked_for_the_rest_and_what_it_refused_is_said(caplog):
+    controller = Controller("orders.retry.3m", silent_from=6)
+    with pytest.raises(KafkaUnavailable, match=r"orders\.retry\.5m"):
+        # Ten in a request: those of the first are refused with one of them, and are asked for alone.
+        create_topics(controller, tiers(40), {SOURCE: TopicShape(100)})  # type: ignore[arg-type]
+    assert controller.topics == [10, 1, 1, 1, 1, 1]
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert [words.split(":")[0] for words in errors] == ["topic 'orders.retry.3m' could not be created"]
 
 
 def test_a_topic_that_is_refused_takes_none_of_its_request_with_it(caplog):
-    wanted = [ManagedTopic(f"orders.retry.{minute}m", TopicKind.RETRY, SOURCE, minute * 60) for minute in range(1, 6)]
+    wanted = tiers(5)
     made = create_topics(Controller("orders.retry.3m"), wanted, SOURCES)  # type: ignore[arg-type]
     assert made == [f"orders.retry.{minute}m" for minute in (1, 2, 4, 5)]
     assert [each.message.count("orders.retry.3m") for each in caplog.records] == [1]
@@ -178,7 +212,7 @@ def test_a_topic_that_is_refused_takes_none_of_its_request_with_it(caplog):
 
 
 def test_a_topic_larger_than_a_request_is_asked_for_alone():
-    assert split_requests(["a", "b", "c", "d"], [600, 400, MOST_PARTITIONS + 1, 1]) == [["a", "b"], ["c"], ["d"]]
+    assert split_requests(["a", "b", "c", "d"], [600, 400, MOST_REPLICAS + 1, 1]) == [["a", "b"], ["c"], ["d"]]
 
 
 def test_of_what_is_decided_the_last_of_each_key_is_kept_in_one_partition():
