@@ -18,7 +18,7 @@ from bridge.formats.user_database import missing_django_tables
 from bridge.handler_routes import Routes, changed_handlers
 from bridge.inspection.consumption_problems import find_redis_problems
 from bridge.inspection.status_sources import gather_facts
-from bridge.inspection.topic_problems import find_unsynced_replicas
+from bridge.inspection.topic_problems import find_unmade_topics, find_unsynced_replicas
 from bridge.jobs.deployment_problems import (
     describe_foreign_member,
     find_divided_topics,
@@ -212,7 +212,9 @@ def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -
             "warning",
             f"{format_count(len(missing), 'topic')} of the group "
             f"{inflect_verb(len(missing), 'are')} missing although a bridge has run: "
-            f"{', '.join(ours.name for ours in missing[:10])}{', …' if len(missing) > 10 else ''}. Until they exist, "
+            f"{', '.join(ours.name for ours in missing[:10])}"
+            f"{f' and {len(missing) - 10:,} more, which `bridge topics` lists' if len(missing) > 10 else ''}. "
+            "Until they exist, "
             f"{'; '.join(dict.fromkeys(ours.without for ours in missing))}. A bridge creates them when it starts, or "
             "its log says why Kafka refuses; `bridge topics --create` creates them too.",
         )
@@ -305,7 +307,7 @@ def _ledger(chosen: Settings) -> Iterator[CheckFinding]:
 
 
 def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
-    """Yield findings on queues, workers, unknown handlers, and other applications in the group."""
+    """Yield findings on queues, workers, unknown handlers, refused topics, and other applications in the group."""
     facts = gather_facts(app, chosen, routes).facts
     for redis in facts.memory:
         yield from (
@@ -313,6 +315,8 @@ def _workers(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFin
             for sentence in find_redis_problems(redis, facts)
         )
     yield from (CheckFinding("warning", sentence) for sentence in facts.stale)
+    # A missing topic is no fault before a bridge has tried to create it: a bridge starts without it.
+    yield from (CheckFinding("fault", sentence) for sentence in find_unmade_topics(facts))
     yield from (CheckFinding("fault", sentence) for sentence in find_other_applications(facts).values())
     yield from (CheckFinding("warning", sentence) for sentence in find_divided_topics(facts).values())
     yield from (CheckFinding("warning", sentence) for sentence in find_held_back_topics(facts))

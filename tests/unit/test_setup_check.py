@@ -1,0 +1,63 @@
+"""What `bridge check` says of the group's topics that are missing, and of those that Kafka has refused to create."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge.inspection import setup_check
+from bridge.inspection.status_sources import StatusSources
+from bridge.jobs.group_facts import GroupFacts
+from bridge.kafka.managed_topic import ManagedTopic, TopicKind
+from bridge.kafka.topic_survey import SurveyedTopic
+from bridge.settings import EnvironmentSettings, FileSettings, Settings
+
+SETTINGS = Settings(FileSettings(), EnvironmentSettings(), "", {})
+ROUTES: Any = SimpleNamespace(topics=[], queues=[])
+
+
+def survey(missing: int, *, has_run: bool = True) -> list[SurveyedTopic]:
+    """Sources that exist, each without its dead-letter topic, of a group in which a bridge has run."""
+    control = ManagedTopic("bridge.control", TopicKind.CONTROL, "")
+    found = [SurveyedTopic(control, "needed", 1 if has_run else None)]
+    for number in range(missing):
+        source = f"orders{number}"
+        found.append(SurveyedTopic(ManagedTopic(source, TopicKind.SOURCE, source), "needed", 1))
+        found.append(SurveyedTopic(ManagedTopic(f"{source}.dlq", TopicKind.DEAD_LETTERS, source), "needed"))
+    return found
+
+
+def check_topics(monkeypatch: pytest.MonkeyPatch, found: list[SurveyedTopic]) -> list[tuple[str, str]]:
+    monkeypatch.setattr(setup_check, "read_published_decisions", lambda _: SimpleNamespace(standing={}))
+    monkeypatch.setattr(setup_check, "changed_handlers", lambda *_: ())
+    monkeypatch.setattr(setup_check, "survey_topics", lambda *_: found)
+    told = setup_check._topics(None, None, SETTINGS, ROUTES)  # type: ignore[arg-type]
+    return [(finding.level, finding.text) for finding in told]
+
+
+def check_members(monkeypatch: pytest.MonkeyPatch, *refused: str) -> list[tuple[str, str]]:
+    state = {"assigned": [], "paused": {}, "obstacles": [], "unmade": [*refused]}
+    sources = StatusSources(GroupFacts(10.0, "bridge", bridges={"a:1": state}))
+    monkeypatch.setattr(setup_check, "gather_facts", lambda *_: sources)
+    told = setup_check._workers(None, SETTINGS, ROUTES)  # type: ignore[arg-type]
+    return [(finding.level, finding.text) for finding in told]
+
+
+def test_missing_topics_of_a_group_that_has_run_are_named_and_of_many_their_number(monkeypatch: pytest.MonkeyPatch):
+    ((level, text),) = check_topics(monkeypatch, survey(3))
+    assert level == "warning"
+    assert "missing although a bridge has run: orders0.dlq, orders1.dlq, orders2.dlq. Until they exist" in text
+    ((level, text),) = check_topics(monkeypatch, survey(118))
+    assert text.startswith("118 topics of the group are missing")
+    assert "orders9.dlq and 108 more, which `bridge topics` lists. Until they exist" in text
+
+
+def test_topics_that_the_first_bridge_will_create_are_no_finding(monkeypatch: pytest.MonkeyPatch):
+    assert check_topics(monkeypatch, survey(3, has_run=False)) == []
+
+
+def test_topics_that_kafka_has_refused_to_create_are_a_fault(monkeypatch: pytest.MonkeyPatch):
+    assert check_members(monkeypatch) == []
+    ((level, text),) = check_members(monkeypatch, "'orders.dlq': a dead letter stays in the Celery broker")
+    assert level == "fault"
+    assert "Kafka has refused to create 1 topic of the group: 'orders.dlq'" in text
