@@ -29,13 +29,15 @@ class BackgroundCache(Generic[Kept]):
         subject: what is asked for, "the status of the group".
         ask: may take as long as a server is unavailable.
         every: seconds from one question to the next.
-        within: seconds that a reader waits for a current answer.
+        within: seconds that readers wait for a current answer, from the beginning of its question.
     """
 
     subject: str
     ask: Callable[[], Kept]
     every: float
     within: float
+    #: When the question began that readers wait for: who comes late in it waits for less.
+    _waited_since: float = field(default=float("-inf"), init=False)
     _kept: Kept | None = field(default=None, init=False)
     _asked_at: float = field(default=float("-inf"), init=False)
     _forgotten: int = field(default=0, init=False)
@@ -52,15 +54,16 @@ class BackgroundCache(Generic[Kept]):
         with self._changed:
             self._read_at = time.monotonic()
             if not self._runs:
-                self._runs = True
+                self._runs, self._waited_since = True, self._read_at
                 start_thread(f"asks for {self.subject}", self._run)
-            self._changed.wait_for(self._is_current, self.within if within is None else within)
+            passed = self._read_at - self._waited_since
+            self._changed.wait_for(self._is_current, max(0.0, (self.within if within is None else within) - passed))
             return self._kept
 
     def forget(self) -> None:
         """Drop the answer, after somebody has changed something: the next reader waits for a later question."""
         with self._changed:
-            self._kept = None
+            self._kept, self._waited_since = None, time.monotonic()
             self._forgotten += 1
 
     def _is_current(self) -> bool:
@@ -69,6 +72,7 @@ class BackgroundCache(Generic[Kept]):
     def _run(self) -> None:
         while self._is_read():
             asked_at, forgotten = time.monotonic(), self._forgotten
+            self._waited_since = asked_at
             try:
                 answer: Kept | None = self.ask()
             except Exception:
