@@ -3,12 +3,13 @@
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from bridge.cli.command_io import FAULTS, NOT_FOUND, OK, USAGE, console, fail, load_app, print_result
-from bridge.cli.deadletters.desk_access import DESK_LIBRARIES
+from bridge.cli.deadletters.desk_access import find_missing_library
 from bridge.errors import AppNotFound, KafkaUnavailable, LedgerUnavailable, NothingAnswers, UnknownTopic, how_to_install
 from bridge.handler_routes import Routes
 from bridge.inspection import report_tables
@@ -24,27 +25,30 @@ from bridge.settings.app_discovery import find_celery_app
 
 
 def list_desk_problems(settings: Settings, routes: Routes, kafka_answers: bool = True) -> list[Problem]:
-    """Return the problems of dead letters; none if the libraries of the dead-letter store are not installed."""
-    try:
-        from bridge.deadletters.alarms.dead_letter_problems import find_dead_letter_problems
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in DESK_LIBRARIES:
-            raise
+    """Return the problems of dead letters; none if nothing was recorded here, or the libraries are not installed."""
+    if find_missing_library() is not None or _lacks_database_file(settings.environment.DEADLETTERS_DATABASE_URL):
         return []
+    # SQLAlchemy is a third of the command's time: only a database needs it.
+    from bridge.deadletters.alarms.dead_letter_problems import find_dead_letter_problems
+
     return find_dead_letter_problems(settings, routes, kafka_answers=kafka_answers)
+
+
+def _lacks_database_file(url: str) -> bool:
+    """Return whether an address is that of a SQLite file that does not exist; addresses with options are not read."""
+    file = url.removeprefix("sqlite:///")
+    return file != url and "?" not in file and not Path(file).exists()
 
 
 def check_desk_database(environ: Mapping[str, str] = os.environ) -> list[CheckFinding]:
     """Return a finding on the dead letters' database; none if no database is configured."""
     if not (url := environ.get("DEADLETTERS_DATABASE_URL", "")):
         return []
-    try:
-        from bridge.deadletters.alarms.dead_letter_problems import check_database, check_webhook_secrets
-    except ModuleNotFoundError as error:
-        if (library := (error.name or "").partition(".")[0]) not in DESK_LIBRARIES:
-            raise
+    if (library := find_missing_library()) is not None:
         needs = f"DEADLETTERS_DATABASE_URL is set, and the dead-letter store needs {library}"
         return [CheckFinding("warning", f"{needs}; {how_to_install('deadletters')}.")]
+    from bridge.deadletters.alarms.dead_letter_problems import check_database, check_webhook_secrets
+
     found = [check_database(url), *check_webhook_secrets(url, environ.get("DEADLETTERS_SECRET_KEY", ""))]
     return [CheckFinding(each.level, each.text) for each in found]
 

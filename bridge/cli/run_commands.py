@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from bridge import bridge_process
 from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, console, error_console, fail, load_app, require_terminal
 from bridge.cli.command_options import FormatOption, LevelOption, LogFormat, LogLevel, YesOption
 from bridge.cli.deadletters.service_commands import build_recorder_beside
@@ -40,6 +39,9 @@ def run(
 
 def run_bridge(name: str, level: LogLevel, form: LogFormat, *, recording: bool = False) -> None:
     """Run the bridge until a signal or a failure ends it; with a recorder beside it if `recording`."""
+    # No other command needs the consumer loop, the health server and prometheus_client.
+    from bridge import bridge_process
+
     logs.begin_log(level.value, form.value)
     loaded = load_app(name, desk=recording)
     try:

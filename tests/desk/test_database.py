@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import select, text
 
 from bridge.deadletters.db import audit_table, plan_item_table, plan_table, schema_migration
@@ -20,6 +21,7 @@ from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskDatabaseNewer, DeskUnavailable
 from tests.desk import filter_model as model
+from tests.unit.test_imports import ROOT
 
 
 def schema_differences(connection):
@@ -35,6 +37,11 @@ def test_an_empty_database_gets_the_tables_that_this_version_works_with(database
     with database.reading() as connection:
         assert schema_migration.read_step(connection) == schema_migration.find_newest_step()
         assert schema_differences(connection) == []
+
+
+def test_the_files_of_the_steps_are_numbered_as_alembic_runs_them():
+    scripts = ScriptDirectory(str(ROOT / "bridge" / "deadletters" / "db" / "migrations")).walk_revisions()
+    assert [script.revision for script in scripts][::-1] == schema_migration.list_steps()
 
 
 def test_a_database_that_has_its_tables_is_left_as_it_is(database):

@@ -1,5 +1,6 @@
 """What `bridge status` says of the desk: letters that were missed, a recorder that is behind, groups that grow."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -175,6 +176,27 @@ def test_a_kafka_that_did_not_answer_the_status_is_not_asked_again(
         (said,) = find_dead_letter_problems(settings(database_url), Routes({}), lambda: NOW, kafka_answers=answers)
         assert said.startswith("No recorder of dead letters runs, since")
         assert len(asked) == 1
+
+
+def test_the_status_loads_no_database_library_if_nothing_was_recorded(tmp_path: Path):
+    program = """
+import sys
+from bridge.cli.inspection_commands import list_desk_problems
+from bridge.handler_routes import Routes
+from bridge.settings import Settings, EnvironmentSettings, FileSettings
+print(list_desk_problems(Settings(FileSettings(), EnvironmentSettings(), "memory://", {}), Routes({})))
+print([name for name in ("sqlalchemy", "alembic") if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "[]\n[]\n", done.stderr
 
 
 @pytest.mark.parametrize("gone", ["sqlalchemy", "alembic"])

@@ -247,8 +247,8 @@ def _called(file: Path) -> set[str]:
     return {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
 
 
-def test_the_commands_load_without_the_desks_libraries_and_the_bridge_without_the_tasks():
-    libraries = ("sqlalchemy", "alembic", "jsonpatch", "psycopg")
+def test_the_commands_load_without_the_libraries_of_desk_and_metrics_and_the_bridge_without_the_tasks():
+    libraries = ("sqlalchemy", "alembic", "jsonpatch", "psycopg", "httpcore2", "prometheus_client")
     program = f"""
 import bridge.cli, sys
 loaded = [name for name in {libraries} if name in sys.modules]

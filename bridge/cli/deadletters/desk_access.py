@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -47,25 +48,23 @@ def open_desk(context: typer.Context, *, makes: bool = False) -> "Iterator[DeadL
 
 def require_extra() -> None:
     """End a command that needs the extra `deadletters` if that is not installed."""
-    with _explain_missing("deadletters", "the dead-letter store", DESK_LIBRARIES):
-        import bridge.deadletters.dead_letter_service  # noqa: F401
+    _require_libraries("deadletters", "the dead-letter store", DESK_LIBRARIES)
 
 
 def require_console() -> None:
     """End a command that needs the extra `console` if that is not installed."""
     require_extra()
-    with _explain_missing("console", "the console", CONSOLE_LIBRARIES):
-        import bridge.console.console_server  # noqa: F401
+    _require_libraries("console", "the console", CONSOLE_LIBRARIES)
 
 
-@contextmanager
-def _explain_missing(extra: str, what: str, libraries: Collection[str]) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in libraries:
-            raise
-        fail(f"{what} needs {error.name}; {how_to_install(extra)}.", NOT_FOUND)
+def find_missing_library(libraries: Collection[str] = DESK_LIBRARIES) -> str | None:
+    """Return the first of some packages that is not installed. None is imported: a command uses a few of them."""
+    return next((library for library in libraries if find_spec(library) is None), None)
+
+
+def _require_libraries(extra: str, what: str, libraries: Collection[str]) -> None:
+    if (library := find_missing_library(libraries)) is not None:
+        fail(f"{what} needs {library}; {how_to_install(extra)}.", NOT_FOUND)
 
 
 def report_absent(desk: "DeadLetterService", chosen: LetterFilter) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from celery import Celery
 
-from bridge.bridge_process import CompanionThread, log_misspelt_variables
 from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, console, fail, load_app, print_result
 from bridge.cli.command_options import FormatOption, LevelOption, LogFormat, LogLevel
 from bridge.cli.deadletters.desk_access import open_desk, require_console, require_extra
@@ -28,6 +27,7 @@ from bridge.kafka.topic_names import topic_fault
 from bridge.settings import Settings
 
 if TYPE_CHECKING:
+    from bridge.bridge_process import CompanionThread
     from bridge.deadletters.recorder.recorder import Recorder
 
 
@@ -63,6 +63,7 @@ def record(
     recorder, settings = _build_recorder(
         *load_app(context.obj, desk=True), _read_topic_names(topics or ()), stays=not once
     )
+    from bridge.bridge_process import log_misspelt_variables
     from bridge.deadletters.recorder.recorder_process import record_once, serve_recorder
 
     log_misspelt_variables(settings)
@@ -81,8 +82,10 @@ def _end_recording(context: typer.Context) -> None:
     print_line(console, "no recorder is expected from now on, until one is started again")
 
 
-def build_recorder_beside(app: Celery, settings: Settings, routes: Routes) -> CompanionThread:
+def build_recorder_beside(app: Celery, settings: Settings, routes: Routes) -> "CompanionThread":
     """Return a recorder for a thread beside a bridge."""
+    from bridge.bridge_process import CompanionThread
+
     return CompanionThread("the recorder", _build_recorder(app, settings, routes, (), stays=True)[0])
 
 
@@ -132,6 +135,7 @@ def serve(
     """
     logs.begin_log(level.value, form.value)
     require_console()
+    from bridge.bridge_process import log_misspelt_variables
     from bridge.console.console import Console
     from bridge.console.console_server import serve_console
 

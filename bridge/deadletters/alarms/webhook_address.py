@@ -8,11 +8,13 @@ import ipaddress
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from bridge.bounded_request import Where
 from bridge.errors import WebhookRefused
+
+if TYPE_CHECKING:
+    from bridge.bounded_request import Where
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -95,7 +97,7 @@ def parse_target(address: str, allowed: Sequence[Network]) -> WebhookTarget:
     return target
 
 
-def resolve_target(target: WebhookTarget, allowed: Sequence[Network]) -> list[Where]:
+def resolve_target(target: WebhookTarget, allowed: Sequence[Network]) -> "list[Where]":
     """Return the addresses of a host, all of which are allowed.
 
     Raises:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-
 from bridge.deadletters.db.webhook_table import Webhook
 from bridge.errors import WebhookRefused
 from bridge.settings.address_values import split_list
@@ -59,11 +57,16 @@ class WebhookCipher:
         return self.encrypt(plain)
 
     def _encrypt_value(self, plain: str) -> str:
+        # Most commands open the dead-letter store and touch no webhook.
+        from cryptography.fernet import Fernet
+
         return PREFIX + Fernet(self.keys[0]).encrypt(plain.encode()).decode()
 
     def _decrypt_value(self, stored: str) -> str:
         if not stored.startswith(PREFIX):
             return stored
+        from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+
         try:
             if self.keys:
                 token = stored.removeprefix(PREFIX)

@@ -1,12 +1,11 @@
 """The migration of the tables to the step that this version needs, by Alembic."""
 
+from pathlib import Path
 from typing import Final
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
+
+from bridge.deadletters.db.migrations import versions
 
 #: The advisory lock of migrations in PostgreSQL: two processes that start together must not both create the tables.
 _LOCK: Final = 0x6272_6467_6465_736B
@@ -16,7 +15,10 @@ VERSION_TABLE: Final = "desk_version"
 
 def read_step(connection: Connection) -> str | None:
     """Return the step of a database's tables; `None` if it has no tables."""
-    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    step = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()
+    return None if step is None else str(step)
 
 
 def is_at_step(connection: Connection, to: str) -> bool:
@@ -26,7 +28,7 @@ def is_at_step(connection: Connection, to: str) -> bool:
 
 def find_newest_step() -> str:
     """Return the step that this version needs."""
-    return str(ScriptDirectory.from_config(_config(None)).get_current_head())
+    return list_steps()[-1]
 
 
 def is_known_step(step: str) -> bool:
@@ -35,8 +37,8 @@ def is_known_step(step: str) -> bool:
 
 
 def list_steps() -> list[str]:
-    """Return the steps of this version, oldest first."""
-    return [script.revision for script in ScriptDirectory.from_config(_config(None)).walk_revisions()][::-1]
+    """Return the steps of this version, oldest first: the numbers that the files of the steps begin with."""
+    return sorted(file.name.partition("_")[0] for file in Path(versions.__path__[0]).glob("[0-9]*.py"))
 
 
 def migrate_tables(connection: Connection, to: str = "head") -> None:
@@ -55,11 +57,11 @@ def migrate_tables(connection: Connection, to: str = "head") -> None:
         lift_timeouts(connection)
     known, current = list_steps(), read_step(connection)
     down = to == "base" or (current in known and to in known and known.index(to) < known.index(str(current)))
-    (command.downgrade if down else command.upgrade)(_config(connection), to)
+    # Every command opens the database, and hardly one migrates it.
+    from alembic import command
+    from alembic.config import Config
 
-
-def _config(connection: Connection | None) -> Config:
     config = Config()
     config.set_main_option("script_location", "bridge.deadletters.db:migrations")
     config.attributes["connection"] = connection
-    return config
+    (command.downgrade if down else command.upgrade)(config, to)
