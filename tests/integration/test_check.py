@@ -116,6 +116,20 @@ def test_dead_letters_are_kept_without_end_where_the_bridge_makes_their_topic(st
     assert f"dead letters in '{name}' are kept without end (retention.ms)." in [each["text"] for each in found]
 
 
+def test_a_topic_that_kafka_refuses_keeps_no_other_from_being_made_and_is_a_fault(stack: Stack):
+    # Kafka takes no two names that differ in dots and underscores alone.
+    stack.make_topics("orders", "orders_dlq")
+    letters = stack.topic("orders.dlq")
+    bridge = stack.bridge()
+    bridge.says(f"topic '{letters}' could not be created: ")
+    bridge.says(f"topic '{stack.topic('orders.replay')}' created for records that are sent back")
+    found = json.loads(check(stack, "--json", code=1))
+    (fault,) = (finding["text"] for finding in found if finding["level"] == "fault")
+    assert f"Kafka has refused to create 1 topic of the group: '{letters}'" in fault
+    (missing,) = (finding["text"] for finding in found if "missing although a bridge has run" in finding["text"])
+    assert letters in missing
+
+
 @pytest.mark.parametrize(
     ("environ", "words"),
     [
