@@ -48,6 +48,7 @@ help:
 $(INSTALLED): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer with venv was found (on Debian: apt install python3-venv).' \
 		'Install one, or name it: make PYTHON=/path/to/python' >&2; exit 1; }
+	@echo 'Installing into .venv: some minutes, without output.'
 	rm -rf .venv
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
