@@ -1,4 +1,4 @@
-"""A breaker's rules in Python, to be read and to be compared with ``bridge/ledger/lua/breaker_state.lua``."""
+"""A breaker's rules in Python, to be read and to be compared with ``bridge/ledger/lua/breaker_rules.lua``."""
 
 import math
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """The state of the circuit breakers of the dependencies that handlers need, shared by the whole group.
 
-The rules are in ``lua/breaker_state.lua``, in one atomic step each, by Redis's clock;
+The rules are in ``lua/breaker_rules.lua``, in one atomic step each, by Redis's clock;
 docs/concepts/circuit-breakers.md explains them. If Redis loses its data, every breaker is closed: deliveries fail and
 are retried as without one.
 """
@@ -15,7 +15,7 @@ from bridge.formats.gate_names import again_gate, needs_gate
 from bridge.formats.untrusted_json import is_time, log_skipped_once
 from bridge.ledger.fate_pages import ledger_key
 from bridge.ledger.ledger_client import Ledger
-from bridge.ledger.ledger_scripts import BREAKER_STATE
+from bridge.ledger.ledger_scripts import BREAKER_RULES
 from lossless.transport.message_gates import MessageGates
 
 logger = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ class CircuitBreakers:
         ended: RunResults = RunResults(),  # noqa: B008
     ) -> BreakerStatus:
         args = ("", act, probe, *terms.args, *ended.args)
-        answer = self._ledger.run(f"{act} for the breaker {name!r}", BREAKER_STATE, self._keys(name), args)
+        answer = self._ledger.run(f"{act} for the breaker {name!r}", BREAKER_RULES, self._keys(name), args)
         return read_breaker_status(answer)
 
     def _keys(self, name: str) -> list[str]:

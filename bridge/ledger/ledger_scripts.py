@@ -45,7 +45,7 @@ LOOK: Final = script("bridge.ledger", "look")
 ANNOUNCE: Final = script("bridge.ledger", "announce")
 TIMES: Final = script("bridge.ledger", "times")
 CONTROL: Final = script("bridge.ledger", "control")
-BREAKER_STATE: Final = script("bridge.ledger", "breaker_state")
+BREAKER_RULES: Final = script("bridge.ledger", "breaker_rules")
 OUTCOMES: Final = script("bridge.ledger", "outcomes")
 
 

@@ -22,7 +22,7 @@ from bridge.ledger.breaker_state import (
     make_breaker_keys,
     read_breaker_status,
 )
-from bridge.ledger.ledger_scripts import BREAKER_STATE
+from bridge.ledger.ledger_scripts import BREAKER_RULES
 from lossless.transport.message_gates import MessageGates
 from tests.breaker_model import Model
 from tests.hypothesis_profiles import examples
@@ -67,7 +67,7 @@ def ask(
     client: Any, name: str, now: float, act: str, probe: str, terms: BreakerTerms, ended: RunResults
 ) -> BreakerStatus:
     return read_breaker_status(
-        BREAKER_STATE.run(client, make_breaker_keys("bridge", name), [repr(now), act, probe, *terms.args, *ended.args])
+        BREAKER_RULES.run(client, make_breaker_keys("bridge", name), [repr(now), act, probe, *terms.args, *ended.args])
     )
 
 
