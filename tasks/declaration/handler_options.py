@@ -13,7 +13,7 @@ from tasks.declaration.value_codec import Codec, Upgrade
 from tasks.errors import HandlerError
 from tasks.policy.breaker_options import Breaker
 from tasks.policy.retry_policy import POLICY_OPTIONS, RETRY_OPTIONS
-from tasks.policy.retry_when import RetryWhen
+from tasks.policy.retry_when_function import RetryWhen
 
 _Errors = type[BaseException] | Iterable[type[BaseException]]
 

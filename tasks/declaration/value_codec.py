@@ -17,7 +17,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict, is_typeddict
 
 from tasks.errors import HandlerError, RetryLater, Undecodable
-from tasks.policy.retry_when import function_name
+from tasks.policy.retry_when_function import function_name
 
 #: A function from a decoded value, not validated, to the value for today's model.
 Upgrade = Callable[[Any], Any]

@@ -23,7 +23,7 @@ from tasks.policy.failure_decision import (
     find_requested_decision,
 )
 from tasks.policy.retry_backoff import CELERYS_MULTIPLIER, MAX_RETRIES, RetryBackoff
-from tasks.policy.retry_when import RetryAnswer, RetryWhen, ask_retry_when, check_retry_when
+from tasks.policy.retry_when_function import RetryAnswer, RetryWhen, ask_retry_when, check_retry_when
 
 #: Classes, or their names (`orders.errors.CardDeclined`), where a person has given them at run time.
 ErrorClasses = tuple[type[BaseException] | str, ...]

@@ -26,7 +26,7 @@ from tasks.policy.failure_decision import (
     RetryDelivery,
 )
 from tasks.policy.retry_policy import RetryPolicy, make_policy
-from tasks.policy.retry_when import ask_retry_when, check_retry_when, function_name
+from tasks.policy.retry_when_function import ask_retry_when, check_retry_when, function_name
 
 ORDER = Message("orders", 3, 1234, value=b'{"type": "refund"}', headers=(("x-test", b"1"),))
 
