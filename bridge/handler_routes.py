@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from celery import Celery
 from celery.exceptions import QueueNotFound
+from kombu import Queue
 
 from bridge.errors import BridgeError
 from bridge.formats.group_decision import PolicyData, read_option_values
@@ -121,8 +122,10 @@ def apply_waits(handler: Handler, policy: Any) -> Handler:
 
 def queue_of(app: Celery, task: Any) -> str:
     """Return the queue to which Celery's own router would send a task."""
-    options = app.amqp.router.route(dict(task._get_exec_options()), task.name, (), {}, task)
-    queue = options.get("queue")
-    if queue is None:
-        return str(options.get("routing_key") or app.conf.task_default_queue)
-    return str(getattr(queue, "name", queue))
+    return find_queue(app, app.amqp.router.route(dict(task._get_exec_options()), task.name, (), {}, task)).name
+
+
+def find_queue(app: Celery, routed: Mapping[str, Any]) -> Queue:
+    """Return the queue of a route of Celery's; a route without one leads to the default queue."""
+    queue = routed.get("queue") or app.conf.task_default_queue
+    return queue if isinstance(queue, Queue) else app.amqp.queues[queue]

@@ -15,6 +15,7 @@ from bridge.formats.delivery import Via
 from bridge.formats.delivery_identity import batch_id, label_records
 from bridge.formats.delivery_row import DeliveryRow, make_row
 from bridge.formats.gate_names import gates_for
+from bridge.handler_routes import find_queue
 from bridge.ledger import RETRY_RECORD, Account
 from bridge.partitions.due_queue import HeldRecord
 from bridge.partitions.ordering import MESSAGE_BYTES, DeliveryGroup
@@ -68,9 +69,6 @@ class MessageTemplate:
         options = dict(task._get_exec_options())
         expires = options.pop("expires", None)
         routed = app.amqp.router.route(options, handler, (), {}, task)
-        queue = routed.get("queue") or app.amqp.queues[app.conf.task_default_queue]
-        if isinstance(queue, str):
-            queue = app.amqp.queues[queue]
         message = app.amqp.as_task_v2(
             "",
             handler,
@@ -87,7 +85,7 @@ class MessageTemplate:
             headers=message.headers,
             body=str(body).encode(),
             properties=message.properties,
-            queue=queue,
+            queue=find_queue(app, routed),
             publish={
                 "delivery_mode": routed.get("delivery_mode") or app.conf.task_default_delivery_mode,
                 "priority": routed.get("priority") or 0,

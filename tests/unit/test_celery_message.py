@@ -140,6 +140,16 @@ def test_a_handlers_own_queue_and_celerys_routes_are_obeyed(app, queue):
     }
 
 
+def test_a_route_with_a_routing_key_alone_leads_to_the_default_queue_for_all_who_ask(app, queue):
+    app.conf.task_routes = {"routed": {"routing_key": f"{queue}.key"}}
+    declare_handler(app, ["orders"], {"name": "routed"})(charge)
+    routes, _ = find_routes(app)
+    assert routes.queues == [queue]
+    broker = CeleryBroker(app)
+    broker.publish([outgoing("routed", MESSAGE)])
+    assert broker.read_lengths([queue]) == {queue: 1}
+
+
 def test_a_route_to_a_queue_that_nobody_declares_is_a_fault_with_its_name(app, queue):
     app.conf.task_routes = {"routed": {"queue": f"{queue}.mistyped"}}
     declare_handler(app, ["orders"], {"name": "routed"})(charge)
