@@ -94,6 +94,10 @@ class ManagedTopic:
                 return "decisions for the group"
         return str(self.kind)
 
+    def shape(self, source: TopicShape) -> TopicShape:
+        """Return the partitions and replicas to create it with: those of its source."""
+        return source
+
     def config(self, limits: SourceLimits) -> dict[str, str]:
         """Return the configuration to create it with: no broker default may lose a record."""
         in_sync = {"min.insync.replicas": str(limits.in_sync)} if limits.in_sync else {}

@@ -110,7 +110,7 @@ def create_topics(admin: AdminClient, wanted: Sequence[ManagedTopic], sources: M
             continue
         if (why := refused[ours.name]) is None:
             kept = "without end" if ours.retention_ms < 0 else f"for {ours.retention_ms / 86_400_000:.3g} days"
-            count = sources[ours.source].partitions
+            count = ours.shape(sources[ours.source]).partitions
             logger.info(
                 "topic %r created for %s, with %s; records are kept %s.",
                 ours.name,
@@ -150,7 +150,7 @@ def create_control_topic(admin: AdminClient, name: str, sources: Mapping[str, To
 def add_partitions(admin: AdminClient, wanted: Iterable[ManagedTopic], sources: Mapping[str, TopicShape]) -> None:
     """Give topics as many partitions as their sources have; refusals are logged and left to a person."""
     grown = list(wanted)
-    added = {ours.name: sources[ours.source].partitions for ours in grown}
+    added = {ours.name: ours.shape(sources[ours.source]).partitions for ours in grown}
     answers: dict[str, KafkaError | None] = {}
     for piece in split_requests(grown, _count_replicas(grown, sources)):
         more = [NewPartitions(ours.name, added[ours.name]) for ours in piece]
@@ -207,15 +207,16 @@ def log_made_on_first_use(names: Sequence[str]) -> None:
 def _new_topic(ours: ManagedTopic, source: TopicShape, limits: SourceLimits) -> NewTopic:
     return NewTopic(
         ours.name,
-        num_partitions=source.partitions,
-        replication_factor=source.replicas,
+        num_partitions=ours.shape(source).partitions,
+        replication_factor=ours.shape(source).replicas,
         config=ours.config(limits),
     )
 
 
 def _count_replicas(wanted: Iterable[ManagedTopic], sources: Mapping[str, TopicShape]) -> list[int]:
     """Return how many replicas of partitions each topic has, as its source."""
-    return [sources[ours.source].partitions * sources[ours.source].replicas for ours in wanted]
+    shapes = [ours.shape(sources[ours.source]) for ours in wanted]
+    return [shape.partitions * shape.replicas for shape in shapes]
 
 
 def _create_in_requests(admin: AdminClient, requests: Sequence[list[NewTopic]]) -> dict[str, KafkaError | None]:
