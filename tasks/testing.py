@@ -33,7 +33,7 @@ from bridge.formats.outbox import OutgoingMessage
 from bridge.kafka.retry_tiers import TierWaits, usable_tiers
 from tasks.declaration.handler_task import HandlerTask
 from tasks.declaration.message_task import HandlerRun
-from tasks.policy.failure_decision import DeadLetterDelivery, DropDelivery, FailureDecision, HaltTopic, RetryDelivery
+from tasks.policy.retry_policy import DeadLetterDelivery, DropDelivery, FailureDecision, HaltTopic, RetryDelivery
 
 #: Each value is a record of its own: offsets of this process, in a log that no other test run has.
 _OFFSETS: Final = itertools.count()

@@ -32,7 +32,7 @@ from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import Settlement, follows_loss
 from tasks.execution.time_limits import find_watchdog
 from tasks.logs import note_no_run, set_logged_delivery
-from tasks.policy.failure_decision import PERMANENT, DeadLetterDelivery, DropDelivery, HaltTopic, RetryDelivery
+from tasks.policy.retry_policy import PERMANENT, DeadLetterDelivery, DropDelivery, HaltTopic, RetryDelivery
 from tasks.worker import delivery_cost, worker_metrics
 
 logger = logs.harmless_logger(__name__)

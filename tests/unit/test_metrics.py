@@ -4,7 +4,7 @@ import pytest
 
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.ledger.unaccounted_offsets import AuditLine
-from tasks.policy.failure_decision import REASONS
+from tasks.policy.retry_policy import REASONS
 from tasks.worker import worker_metrics
 
 
