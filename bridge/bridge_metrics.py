@@ -1,4 +1,7 @@
-"""The Prometheus metrics of a bridge."""
+"""The Prometheus metrics of a bridge.
+
+A worker's are in tasks/worker/worker_metrics.py, a recorder's in deadletters/recorder/dead_letter_metrics.py.
+"""
 
 import time
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,7 @@
-"""`bridge audit TOPIC`: the fate of every offset, counted; the number of unaccounted offsets must be zero."""
+"""`bridge audit TOPIC`: the fate of every offset, counted; the number of unaccounted offsets must be zero.
+
+bridge/ledger/unaccounted_offsets.py decides what is unaccounted for.
+"""
 
 import time
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""`bridge halt` and `bridge resume`: decisions in Kafka and Redis that need no running bridge or worker."""
+"""`bridge halt` and `bridge resume`: decisions of a person, in Kafka and Redis, that need no running bridge or worker.
+
+A handler halts its own topic in tasks/execution/halt_gate.py.
+"""
 
 import getpass
 import os

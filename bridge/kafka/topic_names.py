@@ -159,7 +159,7 @@ def _matches(name: str, pattern: str) -> bool:
 def format_delay(seconds: int) -> str:
     """Return a delay as in a topic's name, in the largest unit that divides it.
 
-    >>> tier(300), tier(3600), tier(45), tier(90)
+    >>> format_delay(300), format_delay(3600), format_delay(45), format_delay(90)
     ('5m', '1h', '45s', '90s')
     """
     for unit, size in _UNITS:

@@ -1,7 +1,8 @@
 """A partition of a retry or replay topic: its held records, what is due, which offset is safe to commit.
 
 Each record is a delivery of the handler that it names. It has a fate of its own at its coordinates in this topic. The
-fate of the delivery is that of the source record, which stays parked meanwhile.
+fate of the delivery is that of the source record, which stays parked meanwhile. How far records are read ahead, and
+which have become due, is decided in retry_read_ahead.py.
 """
 
 import time
@@ -272,7 +273,7 @@ class RetryPartition(Partition):
     # How it ends
 
     def take_in_fates(self, handler: str, first: int, found: bytes) -> tuple[list[Mark], int | None, int]:
-        """Take in the ledger's fates of the window (Partition.saw)."""
+        """Take in the ledger's fates of the window (Partition.take_in_fates)."""
         back = [change for change in self.offsets.take_in_fates(RETRY_RECORD, first, found) if change.went_back]
         undone = sum(len(change.offsets) for change in back if change.before == Fate.DONE)
         return [], min((change.offsets.start for change in back), default=None), undone

@@ -59,7 +59,7 @@ class OffsetTracker:
     """The offsets of one partition that are read and not yet safe to commit.
 
     A crash loses nothing that is not in Kafka and in the ledger: make a new one at the committed offset, read
-    from there, and tell it what the ledger says (`saw`).
+    from there, and tell it what the ledger says (`take_in_fates`).
 
     Parameters:
         first: the committed offset (where reading begins).

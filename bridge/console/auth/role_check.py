@@ -1,5 +1,8 @@
 """The decision whether a role suffices: for a page, for an operation of the API, and for a plan that discards letters
 (pure).
+
+Which role each page needs is in pages/page_routes.py, and each operation's at its function in api/. Forged forms are
+refused in http_security.py.
 """
 
 from collections.abc import Mapping

@@ -194,7 +194,7 @@ def describe_request(asked: Mapping[str, Any]) -> str:
     """Return the selection: `handler orders.handlers.charge, reason poison`; "" for all open letters."""
     if "topic" not in asked:
         return letter_filter.describe_filter(_get_filter(asked))
-    # A range of a source topic; `Redrive.Asked.to_data`.
+    # A range of a source topic; `RedriveRequest.to_data`.
     limits = [
         *(f"partition {each}" for each in asked.get("partitions", ())),
         *(f"handler {each}" for each in asked.get("handlers", ())),

@@ -1,4 +1,4 @@
-"""The formats of an event: Standard Webhooks, Slack and PagerDuty (pure)."""
+"""The formats of an event, Standard Webhooks, Slack and PagerDuty, and its signature (pure)."""
 
 import base64
 import hashlib
