@@ -20,8 +20,8 @@ TOLD_FOR: Final = 86_400.0
 #: The number of a handler's deliveries that wait for a retry, or the seconds of waiting, that are a problem.
 FAILING_MANY: Final = 100
 FAILING_LONG: Final = 300.0
-#: The words for a change of a log, by its stored name.
-_LOG_CHANGES: Final = {"made anew": "was recreated", "went back": "was truncated"}
+#: The words for a change of a log after which other records are there, by its stored name.
+LOG_CHANGES: Final = {"made anew": "was recreated", "went back": "was truncated"}
 
 
 def find_partly_known_handlers(facts: GroupFacts) -> Iterator[Problem]:
@@ -67,8 +67,9 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
                 f"{format_record_count(each['count'])} of {each['topic']}-{each['partition']} "
                 f"{inflect_verb(each['count'], 'are')} unaccounted for by "
                 f"{each['handler']}, {format_since(each['since'], facts.now)}: committed, and the ledger does not "
-                f"know their outcome. `bridge audit {each['topic']}` lists which were lost with a ledger and which are "
-                f"open; `bridge reset {each['topic']} --to OFFSET` runs them, and skips settled ones.",
+                f"know their outcome. `bridge audit {each['topic']}` names the first of them. `bridge reset "
+                f"{each['topic']} --to OFFSET`, without bridges, runs them and skips settled ones. If Redis lost its "
+                "data, those that were done before run again.",
                 "lost",
                 f"Records of {each['topic']}-{each['partition']} are unaccounted for",
                 topic=each["topic"],
@@ -122,16 +123,17 @@ def find_log_changes(facts: GroupFacts) -> Iterator[Problem]:
                 do="keep records for longer (retention.ms)",
             )
         elif each.what != "expired":
-            happened = _LOG_CHANGES.get(each.what, each.what)
+            happened = LOG_CHANGES.get(each.what, each.what)
+            check = "who deletes topics" if each.what == "made anew" else "Kafka's disks and elections"
             yield Problem(
                 f"The log of {place} {happened}, {since}, from offset {each.first} on: other records are there now. "
-                "If nobody intended this, check Kafka's disks and elections; shown for a day.",
+                f"If nobody intended this, check {check}; shown for a day.",
                 "log",
                 f"The log of {place} {happened}",
                 topic=_source(facts, each.topic),
                 since=each.at,
                 lost=None,
-                do="check Kafka's disks and elections",
+                do=f"check {check}",
             )
 
 

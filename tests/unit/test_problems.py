@@ -188,7 +188,13 @@ def test_what_is_not_known_is_no_problem():
                     )
                 }
             },
-            ["7 records of orders-1 are unaccounted for by h", "2 h", "bridge audit orders"],
+            [
+                "7 records of orders-1 are unaccounted for by h",
+                "2 h",
+                "bridge audit orders",
+                "without bridges",
+                "run again",
+            ],
         ),
         ({"oldest": {("orders", CHARGE.name): 4000.0}}, ["The oldest delivery of 'orders'", "1.11 h"]),
         (
@@ -233,11 +239,11 @@ def test_what_is_not_known_is_no_problem():
         ),
         (
             {"changes": [KafkaLogChange("orders", 1, "made anew", 0, 9, 0, NOW - 120)]},
-            ["orders-1 was recreated", "2 min"],
+            ["orders-1 was recreated", "2 min", "check who deletes topics"],
         ),
         (
             {"changes": [KafkaLogChange("orders", 1, "went back", 7, 9, 0, NOW - 120)]},
-            ["orders-1 was truncated", "offset 7"],
+            ["orders-1 was truncated", "offset 7", "check Kafka's disks and elections"],
         ),
         (
             {"tiers": [tier(problems=["topic 'orders.retry.5m' keeps records for 1 s."], records=12)]},
