@@ -1,6 +1,7 @@
 """The tables that commands print: check, audit, topics, status, halts and policies."""
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from bridge.formats import group_decision
 from bridge.formats.text_forms import format_count, inflect_verb, make_printable
+from bridge.inspection.delivery_problems import LOG_CHANGES
 from bridge.inspection.setup_check import CheckFinding
 from bridge.inspection.terminal_output import LINE_BREAK, make_cell, print_line, print_table
 from bridge.inspection.topic_audit import COUNTED, LogChange, TopicAudit
@@ -69,13 +71,14 @@ def _fates(audit: TopicAudit) -> Table:
 
 
 def _print_change(console: Console, topic: str, change: LogChange) -> None:
-    lost = f"; {change.lost:,} of them were never handled" if change.lost else ""
-    what = f"the log {change.what}" if change.what != "expired" else "Kafka's retention deleted unread offsets"
-    print_line(
-        console,
-        f"{topic}-{change.partition}: {what}, at {change.at}: from {change.first} to {change.end}{lost}",
-        "red" if change.lost else "yellow",
-    )
+    place, lost = f"{topic}-{change.partition}", ""
+    if change.what in LOG_CHANGES:
+        what, offsets = f"the log {LOG_CHANGES[change.what]}", f"other records are there from offset {change.first} on"
+    else:
+        what = "Kafka's retention deleted unread offsets" if change.what == "expired" else f"the log was {change.what}"
+        offsets = f"from {change.first} to {change.end}"
+        lost = f"; {change.lost:,} of them were never handled" if change.lost else ""
+    print_line(console, f"{place}: {what}, at {change.at}: {offsets}{lost}", "red" if change.lost else "yellow")
 
 
 def _print_tier(console: Console, tier: RetryTopicCount) -> None:
@@ -104,7 +107,8 @@ def _print_line(console: Console, place: str, line: AuditLine) -> None:
     if line.forgotten:
         print_line(
             console,
-            f"{place}: forgotten: {line.forgotten:,}, handed off and committed before the ledger was wiped; "
+            f"{place}: forgotten: {line.forgotten:,}, from {_shown(line.forgotten_at)}: handed off and committed "
+            "before the ledger was wiped; "
             "deliveries that were not settled before are lost, unless `bridge reset` reads them again",
             "red",
         )
@@ -159,8 +163,9 @@ def _days(retention_ms: int | None) -> str:
 
 def print_status(console: Console, status: dict[str, Any]) -> None:
     """Print the problems; then topics with their lag, queues, bridges and workers."""
-    for problem in status["problems"]:
-        print_line(console, f"! {problem}", "red")
+    names = (f" ({values['id']})" for values in status.get("problem_values", ()))
+    for problem, name in zip_longest(status["problems"], names, fillvalue=""):
+        print_line(console, f"! {problem}{name}", "red")
     if not status["problems"]:
         print_line(console, "nothing needs a person", "green")
     if status["topics"] is not None:

@@ -1,6 +1,6 @@
 """The offsets of one handler on one partition that are unaccounted for, and how many have each fate: an audit line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,7 +28,8 @@ class AuditLine:
             written again.
         expired: committed offsets without a fate, no fault: below `joined`, where the handler was not there, or had
             settled all before the ledger was wiped; and from `joined` on those whose page expired or was never written.
-        forgotten: offsets that were handed off and committed before the ledger was wiped: suspected data loss.
+        forgotten: offsets that were handed off and committed before the ledger was wiped: suspected data loss;
+            `forgotten_at` names the first of them.
         evicted: offsets, from `joined` on, whose page Redis evicted before it expired. Their fates are unknown: done
             deliveries may run again, handed deliveries may be lost.
         unaccounted: how many offsets below the committed one are open; `unaccounted_at` names the first of them.
@@ -54,6 +55,7 @@ class AuditLine:
     gaps: int = 0
     expired: int = 0
     forgotten: int = 0
+    forgotten_at: list[int] = field(default_factory=list)
     evicted: int = 0
     unaccounted: int = 0
     unaccounted_at: list[int] = field(default_factory=list)
@@ -102,6 +104,8 @@ def count_audit_line(
     if committed is not None:
         gone = ledger.count(account, first, lost_below - 1)
         made.forgotten = gone.fates[Fate.OPEN] + gone.pageless
+        if made.forgotten:
+            made.forgotten_at = _first_offsets(_find_fateless(ledger, account, range(first, lost_below)))
         # Below `joined` a bridge reads nothing: the handler was not there, or a wiped ledger had its fates. One that
         # never began here has no such offsets, unless another ledger had them.
         is_new = known.joined is None and extent.epoch in (None, ledger.state().epoch)
@@ -117,6 +121,15 @@ def count_audit_line(
         made.unaccounted_at = _first_offsets(lost)
     made.oldest = _first_offsets(ledger.runs(account, {Fate.HANDED}, first, last))
     return made
+
+
+def _find_fateless(ledger: Ledger, account: Account, offsets: range) -> Iterator[range]:
+    """Yield the runs of offsets that are open or in no page."""
+    start = offsets.start
+    for run in ledger.runs(account, set(Fate) - {Fate.OPEN}, offsets.start, offsets.stop - 1):
+        yield range(start, run.start)
+        start = run.stop
+    yield range(start, offsets.stop)
 
 
 def _find_common(one: range, other: range) -> range:

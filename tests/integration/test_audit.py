@@ -25,6 +25,7 @@ NAMES = {
     "unaccounted_at",
     "imported",
     "forgotten",
+    "forgotten_at",
     "expired",
     "evicted",
     "oldest",

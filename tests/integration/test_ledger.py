@@ -154,6 +154,17 @@ def test_what_was_settled_and_committed_before_the_ledger_was_wiped_is_not_open(
         assert (found.expired, found.open) == (0, end)
 
 
+def test_the_first_forgotten_offsets_are_named_those_in_no_page_too(ledger: Ledger) -> None:
+    """Of the 20 below the wipe, 3 to 5 were marked as done by workers that still had them."""
+    Accounts(ledger).join(CHARGE, 0)
+    Accounts(ledger).lose([CHARGE], 20)
+    extent = Extent("orders", 0, 0, 20, 20, ledger.state().epoch)
+    assert count_audit_line(ledger, CHARGE, extent).forgotten_at == list(range(10))
+    ledger.write([Mark(CHARGE, range(3, 6), Fate.DONE)])
+    found = count_audit_line(ledger, CHARGE, extent)
+    assert (found.forgotten, found.forgotten_at) == (17, [0, 1, 2, 6, 7, 8, 9, 10, 11, 12])
+
+
 def test_a_page_that_expired_was_not_evicted(redis_url: str, client: redis.Redis) -> None:
     with closing(Ledger(redis_url, "cJkMHIp2QUK5nxJ8V2qXkw", "bridge", keep=1 / 86_400)) as ledger:
         ledger.write([Mark(CHARGE, [1], Fate.HANDED)])

@@ -8,7 +8,7 @@ from rich.console import Console
 from bridge.inspection.delivery_trace import estimate_handoff_time
 from bridge.inspection.record_search import SHOWN_ERROR, format_result
 from bridge.inspection.report_tables import print_audit, print_status
-from bridge.inspection.topic_audit import DeathSummary, TopicAudit
+from bridge.inspection.topic_audit import DeathSummary, LogChange, TopicAudit
 from bridge.ledger.unaccounted_offsets import AuditLine
 
 #: What a status has besides, where there is nothing of it.
@@ -33,6 +33,28 @@ def test_an_audit_in_a_pipe_cuts_no_name_and_no_number():
     assert "…" not in said
     assert "81,234,567" in said
     assert "orders-3 orders.handlers.charge: unaccounted for: 2, from 7, 9" in said
+
+
+def test_an_audit_names_the_first_forgotten_offsets_to_which_a_reset_goes_back():
+    line = AuditLine("charge", 3, 0, 90, 90, 0, forgotten=53, forgotten_at=[4, 5])
+    console = printed(400)
+    print_audit(console, TopicAudit("orders", [line]))
+    assert "orders-3 charge: forgotten: 53, from 4, 5: handed off" in text(console)
+
+
+def test_an_audit_says_of_a_recreated_or_truncated_log_from_which_offset_on_it_is_another():
+    made, back = (LogChange(0, what, 7, 9, 0, "2026-11-21") for what in ("made anew", "went back"))
+    console = printed(400)
+    print_audit(console, TopicAudit("orders", [], log_changes=[made, back]))
+    assert "orders-0: the log was recreated, at 2026-11-21: other records are there from offset 7 on\n" in text(console)
+    assert "orders-0: the log was truncated, at 2026-11-21: other records are there from offset 7 on\n" in text(console)
+
+
+def test_each_problem_ends_with_its_identifier_the_heading_of_its_runbook():
+    console = printed(400)
+    status = {"group": "bridge", "problems": ["It fails."], "problem_values": [{"id": "handler_failing"}]}
+    print_status(console, {**status, "topics": {}, "bridges": {}, "workers": {}, **NOTHING})
+    assert "! It fails. (handler_failing)\n" in text(console)
 
 
 def test_what_an_error_says_in_brackets_is_printed():

@@ -66,16 +66,18 @@ def test_what_is_unaccounted_for_comes_first_with_its_offsets(browser, counted):
     bad = AuditLine(
         "z.last", 3, 0, 50, 40, 0, done=38, open=12, unaccounted=2, unaccounted_at=[7, 9], letters_missing=[4]
     )
+    bad.forgotten, bad.forgotten_at = 3, [1, 2]
     counted(AuditLine(HANDLER, 0, 0, 10, 10, 0, done=10), bad, changes=[LogChange(3, "expired", 0, 5, 2, "2026-11-21")])
     ann = browser()
     post(ann, "/audit")
     text = words(ann.get("/audit").text)
-    assert text.startswith("2 of 50 deliveries are unaccounted for")
-    assert text.index("z.last 40 38") < text.index(HANDLER)
+    assert text.startswith("5 of 53 deliveries are unaccounted for")
+    assert text.index("z.last 43 38") < text.index(HANDLER)
     assert "orders -3 : unaccounted for: 2, from 7, 9." in text
     assert "Dead, but without a dead letter: 4." in text
+    assert "Forgotten, committed before the ledger was wiped: 3, from 1, 2." in text
     assert "2 of them were never handled" in text
-    assert "2 deliveries are unaccounted for." in words(ann.get("/").text)
+    assert "5 deliveries are unaccounted for." in words(ann.get("/").text)
 
 
 def test_a_server_that_is_away_is_said_and_nothing_of_the_count(browser, counted, monkeypatch):
