@@ -13,7 +13,7 @@ from celery import Celery
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from bridge.errors import AppNotFound, SettingsError
+from bridge.errors import AppNotFound, BridgeError, KafkaUnavailable, SettingsError
 from bridge.formats.text_forms import make_printable
 from bridge.handler_routes import Routes
 from bridge.inspection.setup_check import load_setup
@@ -67,6 +67,12 @@ def fail(words: str, code: int) -> NoReturn:
     """Print why a command has failed, and exit with a code."""
     print(make_printable(words, keep=LINE_BREAK), file=sys.stderr)
     raise typer.Exit(code)
+
+
+def fail_unavailable(error: BridgeError) -> NoReturn:
+    """Print which server is unavailable, with the command that finds the cause, and exit with NOT_FOUND."""
+    advice = " `bridge check` shows the address and what to correct." if isinstance(error, KafkaUnavailable) else ""
+    fail(f"{error}{advice}", NOT_FOUND)
 
 
 def has_terminal() -> bool:

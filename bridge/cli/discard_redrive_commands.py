@@ -15,6 +15,7 @@ from bridge.cli.command_io import (
     console,
     error_console,
     fail,
+    fail_unavailable,
     load_app,
     print_result,
     require_terminal,
@@ -89,7 +90,7 @@ def discard(
     except (UnknownTopic, UnknownHandler) as error:
         fail(str(error), FAULTS)
     except (KafkaUnavailable, LedgerUnavailable, NotDecided) as error:
-        fail(str(error), NOT_FOUND)
+        fail_unavailable(error)
     print_result(
         discarded, as_json, lambda: console.print(f"discarded {format_count(sum(discarded.values()), 'delivery')}")
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bridge.cli.command_io import FAULTS, NOT_FOUND, OK, USAGE, console, fail, load_app, print_result
+from bridge.cli.command_io import FAULTS, NOT_FOUND, OK, USAGE, console, fail, fail_unavailable, load_app, print_result
 from bridge.cli.deadletters.desk_access import find_missing_library
 from bridge.errors import AppNotFound, KafkaUnavailable, LedgerUnavailable, NothingAnswers, UnknownTopic, how_to_install
 from bridge.handler_routes import Routes
@@ -89,7 +89,7 @@ def audit(
     except UnknownTopic as error:
         fail(str(error), USAGE)
     except (KafkaUnavailable, LedgerUnavailable) as error:
-        fail(str(error), NOT_FOUND)
+        fail_unavailable(error)
     print_result(report.to_data(), as_json, lambda: report_tables.print_audit(console, report))
     raise typer.Exit(OK if report.clean else FAULTS)
 
@@ -124,7 +124,7 @@ def topics(
     try:
         found = list_topics(app, chosen, routes, create=create)
     except KafkaUnavailable as error:
-        fail(str(error), NOT_FOUND)
+        fail_unavailable(error)
     print_result(found.to_data(), as_json, lambda: report_tables.print_topics(console, found))
     raise typer.Exit(FAULTS if found.problems else OK)
 
@@ -152,7 +152,7 @@ def find(
         else:
             fail("name a record by its coordinates (orders-3-1234), or by --topic and --key.", USAGE)
     except (KafkaUnavailable, LedgerUnavailable) as error:
-        fail(str(error), NOT_FOUND)
+        fail_unavailable(error)
     for partition, first in found.looked_from.items():
         print(f"{topic}-{partition} was searched from offset {first} on.", file=sys.stderr)
     if not found.data:

@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, console, error_console, fail, load_app, require_terminal
+from bridge.cli.command_io import (
+    AGAIN,
+    FAULTS,
+    console,
+    error_console,
+    fail,
+    fail_unavailable,
+    load_app,
+    require_terminal,
+)
 from bridge.cli.command_options import FormatOption, LevelOption, LogFormat, LogLevel, YesOption
 from bridge.cli.deadletters.service_commands import build_recorder_beside
 from bridge.errors import (
@@ -78,7 +87,7 @@ def reset(
     except CannotReset as error:
         fail(str(error), FAULTS)
     except (KafkaUnavailable, LedgerUnavailable) as error:
-        fail(str(error), NOT_FOUND)
+        fail_unavailable(error)
     for move in plan.moves:
         before = "nothing" if move.before is None else move.before
         console.print(f"{topic}-{move.partition}: {before} → {move.after}")

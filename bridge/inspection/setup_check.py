@@ -110,8 +110,8 @@ def _settings(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
         yield CheckFinding("ok", f"{', '.join(handler.topics)} → {handler.name}, queue {handler.queue!r}.")
     if chosen.config_file:
         yield CheckFinding("ok", f"settings are read from {chosen.config_file}.")
-    if chosen.ignored:
-        yield CheckFinding("ok", f"ignored, because librdkafka does not know them: {', '.join(chosen.ignored)}.")
+    if chosen.unrelated:
+        yield CheckFinding("ok", f"ignored, because librdkafka does not know them: {', '.join(chosen.unrelated)}.")
     yield from (CheckFinding("warning", text) for text in chosen.misspelt)
     for topic in sorted(chosen.file.kafka_topics.keys() - set(routes.topics)):
         yield CheckFinding("warning", f"kafka_topics[{topic!r}] has no handler, so the topic is not consumed.")

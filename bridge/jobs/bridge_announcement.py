@@ -325,7 +325,8 @@ class BridgeAnnouncement:
         for name in found.keys() - self._unhandled:
             logger.warning("%s", found[name])
         for name in self._unhandled - found.keys():
-            logger.info("%s: workers handle it again.", name)
+            kind = "queue" if name in self._routes.queues else "handler"
+            logger.info("%s %r has a worker now.", kind, name)
         self._unhandled = frozenset(found)
         for group in others.keys() - self._others:
             logger.error("%s", others[group])

@@ -69,7 +69,7 @@ class RedisConnection:
             words = explain_refused_login(str(error), self._named)
             raise LedgerUnavailable(
                 f"The ledger (Redis at {self.where}, {self._named}) could not {doing}: "
-                + (words or f"{type(error).__name__}: {error}; {advice}.")
+                + (words or f"{type(error).__name__}: {str(error).rstrip('. ')}; {advice}.")
             ) from error
         except ValueError as error:
             # The value is left out: another program may have written a secret.

@@ -145,6 +145,11 @@ class Settings:
     config_file: str = ""
 
     @property
+    def unrelated(self) -> list[str]:
+        """Return the variables that librdkafka does not know and that resemble none of its properties."""
+        return [name for name in self.ignored if not guess_variable(name)]
+
+    @property
     def misspelt(self) -> list[str]:
         """Return a sentence for each misspelt variable."""
         left_out = [

@@ -1,6 +1,7 @@
 """The loader of settings from celeryconfig and the environment, alone or with the handlers, with all faults at once."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from inspect import ismodule
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from bridge.errors import SettingsError
 from bridge.handler_routes import Routes, find_routes
 from bridge.settings import app_discovery, settings_validation, unknown_variables
 from bridge.settings.app_discovery import explain_no_handler
-from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings, Settings
+from bridge.settings.setting_defaults import OWN_APP, EnvironmentSettings, FileSettings, Settings
 
 
 def load(app: Celery, environ: Mapping[str, str]) -> Settings:
@@ -55,7 +56,12 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
         *settings_validation.find_pattern_faults(file, settings.group),
         *settings_validation.find_ledger_faults(settings),
     ]
-    return settings, wrong
+    # Only this project's own app reads a celeryconfig.
+    source = "celeryconfig:" if app.main == OWN_APP else f"app {app.main!r}:"
+    return (
+        replace(settings, unread=tuple(text.replace("celeryconfig:", source, 1) for text in settings.unread)),
+        [text.replace("celeryconfig:", source, 1) for text in wrong],
+    )
 
 
 def _file_settings(app: Celery) -> tuple[FileSettings, list[str]]:

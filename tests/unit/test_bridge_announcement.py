@@ -49,6 +49,23 @@ def test_a_transaction_is_open_since_a_bridge_before_saw_it(monkeypatch: pytest.
     ]
 
 
+def test_the_log_names_what_has_a_worker_again_with_its_kind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    made = announcement()
+    monkeypatch.setattr(Routes, "queues", ["shop"])
+    monkeypatch.setattr(made._members, "living", dict)
+    monkeypatch.setattr(made, "_show_problems", lambda *_: None)
+    monkeypatch.setattr(made._workers, "last_seen", dict)
+    made._unhandled = frozenset({"shop", "shop.handlers.charge"})
+    with caplog.at_level("INFO"):
+        made._warn({"worker": {"queues": ["shop"], "handlers": []}})
+    assert sorted(caplog.messages) == [
+        "handler 'shop.handlers.charge' has a worker now.",
+        "queue 'shop' has a worker now.",
+    ]
+
+
 def test_every_count_may_be_of_any_kind_of_mapping():
     waiting = announcement()
     waiting.update_state([], due=MappingProxyType({"q": MappingProxyType({"h": 2})}), unmade=["'orders.dlq': why"])

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import typer
 import typer.main
 from typer.testing import CliRunner
 
 from bridge.cli import inspection_commands
-from bridge.cli.command_io import FAULTS, NOT_FOUND, OK, USAGE
+from bridge.cli.command_io import FAULTS, NOT_FOUND, OK, USAGE, fail_unavailable
 from bridge.cli.exit_codes import EXIT_CODES
 from bridge.cli.root_command import cli
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, UnknownTopic
@@ -64,6 +65,12 @@ def test_an_audit_tells_what_is_lost_from_what_is_not_known_and_from_a_wrong_use
     monkeypatch: pytest.MonkeyPatch, answer: Any, code: int
 ):
     assert ended(monkeypatch, "audit", answer, "orders", "--json") == code
+
+
+def test_a_command_that_gets_no_answer_from_kafka_names_the_check(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(typer.Exit):
+        fail_unavailable(KafkaUnavailable("Kafka does not answer: timed out."))
+    assert "Kafka does not answer: timed out. `bridge check` shows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["audit", "find"])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from redis.exceptions import OutOfMemoryError
 
+from bridge.errors import LedgerUnavailable
 from bridge.jobs.stuck_deliveries import StuckOffsets, find_stuck_offsets
 from bridge.ledger.fate_pages import Account
 from bridge.ledger.fate_rules import Fate
@@ -14,6 +15,7 @@ from bridge.ledger.handoff_times import OldestDelivery, find_oldest_delivery
 from bridge.ledger.ledger_epoch import LedgerState, LedgerStateReader
 from bridge.ledger.redis_connection import RedisConnection, explain_refused_login
 from bridge.ledger.redis_health import RedisHealth, read_redis_health
+from lossless.lua import Script
 
 ACCOUNT = Account("charge", "orders", "id", 0)
 
@@ -197,6 +199,13 @@ def test_the_oldest_under_way_waits_for_no_retry(handed: list[int], waits: list[
 def test_where_it_is_is_said_without_the_password(url: str, where: str):
     connection = RedisConnection(url, 5, "LEDGER_URL")
     assert connection.where == where
+    connection.close()
+
+
+def test_an_error_that_ends_with_a_full_stop_is_followed_by_the_advice_without_a_second_one():
+    connection = RedisConnection("redis://127.0.0.1:1/0", 5, "LEDGER_URL")
+    with pytest.raises(LedgerUnavailable, match=r"[^.]; start it or fix the network, and try again\.$"):
+        connection.run("read a fate", Script("return 1"), [], [])
     connection.close()
 
 

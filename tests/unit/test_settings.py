@@ -95,6 +95,16 @@ def test_kafka_variables_are_librdkafkas_properties(read):
     }
 
 
+def test_a_wrong_setting_of_another_app_is_not_looked_for_in_a_celeryconfig():
+    app = Celery("mysite", set_as_current=False)
+    app.conf.update({"kafka_topic": {}, "worker_prefech_multiplier": 3})
+    with pytest.raises(SettingsError) as wrong:
+        load(app, {})
+    (fault,) = (text for text in wrong.value.faults if "kafka_topic'" in text)
+    assert fault.startswith("app 'mysite': there is no setting 'kafka_topic': did you mean kafka_topics?")
+    assert not any("celeryconfig" in text for text in wrong.value.faults)
+
+
 def test_the_version_of_the_handlers_is_no_property_of_librdkafka(read):
     settings = read(KAFKA_HANDLERS_VERSION="1.4")
     assert (settings.environment.KAFKA_HANDLERS_VERSION, settings.ignored, settings.misspelt) == ("1.4", (), [])
@@ -118,8 +128,9 @@ def test_variables_that_librdkafka_does_not_know_are_left_out_and_listed(read):
     ],
 )
 def test_a_misspelt_property_is_left_out_and_told_what_it_was_meant_to_be(read, given, right):
-    settings = read(**{given: SECRET})
-    assert settings.ignored == (given,)
+    settings = read(KAFKA_HOME="/opt/kafka", **{given: SECRET})
+    assert given in settings.ignored
+    assert settings.unrelated == ["KAFKA_HOME"]
     (text,) = settings.misspelt
     assert text.startswith(f"{given} is left out")
     assert f"Did you mean {right}?" in text
@@ -537,7 +548,7 @@ def test_a_setting_in_capitals_is_named_with_how_it_is_written():
     class Config:
         KAFKA_WINDOW = 3
 
-    app = Celery("capitals", set_as_current=False)
+    app = Celery(OWN_APP, set_as_current=False)
     app.config_from_object(Config)
     _, faults = read_settings(app, {})
     assert "celeryconfig: KAFKA_WINDOW is not read: write kafka_window." in faults

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, error_console, fail, load_app
+from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, error_console, fail, fail_unavailable, load_app
 from bridge.deadletters.inspection.recorder_presence import read_recorder_presence
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import BridgeError, DeskUnavailable, KafkaUnavailable, LedgerUnavailable, PlanHeld, how_to_install
@@ -41,7 +41,7 @@ def open_desk(context: typer.Context, *, makes: bool = False) -> "Iterator[DeadL
     except PlanHeld as error:
         fail(str(error), AGAIN)
     except (DeskUnavailable, KafkaUnavailable, LedgerUnavailable) as error:
-        fail(str(error), NOT_FOUND)
+        fail_unavailable(error)
     except BridgeError as error:
         fail(str(error), FAULTS)
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from celery import Celery
 
-from bridge.cli.command_io import FAULTS, NOT_FOUND, console, error_console, fail, load_app, print_result
+from bridge.cli.command_io import (
+    FAULTS,
+    console,
+    error_console,
+    fail,
+    fail_unavailable,
+    load_app,
+    print_result,
+)
 from bridge.cli.command_options import ByOption, ListJsonOption, require_why
 from bridge.cli.deadletters import letter_printout
 from bridge.cli.deadletters.desk_access import open_desk, report_absent, report_unrecorded
@@ -96,7 +104,7 @@ def list_topic_letters(
     except FilterFault as error:
         fail(str(error), FAULTS)
     except KafkaUnavailable as error:
-        fail(str(error), NOT_FOUND)
+        fail_unavailable(error)
     if as_json:
         print_json_list(each.to_data() | dict.fromkeys(("id", "status", "group")) for each in looked.letters)
     else:
@@ -189,7 +197,7 @@ def show(
         try:
             found = _read_from_topic(settings, letter, last)
         except KafkaUnavailable as error:
-            fail(str(error), NOT_FOUND)
+            fail_unavailable(error)
         _print_shown(app, settings, routes, found, value, as_json, stored=False)
     else:
         with open_desk(context) as desk:
