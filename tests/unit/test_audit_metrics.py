@@ -1,8 +1,12 @@
 """What the metrics' audit counts."""
 
+from typing import Any
+
 import pytest
 
 from bridge.jobs.audit_metrics import AUDITED, AUDITED_AT_MOST, find_audit_start
+from bridge.ledger import RETRY_RECORD
+from bridge.ledger.unaccounted_offsets import AuditLine
 
 
 @pytest.mark.parametrize(
@@ -28,3 +32,10 @@ from bridge.jobs.audit_metrics import AUDITED, AUDITED_AT_MOST, find_audit_start
 )
 def test_no_offset_is_passed_over_and_what_is_unaccounted_for_stays_counted(low, committed, before, first):
     assert find_audit_start(low, committed, before) == first
+
+
+def test_a_forgotten_retry_record_is_missing_only_as_the_delivery_of_its_source():
+    """Else status says it until Kafka drops the record, after `bridge reset` has run the delivery again, too."""
+    counts: dict[str, Any] = {"forgotten": 4, "evicted": 2, "unaccounted": 1}
+    assert AuditLine(RETRY_RECORD, 0, 0, 9, 9, 0, **counts).missing == 3
+    assert AuditLine("charge", 0, 0, 9, 9, 0, **counts).missing == 7
