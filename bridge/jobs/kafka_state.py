@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two updates of the lag while partitions start.
 SHOW_EVERY: Final = 1.0
+#: Seconds for which the same error of librdkafka is not logged again.
+LOGGED_FOR: Final = 60.0
 
 
 class KafkaState:
@@ -47,6 +49,7 @@ class KafkaState:
         self.dying: dict[str, int] = {}
         self._due, self._letters = catalog.asking(), catalog.asking()
         self._minutes: dict[str, MinuteGrowth] = {}
+        self._logged: dict[str, float] = {}
 
     def note_answer(self) -> None:
         """Note that Kafka has answered."""
@@ -183,8 +186,16 @@ class KafkaState:
             self.note_outage(f"Kafka does not answer: {explain_error(error)}.")
             return True
         if error.code() != KafkaError._TRANSPORT:
-            logger.warning("Kafka: %s", explain_error(error))
+            self._log_once(explain_error(error))
         return False
+
+    def _log_once(self, text: str) -> None:
+        """Log an error, unless it was logged within a minute: that of a deleted topic comes at each try to read it."""
+        now = time.monotonic()
+        self._logged = {earlier: at for earlier, at in self._logged.items() if now - at < LOGGED_FOR}
+        if text not in self._logged:
+            logger.warning("Kafka: %s", text)
+            self._logged[text] = now
 
 
 #: Seconds over which growth is counted.

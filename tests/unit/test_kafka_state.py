@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import pytest
 
 from bridge.bridge_metrics import BridgeMetrics
-from bridge.jobs.kafka_state import KafkaState
+from bridge.jobs.kafka_state import LOGGED_FOR, KafkaState
 from bridge.jobs.open_transactions import TransactionWatch
+from bridge.kafka.clients import KafkaError
 from bridge.kafka.topic_names import DerivedTopic
 
 
@@ -126,3 +127,17 @@ def test_a_transaction_that_stays_open_is_said_once_and_names_the_offset(caplog:
         hanging.poll({here: (4, 9)})
         now[0] += 5
     assert len(caplog.messages) == 1
+
+
+def test_an_error_that_comes_at_each_try_is_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    catalog: Any = Catalog()
+    state = KafkaState(catalog, BridgeMetrics())
+    for number in (0, 1, 0, 1):
+        state.note_error(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"orders [{number}]: topic does not exist"))
+    assert caplog.messages == [f"Kafka: orders [{number}]: topic does not exist" for number in (0, 1)]
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + LOGGED_FOR)
+    state.note_error(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "orders [0]: topic does not exist"))
+    assert len(caplog.messages) == 3
