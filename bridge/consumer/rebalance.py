@@ -108,7 +108,7 @@ class RebalanceHandler:
 
     def on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Give up partitions that the group has already taken."""
-        logger.warning("the group went on without this bridge: its partitions are assigned to others, or deleted.")
+        logger.warning("the group went on without this bridge: its partitions may be assigned to others, or deleted.")
         self._give_up(consumer, partitions)
 
     def unsettled(self, topics: Collection[str]) -> dict[Place, range]:

@@ -66,7 +66,7 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
             yield Problem(
                 f"{format_record_count(each['count'])} of {each['topic']}-{each['partition']} "
                 f"{inflect_verb(each['count'], 'are')} unaccounted for by "
-                f"{each['handler']}, {format_since(each['since'], facts.now)}: committed, and the ledger does not "
+                f"{each['handler']}, seen {format_since(each['since'], facts.now)}: committed, and the ledger does not "
                 f"know their outcome. `bridge audit {each['topic']}` names the first of them. `bridge reset "
                 f"{each['topic']} --to OFFSET`, without bridges, runs them and skips settled ones. If Redis lost its "
                 "data, those that were done before run again.",
@@ -85,7 +85,7 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
         yield Problem(
             f"{format_record_count(count)} of "
             f"{', '.join(repr(name) for name in sorted({each['topic'] for each in found}))} "
-            f"{inflect_verb(count, 'are')} unaccounted for, {format_since(since, facts.now)}: committed, and "
+            f"{inflect_verb(count, 'are')} unaccounted for, seen {format_since(since, facts.now)}: committed, and "
             "the ledger does not know their "
             f"outcome. Their original records are in {source!r}: `bridge audit {source}` lists what is lost, "
             f"`bridge reset {source} --to OFFSET` runs it, and skips settled deliveries.",

@@ -189,7 +189,7 @@ def test_what_is_not_known_is_no_problem():
                 }
             },
             [
-                "7 records of orders-1 are unaccounted for by h",
+                "7 records of orders-1 are unaccounted for by h, seen since",
                 "2 h",
                 "bridge audit orders",
                 "without bridges",
