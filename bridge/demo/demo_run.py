@@ -177,4 +177,4 @@ def _format_hint(stack: DemoServers) -> str:
     """Return what the user can do, the most important first, as a narrow terminal cuts the end."""
     if not DESK:
         return f"Logs: {stack.logs}   Ctrl-C ends it"
-    return f"Ctrl-C ends it   Dead letters: {stack.desk} groups   Logs beside it"
+    return f"Ctrl-C ends it   Dead letters: {stack.bridge} deadletters groups   Logs beside it"

@@ -76,13 +76,6 @@ class DemoServers:
         return self.logs / "bridge"
 
     @property
-    def desk(self) -> Path:
-        """Return the command that runs `bridge deadletters` on the demo's dead letters, if that is installed
-        (`DESK`).
-        """
-        return self.logs / "desk"
-
-    @property
     def bootstrap_servers(self) -> str:
         """Return the address of the embedded Kafka."""
         return self._kafka.bootstrap_servers
@@ -121,8 +114,7 @@ class DemoServers:
         worker = f"celery -A tasks worker --concurrency {CONCURRENCY} --task-events --loglevel INFO"
         self._start("worker", worker)
         self._start("bridge", "bridge run --record" if DESK else "bridge")
-        if DESK:
-            self._write_desk()
+        self._write_command()
         if CONSOLE and console:
             self._start("console", f"bridge deadletters serve --port {_free_port()}")
 
@@ -163,17 +155,14 @@ class DemoServers:
                 start_new_session=True,
             )
 
-    def _write_desk(self) -> None:
-        """Write the commands of this demo."""
+    def _write_command(self) -> None:
+        """Write the command that runs `bridge` with the demo's addresses."""
         said = [f"{name}={shlex.quote(value)}" for name, value in self._settings().items()]
         command = shlex.join([sys.executable, "-m", "bridge"])
-        self._write(self.bridge, f"cd {shlex.quote(str(self.logs))}\nexec env {' '.join(said)} {command}")
-        self._write(self.desk, f"exec {shlex.quote(str(self.bridge))} deadletters")
-
-    @staticmethod
-    def _write(command: Path, does: str) -> None:
-        command.write_text(f'#!/bin/sh\n{does} "$@"\n')
-        command.chmod(0o700)
+        self.bridge.write_text(
+            f'#!/bin/sh\ncd {shlex.quote(str(self.logs))}\nexec env {" ".join(said)} {command} "$@"\n'
+        )
+        self.bridge.chmod(0o700)
 
     def _environment(self) -> Mapping[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}

@@ -68,6 +68,11 @@ def import_handler_modules(app: Celery) -> list[str]:
             app.loader.import_task_module(module)
         except (Exception, SystemExit) as error:  # a user's module may raise anything
             faults.append(f"the module {module!r} cannot be imported: {_describe_import_error(error)}.")
+            if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+                faults[-1] += (
+                    " HANDLERS names it, or `imports` or `include` of the Celery app: correct the name, or start in "
+                    "the folder that has it."
+                )
     return faults
 
 
