@@ -65,7 +65,7 @@ def open_answer(
 
 @cache
 def make_tls_context() -> ssl.SSLContext:
-    """Return the certificates that the system trusts."""
+    """Return a TLS context that trusts the system's certificates."""
     return ssl.create_default_context()
 
 

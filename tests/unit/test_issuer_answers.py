@@ -165,3 +165,30 @@ def test_the_document_of_the_issuer_is_taken():
 def test_a_document_of_another_issuer_or_without_tls_is_refused(other, words):
     with pytest.raises(IssuerUnavailable, match=words):
         read_endpoints(document(**other), ISSUER)
+
+
+def test_a_lookup_that_takes_too_long_is_given_up_in_time(monkeypatch):
+    monkeypatch.setattr(oidc_client, "REQUEST_SECONDS", 0.2)
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(20) and [])
+    try:
+        with pytest.raises(IssuerUnavailable, match="takes too long"):
+            get_json("https://sso.example.com/keys")
+        assert not over.is_set()
+    finally:
+        over.set()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"token_endpoint_auth_methods_supported": 5},
+        {"token_endpoint_auth_methods_supported": "client_secret_basic"},
+        {"jwks_uri": f"{ISSUER}/keys?é"},
+        {"authorization_endpoint": f"{ISSUER}/way?a\nb"},
+    ],
+)
+def test_a_malformed_document_makes_the_issuer_unavailable(wrong: dict[str, Any]):
+    named = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+    with pytest.raises(IssuerUnavailable):
+        read_endpoints({"issuer": ISSUER, **dict.fromkeys(named, f"{ISSUER}/a"), **wrong}, ISSUER)

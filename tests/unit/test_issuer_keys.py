@@ -28,3 +28,19 @@ def test_an_rsa_key_under_2048_bits_is_not_used_and_the_log_says_so(caplog: pyte
         "1024 bits",
         "2040 bits",
     ]
+
+
+@pytest.mark.parametrize(
+    "unusable",
+    [
+        {"kty": "EC", "crv": "brainpoolP256r1", "x": "AA", "y": "AA", "kid": "curve"},
+        {"kty": "EC", "crv": "P-256", "kid": "no point"},
+        {"kty": "EC", "crv": "P-256", "x": 5, "y": [], "kid": "no text"},
+        {"kty": ["RSA"], "kid": "no type"},
+        {"kty": "OKP", "crv": "Ed25519", "x": "AA", "kid": "short"},
+        {**rsa(2_048), "e": None},
+    ],
+)
+def test_a_key_that_cannot_be_used_is_ignored_beside_one_that_can(unusable: dict[str, object]):
+    found = oidc_token._select_signing_keys({"keys": [unusable, rsa(4_096)]})
+    assert [key.kid for key in found.keys] == ["4096"]

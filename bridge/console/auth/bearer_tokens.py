@@ -69,7 +69,7 @@ class BearerTokens:
             logger.warning("somebody at %s gave a wrong token to the console", address)
             raise RequestRefused(
                 "unauthorized",
-                "This token is none, or has ended, or was revoked: an admin makes another, under Tokens, or by "
+                "The token is unknown, expired or revoked. An admin creates tokens under Tokens, or by "
                 "`bridge deadletters users tokens make`.",
                 _WRONG_TOKEN,
             )

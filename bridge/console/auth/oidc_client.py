@@ -26,6 +26,7 @@ from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import IssuerUnavailable, SignInRefused, TooManySignIn
 from bridge.settings.address_values import may_be_asked, read_claimed_roles
 from bridge.settings.setting_defaults import EnvironmentSettings
+from lossless.background_thread import start_call
 
 #: The seconds for a request with its answer.
 REQUEST_SECONDS: Final = 10.0
@@ -66,7 +67,7 @@ def _send_request(
     deadline, body = Deadline(REQUEST_SECONDS), b""
     sent = {"accept": "application/json", "accept-encoding": "identity", **headers}
     try:
-        with open_answer(method, httpcore2.URL(address), sent, form, _look_up(address), deadline) as answer:
+        with open_answer(method, httpcore2.URL(address), sent, form, _look_up(address, deadline), deadline) as answer:
             # As it is sent: an answer that is packed all the same is no JSON.
             for part in answer.iter_stream():
                 body += part
@@ -80,10 +81,16 @@ def _send_request(
         raise IssuerUnavailable(f"no answer of HTTP: {type(error).__name__}") from None
 
 
-def _look_up(address: str) -> list[Where]:
+def _look_up(address: str, deadline: Deadline) -> list[Where]:
+    """Return the addresses of the host. A resolver cannot be interrupted: after the time limit its thread is left
+    alone.
+    """
     parts = urlsplit(address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    lookup = start_call(
+        f"looks up {parts.hostname}", lambda: socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    )
+    found = lookup.result(deadline.left)
     return [(family, (str(where[0]), int(where[1]))) for family, _, _, _, where in found]
 
 
@@ -150,9 +157,12 @@ def read_endpoints(said: Mapping[str, Any], issuer: str) -> IssuerEndpoints:
         )
     names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
     authorization, token, keys = (str(said.get(name)) for name in names)
-    if not all(may_be_asked(each.partition("?")[0]) for each in (authorization, token, keys)):
+    printable = all(each.isascii() and each.isprintable() for each in (authorization, token, keys))
+    if not (printable and all(may_be_asked(each.partition("?")[0]) for each in (authorization, token, keys))):
         raise IssuerUnavailable("its document lacks an address, or has one without https://")
     methods = said.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+    if not isinstance(methods, list):
+        raise IssuerUnavailable("token_endpoint_auth_methods_supported in its document is not a list")
     return IssuerEndpoints(authorization, token, keys, "client_secret_basic" in methods)
 
 
@@ -247,8 +257,8 @@ class OidcIssuer:
             return what()
         except IssuerUnavailable as error:
             raise IssuerUnavailable(
-                f"The issuer {self.client.issuer} could not be asked: {error}. Nobody signs in by it until it can; who "
-                "is signed in stays so, and who has a password here signs in by name."
+                f"The issuer {self.client.issuer} could not be asked: {error}. Sign-in through it is "
+                "unavailable. Existing sessions and passwords still work."
             ) from None
         finally:
             _AT_ONCE.release()

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from joserfc import jwe, jwt
 from joserfc.errors import BadSignatureError, ClaimError, ExpiredTokenError, JoseError
-from joserfc.jwk import KeySet, OctKey
+from joserfc.jwk import Key, KeySet, OctKey, import_key
 from joserfc.jws import JWSRegistry
 
 from bridge.deadletters.accounts.account_session import IssuedPerson
@@ -160,7 +160,7 @@ def _find_claim_fault(claims: Mapping[str, Any], client: str, nonce: str) -> str
     if claims.get("azp", client if alone else None) != client:
         return "it was made for another client (aud, azp)"
     if not (0 < len(subject) <= _LONGEST_SUBJECT and subject.isascii() and subject.isprintable()):
-        return "its claim sub is none"
+        return "its claim sub is not a valid identifier"
     return ""
 
 
@@ -177,13 +177,25 @@ def _build_claims_registry(issuer: str, client: str) -> jwt.JWTClaimsRegistry:
 
 
 def _select_signing_keys(found: Mapping[str, Any]) -> KeySet:
-    """Return the signing keys, without those of unsupported kinds."""
+    """Return the signing keys, without those that cannot be used (RFC 7517, 5)."""
     listed = found.get("keys")
     said = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     fit = [
         each for each in said if each.get("kty") in _KEY_TYPES and each.get("use", "sig") == "sig" and _is_long(each)
     ]
-    return KeySet.import_key_set({"keys": fit})
+    return KeySet([key for each in fit if (key := _import_key(each)) is not None])
+
+
+def _import_key(said: dict[str, Any]) -> Key | None:
+    """Return a key; None if its curve is unsupported, or if values are missing or invalid."""
+    try:
+        key = import_key(said)
+        # Some values are read only here.
+        key.get_op_key("verify")
+    except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
+        logger.warning("the issuer's key %r is not used: %s", said.get("kid"), type(error).__name__)
+        return None
+    return key
 
 
 def _is_long(key: Mapping[str, Any]) -> bool:
