@@ -10,14 +10,13 @@ from typing import Any, Final, NoReturn
 
 import typer
 from celery import Celery
-from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from bridge.errors import AppNotFound, BridgeError, KafkaUnavailable, SettingsError
 from bridge.formats.text_forms import make_printable
 from bridge.handler_routes import Routes
 from bridge.inspection.setup_check import load_setup
-from bridge.inspection.terminal_output import LINE_BREAK
+from bridge.inspection.terminal_output import LINE_BREAK, create_console
 from bridge.settings import Settings
 from bridge.settings.app_discovery import find_celery_app
 
@@ -25,7 +24,7 @@ from bridge.settings.app_discovery import find_celery_app
 #: of sysexits.h; a shell gives 130 after Ctrl-C.
 OK, FAULTS, NOT_FOUND, BAD, USAGE, AGAIN, INTERRUPTED = 0, 1, 2, 3, 64, 75, 130
 
-console = Console(highlight=False)
+console: Final = create_console()
 
 
 def load_app(name: str, *, desk: bool = False, wrong: int | None = None) -> tuple[Celery, Settings, Routes]:
@@ -101,13 +100,13 @@ def read_secret(what: str, option: str, *, from_stdin: bool, confirm: bool = Fal
     return str(typer.prompt(what, hide_input=True, confirmation_prompt=confirm, err=True))
 
 
-error_console: Final = Console(stderr=True, highlight=False)
+error_console: Final = create_console(stderr=True)
 
 
 @contextmanager
 def show_progress(doing: str) -> Iterator[Callable[[str], None]]:
     """Show the progress of a command on a terminal, by the function that is yielded."""
-    columns = (TextColumn("{task.description}"),)
+    columns = (TextColumn("{task.description}", markup=False),)
     with Progress(*columns, console=error_console, disable=not error_console.is_terminal, transient=True) as progress:
         task = progress.add_task("")
         yield lambda text: progress.update(task, description=f"{doing}: {text}")

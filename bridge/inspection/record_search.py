@@ -52,11 +52,14 @@ class SearchResult:
 
 
 def parse_coordinates(text: str) -> tuple[str, int, int] | None:
-    """Return topic, partition and offset of `orders-3-1234`; `None` for another form."""
+    """Return topic, partition and offset of `orders-3-1234`; `None` for another form, or one that Kafka cannot have."""
     topic, *numbers = text.rsplit("-", 2)
-    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+    if len(numbers) != 2 or not topic.isprintable():
         return None
-    return topic, int(numbers[0]), int(numbers[1])
+    if not all(number.isdecimal() and len(number) < 20 for number in numbers):
+        return None
+    partition, offset = map(int, numbers)
+    return (topic, partition, offset) if partition < 2**31 and offset < 2**63 else None
 
 
 def find_record(

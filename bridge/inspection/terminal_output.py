@@ -15,6 +15,11 @@ LINE_BREAK = "\n"
 EMPTY_KEY: Final = "(empty)"
 
 
+def create_console(*, stderr: bool = False) -> Console:
+    """Return a console that prints foreign text as it is: rich would replace `:id:` in a key by an emoji."""
+    return Console(stderr=stderr, highlight=False, emoji=False)
+
+
 def print_table(console: Console, table: Table) -> None:
     """Print a table in its full width, even in a pipe of 80 columns: a cut name or number is useless."""
     table.width = Measurement.get(console, console.options.update(max_width=1_000), table).maximum

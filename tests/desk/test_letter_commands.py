@@ -106,6 +106,28 @@ def test_for_a_letter_that_does_not_say_of_which_record_it_is_no_replay_is_propo
     assert "deadletters edit" not in page
 
 
+def test_names_between_colons_are_printed_as_kafka_has_them(desk, database):
+    theirs = {"handler": "a:id:b", "error_message": "the :key: is gone", "key": b"user:id:42"}
+    with database.writing() as connection:
+        LetterWriter(connection, IdCache(), 20_000, 1_000).record([letter(9, offset=9, **theirs)])
+    listed = "".join(desk.run("list").output.split())
+    assert "user:id:42" in listed
+    assert "a:id:b" in listed
+    assert "the :key: is gone" in desk.run("show", "orders-0-9").output
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["orders-0-9999999999999999999999", "orders-9999999999-1", "b\udcff-0-1", "orders-0-1:b\udcff", "9" * 5_000],
+)
+def test_a_record_that_no_database_can_name_is_a_wrong_argument(desk, named):
+    ended = desk.run("show", named)
+    assert ended.exit_code == FAULTS
+    said = " ".join(ended.output.split())
+    assert "database's own log" not in said
+    assert repr(named)[1:9] in said
+
+
 def test_a_letter_is_named_by_its_record_too(desk):
     assert desk.given("show", "orders-0-1235")["id"] == 3
     assert desk.given("show", "orders-0-1234:orders.handlers.notify")["id"] == 2

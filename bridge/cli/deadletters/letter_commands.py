@@ -207,7 +207,7 @@ def show(
 
 
 def _read_from_database(desk: "DeadLetterService", named: str) -> LetterView:
-    if named.isdecimal():
+    if named.isdecimal() and len(named) < 20:
         return desk.letters.one(int(named))
     found = [each.id for each in desk.letters.at(*_parse_place(named))]
     if not found:
@@ -232,7 +232,7 @@ def _require_one(named: str, letters: Iterable[str]) -> None:
 def _parse_place(named: str) -> tuple[str, int, int, str | None]:
     record, _, handler = named.partition(":")
     if (place := parse_coordinates(record)) is None:
-        fail(f"{named!r} is neither an id nor a record (orders-3-1234, orders-3-1234:HANDLER).", FAULTS)
+        fail(f"{named[:100]!r} is neither an id nor a record (orders-3-1234, orders-3-1234:HANDLER).", FAULTS)
     return *place, handler or None
 
 

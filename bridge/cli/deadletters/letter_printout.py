@@ -104,7 +104,7 @@ def _print_causes(console: Console, group_id: int, causes: Sequence["GroupCause"
     table.add_column("last (UTC)", no_wrap=True)
     for each in causes:
         message = make_cell(cut(each.newest.error_message, MAX_ERROR_CHARACTERS))
-        table.add_row(each.id, f"{each.open:,}", f"{each.count:,}", message, format_minute(each.last_at))
+        table.add_row(make_cell(each.id), f"{each.open:,}", f"{each.count:,}", message, format_minute(each.last_at))
     console.print(table)
 
 
@@ -232,16 +232,16 @@ def _list_facts(letter: LetterView) -> Iterator[tuple[str, str]]:
     it = letter.listed
     said = f": {it.error_message}" if it.error_message else ""
     yield "error", f"{it.error_class}{said}" if it.error_class else it.error_message or "unknown"
-    yield "why", f"{it.reason or 'nobody says'}; attempts: {letter.attempts if any(letter.attempts) else it.runs}"
+    yield "why", f"{it.reason or 'no reason given'}; attempts: {letter.attempts if any(letter.attempts) else it.runs}"
     if it.place:
         yield "where", it.place
     if it.version:
         yield "version", it.version
     if it.origin != "bridge":
-        yield "written", f"by {it.origin}, for {it.consumer_group or 'nobody that it names'}"
+        yield "written", f"by {it.origin}, for {it.consumer_group or 'an unknown group'}"
     if it.failures > 1:
         yield "again", f"it has died {it.failures} times: a replay alone does not fix it"
-    yield "lies", letter.where + (f", {it.occurrences} times" if it.occurrences > it.failures else "")
+    yield "stored at", letter.where + (f", {it.occurrences} times" if it.occurrences > it.failures else "")
     if it.key is not None:
         yield "key", cut(format_bytes(it.key) or EMPTY_KEY, 200)
     for name, value in letter.headers:
