@@ -370,6 +370,13 @@ def test_the_same_key_with_another_request_is_refused(program, record):
     assert len(program.get("/letters/1").json()["trail"]) == 1
 
 
+def test_the_same_key_with_another_query_is_refused(program, record):
+    record(letter(1))
+    seen = program.get("/groups/1").headers["etag"]
+    program.post("/groups/1/not-fixed", key="one", if_match=seen)
+    assert kind(program.post("/groups/1/not-fixed?cause=x", key="one", if_match=seen)) == "key-reused"
+
+
 def test_a_key_is_its_tokens_own(program, here, record):
     record(letter(1))
     other = Program(here, Role.OPERATOR)
@@ -599,7 +606,7 @@ def test_called_by_another_name_it_answers_a_problem(program):
 
 def test_every_type_of_problem_says_what_it_is(program):
     answer = program.client.get(f"{ROOT}/problems/changed")
-    assert answer.json() == {"type": f"{ROOT}/problems/changed", "title": "Somebody was quicker.", "status": 409}
+    assert answer.json() == {"type": f"{ROOT}/problems/changed", "title": "The resource has changed.", "status": 409}
 
 
 def test_answers_are_not_kept_by_who_carries_them(program):

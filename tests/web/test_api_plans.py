@@ -221,7 +221,7 @@ def test_a_copy_goes_into_no_topic_of_the_group_s_and_into_none_that_is_not_ther
 ):
     some(record)
     refused = program.post("/plans/copy", {"letters": OPEN, "topic": topic})
-    assert (refused.status_code, refused.json()["title"]) == (422, "It cannot be done so.")
+    assert (refused.status_code, refused.json()["title"]) == (422, "The request was refused.")
     assert words in refused.json()["detail"]
 
 

@@ -141,7 +141,8 @@ def _answer_request(request: Request, operation: Operation, who: Principal, raw:
 
     if operation.act is None:
         return written(operation.answer(asked, **asked.given))
-    wish = "\n".join((operation.name, request.url.path, asked.seen or "")).encode() + b"\n" + raw
+    said = (operation.name, request.url.path, request.url.query, asked.seen or "")
+    wish = "\n".join(said).encode() + b"\n" + raw
     return answer_once(operation, asked, request.headers.get("idempotency-key"), wish, written)
 
 

@@ -128,7 +128,7 @@ def _read_query(shape: type[RequestModel], params: QueryParams) -> RequestModel:
         if field is not None and is_list_field(field.annotation):
             said[name] = params.getlist(name)
         elif times > 1:
-            raise _build_invalid_request([{"where": f"query.{name[:100]}", "what": "is said more than once"}])
+            raise _build_invalid_request([{"where": f"query.{name[:100]}", "what": "is given more than once"}])
         else:
             said[name] = params[name]
     try:
@@ -197,7 +197,7 @@ def read_cursor(list_: str, cursor: str) -> str:
     except (ValueError, binascii.Error):
         of, end = "", ""
     if of != list_ or not end:
-        raise FilterFault("This cursor is none of this list: give `next` of the page before, as it is.")
+        raise FilterFault("This cursor belongs to another list. Send `next` of the previous page unchanged.")
     return end
 
 
@@ -211,5 +211,5 @@ def read_number_cursor(list_: str, cursor: str | None) -> int | None:
         return None
     end = read_cursor(list_, cursor)
     if not (end.isdecimal() and len(end) < 19):
-        raise FilterFault("This cursor is none of this list: give `next` of the page before, as it is.")
+        raise FilterFault("This cursor belongs to another list. Send `next` of the previous page unchanged.")
     return int(end)

@@ -76,7 +76,7 @@ def mark_fixed(asked: ApiRequest, body: shapes.Fixing) -> shapes.OneGroup:
     "POST /groups/{id:int}/not-fixed", Role.OPERATOR, "unmarkFixed", Effect(show_group, "must"), waits=_STANDING
 )
 def unmark_fixed(asked: ApiRequest, query: shapes.WhichCause) -> shapes.OneGroup:
-    """Take the mark of a group, or of a cause of it, back."""
+    """Remove the mark of a group, or of one of its causes."""
     group = asked.desk.groups.one(asked.path["id"])
     now = group if query.cause is None else group.fix_of(query.cause)
     if now.fixed_in is not None:
@@ -96,7 +96,7 @@ def note_on_group(asked: ApiRequest, body: letter_shapes.Noting) -> letter_shape
     """Add a note to a group."""
     said = body.said.strip()
     if not said:
-        raise RequestRefused("refused", "A note has words: nothing was noted.")
+        raise RequestRefused("refused", "The note is empty. Nothing was changed.")
     asked.desk.notes.on_group(asked.path["id"], said, asked.who.name)
     return list_notes(asked)
 

@@ -31,7 +31,7 @@ def answer_once(
     """Carry out a request, or repeat the answer of an earlier one with the same key.
 
     Parameters:
-        wish: a digest of the request.
+        wish: the bytes that identify the request.
         written: encodes an answer as it is sent.
 
     Raises:

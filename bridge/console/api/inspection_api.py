@@ -25,7 +25,7 @@ def show_status(asked: ApiRequest) -> shapes.Status:
     """Return what the group consumes and how far, and what needs a person."""
     found = asked.console.status_cache.read()
     if found is None:
-        raise NothingAnswers("How the group stands is not known yet: ask again in a moment.")
+        raise NothingAnswers("The group's status is not known yet. Retry in a few seconds.")
     return shapes.Status.model_validate({**found.status, "asked_at": format_moment(found.at)})
 
 

@@ -173,7 +173,7 @@ def _decode_value(value: shapes.NewValue | None) -> bytes | None:
 def _require_note(said: str) -> str:
     said = said.strip()
     if not said:
-        raise RequestRefused("refused", "A note has words: nothing was noted.")
+        raise RequestRefused("refused", "The note is empty. Nothing was changed.")
     return said
 
 

@@ -261,7 +261,7 @@ def note_on_letter(request: Request) -> Response:
     """Add a note to a letter."""
     id_, said = request.path_params["id"], check_length(request.state.form.get("note", ""), MAX_NOTE)
     if not said:
-        raise HTTPException(400, "A note has words: nothing was noted.")
+        raise HTTPException(400, "The note is empty. Nothing was changed.")
     who = console.get_principal(request).name
     submit_once(request, lambda desk: _add_note(desk, id_, said, who))
     return RedirectResponse(f"/letters/{id_}#notes", 303)
