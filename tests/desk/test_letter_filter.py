@@ -76,3 +76,16 @@ def test_a_letter_is_accepted_where_the_database_finds_it(database):
 def test_what_only_the_database_knows_is_refused_of_a_topic(asked):
     with pytest.raises(FilterFault, match="without --from-topic"):
         check_topic_filter(asked)
+
+
+@pytest.mark.parametrize(
+    ("filled", "said"),
+    [
+        ({"exceptions": tuple(map(str, range(101)))}, "101 values of exception"),
+        ({"headers": tuple(("name", str(each)) for each in range(101))}, "101 values of header"),
+        ({"text": " ".join(map(str, range(101)))}, "101 words"),
+    ],
+)
+def test_a_filter_has_no_more_values_than_a_database_can_search_for(filled, said):
+    with pytest.raises(FilterFault, match=said):
+        LetterFilter(**filled)

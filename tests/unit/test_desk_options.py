@@ -92,7 +92,7 @@ def test_every_option_says_a_part_of_the_filter_and_the_commands_own_stay_its_ow
         (("--key", "0xzz"), "text:"),
         (("--header", "tenant"), "name=value"),
         (("--header", "trace=0xzz"), "text:"),
-        (("--since", "today", "--until", "yesterday"), "earlier than the other"),
+        (("--since", "today", "--until", "yesterday"), "earlier than `until`"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_a_line_and_asks_nothing(words, said):

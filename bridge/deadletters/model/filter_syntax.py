@@ -83,7 +83,7 @@ def parse_header_value(text: str, name: str) -> str:
     Raises:
         FilterFault: the text after 0x or base64: is invalid.
     """
-    return _parse_bytes(text, "value", f" of header {name!r}").decode("utf-8", "surrogateescape")
+    return _parse_bytes(text, f"value of header {name!r}").decode("utf-8", "surrogateescape")
 
 
 def write_header_value(value: str) -> str:
@@ -94,7 +94,7 @@ def write_header_value(value: str) -> str:
     return f"{_TEXT}{value}" if value.startswith((_HEX, _BASE64, _TEXT)) else value
 
 
-def _parse_bytes(text: str, what: str, whose: str = "") -> bytes:
+def _parse_bytes(text: str, what: str) -> bytes:
     try:
         if text.startswith(_HEX):
             return bytes.fromhex(text.removeprefix(_HEX))
@@ -102,7 +102,8 @@ def _parse_bytes(text: str, what: str, whose: str = "") -> bytes:
             return b64decode(text.removeprefix(_BASE64), validate=True)
         return text.removeprefix(_TEXT).encode("utf-8", "surrogateescape")
     except (ValueError, binascii.Error):
-        raise FilterFault(f"The {what} {text!r}{whose} is not what it begins as: put text: before its text.") from None
+        form = "hexadecimal" if text.startswith(_HEX) else "base64"
+        raise FilterFault(f"{text!r} is not valid {form}. For this text as a {what}, write {_TEXT}{text}.") from None
 
 
 def parse_statuses(texts: Iterable[str]) -> tuple[LetterStatus, ...]:

@@ -27,6 +27,9 @@ from bridge.formats.text_forms import format_count
 #: Most ids of letters in a filter.
 MOST_IDS: Final = 10_000
 
+#: Most exceptions, most headers and most words in a filter: a database refuses a larger expression.
+MOST_VALUES: Final = 100
+
 #: The largest number of attempts in a filter.
 MOST_ATTEMPTS: Final = 2**31 - 1
 
@@ -57,7 +60,7 @@ class LetterCursor(NamedTuple):
         """
         failed_at, _, letter = text.partition("-")
         if not all(each.isdecimal() and len(each) < 20 and int(each) <= HIGHEST for each in (failed_at, letter)):
-            raise FilterFault(f"{text!r} is no end of a page.")
+            raise FilterFault(f"{text!r} is not a page cursor.")
         return cls(int(failed_at), int(letter))
 
 
@@ -184,16 +187,21 @@ class LetterFilter:
         if len(self.ids) > MOST_IDS:
             raise FilterFault(f"{len(self.ids):,} letters are named one by one, of {MOST_IDS:,} at most.")
         for each, value in self.given():
+            if each.type in (CLASS_NAMES, HEADERS) and len(value) > MOST_VALUES:
+                raise FilterFault(f"{len(value):,} values of {each.word} are given, of {MOST_VALUES} at most.")
             if each.type is NUMBERS and (too_high := [id_ for id_ in value if not 0 <= id_ <= HIGHEST]):
                 raise FilterFault(f"{too_high[0]} is no letter's id, and no group's or plan's.")
             if each.type in (NAMES, CLASS_NAMES) and (strange := [text for text in value if not _is_storable(text)]):
-                raise FilterFault(f"{strange[0][:100]!r} is nothing that a letter has: it is no text that can be kept.")
+                raise FilterFault(f"{strange[0][:100]!r} has a character that the database cannot store.")
         if self.attempts is not None and not 0 < self.attempts <= MOST_ATTEMPTS:
             raise FilterFault(f"{self.attempts} is no number of attempts: say 1 to {MOST_ATTEMPTS:,}.")
-        if self.text and not any(split_words(self.text)):
+        words = set(split_words(self.text))
+        if len(words) > MOST_VALUES:
+            raise FilterFault(f"The text has {len(words):,} words, of {MOST_VALUES} at most.")
+        if self.text and not any(words):
             raise FilterFault(f"There is no word in {self.text!r}: text is looked for by whole words.")
         if self.since is not None and self.until is not None and self.since >= self.until:
-            raise FilterFault("No letter failed both since and until then: the one must be earlier than the other.")
+            raise FilterFault("`since` must be earlier than `until`.")
 
     def given(self) -> list[tuple[FilterField, Any]]:
         """Return the fields that are not empty, with their values."""
