@@ -119,6 +119,7 @@ def test_a_filter_that_is_none_is_refused_with_what_is_wrong(browser):
         "before=x",
         "after=9-",
         "id=" + "9" * 50,
+        "&".join(f"exception=E{each}" for each in range(400)),
     ):
         answer = browser().get(f"/letters?{said}")
         assert answer.status_code == 400, said

@@ -290,7 +290,7 @@ def _list_events(letter: LetterView) -> Iterator[TimelineEvent]:
 
 def _describe_death(reason: str, error_class: str, runs: int) -> str:
     attempts = f", after {format_count(runs, 'attempt')}" if runs else ""
-    return f"died: {reason or error_class or 'nobody says why'}{attempts}"
+    return f"died: {reason or error_class or 'no reason given'}{attempts}"
 
 
 def _describe_act(act: LetterAct) -> str:
