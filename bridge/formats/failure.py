@@ -1,10 +1,14 @@
 """A failure: the class, message and traceback of an exception, as headers, logs and dead letters keep them."""
 
+import re
 import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
+
+#: A class at the beginning of `class: message`; a class of a function has `<locals>` in its name.
+_CLASS: Final = re.compile(r"[^\W\d][\w.<>]*(?=:|\Z)")
 
 #: Maximum length of `error_message`, in characters; a longer one is cut in the middle.
 MAX_MESSAGE = 2_000
@@ -83,6 +87,12 @@ def class_name(error: BaseException) -> str:
 def kind_name(kind: type[BaseException]) -> str:
     """Return module and name of an exception class; without the module for `builtins`, as in Python's tracebacks."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def read_error_class(text: str) -> str:
+    """Return the class of an error that is written as `class: message`; empty if it does not begin with one."""
+    found = _CLASS.match(text)
+    return found[0] if found else ""
 
 
 def cut(text: str, limit: int) -> str:

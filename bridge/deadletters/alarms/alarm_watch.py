@@ -16,16 +16,16 @@ from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.webhook_table import AlarmRow
 from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupState
 from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.formats.failure import read_error_class
 from bridge.formats.group_decision import GroupDecision, halted_topic
 from bridge.handler_routes import Routes
 from bridge.ledger import Ledger
 from bridge.ledger.breaker_state import BreakerStatus, CircuitBreakers
 from bridge.ledger.decision_store import DecisionMirror, look_up_decisions, read_standing_decisions
 from bridge.settings import Settings
-from bridge.settings.masked_fields import read_mask_rules
 
-#: In the place of a text of a handler or its error, if fields are masked.
-NOT_TOLD: Final = "the handler's words may quote masked fields, and are left out"
+#: What precedes the last error in the reason of an open breaker (breaker_rules.lua).
+LAST_ERROR: Final = "; the last error: "
 
 
 def find_topic_alarms(settings: Settings, routes: Routes) -> tuple[list[Alarm], set[str]]:
@@ -65,28 +65,33 @@ def _list_group_alarms(group: GroupState) -> list[Alarm]:
 def _find_halts(settings: Settings, mirror: DecisionMirror | None) -> list[Alarm]:
     decided = read_standing_decisions(settings, None) if mirror is None else look_up_decisions(settings, mirror)
     halts = {topic: each for key, each in decided.items() if each.data is not None and (topic := halted_topic(key))}
-    told = {topic: _build_halt_alarm(settings, topic, each) for topic, each in sorted(halts.items())}
-    return [alarm_event.describe_halt(settings.group, topic, each) for topic, each in told.items()]
+    return [
+        alarm_event.describe_halt(settings.group, topic, _hide_handler_words(each))
+        for topic, each in sorted(halts.items())
+    ]
 
 
-def _build_halt_alarm(settings: Settings, topic: str, halt: GroupDecision) -> GroupDecision:
-    """Return a halt without words that may quote masked fields; a person's words stay."""
-    masks = read_mask_rules(settings.environment.DEADLETTERS_MASK)
-    if "handler" not in (halt.data or {}) or not masks.find_fields(topic):
+def _hide_handler_words(halt: GroupDecision) -> GroupDecision:
+    """Return a halt with the class of its error instead of a handler's words; a person's reason stays."""
+    data = halt.data or {}
+    if "handler" not in data:
         return halt
-    return replace(halt, change=halt.change._replace(why=NOT_TOLD))
+    why = f"the handler raised {read_error_class(str(data.get('error', ''))) or 'an error'}"
+    return replace(halt, change=halt.change._replace(why=why))
 
 
-def _build_breaker_alarm(settings: Settings, known: BreakerStatus) -> BreakerStatus:
-    """Return a breaker's state without words that may quote masked fields: its error was of a record of any topic."""
-    return known._replace(why=NOT_TOLD) if read_mask_rules(settings.environment.DEADLETTERS_MASK) else known
+def _hide_error_message(known: BreakerStatus) -> BreakerStatus:
+    """Return a breaker's state with the class of its last error and without its message."""
+    rule, mark, error = known.why.partition(LAST_ERROR)
+    shown = read_error_class(error)
+    return known._replace(why=f"{rule}{mark}{shown}" if shown else rule)
 
 
 def _find_open_breakers(settings: Settings, routes: Routes, ledger: Ledger) -> tuple[list[Alarm], set[str]]:
     found, unsure = [], set()
     for name, known in sorted(CircuitBreakers(ledger).open_ones(sorted(routes.terms)).items()):
         handlers = [each.name for each in routes if name in each.needs]
-        alarm = alarm_event.describe_open_breaker(settings.group, name, _build_breaker_alarm(settings, known), handlers)
+        alarm = alarm_event.describe_open_breaker(settings.group, name, _hide_error_message(known), handlers)
         if known.state == "ramping":
             unsure.add(alarm.key)
         else:
