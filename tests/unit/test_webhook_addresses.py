@@ -1,10 +1,12 @@
 """Where webhooks may be sent to."""
 
+import re
 import socket
+from pathlib import Path
 
 import pytest
 
-from bridge.deadletters.alarms.webhook_address import parse_target, resolve_target
+from bridge.deadletters.alarms.webhook_address import REFUSED_PORTS, parse_target, resolve_target
 from bridge.errors import WebhookRefused
 from bridge.settings.address_values import read_networks
 
@@ -22,7 +24,7 @@ SECRET = "T000/B000/s3cret"
         (f"https://example.com/{SECRET}\r\nx: y", "visible ASCII"),
         (f"https://exämple.com/{SECRET}", "visible ASCII"),
         ("https://example.com/" + "x" * 2_000, "2,000"),
-        (f"http://example.com/{SECRET}", "Without TLS"),
+        (f"http://example.com/{SECRET}", "http:// is allowed only to"),
         (f"https://127.0.0.1/{SECRET}", "not public"),
         (f"https://[::1]/{SECRET}", "not public"),
         (f"https://10.1.2.3/{SECRET}", "not public"),
@@ -38,10 +40,10 @@ SECRET = "T000/B000/s3cret"
         (f"https://0.0.0.0/{SECRET}", "not public"),
         (f"https://192.0.0.9/{SECRET}", "not public"),
         (f"https://192.88.99.1/{SECRET}", "not public"),
-        (f"https://example.com:22/{SECRET}", "Port 22"),
+        (f"https://example.com:22/{SECRET}", "Port 22 is refused"),
         (f"https://example.com:6379/{SECRET}", "Port 6379"),
         (f"https://example.com:9092/{SECRET}", "Port 9092"),
-        (f"https://8.8.8.8:12345/{SECRET}", "not one of web servers"),
+        (f"https://8.8.8.8:12345/{SECRET}", "port is not allowed there"),
     ],
 )
 def test_what_is_no_address_or_leads_into_the_house_is_refused_and_not_repeated(address, why):
@@ -82,3 +84,10 @@ def test_of_a_name_that_leads_to_several_addresses_each_must_be_public(monkeypat
         resolve_target(parse_target("https://example.com/", ()), ())
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found[:1])
     assert resolve_target(parse_target("https://example.com/", ()), ()) == [(socket.AF_INET, ("93.184.216.34", 443))]
+
+
+def test_the_page_lists_the_ports_that_are_refused():
+    page = (Path(__file__).parents[2] / "docs/how-to/webhooks.md").read_text()
+    (listed,) = re.findall(r"but 80 and 443, and ([\d,\s]+)\.", page)
+    assert set(map(int, listed.split(","))) == {port for port in REFUSED_PORTS if port >= 1024}
+    assert set(range(1024)) - REFUSED_PORTS == {80, 443}

@@ -28,13 +28,13 @@ _SPECIAL: Final = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0
 _LONGEST: Final = 2_000
 #: Allowed ports of public hosts: those of the web.
 _WEB: Final = frozenset((80, 443, 8000, 8008, 8080, 8081, 8088, 8443, 8888, 9443))
-_OTHERS_PORTS: Final = """
+_REFUSED_HIGH: Final = """
 1080 1433 1521 1719 1720 1723 2049 2181 2375 2376 2379 2380 3306 3389 3659 4045 4190 5060 5061 5432 5671 5672 5900
 6000 6379 6380 6566 6665 6666 6667 6668 6669 6679 6697 9042 9092 10080 11211 26379 27017
 """
-#: Ports that are refused in private networks too: those of mail, shells, databases, queues and the like,
-#: and those that browsers refuse (Fetch, "bad port"), as far as they are above 1023.
-_OTHERS: Final = frozenset(map(int, _OTHERS_PORTS.split()))
+#: Ports that are refused in private networks too: those below 1024 that are not of the web, usual ones of databases,
+#: queues and the like, and those that browsers refuse (Fetch, "bad port"). docs/how-to/webhooks.md lists them.
+REFUSED_PORTS: Final = frozenset({*range(1024), *map(int, _REFUSED_HIGH.split())} - _WEB)
 
 
 class WebhookTarget(NamedTuple):
@@ -84,14 +84,12 @@ def parse_target(address: str, allowed: Sequence[Network]) -> WebhookTarget:
         raise WebhookRefused("The address must have no user, no password and no #.")
     if parts.scheme == "http" and not allowed:
         raise WebhookRefused(
-            "Without TLS (http://) it is sent into networks of yours alone: name them in DEADLETTERS_WEBHOOK_NETWORKS."
+            "http:// is allowed only to networks in DEADLETTERS_WEBHOOK_NETWORKS. Use https://, or add the network."
         )
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     target = WebhookTarget(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), path)
-    if target.port in _OTHERS or (target.port < 1024 and target.port not in _WEB):
-        raise WebhookRefused(
-            f"Port {target.port} is not one of web servers: a webhook goes to HTTPS, usually on port 443."
-        )
+    if target.port in REFUSED_PORTS:
+        raise WebhookRefused(f"Port {target.port} is refused. Use 443.")
     with suppress(ValueError):
         _require_allowed(target, ipaddress.ip_address(target.host), allowed)
     return target
@@ -127,7 +125,7 @@ def _require_allowed(target: WebhookTarget, address: Address, allowed: Sequence[
         )
     if target.port not in _WEB:
         raise WebhookRefused(
-            f"{target.shown} has a port that is not one of web servers: if it is yours, name its network in "
+            f"{target.shown} is public, and its port is not allowed there: use 443, or add its network to "
             "DEADLETTERS_WEBHOOK_NETWORKS"
         )
 
