@@ -336,7 +336,7 @@ class RetryRewinds:
 
 @dataclass(frozen=True)
 class PartitionReads:
-    """The reading of the assigned partitions: where each goes on, its buffered records, and its pause.
+    """The reading of the assigned partitions: the next offset of each, its buffered records, and its pause.
 
     Attributes:
         buffer: the records that were read and not taken in yet.

@@ -22,14 +22,14 @@ from bridge.partitions.ordering import Portion
 
 #: Most retry messages in flight for each process, while workers keep up with all else: one that runs and one that is
 #: next. A worker prefetches four for each process: those count too.
-EACH: Final = 2
+MESSAGES_PER_PROCESS: Final = 2
 #: The same at most, if all had ended at each poll: a slow loop must not idle workers. Live records wait for them, so
 #: they are fewer beside other work.
-EACH_AT_MOST: Final = 16
-EACH_BESIDE: Final = 3
+MOST_MESSAGES_PER_PROCESS: Final = 16
+MESSAGES_PER_PROCESS_SHARED: Final = 3
 #: Seconds of such a message: if nothing else was handed off to the queue lately, and if something was.
-ALONE: Final = 0.05
-BESIDE: Final = 0.005
+BATCH_SECONDS_ALONE: Final = 0.05
+BATCH_SECONDS_SHARED: Final = 0.005
 #: Seconds that count as lately; and as a moment ago, when more is expected.
 LATELY: Final = 60.0
 JUST_NOW: Final = 5.0
@@ -40,7 +40,13 @@ _RETRIES, _LIVE = "retries", "live"
 
 
 def find_retry_room(
-    share: float, parked: QueuedWork, others: QueuedWork, size: int, processes: int, out: int = 0, each: int = EACH
+    share: float,
+    parked: QueuedWork,
+    others: QueuedWork,
+    size: int,
+    processes: int,
+    out: int = 0,
+    each: int = MESSAGES_PER_PROCESS,
 ) -> int:
     """Return how many more retry messages may go into a queue now.
 
@@ -70,22 +76,26 @@ def adapt_messages_ahead(each: int, *, ended: bool, waits: bool, busy: bool) -> 
         busy: whether anything else goes through it just now.
     """
     if waits:
-        return max(EACH, each // 2)
-    return min(EACH_BESIDE if busy else EACH_AT_MOST, each * 2 if ended else each)
+        return max(MESSAGES_PER_PROCESS, each // 2)
+    return min(MESSAGES_PER_PROCESS_SHARED if busy else MOST_MESSAGES_PER_PROCESS, each * 2 if ended else each)
 
 
 def find_retry_batch_size(most: int, busy: bool, run: float | None = None) -> int:
     """Return how many deliveries a retry message has.
 
     Parameters:
-        most: deliveries that take `ALONE`.
+        most: deliveries that take `BATCH_SECONDS_ALONE`.
         busy: whether anything else goes through the queue.
         run: seconds that one runs, without the overhead of its message: with a distant Redis the overhead is most of
             the time, and messages of one delivery would waste it.
     """
     if not busy:
         return most
-    return max(1, int(most * BESIDE / ALONE), min(most, int(BESIDE / run)) if run else 0)
+    return max(
+        1,
+        int(most * BATCH_SECONDS_SHARED / BATCH_SECONDS_ALONE),
+        min(most, int(BATCH_SECONDS_SHARED / run)) if run else 0,
+    )
 
 
 class QueueMix:
@@ -214,7 +224,7 @@ class RetryShareAllocator:
             size,
             processes,
             unended,
-            self._messages_ahead.get(queue, EACH),
+            self._messages_ahead.get(queue, MESSAGES_PER_PROCESS),
         )
         left = 0 if queue in self._full else left
         return Portion(size, size, split_room(left, handlers), f"{size}: what was parked, beside all else")
@@ -226,7 +236,7 @@ class RetryShareAllocator:
             theirs = self._ahead.exchange({queue: self._mix(queue).parked for queue in queues})
             self._theirs = {queue: QueuedWork(*counts) for queue, counts in theirs.items()}
 
-    def _see_out(self, queue: str, now: float) -> None:
+    def _drop_ended(self, queue: str, now: float) -> None:
         """Forget the messages that have ended."""
         unended = [each for each in self._unended.get(queue, ()) if now - each[2] < COUNTS_FOR]
         if self._ledger is not None and unended:
@@ -247,9 +257,12 @@ class RetryShareAllocator:
             for queue, length in self._broker.read_lengths(queues).items():
                 self._mix(queue).update_length(length, now)
                 had = bool(self._unended.get(queue))
-                self._see_out(queue, now)
+                self._drop_ended(queue, now)
                 ended = had and not self._unended[queue]
-                ahead, busy = self._messages_ahead.get(queue, EACH), self._mix(queue).busy(now, JUST_NOW)
+                ahead, busy = (
+                    self._messages_ahead.get(queue, MESSAGES_PER_PROCESS),
+                    self._mix(queue).busy(now, JUST_NOW),
+                )
                 self._messages_ahead[queue] = adapt_messages_ahead(ahead, ended=ended, waits=length > 0, busy=busy)
             if now >= self._others_at:
                 self._others_at = now + OTHERS_EVERY

@@ -36,7 +36,7 @@ def format_gates(names: Iterable[str]) -> str:
 
 def _check_gate_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a gate: printable ASCII, without blanks, quotes and backslashes")
+        raise ValueError(f"{name!r} is not a valid gate name: printable ASCII, without blanks, quotes and backslashes")
     return name
 
 

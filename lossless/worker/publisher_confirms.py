@@ -1,4 +1,4 @@
-"""Publisher confirms of RabbitMQ, without which it says nothing of a message that it has not taken."""
+"""RabbitMQ publisher confirms: a publish returns once the broker has the message."""
 
 import time
 from collections.abc import Callable

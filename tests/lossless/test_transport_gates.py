@@ -231,9 +231,9 @@ def test_a_foreign_producer_may_write_json_as_it_likes(
 
 @pytest.mark.parametrize("name", ["", "a b", "a\0b", 'a"b', "a\\b", "ü", "a\n"])
 def test_what_json_would_write_otherwise_is_no_name(gates: MessageGates, name: str) -> None:
-    with pytest.raises(ValueError, match="no name of a gate"):
+    with pytest.raises(ValueError, match="not a valid gate name"):
         gates.shut(name)
-    with pytest.raises(ValueError, match="no name of a gate"):
+    with pytest.raises(ValueError, match="not a valid gate name"):
         format_gates([name])
 
 

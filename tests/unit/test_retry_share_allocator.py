@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from bridge.dispatch.retry_share import BESIDE, COUNTS_FOR, EACH, FAILED_EVERY, RetryShareAllocator
+from bridge.dispatch.retry_share import (
+    BATCH_SECONDS_SHARED,
+    COUNTS_FOR,
+    FAILED_EVERY,
+    MESSAGES_PER_PROCESS,
+    RetryShareAllocator,
+)
 from bridge.errors import HandoffFailed
 from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
 from tests.memory_ledger import MemoryLedger
@@ -60,12 +66,12 @@ class World:
 
 def test_what_workers_have_taken_counts_until_it_has_ended() -> None:
     world = World()
-    assert world.portion() == (100, EACH * PROCESSES)
+    assert world.portion() == (100, MESSAGES_PER_PROCESS * PROCESSES)
     for n in range(3):
         world.hand(10 * n)
-    assert world.portion() == (100, EACH * PROCESSES - 3)
+    assert world.portion() == (100, MESSAGES_PER_PROCESS * PROCESSES - 3)
     world.ledger.write([Mark(TIER, range(20), Fate.DONE)])
-    assert world.portion() == (100, EACH * PROCESSES - 1)
+    assert world.portion() == (100, MESSAGES_PER_PROCESS * PROCESSES - 1)
 
 
 def test_where_all_has_ended_at_each_look_more_goes_out_and_less_again_when_any_waits() -> None:
@@ -87,14 +93,14 @@ def test_what_failed_again_and_waits_for_its_time_counts_for_a_moment_only() -> 
         world.hand(10 * n)
     assert world.portion() == (100, 0)
     world.now += COUNTS_FOR
-    assert world.portion()[1] >= EACH * PROCESSES  # type: ignore[operator]
+    assert world.portion()[1] >= MESSAGES_PER_PROCESS * PROCESSES  # type: ignore[operator]
 
 
 def test_beside_live_records_messages_are_small() -> None:
     world = World()
     world.portion()
     world.shares.note_handed("charge", Account("charge", "orders", "id", 0), [5], parked=False)
-    assert world.portion()[0] == int(100 * BESIDE / 0.05)
+    assert world.portion()[0] == int(100 * BATCH_SECONDS_SHARED / 0.05)
 
 
 def test_a_long_queue_is_shared_and_one_full_of_retries_takes_nothing() -> None:
@@ -106,14 +112,14 @@ def test_a_long_queue_is_shared_and_one_full_of_retries_takes_nothing() -> None:
 
 
 def test_few_that_are_due_are_shared_by_the_processes() -> None:
-    assert World().portion(6) == (3, EACH * PROCESSES)
+    assert World().portion(6) == (3, MESSAGES_PER_PROCESS * PROCESSES)
 
 
 def test_while_the_broker_does_not_answer_all_stays_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.portion()
     world.away = True
-    assert world.portion() == (100, EACH * PROCESSES)
+    assert world.portion() == (100, MESSAGES_PER_PROCESS * PROCESSES)
     world.now += FAILED_EVERY
-    assert world.portion() == (100, EACH * PROCESSES)
+    assert world.portion() == (100, MESSAGES_PER_PROCESS * PROCESSES)
     assert len(caplog.records) == 1

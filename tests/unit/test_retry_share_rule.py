@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from bridge.dispatch.queue_room import QueuedWork
 from bridge.dispatch.retry_share import (
-    EACH,
-    EACH_AT_MOST,
-    EACH_BESIDE,
     JUST_NOW,
     LATELY,
+    MESSAGES_PER_PROCESS,
+    MESSAGES_PER_PROCESS_SHARED,
+    MOST_MESSAGES_PER_PROCESS,
     PLACE_KNOWN_FOR,
     QueueMix,
     adapt_messages_ahead,
@@ -61,7 +61,7 @@ def test_each_has_its_share_of_the_workers_and_live_records_all_that_they_need_b
         live, parked = live * (1 - taken), parked * (1 - taken)
     capacity = step * 200
     assert done_live >= min(came, (1 - share) * capacity) * 0.9
-    assert done_parked >= min(share, EACH * processes * each / step) * capacity * 0.5
+    assert done_parked >= min(share, MESSAGES_PER_PROCESS * processes * each / step) * capacity * 0.5
 
 
 def test_messages_are_small_beside_live_records_and_full_where_there_are_none() -> None:
@@ -106,13 +106,13 @@ def test_what_others_put_there_counts_as_theirs_and_what_was_put_there_long_ago_
 @pytest.mark.parametrize(
     ("each", "ended", "waits", "busy", "then"),
     [
-        (EACH, True, False, False, 2 * EACH),
-        (EACH_AT_MOST, True, False, False, EACH_AT_MOST),
-        (EACH, False, False, False, EACH),
+        (MESSAGES_PER_PROCESS, True, False, False, 2 * MESSAGES_PER_PROCESS),
+        (MOST_MESSAGES_PER_PROCESS, True, False, False, MOST_MESSAGES_PER_PROCESS),
+        (MESSAGES_PER_PROCESS, False, False, False, MESSAGES_PER_PROCESS),
         (8, True, True, False, 4),
-        (8, True, False, True, EACH_BESIDE),
-        (8, False, False, True, EACH_BESIDE),
-        (EACH, True, True, True, EACH),
+        (8, True, False, True, MESSAGES_PER_PROCESS_SHARED),
+        (8, False, False, True, MESSAGES_PER_PROCESS_SHARED),
+        (MESSAGES_PER_PROCESS, True, True, True, MESSAGES_PER_PROCESS),
     ],
 )
 def test_a_bridge_that_turns_slowly_idles_no_workers_and_a_live_record_waits_for_little(
