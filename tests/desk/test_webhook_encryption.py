@@ -58,10 +58,10 @@ def add(hooks, there, name="ops", format_=WebhookFormat.STANDARD, key=""):
 def send(hooks, name="ops"):
     """The answer to a test event."""
     message = hooks.test(name, "ann")
-    told = hooks.told(message)
-    head = webhook_sender.Letterhead.of(hooks.settings)
-    webhook_sender.WebhookSender(hooks.database, head, told.webhook_id, threading.Event(), []).run()
-    return hooks.told(message)
+    told = hooks.find_delivery(message)
+    sender_settings = webhook_sender.SenderSettings.of(hooks.settings)
+    webhook_sender.WebhookSender(hooks.database, sender_settings, told.webhook_id, threading.Event(), []).run()
+    return hooks.find_delivery(message)
 
 
 def dump(database):
@@ -102,9 +102,9 @@ def test_what_is_sent_is_signed_by_the_secret_that_was_shown_and_reaches_the_who
 
 def test_a_webhook_is_shown_by_its_host_alone_whether_it_is_encrypted_or_not(new_hooks, there, key, other):
     add(new_hooks(key), there)
-    assert new_hooks(key).all()[0].address == f"http://127.0.0.1:{there.port}/…"
+    assert new_hooks(key).list_webhooks()[0].address == f"http://127.0.0.1:{there.port}/…"
     for hooks in (new_hooks(), new_hooks(other)):
-        assert hooks.all()[0].address == "encrypted by a key that DEADLETTERS_SECRET_KEY does not have"
+        assert hooks.list_webhooks()[0].address == "encrypted by a key that DEADLETTERS_SECRET_KEY does not have"
 
 
 def test_without_a_key_all_is_as_it_was(new_hooks, there):
@@ -188,4 +188,4 @@ def test_the_check_says_what_lies_plain_and_what_nobody_here_can_read(new_hooks,
 
 def test_no_key_is_in_a_repr(new_hooks, key):
     hooks = new_hooks(key)
-    assert key not in repr(hooks) + repr(hooks.settings) + repr(webhook_sender.Letterhead.of(hooks.settings))
+    assert key not in repr(hooks) + repr(hooks.settings) + repr(webhook_sender.SenderSettings.of(hooks.settings))

@@ -68,7 +68,7 @@ def send(hooks):
 
 def sent(hooks):
     """What each webhook was told, oldest first, and how it stands."""
-    return {each.name: [(d.type, d.state) for d in reversed(each.latest)] for each in hooks.all(100)}
+    return {each.name: [(d.type, d.state) for d in reversed(each.latest)] for each in hooks.list_webhooks(100)}
 
 
 def new_groups(database, *places, at=1_000):
@@ -102,7 +102,7 @@ def test_the_secret_is_given_once_and_stands_nowhere_else(hooks, there, caplog):
         hooks.test("ops", "ann")
         there.stop()
         send_once(hooks)
-    (shown,) = hooks.all()
+    (shown,) = hooks.list_webhooks()
     with hooks.database.reading() as connection:
         kept, said = stored.list_webhooks(connection), audit_table.read_history(connection)
     seen = " ".join([str(shown), repr(shown), str(shown.to_data()), repr(kept), repr(said), caplog.text])
@@ -119,7 +119,7 @@ def send_once(hooks):
         ids = [each.id for each in stored.list_webhooks(connection)]
     for id_ in ids:
         one = webhook_sender.WebhookSender(
-            hooks.database, webhook_sender.Letterhead.of(hooks.settings), id_, threading.Event(), []
+            hooks.database, webhook_sender.SenderSettings.of(hooks.settings), id_, threading.Event(), []
         )
         with hooks.database.writing() as connection:
             assert stored.lease_webhook(connection, id_, one._who)
@@ -154,7 +154,7 @@ def test_a_test_arrives_signed_by_the_secret(hooks, there):
     message = hooks.test("ops", "ann")
     send(hooks)
     (got,) = there.got
-    told = hooks.told(message)
+    told = hooks.find_delivery(message)
     assert (told.state, told.said, told.tries) == ("sent", "HTTP 200", 1)
     assert got.id == message
     assert abs(int(got.headers["webhook-timestamp"]) - time.time()) < 60
@@ -171,11 +171,11 @@ def test_what_is_not_taken_is_sent_again_by_the_same_id_until_it_is(hooks, there
     message = hooks.test("ops", "ann")
     with sending_beside(hooks):
         eventually(lambda: len(there.got) >= 3)
-        assert hooks.told(message).said == "HTTP 500"
+        assert hooks.find_delivery(message).said == "HTTP 500"
         there.answers(200)
-        eventually(lambda: hooks.told(message).state == "sent")
+        eventually(lambda: hooks.find_delivery(message).state == "sent")
     assert {got.id for got in there.got} == {message}
-    assert len(there.got) == hooks.told(message).tries
+    assert len(there.got) == hooks.find_delivery(message).tries
 
 
 @contextmanager
@@ -206,7 +206,7 @@ def test_a_receiver_that_was_away_gets_all_of_it_the_end_after_the_beginning(hoo
                 notice(hooks)
             with standing_alarms(monkeypatch):
                 notice(hooks)
-        eventually(lambda: max(each.tries for each in hooks.all(100)[0].latest) > 1)
+        eventually(lambda: max(each.tries for each in hooks.list_webhooks(100)[0].latest) > 1)
         there.start()
         eventually(lambda: all(state == "sent" for _, state in sent(hooks)["ops"]))
     told = [(got.body["alarm"], got.body["type"]) for got in there.got]
@@ -235,7 +235,7 @@ def test_it_is_given_up_after_a_day_and_said(hooks, there):
     with hooks.database.writing() as connection:
         connection.execute(update(schema.deliveries).values(made_at=int(time.time() * 1000) - 25 * HOUR))
     send(hooks)
-    assert (hooks.told(message).state, hooks.told(message).said) == ("given up", "HTTP 503")
+    assert (hooks.find_delivery(message).state, hooks.find_delivery(message).said) == ("given up", "HTTP 503")
     (said,) = dead_letter_problems._read_failing_webhooks(hooks.database, time.time())
     assert said.startswith("The webhook ops has not taken 1 of what it was told, the last was given up ")
 
@@ -279,7 +279,7 @@ def test_a_redirect_is_not_followed(hooks, there):
     hooks.test("ops", "ann")
     send_once(hooks)
     assert [got.path for got in there.got] == ["/hooks/T0/s3cret"]
-    assert hooks.all()[0].latest[0].said == "HTTP 307"
+    assert hooks.list_webhooks()[0].latest[0].said == "HTTP 307"
 
 
 def test_who_answers_a_byte_at_a_time_is_given_up_in_time_and_holds_up_nobody_else(hooks, there, tmp_path, monkeypatch):
@@ -297,7 +297,7 @@ def test_who_answers_a_byte_at_a_time_is_given_up_in_time_and_holds_up_nobody_el
         run.start()
         eventually(lambda: len(quick.got) == 3)
         assert sent(hooks)["slow"].count(("webhook.test", "sent")) == 0
-        eventually(lambda: any("in time" in each.said for each in hooks.all()[1].latest))
+        eventually(lambda: any("in time" in each.said for each in hooks.list_webhooks()[1].latest))
         stopping.set()
         run.join(10)
         assert not run.is_alive()
@@ -357,8 +357,8 @@ def test_receivers_that_never_answer_take_turns_and_hold_up_one_that_does_for_a_
         add(hooks, quick, "quick")
         halts(hooks, "quick", "orders")
         eventually(lambda: quick.got, 15, "who answers is told, though the others have much to be told")
-        eventually(lambda: all(any(each.tries for each in hook.latest) for hook in hooks.all(100)), 15)
-        assert any(not each.tries for hook in hooks.all(100) for each in hook.latest)
+        eventually(lambda: all(any(each.tries for each in hook.latest) for hook in hooks.list_webhooks(100)), 15)
+        assert any(not each.tries for hook in hooks.list_webhooks(100) for each in hook.latest)
 
 
 def test_what_a_name_leads_to_is_looked_at_each_time_it_is_sent(hooks, there, database):
@@ -371,8 +371,8 @@ def test_what_a_name_leads_to_is_looked_at_each_time_it_is_sent(hooks, there, da
         connection.execute(update(schema.webhooks).values(address=address))
     send_once(elsewhere)
     assert there.got == []
-    assert "is not public" in hooks.told(message).said
-    assert "s3cret" not in hooks.told(message).said
+    assert "is not public" in hooks.find_delivery(message).said
+    assert "s3cret" not in hooks.find_delivery(message).said
 
 
 @pytest.mark.slow
@@ -414,8 +414,8 @@ def test_what_was_sent_while_the_database_is_away_is_sent_again_by_the_same_id(h
         patched.setattr(webhook_table, "end_delivery", away)
         with pytest.raises(DeskUnavailable):
             send(hooks)
-    assert hooks.told(message).state == "waiting"
-    eventually(lambda: send(hooks) or hooks.told(message).state == "sent")
+    assert hooks.find_delivery(message).state == "waiting"
+    eventually(lambda: send(hooks) or hooks.find_delivery(message).state == "sent")
     assert [got.id for got in there.got] == [message, message]
 
 
@@ -486,7 +486,7 @@ def test_groups_that_are_new_since_the_first_webhook_are_told_once(hooks, there,
     new_groups(database, "a.py:f", "b.py:f")
     alarm_watch.notice_new(database)
     alarm_watch.notice_new(database)
-    (shown,) = hooks.all()
+    (shown,) = hooks.list_webhooks()
     assert sorted(each.text.split(", ")[2] for each in shown.latest) == ["a.py:f; 1 open.", "b.py:f; 1 open."]
 
 
@@ -515,11 +515,11 @@ def test_of_many_new_groups_some_are_told_and_the_rest_counted(hooks, there, dat
     add(hooks, there)
     new_groups(database, *(f"a.py:f{number}" for number in range(12)))
     alarm_watch.notice_new(database)
-    (shown,) = hooks.all(100)
+    (shown,) = hooks.list_webhooks(100)
     assert len(shown.latest) == alarm_watch.NEW_AT_ONCE
-    assert shown.latest[0].text.endswith("So are 7 more groups.")
+    assert shown.latest[0].text.endswith("7 more groups are new.")
     alarm_watch.notice_new(database)
-    assert len(hooks.all(100)[0].latest) == alarm_watch.NEW_AT_ONCE
+    assert len(hooks.list_webhooks(100)[0].latest) == alarm_watch.NEW_AT_ONCE
 
 
 def test_growth_and_a_regression_are_told_and_that_they_are_over(hooks, there, database):
@@ -550,7 +550,7 @@ def test_a_cause_that_failed_again_is_told_by_its_name(hooks, there, database):
         mark = {"group_id": rows.group_of(connection, kind), "cause": "aaa", "regressed_at": 1}
         connection.execute(insert(cause_fixes).values(mark))
     alarm_watch.notice_groups(database)
-    (told,) = hooks.all(100)[0].latest
+    (told,) = hooks.list_webhooks(100)[0].latest
     assert told.type == "group.regressed"
     assert "cause aaa of group 1" in told.text
 
@@ -561,7 +561,7 @@ def test_each_is_told_what_it_tells_of_and_one_that_is_off_nothing(hooks, there,
     add(hooks, there, "breakers", (AlarmKind.BREAKER,))
     add(hooks, there, "off")
     hooks.switch_off("off", "ann")
-    assert hooks.all()[0].about == tuple(map(str, ALL))
+    assert hooks.list_webhooks()[0].about == tuple(map(str, ALL))
     with standing_alarms(monkeypatch, halt()):
         notice(hooks)
     told = [("topic.halted", "waiting")]

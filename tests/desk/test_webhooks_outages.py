@@ -59,7 +59,9 @@ def test_what_was_due_while_postgresql_was_gone_arrives_and_what_it_had_not_note
     process.says("sending webhooks: ")
     (under_way,) = (got.id for got in there.got)
     own_postgres.start()
-    eventually(lambda: {each.state for each in hooks.all(100)[0].latest} == {"sent"}, 120, "all of it is sent")
+    eventually(
+        lambda: {each.state for each in hooks.list_webhooks(100)[0].latest} == {"sent"}, 120, "all of it is sent"
+    )
     came = Counter(got.id for got in there.got)
     assert came.pop(under_way) in (1, 2)
     assert came == dict.fromkeys(set(wanted) - {under_way}, 1)
@@ -83,7 +85,7 @@ def test_while_receivers_hold_every_connection_letters_are_recorded(stack: Stack
     eventually(lambda: len(there.got) >= AT_ONCE, 30, "all connections are held")
     bury(stack, range(500))
     has(url, 500, 60)
-    its_tests = [each for hook in hooks.all(100) for each in hook.latest if each.type == "webhook.test"]
+    its_tests = [each for hook in hooks.list_webhooks(100) for each in hook.latest if each.type == "webhook.test"]
     assert len(its_tests) == len(names)
     assert {each.state for each in its_tests} == {"waiting"}
     assert any(not each.tries for each in its_tests)

@@ -48,7 +48,7 @@ def test_it_takes_what_is_signed_once_and_nothing_else(hooks, tmp_path):
             )
             message = hooks.test("ops", "ann")
             webhook_sender.send_due_events(hooks.settings, hooks.database, threading.Event())
-            assert hooks.told(message).said == "HTTP 204"
+            assert hooks.find_delivery(message).said == "HTTP 204"
             # It comes again by the same id: it is taken, and not said again.
             assert webhook_post.post_event(target, b"{}", signed(message, secret), allowed).status == 204
             old = signed("2", secret, time.time() - 3_600)

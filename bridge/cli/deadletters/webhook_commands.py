@@ -60,13 +60,13 @@ def webhooks_list(context: typer.Context, as_json: ListJsonOption = False) -> No
     Example: bridge deadletters webhooks --json
     """
     with open_desk(context) as desk:
-        found = desk.webhooks.all()
+        found = desk.webhooks.list_webhooks()
 
     def show() -> None:
         if not found:
             print_line(console, "no webhooks: bridge deadletters webhooks add NAME")
             return
-        table = Table("name", "address", "format", "of", "state", "last told", box=SIMPLE_HEAD)
+        table = Table("name", "address", "format", "events", "state", "last event", box=SIMPLE_HEAD)
         for each in found:
             state = "on" if each.off_at is None else f"off: {each.off_why}"
             table.add_row(
@@ -128,7 +128,7 @@ def webhooks_test(context: typer.Context, name: WebhookNameArgument, by: ByOptio
     """
     with open_desk(context) as desk:
         message, until = desk.webhooks.test(name, by), time.monotonic() + TEST_SECONDS
-        while (told := desk.webhooks.told(message)) is not None and told.state == "waiting" and not told.said:
+        while (told := desk.webhooks.find_delivery(message)) is not None and told.state == "waiting" and not told.said:
             if time.monotonic() > until:
                 fail(
                     f"the event was not sent within {TEST_SECONDS:g} s: start `bridge deadletters record`.",

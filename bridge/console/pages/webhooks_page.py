@@ -25,7 +25,7 @@ def add_webhook(request: Request) -> Response:
     here, said = console.get_console(request), request.state.form
     about = [each for each in ALL if said.get(f"of-{each}")]
     if not about:
-        return _render_webhooks(request, 400, "Tick what it is to be told of.")
+        return _render_webhooks(request, 400, "Select at least one kind of event.")
     try:
         format_ = WebhookFormat(said.get("format", ""))
         given = (said.get("name", ""), format_, about, said.get("address", ""), said.get("key", ""))
@@ -33,7 +33,7 @@ def add_webhook(request: Request) -> Response:
     except WebhookRefused as error:
         return _render_webhooks(request, 400, str(error))
     except ValueError:
-        return _render_webhooks(request, 400, "There is no such format.")
+        return _render_webhooks(request, 400, "Unknown format: choose Standard, Slack or PagerDuty.")
     return _render_webhooks(request, added=added)
 
 
@@ -76,7 +76,7 @@ def _render_webhooks(
         request,
         "webhooks.html",
         status,
-        webhooks=here.desk.webhooks.all(),
+        webhooks=here.desk.webhooks.list_webhooks(),
         abouts=_SUBJECT_LABELS,
         formats=_FORMAT_LABELS,
         trouble=trouble,

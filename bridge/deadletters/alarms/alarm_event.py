@@ -182,9 +182,8 @@ def _name_group(data: Mapping[str, Any]) -> str:
 
 
 def _describe_new(data: Mapping[str, Any]) -> str:
-    more = (
-        f" So {inflect_verb(data['more'], 'are')} {format_count(data['more'], 'more group')}." if data["more"] else ""
-    )
+    count = data["more"]
+    more = f" {format_count(count, 'more group')} {inflect_verb(count, 'are')} new." if count else ""
     return f"New {_name_group(data)}; {data['open']:,} open.{more}"
 
 
@@ -197,7 +196,7 @@ def _describe_growing(data: Mapping[str, Any]) -> str:
 _BEGINS: Final[Mapping[AlarmKind, Callable[[Mapping[str, Any]], str]]] = {
     AlarmKind.NEW: _describe_new,
     AlarmKind.REGRESSION: lambda data: (
-        f"Regression: a failure that was marked as fixed came back, {_name_group(data)}."
+        f"Regression: a failure that was marked as fixed failed again, {_name_group(data)}."
     ),
     AlarmKind.GROWTH: _describe_growing,
     AlarmKind.HALT: lambda data: f"Topic {data['topic']} is halted by {data['by']}: {data['why'].rstrip('.')}.",

@@ -32,7 +32,7 @@ _SEVERITY: Final[Mapping[AlarmKind, str]] = {
 
 
 class WebhookFormat(StrEnum):
-    """For whom."""
+    """A format of webhook events."""
 
     STANDARD = "standard"
     SLACK = "slack"

@@ -43,7 +43,7 @@ class PostAnswer(NamedTuple):
 
     @property
     def words(self) -> str:
-        """For people."""
+        """Return the answer in words."""
         return self.why if self.status is None else f"HTTP {self.status}"
 
 

@@ -54,13 +54,13 @@ def decide_next_try(
 logger = logging.getLogger(__name__)
 
 #: Seconds between two polls for due events, while something is sent.
-LOOK_EVERY: Final = 0.5
+POLL_EVERY: Final = 0.5
 #: Webhooks that one process sends for at a time.
 AT_ONCE: Final = 8
 GONE: Final = "HTTP 410: the receiver wants no more events"
 
 
-class Letterhead(NamedTuple):
+class SenderSettings(NamedTuple):
     """The settings that all requests of a process share.
 
     Attributes:
@@ -74,8 +74,8 @@ class Letterhead(NamedTuple):
     cipher: WebhookCipher
 
     @classmethod
-    def of(cls, settings: Settings) -> "Letterhead":
-        """Return the letterhead of these settings."""
+    def of(cls, settings: Settings) -> "SenderSettings":
+        """Return what these settings say of it."""
         said = settings.environment
         return cls(
             settings.group,
@@ -98,11 +98,11 @@ def send_due_events(settings: Settings, database: Database, stopping: threading.
     while not stopping.is_set() and not failed:
         sending = {id_: each for id_, each in sending.items() if each.is_alive}
         for id_ in take_due_webhooks(database, AT_ONCE - len(sending), set(sending)):
-            sending[id_] = WebhookSender(database, Letterhead.of(settings), id_, stopping, failed)
+            sending[id_] = WebhookSender(database, SenderSettings.of(settings), id_, stopping, failed)
             sending[id_].start()
         if not sending:
             return
-        stopping.wait(LOOK_EVERY)
+        stopping.wait(POLL_EVERY)
     if failed:
         raise failed[0]
 
@@ -127,7 +127,7 @@ class WebhookSender:
     """
 
     database: Database
-    head: Letterhead
+    settings: SenderSettings
     id: int
     stopping: threading.Event
     failed: list[DeskUnavailable]
@@ -178,12 +178,12 @@ class WebhookSender:
 
     def _post(self, webhook: Webhook, delivery: WebhookDelivery) -> PostAnswer:
         try:
-            plain = self.head.cipher.decrypt(webhook)
-            target = webhook_address.parse_target(plain.address, self.head.allowed)
+            plain = self.settings.cipher.decrypt(webhook)
+            target = webhook_address.parse_target(plain.address, self.settings.allowed)
         except WebhookRefused as error:
             return PostAnswer(None, str(error))
-        sent, headers = write_request(plain, delivery, self.head)
-        return webhook_post.post_event(target, sent, headers, self.head.allowed)
+        sent, headers = write_request(plain, delivery, self.settings)
+        return webhook_post.post_event(target, sent, headers, self.settings.allowed)
 
     def _note(self, webhook: Webhook, delivery: WebhookDelivery, answer: PostAnswer) -> None:
         with self.database.writing() as connection:
@@ -205,7 +205,9 @@ class WebhookSender:
                 )
 
 
-def write_request(webhook: Webhook, delivery: WebhookDelivery, head: Letterhead) -> tuple[bytes, dict[str, str]]:
+def write_request(
+    webhook: Webhook, delivery: WebhookDelivery, settings: SenderSettings
+) -> tuple[bytes, dict[str, str]]:
     """Return the body and the headers of a request, signed with the current time."""
     event = AlarmEvent(
         AlarmKind(delivery.about),
@@ -218,7 +220,7 @@ def write_request(webhook: Webhook, delivery: WebhookDelivery, head: Letterhead)
     )
     format_ = WebhookFormat(webhook.format)
     sent = webhook_format.write_body(
-        format_, event, EventSender(head.group, f"{webhook.name}-{webhook.at}", head.console), webhook.secret
+        format_, event, EventSender(settings.group, f"{webhook.name}-{webhook.at}", settings.console), webhook.secret
     )
     at = (delivery.tried_at or delivery.made_at) // 1000
     return sent, webhook_format.write_headers(format_, delivery.message, at, sent, webhook.secret)

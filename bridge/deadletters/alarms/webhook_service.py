@@ -13,7 +13,7 @@ from bridge.deadletters.alarms.webhook_cipher import UNREADABLE, WebhookCipher
 from bridge.deadletters.alarms.webhook_format import PAGERDUTY, WebhookFormat
 from bridge.deadletters.db import audit_table, sql, webhook_table
 from bridge.deadletters.db.database import Connection, Database
-from bridge.deadletters.db.webhook_table import Webhook, WebhookBacklog, WebhookDelivery
+from bridge.deadletters.db.webhook_table import Webhook, WebhookDelivery
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.errors import WebhookRefused
 from bridge.settings import Settings
@@ -81,7 +81,7 @@ class ShownWebhook(NamedTuple):
     latest: tuple[WebhookDelivery, ...]
 
     def to_data(self) -> dict[str, object]:
-        """As JSON."""
+        """Return the webhook as JSON."""
         told = {"name": self.name, "address": self.address, "format": self.format, "events": list(self.about)}
         when = {
             "at": format_moment(self.at),
@@ -130,7 +130,7 @@ class WebhookService:
             audit_table.write_entry(connection, at, by, _WHAT, words)
         return AddedWebhook(name, secret if format_ is WebhookFormat.STANDARD else "")
 
-    def all(self, deliveries_of_each: int = 5) -> list[ShownWebhook]:
+    def list_webhooks(self, deliveries_of_each: int = 5) -> list[ShownWebhook]:
         """Return all webhooks by name."""
         with self.database.reading() as connection:
             return [
@@ -142,7 +142,7 @@ class WebhookService:
         """Queue a test event, which a recorder sends.
 
         Returns:
-            the id of the event (`told`).
+            the id of the event (`find_delivery`).
 
         Raises:
             WebhookRefused: there is none of this name, or it is off.
@@ -155,7 +155,7 @@ class WebhookService:
             (made,) = webhook_table.read_latest_deliveries(connection, found.id, 1)
             return made.message
 
-    def told(self, message: str) -> WebhookDelivery | None:
+    def find_delivery(self, message: str) -> WebhookDelivery | None:
         """Return the delivery of an event by its id; `None` if there is none."""
         with self.database.reading() as connection:
             return webhook_table.read_delivery(connection, message)
@@ -220,11 +220,6 @@ class WebhookService:
     @property
     def _cipher(self) -> WebhookCipher:
         return WebhookCipher.of(self.settings.environment.DEADLETTERS_SECRET_KEY)
-
-    def stood(self) -> list[WebhookBacklog]:
-        """Return the backlog of each webhook."""
-        with self.database.reading() as connection:
-            return webhook_table.read_webhook_backlogs(connection)
 
     def _change(self, name: str, by: str, word: str, do: Callable[[Connection, Webhook, int], None]) -> None:
         with self.database.writing() as connection:

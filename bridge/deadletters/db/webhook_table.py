@@ -355,7 +355,7 @@ def read_standing_alarms(connection: Connection, about: Collection[str]) -> dict
 
 
 def begin_alarm(connection: Connection, key: str, row: AlarmRow) -> None:
-    """Note one."""
+    """Store an alarm that began."""
     connection.execute(insert(alarms).values({"key": key, **row._asdict(), "data": json.dumps(row.data)}))
 
 
