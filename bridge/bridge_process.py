@@ -111,7 +111,7 @@ def _log_start(settings: Settings, routes: Routes, port: int | None) -> None:
     logger.info(
         "group %r, Kafka %s, broker %s",
         settings.group,
-        settings.kafka["bootstrap.servers"],
+        hide_password(settings.kafka["bootstrap.servers"]),
         hide_password(settings.broker_url),
     )
     if settings.config_file:

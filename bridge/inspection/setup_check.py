@@ -39,7 +39,7 @@ from bridge.kafka.topic_survey import SurveyedTopic, survey_topics
 from bridge.ledger import Ledger
 from bridge.ledger.redis_connection import explain_refused_login
 from bridge.ledger.redis_health import check_redis_fit
-from bridge.settings import OWN_APP, Settings, hide_password, is_redis
+from bridge.settings import OWN_APP, Settings, hide_password, hide_passwords_in, is_redis
 from bridge.settings.app_discovery import import_handlers
 from lossless.transport import eviction_risk, refuse_unfit, risks
 
@@ -124,7 +124,7 @@ def _django(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
         missing = missing_django_tables(tasks[handler.name].run for handler in routes)
     except Exception as error:
         # Whatever Django or its database raises: the report must go on, and name it.
-        words = hide_password(str(error).strip())
+        words = hide_passwords_in(str(error).strip())
         yield CheckFinding(
             "warning", f"Django's database: {type(error).__name__}: {words}. Check its settings, and whether it runs."
         )
@@ -138,7 +138,7 @@ def _django(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
 
 
 def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
-    place = chosen.kafka["bootstrap.servers"]
+    place = hide_password(chosen.kafka["bootstrap.servers"])
     said: list[str] = []
     admin: AdminClient | None = None
     try:
@@ -273,7 +273,7 @@ def _broker(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
             yield from _visibility(app, routes, connection.default_channel)
     except Exception as error:
         # Whatever the transport raises: the report must go on, and name it.
-        words = hide_password(str(error))
+        words = hide_passwords_in(str(error))
         why = explain_refused_login(words, "CELERY_BROKER_URL") or (
             f"{type(error).__name__}: {words.rstrip('. ')}. Check CELERY_BROKER_URL, and whether the broker runs."
         )

@@ -1,6 +1,6 @@
 """The settings, read from celeryconfig and the environment, and validated with every fault at once."""
 
-from bridge.settings.address_values import hide_password, is_redis
+from bridge.settings.address_values import hide_password, hide_passwords_in, is_redis
 from bridge.settings.setting_defaults import (
     DEFAULT_GROUP,
     OWN_APP,
@@ -21,6 +21,7 @@ __all__ = [
     "SettingsAndRoutes",
     "TopicSettings",
     "hide_password",
+    "hide_passwords_in",
     "is_redis",
     "load",
     "read",

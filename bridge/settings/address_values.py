@@ -7,6 +7,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import urlsplit
 
+from kombu.transport import TRANSPORT_ALIASES
+
 
 def is_redis(url: str) -> bool:
     """Return whether a broker URL is of Redis."""
@@ -22,10 +24,14 @@ BROKERS: Final = {
 
 
 def find_unsupported_broker(urls: str) -> str | None:
-    """Return the scheme of the first unsupported broker URL in a list; None if all are supported."""
+    """Return the scheme of the first unsupported broker URL in a list; None if all are supported.
+
+    The scheme is empty if kombu knows none like it: then it may be a part of a password.
+    """
     schemes = [scheme for names in BROKERS.values() for scheme in names]
     given = [url.strip().partition(":")[0].lower() for url in urls.split(";") if url.strip()]
-    return next((scheme for scheme in given if scheme not in schemes), None)
+    wrong = next((scheme for scheme in given if scheme not in schemes), None)
+    return wrong if wrong is None or wrong.partition("+")[0] in TRANSPORT_ALIASES else ""
 
 
 def holds_ledger(url: str) -> bool:
@@ -38,10 +44,27 @@ def holds_ledger(url: str) -> bool:
         return False
 
 
-def hide_password(url: str) -> str:
-    """Return a URL for a log, without what precedes each `@` and the value of `password=`."""
-    hidden = ";".join(re.sub(r"//.*@", "//…@", part) for part in url.split(";"))
-    return re.sub(r"(password=)[^&]*", r"\1…", hidden)
+def hide_password(address: str) -> str:
+    """Return an address for a log, without what precedes the last `@` but its scheme, and without `password=`.
+
+    A list is hidden address by address. A `;` without a scheme behind it may be a part of a password.
+    """
+    parts = _NEXT_ADDRESS.split(address)
+    hidden = (re.sub(r"(?s)^(\s*[A-Za-z][\w+.-]*:/{1,2})?.*@", r"\1…@", part) for part in parts)
+    return _hide_option(";".join(hidden))
+
+
+def hide_passwords_in(text: str) -> str:
+    """Return an error's text for a log, with the addresses in it as `hide_password` returns them."""
+    parts = _NEXT_ADDRESS.split(text)
+    return _hide_option(";".join(re.sub(r"(?s)(:/{1,2}).*@", r"\1…@", part) for part in parts))
+
+
+_NEXT_ADDRESS: Final = re.compile(r";(?=\s*[A-Za-z][\w+.-]*://)")
+
+
+def _hide_option(text: str) -> str:
+    return re.sub(r"(?i)(password=)[^&]*", r"\1…", text)
 
 
 def split_list(text: str) -> tuple[str, ...]:

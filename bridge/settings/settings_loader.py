@@ -54,6 +54,7 @@ def read(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
         *in_kafka,
         *settings_validation.find_celery_faults(app),
         *settings_validation.find_pattern_faults(file, settings.group),
+        *settings_validation.find_redis_faults(settings),
         *settings_validation.find_ledger_faults(settings),
     ]
     # Only this project's own app reads a celeryconfig.

@@ -29,6 +29,7 @@ from bridge.settings.setting_defaults import (
     TopicSettings,
 )
 from bridge.settings.unknown_variables import guess_own_setting
+from lossless.transport.redis_address import find_redis_fault
 
 #: The result for a property that librdkafka does not know: it is left out, without a fault.
 UNKNOWN_PROPERTY: Final = "unknown"
@@ -241,6 +242,11 @@ def _claim_faults(found: EnvironmentSettings) -> Iterator[str]:
 
 def find_property_fault(variable: str, name: str, value: str) -> str | None:
     """Return why a property may not have this value; UNKNOWN_PROPERTY if librdkafka does not know it."""
+    if name in ("bootstrap.servers", "metadata.broker.list") and "@" in value:
+        return (
+            f"{variable} takes no user and password: write host:9092 with commas between several, and set "
+            "KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD."
+        )
     fault = property_fault(name, value)
     if fault == UNKNOWN_PROPERTY:
         return UNKNOWN_PROPERTY
@@ -276,6 +282,11 @@ def find_broker_faults(url: str) -> list[str]:
     """Return a fault if the broker is of a kind that is not supported, though kombu knows it."""
     if (scheme := find_unsupported_broker(url)) is None:
         return []
+    if not scheme:
+        return [
+            "CELERY_BROKER_URL: an address in it begins with no known scheme. Write redis://:password@host:6379/0, "
+            "with `;` between several, and the password URL-encoded (`;` is %3B, `@` is %40, `/` is %2F)."
+        ]
     supported = ", ".join(f"{name} ({', '.join(schemes)})" for name, schemes in BROKERS.items())
     return [
         f"CELERY_BROKER_URL: the broker {scheme!r} is not supported: deliveries would be lost in it, or never run. "
@@ -305,6 +316,14 @@ def _pattern_faults(name: str, pattern: str, needed: tuple[str, ...], group: str
     # An invalid group is a fault of its own.
     if _NAME.fullmatch(group) and not _NAME.fullmatch(filled):
         yield f"celeryconfig: {name} gives {filled!r}, which Kafka does not take for a topic."
+
+
+def find_redis_faults(settings: Settings) -> list[str]:
+    """Return a fault if Redis's client does not take the address of the ledger, which may be the broker's."""
+    url = settings.ledger_url
+    # An address of another kind is a fault of its own.
+    fault = None if url is None or not holds_ledger(url) else find_redis_fault(url)
+    return [] if fault is None else [f"{settings.ledger_named}: {fault}"]
 
 
 def find_ledger_faults(settings: Settings) -> list[str]:

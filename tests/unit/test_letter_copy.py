@@ -85,3 +85,15 @@ def test_a_pattern_of_the_settings_names_such_topics_too():
     settings = Settings(FileSettings(kafka_control_topic="decided-{group}"), EnvironmentSettings(), "", {})
     with pytest.raises(CopyRefused, match="control topic"):
         check_copy_topic(settings, "decided-others")
+
+
+def test_a_password_among_the_addresses_is_refused_without_being_said_again(tmp_path):
+    file = tmp_path / "sandbox.properties"
+    file.write_text("bootstrap.servers=me:s3cret@one:9092")
+    for read in (
+        lambda: CopyTarget.configured({"TARGET_KAFKA_BOOTSTRAP_SERVERS": "me:s3cret@one:9092"}),
+        CopyTarget.read(str(file)).properties,
+    ):
+        with pytest.raises(CopyRefused, match="take no user and password") as refused:
+            read()
+        assert "s3cret" not in str(refused.value)

@@ -15,6 +15,7 @@ from bridge.settings import (
     OWN_APP,
     Settings,
     hide_password,
+    hide_passwords_in,
     is_redis,
     librdkafka_properties,
     load,
@@ -467,10 +468,55 @@ def test_a_redis_is_known_by_its_url(url, redis):
         ("redis://:p/w@h/0", "redis://…@h/0"),
         ("redis://h/0?password=pw", "redis://h/0?password=…"),
         ("rediss://h/0?ssl_keyfile=/k&password=pw&x=1", "rediss://h/0?ssl_keyfile=/k&password=…&x=1"),
+        ("rediss://h/0?PASSWORD=pw", "rediss://h/0?PASSWORD=…"),
+        ("redis://:se;cretpw@h/0", "redis://…@h/0"),
+        ("redis:/:cretpw@h/0", "redis:/…@h/0"),
+        ("user:cretpw@h", "…@h"),
+        ("SASL_SSL://user:cretpw@h:1,i:1", "SASL_SSL://…@h:1,i:1"),
     ],
 )
 def test_a_url_is_shown_without_its_password(url, shown):
     assert hide_password(url) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Cannot connect to redis://:cretpw@h/0: refused",
+        "cannot read 'redis:/:cretpw@h/0'",
+        "two: redis://h/0;redis://:se;cretpw@h/0",
+    ],
+)
+def test_an_error_is_shown_with_its_words_and_without_the_password_of_an_address(text):
+    shown = hide_passwords_in(text)
+    assert "cret" not in shown
+    assert shown.split(":")[0] == text.split(":")[0]
+
+
+@pytest.mark.parametrize("servers", [f"user:{SECRET}@h:9092", f"SASL_SSL://user:{SECRET}@h:9092", f"h:9092,{SECRET}@i"])
+def test_a_password_in_the_addresses_of_kafka_is_a_fault_that_says_where_it_belongs(read, servers):
+    (fault,) = faults(read, {}, KAFKA_BOOTSTRAP_SERVERS=servers)
+    assert "KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD" in fault
+    assert SECRET not in fault
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        (f"rediss://:{SECRET}@h/0?ssl_cert_req={SECRET}", "there is no option 'ssl_cert_req'"),
+        (f"redis://h/0?PASSWORD={SECRET}", "there is no option 'PASSWORD'"),
+        (f"redis://h/0?socket_timeout={SECRET}", "the value of 'socket_timeout' is invalid"),
+        (f"rediss://h/0?ssl_cert_reqs={SECRET}", "the value of 'ssl_cert_reqs' is invalid"),
+        (f"redis:/:{SECRET}@h/0", "write redis://:password@host:6379/0"),
+    ],
+)
+@pytest.mark.parametrize("variable", ["LEDGER_URL", "CELERY_BROKER_URL"])
+def test_a_wrong_option_in_the_address_of_redis_is_a_fault_that_names_it_without_its_value(read, variable, url, words):
+    given = ({}, {"LEDGER_URL": url}) if variable == "LEDGER_URL" else ({"broker_url": url}, {})
+    (fault,) = faults(read, given[0], **given[1])
+    assert fault.startswith(f"{variable}: ")
+    assert words in fault
+    assert SECRET not in fault
 
 
 def test_no_secret_is_in_any_text_of_the_settings(read):

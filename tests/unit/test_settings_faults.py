@@ -116,6 +116,16 @@ def test_a_broker_is_supported_or_refused_by_name(url: str, scheme: str | None):
     assert scheme is None or (f"the broker {scheme!r} is not supported" in said[0] and "RabbitMQ (amqp" in said[0])
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["redis://:se;cretpw@h/0", "redis://:se;cretpw://x@h/0", "cretpw@h/0", "cretpw", "redis://a;user:cretpw@b"],
+)
+def test_a_part_of_a_password_is_not_taken_for_the_name_of_a_broker(url: str):
+    (fault,) = settings_validation.find_broker_faults(url)
+    assert "cret" not in fault
+    assert "%3B" in fault
+
+
 def test_a_broker_that_is_not_supported_is_a_fault_of_the_app():
     with Celery(broker="memory://", set_as_current=False) as app:
         assert any("'memory' is not supported" in fault for fault in settings_validation.find_celery_faults(app))

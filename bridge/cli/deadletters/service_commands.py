@@ -138,10 +138,12 @@ def serve(
     from bridge.bridge_process import log_misspelt_variables
     from bridge.console.console import Console
     from bridge.console.console_server import serve_console
+    from bridge.settings import hide_password
 
     with open_desk(context, makes=True) as desk:
         log_misspelt_variables(desk.settings)
-        serve_console(Console(desk, f"{desk.settings.group} @ {desk.settings.kafka['bootstrap.servers']}"), host, port)
+        kafka = hide_password(desk.settings.kafka["bootstrap.servers"])
+        serve_console(Console(desk, f"{desk.settings.group} @ {kafka}"), host, port)
 
 
 def migrate(

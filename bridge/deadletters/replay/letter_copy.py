@@ -42,6 +42,14 @@ PREFIX: Final = "TARGET_KAFKA_"
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z_]+://)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
 
 
+def _refuse_password(addresses: str) -> None:
+    if "@" in addresses:
+        raise CopyRefused(
+            "The addresses of the other Kafka take no user and password: write host:9092 with commas between several. "
+            f"User and password go into {PREFIX}SASL_USERNAME and {PREFIX}SASL_PASSWORD, or into the properties file."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class CopyTarget:
     """The Kafka cluster of copies.
@@ -79,6 +87,7 @@ class CopyTarget:
             CopyRefused: none is configured.
         """
         if addresses := environ.get(f"{PREFIX}BOOTSTRAP_SERVERS"):
+            _refuse_password(addresses)
             return cls(addresses=addresses)
         raise CopyRefused(
             f"No other Kafka is configured here: whoever runs the console sets {PREFIX}BOOTSTRAP_SERVERS, and how to "
@@ -101,6 +110,7 @@ class CopyTarget:
             found["bootstrap.servers"] = self.addresses
         if "bootstrap.servers" not in found:
             raise CopyRefused(f"{self.file} names no Kafka: it has no bootstrap.servers.")
+        _refuse_password(found["bootstrap.servers"])
         for name, value in found.items():
             if property_fault(name, value) is not None:
                 raise CopyRefused(f"Kafka's client does not take {name!r} as it is set for {self.name}.")
