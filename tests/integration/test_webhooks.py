@@ -67,3 +67,4 @@ def test_a_breaker_that_opens_and_closes_is_told(stack: Stack, told: Receiver):
     opened = next(got.body for got in told.got if got.body["type"] == "breaker.opened")
     assert opened["data"]["dependency"] == "bank"
     assert "charge" in opened["data"]["handlers"]
+    assert opened["data"]["why"].endswith("; the last error: ConnectionError"), "its message stays here"

@@ -177,7 +177,7 @@ def find_recording_lag(stood: Iterable[PositionState], ends: Mapping[Place, int]
             f"`bridge deadletters "
             "record`, or see its log and its /readyz.",
             "recorder",
-            f"Dead letters of {topic} are not in the desk's database yet",
+            f"Dead letters of {topic} are not in the dead-letter store yet",
             since=None if last is None else last / 1000,
             many=left,
             of="records",
