@@ -2,7 +2,6 @@
 again.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +16,6 @@ from bridge.kafka.clients import (
     admin_client,
     explain_error,
 )
-from bridge.kafka.consumer_groups import has_members
 from bridge.kafka.partition_offsets import Extent, find_offsets_at, read_extents
 from bridge.kafka.topic_names import DerivedTopics, TopicNames
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogHistory, Mark
@@ -141,10 +139,29 @@ def _begin(extent: Extent) -> int:
 
 
 def _check_stopped(settings: Settings) -> None:
-    """Raise CannotReset if the group has members: librdkafka would try for a minute to move their offsets."""
-    with suppress(KafkaUnavailable):  # which moving the offsets will report
-        if has_members(settings, settings.group):
-            raise _running(settings)
+    """Require that no bridge runs: its ledger must not change under it.
+
+    It asks the group's coordinator alone: `list_groups` asks every broker, and fails if any of them is silent. The
+    request can abort librdkafka in an outage that it waits through (bridge.kafka.consumer_groups), which ends this
+    command alone, before anything has changed.
+
+    Raises:
+        CannotReset: the group has members.
+        KafkaUnavailable: its coordinator did not answer.
+    """
+    admin = admin_client(settings.kafka)
+    (future,) = admin.describe_consumer_groups([settings.group], request_timeout=ANSWER_WITHIN).values()
+    try:
+        members = future.result(ANSWER_WITHIN * 2).members
+    except (KafkaException, TimeoutError) as error:
+        if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return
+        raise KafkaUnavailable(
+            f"Kafka did not say whether a bridge of group {settings.group!r} runs: {explain_error(error)}. Nothing has "
+            "changed; try again when it answers."
+        ) from None
+    if members:
+        raise _running(settings)
 
 
 def _running(settings: Settings) -> CannotReset:
