@@ -18,6 +18,7 @@ from bridge.ledger.ledger_hook import FATE_PROPERTY
 from lossless.transport.channel import Channel
 from lossless.transport.message_gates import MessageGates
 from lossless.transport.queue_inspection import QueueWeight, weigh_queue
+from lossless.worker.large_headers import move_large_headers
 from lossless.worker.publisher_confirms import (
     REFUSED,
     ConfirmedPublisher,
@@ -109,7 +110,8 @@ class CeleryBroker:
         publisher.forget_arrived()
 
     def _send_confirmed(self, batch: OutgoingBatch, channel: Any, timeout: float) -> None:
-        self._send(Producer(channel, auto_declare=False), batch, mandatory=True, confirm_timeout=timeout)
+        producer = Producer(channel, auto_declare=False)
+        self._send(producer, batch, amqp=True, mandatory=True, confirm_timeout=timeout)
 
     def entry(self, outgoing: OutgoingBatch, fate_place: str = "") -> tuple[str, bytes]:
         """Return the key of the queue's list, and the entry that kombu's Redis transport would push onto it.
@@ -262,11 +264,12 @@ class CeleryBroker:
             self._templates[handler] = template
         return template
 
-    def _send(self, producer: Producer, outgoing: OutgoingBatch, **options: Any) -> None:
+    def _send(self, producer: Producer, outgoing: OutgoingBatch, *, amqp: bool = False, **options: Any) -> None:
         template = self._template(outgoing.handler)
         headers, properties = template.message(outgoing)
+        headers, body = move_large_headers(headers, template.body) if amqp else (headers, template.body)
         producer.publish(
-            template.body,
+            body,
             exchange="",
             routing_key=template.queue.name,
             headers=headers,

@@ -36,6 +36,7 @@ from celery.worker import consumer, state
 
 from lossless.background_thread import copy_shared_set
 from lossless.worker import graceful_shutdown, inspect_commands, process_pool
+from lossless.worker.large_headers import restore_large_headers
 from lossless.worker.message_burial import (
     BurialFailure,
     Reason,
@@ -102,6 +103,7 @@ class Consumer(consumer.Consumer):
 
         def on_task_received(message: Any) -> None:
             try:
+                restore_large_headers(message)
                 if UNKNOWN_SINCE in message.headers and message.headers.get("task") in self.app.tasks:
                     del message.headers[UNKNOWN_SINCE]  # a retry would carry it on
                 if not any(name in message.headers for name in DEATHS) or not self._hold_back(message):

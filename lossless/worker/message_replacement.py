@@ -1,6 +1,7 @@
 """The replacement of a held message: its successor is published first, then the message is acknowledged."""
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 from celery import Celery
@@ -10,6 +11,7 @@ from kombu import Connection
 from kombu.asynchronous import get_event_loop
 from kombu.exceptions import OperationalError
 
+from lossless.worker.large_headers import move_large_headers
 from lossless.worker.message_burial import Burial, Successor, make_burial_message
 from lossless.worker.publisher_confirms import (
     REFUSED,
@@ -148,9 +150,12 @@ def _publish(channel: Any, successor: Successor, key: Any) -> None:
         channel.basic_publish(_prepare_message(channel, successor), successor.exchange, successor.routing_key)
         return
 
+    headers, body = move_large_headers(successor.headers, successor.body)
+    sent = replace(successor, headers=headers, body=body)
+
     def send(confirmed: Any, timeout: float) -> None:
         confirmed.basic_publish(
-            _prepare_message(confirmed, successor), successor.exchange, successor.routing_key, mandatory=True,
+            _prepare_message(confirmed, sent), successor.exchange, successor.routing_key, mandatory=True,
             confirm_timeout=timeout,
         )  # fmt: skip
 

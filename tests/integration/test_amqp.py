@@ -80,6 +80,15 @@ def test_each_record_is_done_once(world: World):
     world.all_settled()
 
 
+def test_records_larger_than_a_frame_of_amqp_are_done_and_retried_like_others(world: World):
+    """Headers, where a batch travels, must fit into one frame: a single large record stopped all hand-off."""
+    large = "x" * 300_000
+    values = [{"n": 1}, {"pad": large}, {"pad": large, "fail": 1}, {"pad": "x" * 98_000, "fail": 1}, {"n": 2}]
+    placed = world.stack.produce("orders", *values, *({"pad": "x" * 1_000} for _ in range(300)))
+    done_once_each(world.stack, *placed)
+    world.all_settled()
+
+
 def test_what_fails_and_what_asks_for_time_runs_again_until_it_is_done(world: World):
     failed, later = world.stack.produce("orders", {"fail": 2}, {"later": 1})
     done_once_each(world.stack, failed, later)
