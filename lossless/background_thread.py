@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -73,10 +74,7 @@ def start_call(name: str, work: Callable[[], T]) -> "Future[T]":
 
 
 def copy_shared_set(shared: Iterable[T]) -> list[T]:
-    """Return a copy of a set which threads change meanwhile."""
-    for _ in range(10):
-        try:
+    """Return a copy of a set which threads change meanwhile: one that changes in a copy is copied again."""
+    while True:
+        with suppress(RuntimeError):
             return list(shared)
-        except RuntimeError:
-            continue
-    return []

@@ -187,9 +187,6 @@ class ConsumerParts:
         )
         return PeriodicJobs(jobs, self.timetable, setup.blockage)
 
-    def _update_sources(self) -> None:
-        self.sources.update_counts(self.setup.kafka.dying, self.setup.kafka.parked)
-
     def _show_audit(self) -> None:
         if self.audit_metrics is not None:
             self.audit_metrics.show(self.setup.kafka.ends)
