@@ -9,7 +9,7 @@ from cryptography.fernet import Fernet
 from sqlalchemy import select
 
 from bridge.cli.inspection_commands import check_desk_database
-from bridge.deadletters.alarms import webhook_sender
+from bridge.deadletters.alarms import webhook_cipher, webhook_sender
 from bridge.deadletters.alarms.webhook_format import WebhookFormat, sign_message
 from bridge.deadletters.alarms.webhook_service import WebhookService
 from bridge.deadletters.db import schema
@@ -189,3 +189,38 @@ def test_the_check_says_what_lies_plain_and_what_nobody_here_can_read(new_hooks,
 def test_no_key_is_in_a_repr(new_hooks, key):
     hooks = new_hooks(key)
     assert key not in repr(hooks) + repr(hooks.settings) + repr(webhook_sender.SenderSettings.of(hooks.settings))
+
+
+@pytest.mark.parametrize("changed", ["address", "format"])
+def test_a_secret_is_sent_to_no_other_address_and_in_no_other_format_than_it_was_added_for(
+    new_hooks, there, key, changed, database_url
+):
+    hooks = new_hooks(key)
+    add(hooks, there, "pager", WebhookFormat.PAGERDUTY, PAGER_KEY)
+    values = {"address": f"{there.url}/other", "format": "standard"}
+    with hooks.database.writing() as connection:
+        connection.execute(schema.webhooks.update().values({changed: values[changed]}))
+    encrypt(hooks)
+    told = send(hooks, "pager")
+    assert (told.state, there.got) == ("waiting", [])
+    assert "its address or format was changed in the database" in told.said
+    assert hooks.list_webhooks()[0].address == webhook_cipher.CHANGED
+    environ = {"DEADLETTERS_DATABASE_URL": database_url, "DEADLETTERS_SECRET_KEY": key}
+    texts = [each.text for each in check_desk_database(environ)]
+    assert any("pager: its address or format was changed in the database" in text for text in texts)
+
+
+def test_a_secret_that_was_encrypted_without_its_address_is_sent_and_encrypted_anew_with_it(new_hooks, there, key):
+    hooks = new_hooks(key)
+    add(hooks, there, "pager", WebhookFormat.PAGERDUTY, PAGER_KEY)
+    unbound = webhook_cipher.PREFIX + Fernet(key).encrypt(PAGER_KEY.encode()).decode()
+    with hooks.database.writing() as connection:
+        connection.execute(schema.webhooks.update().values(secret=unbound))
+    assert send(hooks, "pager").state == "sent"
+    encrypt(hooks)
+    assert send(hooks, "pager").state == "sent"
+    assert [got.body["routing_key"] for got in there.got] == [PAGER_KEY, PAGER_KEY]
+    with hooks.database.writing() as connection:
+        assert connection.execute(select(schema.webhooks.c.secret)).scalar_one() != unbound
+        connection.execute(schema.webhooks.update().values(address=f"{there.url}/other"))
+    assert send(hooks, "pager").state == "waiting"

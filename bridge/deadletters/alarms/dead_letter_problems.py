@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from bridge.deadletters.alarms.webhook_cipher import UNREADABLE, WebhookCipher, is_encrypted
+from bridge.deadletters.alarms.webhook_cipher import CHANGED, UNREADABLE, WebhookCipher, is_encrypted
 from bridge.deadletters.db import letter_table, position_table, schema_migration, webhook_table
 from bridge.deadletters.db import webhook_table as addresses
 from bridge.deadletters.db.database import Database
@@ -441,7 +441,10 @@ def _find_unreadable_secrets(hooks: Sequence[addresses.Webhook], keys: str) -> I
     for each in hooks:
         try:
             WebhookCipher.of(keys).decrypt(each)
-        except WebhookRefused:
+        except WebhookRefused as error:
+            if CHANGED in str(error):
+                yield DatabaseCheck("warning", f"nothing is sent to the webhook {each.name}: {error}.")
+                continue
             yield DatabaseCheck(
                 "warning",
                 f"the webhook {each.name} is {UNREADABLE}: a recorder with these settings sends nothing to it. "

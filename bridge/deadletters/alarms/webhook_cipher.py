@@ -1,8 +1,10 @@
 """The encryption of the secrets and addresses of webhooks in the database, by the keys of DEADLETTERS_SECRET_KEY.
 
 Addresses too: the path of Slack's is a password. Fernet encrypts and authenticates, so a changed value is not used.
+A secret is encrypted with its webhook's format and address: whoever can write the table cannot have it sent elsewhere.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -13,6 +15,7 @@ from bridge.settings.address_values import split_list
 
 #: The beginning of an encrypted value: no address, signing secret or integration key begins like this.
 PREFIX: Final = "fernet:"
+CHANGED: Final = "its address or format was changed in the database"
 UNREADABLE: Final = "encrypted by a key that DEADLETTERS_SECRET_KEY does not have"
 
 
@@ -29,7 +32,7 @@ class WebhookCipher:
 
     def encrypt(self, webhook: Webhook) -> Webhook:
         """Return a webhook as it is stored."""
-        return _convert(webhook, self._encrypt_value) if self.keys else webhook
+        return _convert(_bind_secret(webhook), self._encrypt_value) if self.keys else webhook
 
     def decrypt(self, webhook: Webhook) -> Webhook:
         """Return a stored webhook as it was added.
@@ -37,7 +40,13 @@ class WebhookCipher:
         Raises:
             WebhookRefused: it is encrypted by another key, or was changed.
         """
-        return _convert(webhook, self._decrypt_value)
+        plain = _convert(webhook, self._decrypt_value)
+        if not (plain.secret and webhook.secret.startswith(PREFIX) and _is_bound(plain)):
+            return plain
+        unbound = replace(plain, secret=json.loads(plain.secret)[-1])
+        if _bind_secret(unbound) != plain:
+            raise WebhookRefused(f"{CHANGED}: remove the webhook and add it again")
+        return unbound
 
     def renew(self, webhook: Webhook) -> Webhook:
         """Return a stored webhook encrypted by the first key; the same one if it is.
@@ -49,8 +58,7 @@ class WebhookCipher:
         if not self.keys:
             return webhook
         try:
-            if is_encrypted(webhook):
-                WebhookCipher(self.keys[:1]).decrypt(webhook)
+            if is_encrypted(webhook) and _is_bound(_convert(webhook, WebhookCipher(self.keys[:1])._decrypt_value)):
                 return webhook
         except WebhookRefused:
             pass
@@ -79,6 +87,17 @@ class WebhookCipher:
 def is_encrypted(webhook: Webhook) -> bool:
     """Return whether all that must be private of a stored webhook is encrypted."""
     return all(value.startswith(PREFIX) for value in (webhook.address, webhook.secret) if value)
+
+
+def _bind_secret(webhook: Webhook) -> Webhook:
+    """Return a plain webhook whose secret contains its format and address."""
+    bound = json.dumps([webhook.format, webhook.address, webhook.secret])
+    return replace(webhook, secret=bound) if webhook.secret else webhook
+
+
+def _is_bound(plain: Webhook) -> bool:
+    """Return whether a decrypted secret contains format and address; no secret of a webhook begins with `[`."""
+    return not plain.secret or plain.secret.startswith("[")
 
 
 def _convert(webhook: Webhook, convert: Callable[[str], str]) -> Webhook:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from bridge.deadletters.alarms import alarm_event, webhook_address, webhook_format
 from bridge.deadletters.alarms.alarm_event import ALL, AlarmEvent, AlarmKind
-from bridge.deadletters.alarms.webhook_cipher import UNREADABLE, WebhookCipher
+from bridge.deadletters.alarms.webhook_cipher import CHANGED, UNREADABLE, WebhookCipher
 from bridge.deadletters.alarms.webhook_format import PAGERDUTY, WebhookFormat
 from bridge.deadletters.db import audit_table, sql, webhook_table
 from bridge.deadletters.db.database import Connection, Database
@@ -257,8 +257,8 @@ def _build_shown_webhook(connection: Connection, found: Webhook, cipher: Webhook
     latest = tuple(webhook_table.read_latest_deliveries(connection, found.id, count))
     try:
         where = _redact_address(cipher.decrypt(found).address)
-    except WebhookRefused:
-        where = UNREADABLE
+    except WebhookRefused as error:
+        where = CHANGED if CHANGED in str(error) else UNREADABLE
     rest = (found.at, found.by, found.off_at, found.off_why)
     return ShownWebhook(found.name, where, found.format, found.about, *rest, latest)
 

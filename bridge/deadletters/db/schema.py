@@ -411,7 +411,7 @@ webhooks = Table(
     Column("format", String(10), nullable=False),
     # The kinds of alarms, comma-separated.
     Column("about", Text, nullable=False),
-    # The signing secret, or the receiver's key, in plain text because it is needed so.
+    # The signing secret, or the receiver's key; encrypted if DEADLETTERS_SECRET_KEY is set.
     Column("secret", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("by", Text, nullable=False),
