@@ -321,7 +321,7 @@ def test_while_the_issuer_is_away_it_says_so_and_users_sign_in(new_site, tmp_pat
     answer = browser.get(START)
     assert answer.status_code == 503
     assert "could not be asked" in answer.text
-    assert "signs in by name" in answer.text
+    assert "passwords still work" in answer.text
     assert SECRET not in caplog.text
     assert sign_in(browser, "bob").status_code == 303
     there.start()
