@@ -499,7 +499,7 @@ def test_wrong_tokens_cost_their_address_waiting_and_right_ones_that_it_has_sent
     for _ in range(20):
         wrong = program.client.get(f"{ROOT}/letters", headers={"authorization": "Bearer bdl_wrong"})
         assert wrong.status_code == 401
-        assert "an admin makes another, under Tokens, or by `bridge deadletters users tokens make`" in wrong.text
+        assert "An admin creates tokens under Tokens, or by `bridge deadletters users tokens make`" in wrong.text
     waits = program.client.get(f"{ROOT}/letters", headers={"authorization": "Bearer bdl_wrong"})
     assert kind(waits) == "slow-down"
     assert int(waits.headers["retry-after"]) > 0
