@@ -178,7 +178,8 @@ def test_a_message_waits_with_its_worker_while_the_broker_refuses_what_is_to_rep
         # This transport's scripts free before they grow: there it is the burial that cannot note anything.
         wait_until(lambda: (broker.taken() if transport == "kombu" else broker.left()) == 1, what="it is still there")
         broker.client.config_set("maxmemory", 0)
-        (burial,) = wait_until(lambda: broker.noted("buried"), 15, "buried after all")
+        # It is tried after 1, 2, 4, 8 and 16 s.
+        (burial,) = wait_until(lambda: broker.noted("buried"), 40, "buried after all")
         assert (burial["id"], burial["reason"]) == ("killed", "poison")
         wait_until(lambda: not broker.left(), what="nothing is held")
         if transport == "lossless":
