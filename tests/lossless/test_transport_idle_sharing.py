@@ -113,7 +113,7 @@ def test_the_cost_of_a_message_does_not_grow_with_the_idle(broker: Broker, publi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("queues", "most"), [(1, 20), (201, 120)])
+@pytest.mark.parametrize(("queues", "most"), [(1, 40), (201, 200)])
 def test_what_a_message_of_a_backlog_costs_hardly_grows_with_the_queues_of_its_worker(
     broker: Broker,
     start_worker: Callable[..., Worker],
@@ -122,7 +122,10 @@ def test_what_a_message_of_a_backlog_costs_hardly_grows_with_the_queues_of_its_w
     queues: int,
     most: int,
 ) -> None:
-    """Seen: 15 commands with one queue, 85 with 201, of which most are the notifier's; before, 17 and 462."""
+    """Seen: 15 commands with one queue, 85 with 201, of which most are the notifier's; before, 17 and 462.
+
+    A busy machine takes them in more and smaller rounds.
+    """
     start_worker("-Q", ",".join(["celery", *(f"q{number}" for number in range(1, queues))]))
     send("mark", 0)
     wait_until(lambda: ran() == [0])
