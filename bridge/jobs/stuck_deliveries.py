@@ -37,13 +37,13 @@ class StuckSuspects:
     def reopen(self, partition: Partition, handler: str, nowhere: Sequence[int]) -> None:
         """Open deliveries whose task is nowhere; without an answer of the ledger they may be open all the same."""
         logger.warning(
-            "%s-%d: %s to %s %s handed off over %g s ago and in no task now: again.",
+            "%s-%d: %s to %s, handed off over %g s ago, %s in no task now: they are handed off again.",
             partition.topic,
             partition.number,
             format_count(len(nowhere), "delivery"),
             handler,
-            inflect_verb(len(nowhere), "were"),
             self._after,
+            inflect_verb(len(nowhere), "are"),
         )
         self._ledger.write([Mark(partition.accounts[handler], nowhere, Fate.OPEN)])
         self._metrics.stuck.inc(len(nowhere))

@@ -16,7 +16,7 @@ def test_a_delivery_whose_queue_entry_was_deleted_comes_again_after_a_time(stack
     eventually(lambda: stack.waiting() == 5, 20)
     with stack.redis() as client:
         client.lpop(stack.queue, 3)
-    bridge.says("their task is nowhere: again", 60)
+    bridge.says("in no task now: they are handed off again", 60)
     stack.worker()
     all_settled(stack, "orders", done=5)
     assert sorted(stack.done()) == sorted(placed)
