@@ -316,7 +316,7 @@ def find_hot_keys(facts: GroupFacts) -> Iterator[Problem]:
         for each in state.get("hot_keys", ()):
             if each["seconds"] < HOT_LONG or each["topic"] in facts.halts:
                 continue
-            place, since = f"{each['topic']}-{each['partition']}", facts.now - each["seconds"]
+            place, since = f"{each['topic']}-{each['partition']}", max(0.0, facts.now - each["seconds"])
             yield Problem(
                 f"{format_count(each['count'], 'delivery')} of {each['handler']!r} "
                 f"{inflect_verb(each['count'], 'wait')} for others of their key on {place}, "

@@ -123,7 +123,11 @@ def find_hung_handlers(facts: GroupFacts) -> Iterator[Problem]:
         mean = facts.costs.get(handler.name) or 0.0
         limit = max(HANGS, TIMES_AS_LONG * mean)
         late = sorted(
-            ((facts.now - each["seconds"], name, each) for name, _, each in running if each["seconds"] > limit),
+            (
+                (max(0.0, facts.now - each["seconds"]), name, each)
+                for name, _, each in running
+                if each["seconds"] > limit
+            ),
             key=lambda found: found[0],
         )
         if not late:
