@@ -66,7 +66,7 @@ def test_a_foreign_message_stops_no_search_and_what_is_nowhere_is_handed_off_aga
             [],
         )
         client.lpush(queue, *map(json.dumps, odd), b"\xff")
-        bridge.says("2 deliveries to tests.handlers.simple.work were handed off", 30)
+        bridge.says("2 deliveries to tests.handlers.simple.work, handed off over 1 s ago, are in no task now", 30)
         # Open again, and handed off again.
         eventually(lambda: client.llen(queue) == 4 + len(odd) + 1, 20)
     assert bridge.exit_code is None

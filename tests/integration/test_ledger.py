@@ -85,17 +85,18 @@ def test_a_page_lives_some_days_from_its_last_write(redis_url: str, client: redi
 
 
 def _fill_until_evicted(client: redis.Redis, *names: str) -> None:
-    """Let Redis drop these keys as the first that have a time to live, and nothing else."""
-    client.config_set("maxmemory-policy", "volatile-ttl")
+    """Let Redis drop these keys, which alone have a time to live, and then refuse to write for want of memory."""
+    for name in client.scan_iter():
+        client.persist(name)
     for name in names:
         client.expire(name, 3_600)
-    client.config_set("maxmemory-samples", 64)
+    client.config_set("maxmemory-policy", "volatile-ttl")
     client.config_set("maxmemory", client.info("memory")["used_memory"])
-    for number in range(1_000):
-        if not client.exists(*names):
-            break
-        client.set(f"other-{number}", b"x" * 1_000)
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        for number in range(10_000):
+            client.set(f"other-{number}", b"x" * 1_000)
     client.config_set("maxmemory", 0)
+    assert not client.exists(*names)
 
 
 def test_a_page_that_redis_evicted_is_noticed_also_once_it_is_written_again() -> None:
@@ -108,7 +109,6 @@ def test_a_page_that_redis_evicted_is_noticed_also_once_it_is_written_again() ->
         extent = Extent("orders", 0, 0, 2 * PAGE + 200, 2 * PAGE + 200)
         whole = count_audit_line(ledger, CHARGE, extent)
         assert (whole.done, whole.evicted, whole.missing) == (2 * PAGE + 200, 0, 0)
-        client.persist(ledger.page_key(CHARGE, 1))  # one of them may not be enough for Redis
         _fill_until_evicted(client, ledger.page_key(CHARGE, 2), ledger.page_key(CHARGE, 0))
         assert list(ledger.evicted(CHARGE, 0, 3 * PAGE)) == [
             (range(PAGE), True),
