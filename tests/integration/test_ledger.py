@@ -92,11 +92,16 @@ def _fill_until_evicted(client: redis.Redis, *names: str) -> None:
         client.expire(name, 3_600)
     client.config_set("maxmemory-policy", "volatile-ttl")
     client.config_set("maxmemory", client.info("memory")["used_memory"])
+    filler = {f"other-{number}": b"x" * 1_000 for number in range(1_000)}
     with pytest.raises(redis.exceptions.OutOfMemoryError):
-        for number in range(10_000):
-            client.set(f"other-{number}", b"x" * 1_000)
+        _write_each(client, filler)
     client.config_set("maxmemory", 0)
     assert not client.exists(*names)
+
+
+def _write_each(client: redis.Redis, values: dict[str, bytes]) -> None:
+    for name, value in values.items():
+        client.set(name, value)
 
 
 def test_a_page_that_redis_evicted_is_noticed_also_once_it_is_written_again() -> None:
