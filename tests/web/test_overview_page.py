@@ -12,7 +12,7 @@ import pytest
 
 from bridge.console.console import Console
 from bridge.console.pages import overview_page
-from bridge.console.pages.problem_links import ProblemLink, show_problem
+from bridge.console.pages.status_view import ProblemLink, show_problem
 from bridge.console.status_cache import (
     GroupStatus,
     GroupStatusReader,
