@@ -28,6 +28,7 @@ from bridge.errors import (
 from bridge.formats import log_format as logs
 from bridge.formats.text_forms import format_count
 from bridge.inspection.offset_reset import ResetPlan, apply_reset, plan_reset
+from bridge.inspection.report_tables import describe_released
 from bridge.inspection.terminal_output import print_line
 
 
@@ -70,8 +71,9 @@ def reset(
 ) -> None:
     """Move the group's committed offsets of a topic, while no bridge runs. Settled records are skipped, unless --again.
 
-    The command first prints a plan: the old and new offsets, and how many deliveries are skipped. Skipped deliveries
-    are discarded and do not run: the command asks for confirmation, or takes --yes.
+    The command first prints a plan: the old and new offsets, how many deliveries are skipped, and which missing offsets
+    below the new one the audit no longer reports. Skipped deliveries are discarded and do not run: the command asks for
+    confirmation, or takes --yes.
 
     Example: bridge reset orders --to 2026-01-31T12:00 --again
     """
@@ -105,6 +107,8 @@ def _show_reset_plan(plan: ResetPlan, *, again: bool) -> None:
                 "that have not run",
                 "yellow",
             )
+        for line in move.released:
+            print_line(error_console, f"  {describe_released(plan.topic, line)}", "yellow")
     settled = "settled deliveries run again" if again else "settled deliveries are skipped"
     print_line(
         error_console, f"  {format_count(plan.records, 'record', 'are')} read from the new offsets on; {settled}"

@@ -2,12 +2,14 @@
 again.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from bridge.errors import CannotReset, KafkaUnavailable, NoMoment
 from bridge.handler_routes import Routes
 from bridge.inspection.group_access import open_ledger
+from bridge.inspection.topic_audit import wiped_below
 from bridge.kafka.clients import (
     ConsumerGroupTopicPartitions,
     KafkaError,
@@ -21,6 +23,7 @@ from bridge.kafka.topic_names import DerivedTopics, TopicNames
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogHistory, Mark
 from bridge.ledger.fate_pages import PAGE
 from bridge.ledger.fate_rules import find_fate_runs
+from bridge.ledger.unaccounted_offsets import AuditLine, count_audit_line
 from bridge.settings import Settings
 
 #: Seconds to wait for one answer of Kafka.
@@ -37,6 +40,7 @@ class OffsetMove:
     Attributes:
         discarded: the number of skipped deliveries without a fate, over all handlers.
         records: the number of records between the new offset and the end.
+        released: the audit of each handler that misses offsets below the new one: no audit reports these afterwards.
     """
 
     partition: int
@@ -44,6 +48,7 @@ class OffsetMove:
     after: int
     discarded: int
     records: int
+    released: Sequence[AuditLine] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +95,11 @@ def plan_reset(settings: Settings, routes: Routes, topic: str, to: str) -> Reset
     except NoMoment as error:
         raise CannotReset(str(error)) from None
     _check_stopped(settings)
-    skipped = _count_skipped(settings, routes, topic, found, targets)
+    skipped = _find_skipped(settings, routes, topic, found, targets)
     moves = [
-        OffsetMove(each.partition, each.committed, target, skipped[each.partition], max(0, each.end - target))
+        OffsetMove(each.partition, each.committed, target, own.discarded, max(0, each.end - target), own.released)
         for each in found
-        for target in (targets[each.partition],)
+        for target, own in ((targets[each.partition], skipped[each.partition]),)
     ]
     return ResetPlan(topic, moves, found)
 
@@ -117,21 +122,46 @@ def apply_reset(settings: Settings, routes: Routes, plan: ResetPlan, *, again: b
     _move(settings, plan.topic, targets)
 
 
-def _count_skipped(
+class _Skipped(NamedTuple):
+    """The deliveries below a new offset: how many are discarded, and the audit of those that are let go."""
+
+    discarded: int
+    released: Sequence[AuditLine] = ()
+
+
+def _find_skipped(
     settings: Settings, routes: Routes, topic: str, found: list[Extent], targets: dict[int, int]
-) -> dict[int, int]:
-    """Return by partition the number of deliveries without a fate between the committed offset and the new one."""
+) -> dict[int, _Skipped]:
+    """Return by partition the deliveries that the new offset passes over."""
     handlers = len(routes.of(topic))
     if settings.ledger_url is None:
-        return {each.partition: max(0, targets[each.partition] - _begin(each)) * handlers for each in found}
+        return {each.partition: _Skipped(max(0, targets[each.partition] - _begin(each)) * handlers) for each in found}
     skipped = {}
     with open_ledger(settings, [topic]) as (ledger, catalog):
         for each in found:
             log = LogHistory(ledger).log_id(topic, catalog.topic_ids[topic], each.partition)
             accounts = [Account(handler.name, topic, log, each.partition) for handler in routes.of(topic)]
-            counts = [ledger.count(account, _begin(each), targets[each.partition] - 1) for account in accounts]
-            skipped[each.partition] = sum(count.fates[Fate.OPEN] + count.pageless for count in counts)
+            target, wiped = targets[each.partition], wiped_below(settings, ledger, each, accounts)
+            counts = [ledger.count(account, _begin(each), target - 1) for account in accounts]
+            skipped[each.partition] = _Skipped(
+                sum(count.fates[Fate.OPEN] + count.pageless for count in counts),
+                find_released(ledger, accounts, each, target, wiped),
+            )
     return skipped
+
+
+def find_released(
+    ledger: Ledger, accounts: Sequence[Account], extent: Extent, target: int, wiped_below: int = 0
+) -> list[AuditLine]:
+    """Return the audit of each handler that misses committed offsets below a new one.
+
+    Raises:
+        LedgerUnavailable: the ledger does not answer.
+    """
+    below = max(extent.first, min(target, extent.committed or 0))
+    cut = replace(extent, end=below, committed=None if extent.committed is None else min(below, extent.committed))
+    lines = [count_audit_line(ledger, account, cut, wiped_below=wiped_below) for account in accounts]
+    return [line for line in lines if line.missing]
 
 
 def _begin(extent: Extent) -> int:

@@ -135,6 +135,22 @@ def _print_line(console: Console, place: str, line: AuditLine) -> None:
         print_line(console, f"{place}: dead, but without a dead letter: {_shown(line.letters_missing)}", "red")
 
 
+def describe_released(topic: str, line: AuditLine) -> str:
+    """Return a sentence on the missing offsets of an audit line that a reset lets go."""
+    kinds = (
+        ("forgotten", line.forgotten, line.forgotten_at),
+        ("unaccounted for", line.unaccounted, line.unaccounted_at),
+        ("evicted", line.evicted, []),
+    )
+    counts = [
+        f"{kind}: {count:,}{f', from {_shown(offsets)}' if offsets else ''}" for kind, count, offsets in kinds if count
+    ]
+    return (
+        f"{topic}-{line.partition} {line.handler}: lets go {format_count(line.missing, 'missing offset')} below "
+        f"{line.end} ({'; '.join(counts)}): they do not run, and `bridge audit` no longer reports them"
+    )
+
+
 def print_topics(console: Console, listed: TopicList) -> None:
     """Print a row for each topic, and the problems."""
     table = Table("topic", "for", "use", box=SIMPLE_HEAD, pad_edge=False)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kombu.exceptions import VersionMismatch
 
 from bridge.errors import ClusteredRedis, EvictingRedis, LedgerCannotFsync, LedgerUnavailable
 from bridge.inspection import queue_discard
+from bridge.inspection.offset_reset import find_released
 from bridge.jobs.stuck_deliveries import find_stuck_offsets
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.account_progress import Accounts
@@ -169,6 +171,30 @@ def test_the_first_forgotten_offsets_are_named_those_in_no_page_too(ledger: Ledg
     ledger.write([Mark(CHARGE, range(3, 6), Fate.DONE)])
     found = count_audit_line(ledger, CHARGE, extent)
     assert (found.forgotten, found.forgotten_at) == (17, [0, 1, 2, 6, 7, 8, 9, 10, 11, 12])
+
+
+def test_a_reset_lets_go_the_missing_offsets_below_the_new_one_and_no_others(ledger: Ledger) -> None:
+    """Forgotten are 0 to 19 but for 3 to 5, unaccounted for are 20 to 22, 25 and 41 are in flight; 60 is committed."""
+    Accounts(ledger).join(CHARGE, 20)
+    Accounts(ledger).lose([CHARGE], 20)
+    ledger.write([Mark(CHARGE, [*range(3, 6), 23, 24, *range(26, 41), *range(42, 60)], Fate.DONE)])
+    ledger.write([Mark(CHARGE, [25, 41], Fate.HANDED)])
+    extent = Extent("orders", 0, 0, 90, 60, ledger.state().epoch)
+    audit = count_audit_line(ledger, CHARGE, extent)
+    for target in (60, 75):  # a forward reset discards what lies between, and says so by itself
+        (line,) = find_released(ledger, [CHARGE], extent, target)
+        assert (line.forgotten, line.unaccounted) == (audit.forgotten, audit.unaccounted)
+        assert (line.forgotten, line.unaccounted, line.unaccounted_at) == (17, 3, [20, 21, 22])
+    (line,) = find_released(ledger, [CHARGE], extent, 21)
+    assert (line.forgotten, line.unaccounted, line.end) == (17, 1, 21)
+    assert find_released(ledger, [CHARGE], extent, 0) == []
+    Accounts(ledger).accept(CHARGE, 21)
+    after = count_audit_line(ledger, CHARGE, replace(extent, committed=21))
+    assert (after.forgotten, after.unaccounted) == (0, 0)
+
+
+def test_a_group_that_has_committed_nothing_lets_nothing_go(ledger: Ledger) -> None:
+    assert find_released(ledger, [CHARGE], Extent("orders", 0, 5, 90, None), 90) == []
 
 
 def test_a_page_that_expired_was_not_evicted(redis_url: str, client: redis.Redis) -> None:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from bridge.inspection.delivery_trace import estimate_handoff_time
 from bridge.inspection.record_search import SHOWN_ERROR, format_result
-from bridge.inspection.report_tables import print_audit, print_status
+from bridge.inspection.report_tables import describe_released, print_audit, print_status
 from bridge.inspection.topic_audit import DeathSummary, LogChange, TopicAudit
 from bridge.ledger.unaccounted_offsets import AuditLine
 
@@ -40,6 +40,16 @@ def test_an_audit_names_the_first_forgotten_offsets_to_which_a_reset_goes_back()
     console = printed(400)
     print_audit(console, TopicAudit("orders", [line]))
     assert "orders-3 charge: forgotten: 53, from 4, 5: handed off" in text(console)
+
+
+def test_a_reset_names_the_first_of_each_kind_of_missing_offsets_that_it_lets_go():
+    line = AuditLine("charge", 3, 0, 60, 60, 0, forgotten=50, forgotten_at=[4, 5], unaccounted=2, unaccounted_at=[7, 9])
+    assert describe_released("orders", line).startswith(
+        "orders-3 charge: lets go 52 missing offsets below 60 (forgotten: 50, from 4, 5; unaccounted for: 2, from 7, 9)"
+    )
+    line.evicted = 3
+    assert "lets go 55 missing offsets below 60" in describe_released("orders", line)
+    assert "; evicted: 3): they do not run" in describe_released("orders", line)
 
 
 def test_an_audit_says_of_a_recreated_or_truncated_log_from_which_offset_on_it_is_another():
