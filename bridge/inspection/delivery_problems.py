@@ -66,10 +66,10 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
             yield Problem(
                 f"{format_record_count(each['count'])} of {each['topic']}-{each['partition']} "
                 f"{inflect_verb(each['count'], 'are')} unaccounted for by "
-                f"{each['handler']}, seen {format_since(each['since'], facts.now)}: committed, and the ledger does not "
-                f"know their outcome. `bridge audit {each['topic']}` names the first of them. `bridge reset "
-                f"{each['topic']} --to OFFSET`, without bridges, runs them and skips settled ones. If Redis lost its "
-                "data, those that were done before run again.",
+                f"{each['handler']}: committed, and the ledger does not know their outcome. "
+                f"{_describe_count_start(each['since'], facts.now)} `bridge audit {each['topic']}` names "
+                f"the first of them. `bridge reset {each['topic']} --to OFFSET`, without bridges, runs them and skips "
+                "settled ones. If Redis lost its data, those that were done before run again.",
                 "lost",
                 f"Records of {each['topic']}-{each['partition']} are unaccounted for",
                 topic=each["topic"],
@@ -85,10 +85,10 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
         yield Problem(
             f"{format_record_count(count)} of "
             f"{', '.join(repr(name) for name in sorted({each['topic'] for each in found}))} "
-            f"{inflect_verb(count, 'are')} unaccounted for, seen {format_since(since, facts.now)}: committed, and "
-            "the ledger does not know their "
-            f"outcome. Their original records are in {source!r}: `bridge audit {source}` lists what is lost, "
-            f"`bridge reset {source} --to OFFSET` runs it, and skips settled deliveries.",
+            f"{inflect_verb(count, 'are')} unaccounted for: committed, and the ledger does not know their "
+            f"outcome. {_describe_count_start(since, facts.now)} Their original records are in "
+            f"{source!r}: `bridge audit {source}` lists what is lost, `bridge reset {source} --to OFFSET` "
+            "runs it, and skips settled deliveries.",
             "lost",
             f"Parked records of {source!r} are unaccounted for",
             topic=source,
@@ -98,6 +98,11 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
             lost=count,
             do=f"`bridge audit {source}` lists them",
         )
+
+
+def _describe_count_start(since: float | None, now: float) -> str:
+    """Return a sentence on since when a bridge has counted them: a bridge that starts counts earlier losses anew."""
+    return f"Counted {format_since(since, now)} by a bridge that runs; they may have been missing before."
 
 
 def find_log_changes(facts: GroupFacts) -> Iterator[Problem]:

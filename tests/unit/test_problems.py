@@ -189,8 +189,8 @@ def test_what_is_not_known_is_no_problem():
                 }
             },
             [
-                "7 records of orders-1 are unaccounted for by h, seen since",
-                "2 h",
+                "7 records of orders-1 are unaccounted for by h: committed",
+                "Counted since 2026-01-31 10:00:05 UTC (2 h) by a bridge that runs; they may have been missing before.",
                 "bridge audit orders",
                 "without bridges",
                 "run again",
