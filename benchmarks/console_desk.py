@@ -14,7 +14,7 @@ from benchmarks.stack import PARTITIONS, Stack
 from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE
 from bridge.console.console import Console
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import audit_table, plan_item_table, plan_table
+from bridge.deadletters.db import audit_rows, plan_item_rows, plan_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.schema import failures, letters, tracebacks
@@ -66,7 +66,7 @@ def use(database: Database) -> Lies:
         _die_again(connection)
         for number in range(3_000):
             said = {"letter_id": number * 7 + 1, "group_id": number % 400 + 1} if number % 3 else {"group_id": 1}
-            audit_table.write_entry(
+            audit_rows.write_entry(
                 connection, now - 60_000 * number, PEOPLE[number % 6], "note", "The vendor knows.", **said
             )
     done = [_plan(database, (group,), PlanState.DONE, done=1.0, dead=20, now=now) for group in OVER]
@@ -93,14 +93,12 @@ def _plan(database: Database, groups: tuple[int, ...], state: PlanState, *, done
     """
     asked = LetterFilter(groups=groups, statuses=(LetterStatus.OPEN,))
     with database.writing() as connection:
-        id_, at = plan_table.add_plan(
+        id_, at = plan_rows.add_plan(
             connection, PlanKind.REPLAY, "ann", "the bank is back", asked.to_data(), PlanOptions(canary=True)
         )
-        count = plan_item_table.freeze_letters(connection, id_, select_matching_letters(asked), canary=True)
-        plan_table.note_plan_counts(connection, id_, PlanCounts(letters=count))
-        audit_table.write_entry(
-            connection, at, "ann", "replay", f"plan {id_}: to replay {count:,} letters", plan_id=id_
-        )
+        count = plan_item_rows.freeze_letters(connection, id_, select_matching_letters(asked), canary=True)
+        plan_rows.note_plan_counts(connection, id_, PlanCounts(letters=count))
+        audit_rows.write_entry(connection, at, "ann", "replay", f"plan {id_}: to replay {count:,} letters", plan_id=id_)
         ended = int(done * count)
         position = each_item.c.position
         became = case((position % max(1, ended // max(1, dead)) == 9, PlanItemState.DEAD), else_=PlanItemState.DONE)

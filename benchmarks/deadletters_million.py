@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, insert, text
 
-from bridge.deadletters.db import kind_table, schema, schema_migration
+from bridge.deadletters.db import kind_rows, schema, schema_migration
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.failure_group import FailureGroup
@@ -69,8 +69,8 @@ def _faults(connection: Connection, random: Random, rank: int, now: int) -> Iter
     """A group, and its kinds by version and reason."""
     handler = f"shop.{random.choice(('orders', 'mails', 'stock'))}.handlers.on_{rank % 23}"
     group = FailureGroup(handler, f"shop.errors.Error{rank % 37}", f"shop/part{rank}.py:step")
-    first = now - random.randrange(1, DAYS) * 24 * kind_table.HOUR_MS
-    last = now if rank < 20 else min(now, first + random.randrange(1, 30) * 24 * kind_table.HOUR_MS)
+    first = now - random.randrange(1, DAYS) * 24 * kind_rows.HOUR_MS
+    last = now if rank < 20 else min(now, first + random.randrange(1, 30) * 24 * kind_rows.HOUR_MS)
     row = {"digest": group.digest, **group._asdict(), "first_at": first, "last_at": last}
     group_id = connection.execute(insert(schema.groups).values(row).returning(schema.groups.c.id)).scalar_one()
     for version in range(1 + rank % 4):
@@ -139,9 +139,9 @@ def _letter(random: Random, number: int, fault: Fault, failed_at: int, old: bool
 
 
 def _write(connection: Connection, rows: list[dict[str, Any]]) -> None:
-    kind_table.add_to_tallies(connection, Counter((row["kind_id"], row["status"]) for row in rows))
-    kind_table.add_failure_hours(
-        connection, Counter((row["kind_id"], row["failed_at"] // kind_table.HOUR_MS) for row in rows)
+    kind_rows.add_to_tallies(connection, Counter((row["kind_id"], row["status"]) for row in rows))
+    kind_rows.add_failure_hours(
+        connection, Counter((row["kind_id"], row["failed_at"] // kind_rows.HOUR_MS) for row in rows)
     )
     _write_some(connection, [tuple(row[name] for name in COLUMNS) for row in rows])
 

@@ -20,7 +20,7 @@ from benchmarks.deadletters_recording import database
 from benchmarks.stack import PARTITIONS, ROOT, Stack, stack
 from benchmarks.ways import WORKER, ours
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.db.schema import items
 from bridge.deadletters.model.failure_group import FailureGroup

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from celery import Celery
 
-from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanOptions

@@ -13,9 +13,9 @@ from bridge.deadletters.accounts.audit_log import AuditLog, LetterNotes
 from bridge.deadletters.accounts.idempotency_key import IdempotentRequests
 from bridge.deadletters.accounts.user_account import UserAdministration, Users
 from bridge.deadletters.alarms.webhook_service import WebhookService
-from bridge.deadletters.db.audit_table import RequestClaim
+from bridge.deadletters.db.audit_rows import RequestClaim
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.plan_table import OverPlans
+from bridge.deadletters.db.plan_rows import OverPlans
 from bridge.deadletters.editing.letter_edit import LetterEditor
 from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.inspection.group_details import GroupCauses, GroupDetails, GroupVersions

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from sqlalchemy import select, update
 
-from bridge.deadletters.db import letter_table, plan_item_table, plan_table, schema
+from bridge.deadletters.db import letter_rows, plan_item_rows, plan_rows, schema
 from bridge.deadletters.db.filter_sql import select_matching_letters
-from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem
+from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem
 from bridge.deadletters.editing.json_patch import ValuePatch
 from bridge.deadletters.model.bulk_plan import PlanCounts, PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
@@ -282,11 +282,11 @@ def _copied(world: World) -> int:
     """A plan of copies for the makers of the till, as `bridge deadletters replay --to-topic` makes it."""
     asked, target = LetterFilter(handlers=(CHARGE,)), {"topic": "sandbox.orders", "addresses": "kafka.sandbox:9092"}
     with world.desk.database.writing() as connection:
-        id_, _ = plan_table.add_plan(
+        id_, _ = plan_rows.add_plan(
             connection, PlanKind.COPY, "ada", "for the till", asked.to_data(), PlanOptions(target=target)
         )
-        count = plan_item_table.freeze_letters(connection, id_, select_matching_letters(asked), canary=False)
-        plan_table.note_plan_counts(connection, id_, PlanCounts(letters=count, handlers={CHARGE: {"permanent": count}}))
+        count = plan_item_rows.freeze_letters(connection, id_, select_matching_letters(asked), canary=False)
+        plan_rows.note_plan_counts(connection, id_, PlanCounts(letters=count, handlers={CHARGE: {"permanent": count}}))
     return id_
 
 
@@ -297,13 +297,13 @@ def _again_sent(world: World) -> int:
     )
     stood = {CHARGE: {"done": 4_120, "dead": 31, "unaccounted": 1, "parked": 2, "open": 0}}
     with world.desk.database.writing() as connection:
-        id_, _ = plan_table.add_plan(
+        id_, _ = plan_rows.add_plan(
             connection, PlanKind.REDRIVE, "ann", "the bank lost them", asked.to_data(), PlanOptions()
         )
-        plan_item_table.add_items(
+        plan_item_rows.add_items(
             connection, id_, [PlanItem(each, None, f"orders-0-{each}", 0) for each in range(1, 33)], canary=False
         )
-        plan_table.note_plan_counts(connection, id_, PlanCounts(letters=32, stands=stood))
+        plan_rows.note_plan_counts(connection, id_, PlanCounts(letters=32, stands=stood))
     return id_
 
 
@@ -338,7 +338,7 @@ def _applying(world: World, asked: LetterFilter) -> int:
         went_out(world, plan, wave, done=wave, ago=last * 1_000)
     went_out(world, plan, range(27, 108), done=range(27, 86), dead=range(86, 89), ago=9_000)
     with world.desk.database.writing() as connection:
-        plan_table.note_canary_wave(connection, plan, 3)
+        plan_rows.note_canary_wave(connection, plan, 3)
     note(world, plan, leased_by="recorder", leased_until=now() + 10 * HOUR)
     return plan
 
@@ -347,18 +347,18 @@ def went_out(world: World, plan: int, sent: Iterable[int], *, done: Any = (), de
     """Positions of a plan went out so many ms ago, and ended so after 1.4 s."""
     at = now() - ago
     with world.desk.database.writing() as connection:
-        plan_item_table.claim_items(
+        plan_item_rows.claim_items(
             connection, plan, {each: LogPosition("shop.orders.replay", 0, each) for each in sent}, at
         )
         if done:
-            plan_item_table.end_items(connection, plan, dict.fromkeys(done, ""), PlanItemState.DONE, at + 1_400)
+            plan_item_rows.end_items(connection, plan, dict.fromkeys(done, ""), PlanItemState.DONE, at + 1_400)
         if dead:
-            plan_item_table.end_items(connection, plan, dict.fromkeys(dead, ""), PlanItemState.DEAD, at + 1_428)
+            plan_item_rows.end_items(connection, plan, dict.fromkeys(dead, ""), PlanItemState.DEAD, at + 1_428)
         table = schema.items
         rows = connection.execute(select(table.c.position, table.c.letter_id).where(table.c.plan_id == plan)).all()
         by_position = {row.position: row.letter_id for row in rows}
         for positions, status in ((done, LetterStatus.RESOLVED), (set(sent) - {*done, *dead}, LetterStatus.REPLAYING)):
-            letter_table.change_letter_status(
+            letter_rows.change_letter_status(
                 connection, [by_position[each] for each in positions], LetterStatus.OPEN, status, at + 1_500, plan
             )
 

@@ -13,7 +13,7 @@ from celery import Celery
 from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE
 from bridge.console.console import Console
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.model.stored_letter import StoredLetter

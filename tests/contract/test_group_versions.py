@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bridge.deadletters.db import kind_table
+from bridge.deadletters.db import kind_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.inspection.group_details import GroupVersions, count_handled_since, find_version_starts
@@ -44,7 +44,7 @@ def group(database):
         for offset in range(3):
             rows.letter(connection, old, offset, failed_at=(NOW - 2 * HOUR) * 1000)
         rows.letter(connection, new, 9, failed_at=NOW * 1000)
-        kind_table.add_failure_hours(connection, {(old, NOW // HOUR - 2): 3, (new, NOW // HOUR): 1})
+        kind_rows.add_failure_hours(connection, {(old, NOW // HOUR - 2): 3, (new, NOW // HOUR): 1})
         id_ = rows.group_of(connection, old)
     return FailureGroups(database).one(id_)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from bridge.deadletters.db import kind_table, schema
+from bridge.deadletters.db import kind_rows, schema
 from bridge.deadletters.db.schema import edits, groups, kinds, letters
 from bridge.deadletters.model.failure_group import FailureGroup
 from bridge.deadletters.model.stored_letter import LetterKind, LetterStatus
@@ -67,7 +67,7 @@ def letter(
         "occurrences": 1,
         "failures": 1,
     }
-    kind_table.add_to_tallies(connection, {(kind_id, str(status)): 1})
+    kind_rows.add_to_tallies(connection, {(kind_id, str(status)): 1})
     return int(connection.execute(insert(letters).values(row | other).returning(letters.c.id)).scalar_one())
 
 

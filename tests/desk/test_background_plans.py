@@ -2,7 +2,7 @@
 
 from threading import Event, Thread
 
-from bridge.deadletters.db import plan_table
+from bridge.deadletters.db import plan_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions, PlanState
 from bridge.deadletters.replay.plan_runner import RESUME_BACKOFF, resume_plans
@@ -12,8 +12,8 @@ from tests.processes import eventually
 def approved(database: Database) -> int:
     """A plan that is to be done, and that nobody does."""
     with database.writing() as connection:
-        id_, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
-        plan_table.change_plan_state(connection, id_, [PlanState.PLANNED, PlanState.MAKING], PlanState.APPLYING)
+        id_, _ = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
+        plan_rows.change_plan_state(connection, id_, [PlanState.PLANNED, PlanState.MAKING], PlanState.APPLYING)
     return id_
 
 
@@ -28,7 +28,7 @@ def test_none_waits_for_another_that_may_wait_for_it(database: Database):
         assert begun[first if id_ == second else second].wait(20)
         ended.append(id_)
         with database.writing() as connection:
-            plan_table.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.DONE)
+            plan_rows.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.DONE)
 
     thread = Thread(target=resume_plans, args=(database, do, stopping), daemon=True)
     thread.start()
@@ -47,9 +47,9 @@ def test_one_that_fails_stops_no_other_and_is_taken_up_again_after_a_while(datab
         fails = id_ == first and done.count(first) == 1
         with database.writing() as connection:
             if fails:
-                plan_table.release_plan(connection, id_, who)
+                plan_rows.release_plan(connection, id_, who)
             else:
-                plan_table.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.DONE)
+                plan_rows.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.DONE)
         if fails:
             raise ValueError("not expected")
 

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import text
 
-from bridge.deadletters.db import position_table
-from bridge.deadletters.db.position_table import PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.db import position_rows
+from bridge.deadletters.db.position_rows import PositionStep, RecordedLog, RecordedPosition
 from bridge.deadletters.recorder.background_duties import SideTask
 from bridge.deadletters.recorder.batch_writer import REFUSED, BatchWriter, ReadRecord, WrittenBatch
 from bridge.errors import DeskUnavailable, RecordedByAnother
@@ -17,7 +17,7 @@ LOGS = [RecordedLog("bridge", "orders.dlq", "id", partition) for partition in ra
 @pytest.fixture
 def writing(database):
     with database.writing() as connection:
-        position_table.move_positions(connection, [PositionStep(log, None, RecordedPosition(0, -1)) for log in LOGS], 1)
+        position_rows.move_positions(connection, [PositionStep(log, None, RecordedPosition(0, -1)) for log in LOGS], 1)
     return BatchWriter(database, 1_000)
 
 
@@ -33,7 +33,7 @@ def at(database):
     with database.reading() as connection:
         return {
             log.partition: each.next
-            for log, each in position_table.read_positions(connection, ["bridge"], ["orders.dlq"]).items()
+            for log, each in position_rows.read_positions(connection, ["bridge"], ["orders.dlq"]).items()
         }
 
 

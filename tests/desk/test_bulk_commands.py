@@ -5,7 +5,7 @@ from celery import Celery
 
 from bridge.cli import command_io
 from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND
-from bridge.deadletters.db import plan_table
+from bridge.deadletters.db import plan_rows
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from tasks.declaration.celery_defaults import DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
@@ -200,8 +200,8 @@ def test_what_is_done_without_asking_is_said_on_stderr_for_who_reads_the_log(des
 
 def test_a_plan_that_another_process_applies_is_to_be_asked_for_again(desk, database):
     with database.writing() as connection:
-        plan, _ = plan_table.add_plan(connection, PlanKind.ARCHIVE, "ann", "", {}, PlanOptions())
-        assert plan_table.lease_plan(connection, plan, "another")
+        plan, _ = plan_rows.add_plan(connection, PlanKind.ARCHIVE, "ann", "", {}, PlanOptions())
+        assert plan_rows.lease_plan(connection, plan, "another")
     ended = desk.run("plans", "apply", plan, "--yes")
     assert ended.exit_code == AGAIN
     assert "is applied by another process" in ended.output

@@ -3,9 +3,9 @@
 import pytest
 from celery import Celery
 
-from bridge.deadletters.db import plan_item_table, plan_table
+from bridge.deadletters.db import plan_item_rows, plan_rows
 from bridge.deadletters.db.filter_sql import select_matching_letters
-from bridge.deadletters.db.plan_item_table import PlanItem
+from bridge.deadletters.db.plan_item_rows import PlanItem
 from bridge.deadletters.editing.json_patch import ValuePatch
 from bridge.deadletters.editing.letter_edit import LetterEditor
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
@@ -27,15 +27,15 @@ def record(database, count, *, value=b"{}", start=0):
 def followed(database, plan_id):
     """How many of a plan's deliveries are in waves that another follows; they are its first."""
     with database.reading() as connection:
-        last = plan_item_table.find_last_wave(connection, plan_id)
-        found = [each.wave < last for each in plan_item_table.read_waiting_items(connection, plan_id, last, 1_000)]
+        last = plan_item_rows.find_last_wave(connection, plan_id)
+        found = [each.wave < last for each in plan_item_rows.read_waiting_items(connection, plan_id, last, 1_000)]
     assert found == sorted(found, reverse=True)
     return found.count(True)
 
 
 def planned(connection, *, canary):
-    plan_id, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions(canary=canary))
-    plan_item_table.freeze_letters(connection, plan_id, select_matching_letters(LetterFilter()), canary=canary)
+    plan_id, _ = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions(canary=canary))
+    plan_item_rows.freeze_letters(connection, plan_id, select_matching_letters(LetterFilter()), canary=canary)
     return plan_id
 
 
@@ -53,7 +53,7 @@ def test_what_is_added_to_a_plan_is_in_its_waves(database):
     record(database, 4)
     with database.writing() as connection:
         plan_id = planned(connection, canary=True)
-        plan_item_table.add_items(
+        plan_item_rows.add_items(
             connection, plan_id, [PlanItem(position, None, "x", 0) for position in (5, 6, 7)], canary=True
         )
     assert followed(database, plan_id) == 6
@@ -72,27 +72,27 @@ def test_what_a_process_left_behind_is_sent_as_what_it_was(database):
     record(database, 8)
     with database.writing() as connection:
         plan_id = planned(connection, canary=True)
-        plan_item_table.claim_items(connection, plan_id, dict.fromkeys(range(1, 9)), 1)
-        left = [item.wave for item, _ in plan_item_table.read_claimed_items(connection, plan_id, 10)]
+        plan_item_rows.claim_items(connection, plan_id, dict.fromkeys(range(1, 9)), 1)
+        left = [item.wave for item, _ in plan_item_rows.read_claimed_items(connection, plan_id, 10)]
     assert left == [0, *[1] * 5, *[2] * 2]
 
 
 def end_wave(database, plan_id, positions, *, dead=()):
     """Send a wave and stop the plan: some of its letters die again, the others end well."""
     with database.writing() as connection:
-        plan_table.change_plan_state(connection, plan_id, [PlanState.PLANNED, PlanState.STOPPED], PlanState.APPLYING)
-        plan_item_table.claim_items(connection, plan_id, dict.fromkeys(positions), 1)
+        plan_rows.change_plan_state(connection, plan_id, [PlanState.PLANNED, PlanState.STOPPED], PlanState.APPLYING)
+        plan_item_rows.claim_items(connection, plan_id, dict.fromkeys(positions), 1)
         for position in positions:
             to = PlanItemState.DEAD if position in dead else PlanItemState.DONE
-            plan_item_table.end_items(connection, plan_id, {position: ""}, to, 2)
+            plan_item_rows.end_items(connection, plan_id, {position: ""}, to, 2)
 
 
 def stop_and_go_on(database, plan_id):
     with database.writing() as connection:
-        plan_table.change_plan_state(
+        plan_rows.change_plan_state(
             connection, plan_id, [PlanState.PLANNED, PlanState.APPLYING], PlanState.STOPPED, "canary: it died"
         )
-        plan = plan_table.read_plan(connection, plan_id)
+        plan = plan_rows.read_plan(connection, plan_id)
         assert plan is not None
         PlanService._move_on(connection, plan, "ann")
 

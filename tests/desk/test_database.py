@@ -12,7 +12,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import select, text
 
-from bridge.deadletters.db import audit_table, plan_item_table, plan_table, schema_migration
+from bridge.deadletters.db import audit_rows, plan_item_rows, plan_rows, schema_migration
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.postgresql_engine import CONNECT_WITHIN, PatientConnection
@@ -122,11 +122,11 @@ def test_a_step_taken_back_and_taken_again_leaves_what_people_have(database):
     with database.writing() as connection:
         model.make(connection, 60, 7)
         first = connection.execute(select(letters.c.id).limit(1)).scalar_one()
-        audit_table.write_entry(connection, 1, "ann", "note", "the bank's ticket 4711", letter_id=first)
-        plan, _ = plan_table.add_plan(
+        audit_rows.write_entry(connection, 1, "ann", "note", "the bank's ticket 4711", letter_id=first)
+        plan, _ = plan_rows.add_plan(
             connection, PlanKind.REPLAY, "ann", "", LetterFilter().to_data(), PlanOptions(canary=True)
         )
-        plan_item_table.freeze_letters(connection, plan, select_matching_letters(LetterFilter()), canary=True)
+        plan_item_rows.freeze_letters(connection, plan, select_matching_letters(LetterFilter()), canary=True)
     before = everything(database)
     with database.writing() as connection:
         schema_migration.migrate_tables(connection, "0001")

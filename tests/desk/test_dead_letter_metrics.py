@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, update
 
-from bridge.deadletters.db import kind_table, sql
+from bridge.deadletters.db import kind_rows, sql
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.schema import items, plans
 from bridge.deadletters.model.stored_letter import LetterStatus
@@ -74,7 +74,7 @@ def test_groups_that_grow_are_counted_by_handler(database, seconds):
         now = sql.read_clock(connection)
         kind = rows.kind(connection)
         rows.letter(connection, kind, 1, failed_at=now)
-        kind_table.add_failure_hours(connection, {(kind, now // kind_table.HOUR_MS): 10})
+        kind_rows.add_failure_hours(connection, {(kind, now // kind_rows.HOUR_MS): 10})
     assert shown(DeadLetterMetrics(database, seconds))["growing_groups", "orders.handlers.charge"] == 1
 
 

@@ -15,8 +15,8 @@ from bridge.deadletters.alarms.dead_letter_problems import (
     find_missed_letters,
     find_recording_lag,
 )
-from bridge.deadletters.db import kind_table, position_table, schema_migration
-from bridge.deadletters.db.position_table import PositionState, PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.db import kind_rows, position_rows, schema_migration
+from bridge.deadletters.db.position_rows import PositionState, PositionStep, RecordedLog, RecordedPosition
 from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence
 from bridge.deadletters.model.failure_growth import HOUR
@@ -67,7 +67,7 @@ def test_groups_that_grow_are_said_and_of_many_the_rest_is_counted(database):
         for number in range(7):
             kind = rows.kind(connection, place=f"orders/bank.py:step{number}")
             rows.letter(connection, kind, number)
-            kind_table.add_failure_hours(connection, {(kind, 500_000): 20 + number})
+            kind_rows.add_failure_hours(connection, {(kind, 500_000): 20 + number})
     said = [*find_growing_groups(FailureGroups(database, lambda: NOW).all(), NOW)]
     assert len(said) == 6
     assert said[0].startswith(
@@ -80,14 +80,14 @@ def test_groups_that_grow_are_said_and_of_many_the_rest_is_counted(database):
 def test_what_was_missed_is_noted_with_when(database):
     log = RecordedLog("bridge", "orders.dlq", "id", 0)
     with database.writing() as connection:
-        position_table.move_positions(connection, [PositionStep(log, None, RecordedPosition(5, -1))], 1)
+        position_rows.move_positions(connection, [PositionStep(log, None, RecordedPosition(5, -1))], 1)
+        assert [(each.missed, each.missed_at) for each in position_rows.read_position_states(connection, "bridge")] == [
+            (0, None)
+        ]
+        position_rows.move_positions(connection, [PositionStep(log, 5, RecordedPosition(9, -1), missed=3)], 2)
+        position_rows.move_positions(connection, [PositionStep(log, 9, RecordedPosition(10, -1))], 3)
         assert [
-            (each.missed, each.missed_at) for each in position_table.read_position_states(connection, "bridge")
-        ] == [(0, None)]
-        position_table.move_positions(connection, [PositionStep(log, 5, RecordedPosition(9, -1), missed=3)], 2)
-        position_table.move_positions(connection, [PositionStep(log, 9, RecordedPosition(10, -1))], 3)
-        assert [
-            (each.missed, each.missed_at, each.at) for each in position_table.read_position_states(connection, "bridge")
+            (each.missed, each.missed_at, each.at) for each in position_rows.read_position_states(connection, "bridge")
         ] == [(3, 2, 3)]
 
 
@@ -102,7 +102,7 @@ def test_a_database_that_somebody_has_open_is_asked_and_stays_open(database, tmp
     with database.writing() as connection:
         kind = rows.kind(connection)
         rows.letter(connection, kind, 1)
-        kind_table.add_failure_hours(connection, {(kind, int(NOW // 3600)): 30})
+        kind_rows.add_failure_hours(connection, {(kind, int(NOW // 3600)): 30})
     (grows,) = (
         str(each)
         for each in find_dead_letter_problems(nowhere, Routes({}), lambda: NOW, database)

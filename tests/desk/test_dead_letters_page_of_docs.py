@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 from celery import Celery
 
-from bridge.deadletters.db import letter_table
+from bridge.deadletters.db import letter_rows
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
 from bridge.handler_routes import find_routes
@@ -89,7 +89,7 @@ def test_a_command_that_only_looks_prints_what_the_page_shows(
         # By then the page has replayed them with success; here that was a minute after the first failure.
         with database.writing() as connection:
             gone = FIRST_FAILED + 60_000
-            letter_table.change_letter_status(connection, range(1, 6), LetterStatus.OPEN, LetterStatus.RESOLVED, gone)
+            letter_rows.change_letter_status(connection, range(1, 6), LetterStatus.OPEN, LetterStatus.RESOLVED, gone)
     ended = desk.run(*shlex.split(line, comments=True)[2:])
     assert ended.exit_code == 0, ended.output
     printed = clean(ended.output)

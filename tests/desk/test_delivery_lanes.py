@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import event
 
-from bridge.deadletters.db import plan_item_table, plan_order_table, plan_table, schema
+from bridge.deadletters.db import plan_item_rows, plan_order_rows, plan_rows, schema
 from bridge.deadletters.db.filter_sql import select_matching_letters
-from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_filter import LetterFilter
@@ -45,8 +45,8 @@ def record(database, topic, *keys, handler="orders.handlers.charge", start=0, pa
 
 def make(database, canary=False, what=PlanKind.REPLAY, **asked):
     with database.writing() as connection:
-        plan_id, _ = plan_table.add_plan(connection, what, "ann", "", {}, PlanOptions(canary=canary))
-        plan_item_table.freeze_letters(
+        plan_id, _ = plan_rows.add_plan(connection, what, "ann", "", {}, PlanOptions(canary=canary))
+        plan_item_rows.freeze_letters(
             connection, plan_id, select_matching_letters(LetterFilter(**asked)), canary=canary
         )
     return plan_id
@@ -54,7 +54,7 @@ def make(database, canary=False, what=PlanKind.REPLAY, **asked):
 
 def plan_of(database, plan_id):
     with database.reading() as connection:
-        plan = plan_table.read_plan(connection, plan_id)
+        plan = plan_rows.read_plan(connection, plan_id)
     assert plan is not None
     return plan
 
@@ -72,7 +72,7 @@ class World:
         self.database, self.plan_id, self.sent, self.who = database, plan_id, [], name_this_process()
         self.skips = False
         with database.writing() as connection:
-            assert plan_table.lease_plan(connection, plan_id, self.who)
+            assert plan_rows.lease_plan(connection, plan_id, self.who)
             lay_plan_lanes(connection, plan_id, chosen or settings())
         plan = plan_of(database, plan_id)
         around = RunnerHooks(lambda: None, self.passed, lambda: None, lambda: False)
@@ -80,7 +80,7 @@ class World:
 
     def passed(self):
         with self.database.reading() as connection:
-            return [each.position for each in plan_order_table.read_ended_items(connection, self.plan_id)]
+            return [each.position for each in plan_order_rows.read_ended_items(connection, self.plan_id)]
 
     def take(self, connection, waiting, at):
         if self.skips:
@@ -106,11 +106,11 @@ class World:
 
     def ends(self, *positions, state=PlanItemState.DONE):
         with self.database.writing() as connection:
-            plan_item_table._move_items(connection, self.plan_id, positions, [PlanItemState.SENT], state=state)
+            plan_item_rows._move_items(connection, self.plan_id, positions, [PlanItemState.SENT], state=state)
 
     def dies(self):
         with self.database.writing() as connection:
-            plan_table.release_plan(connection, self.plan_id, self.who)
+            plan_rows.release_plan(connection, self.plan_id, self.who)
 
 
 A, B = b"a", b"b"
@@ -161,7 +161,7 @@ def test_where_no_topic_has_an_order_nothing_has_a_lane(database):
     world = World(database, make(database), settings(orders={}))
     assert world.goes() == [1, 2]
     with database.reading() as connection:
-        assert not plan_order_table.has_lanes(connection, world.plan_id)
+        assert not plan_order_rows.has_lanes(connection, world.plan_id)
 
 
 def test_who_goes_on_with_a_plan_finds_its_lanes_as_they_stand(database):
@@ -291,7 +291,7 @@ def test_what_has_no_letter_stands_in_the_same_lane_as_one_that_has(database):
     lane = lane_of("orders", 0, A)
     with database.writing() as connection:
         others = [PlanItem(2, None, "orders-0-7:orders.handlers.charge", 0, lane), PlanItem(3, None, "orders-0-8:x", 0)]
-        plan_item_table.add_items(connection, plan_id, others, canary=False)
+        plan_item_rows.add_items(connection, plan_id, others, canary=False)
     world = World(database, plan_id)
     assert world.goes() == [1, 3]
     world.ends(1)
@@ -302,9 +302,9 @@ def test_deliveries_to_all_handlers_are_numbered_by_their_messages(database):
     early, late = record(database, "orders", A, A)
     plan_id = make(database)
     with database.writing() as connection:
-        plan_item_table.add_items(connection, plan_id, [PlanItem(3, early, "orders-0-0:other", 0, 5)], canary=False)
-        plan_order_table.renumber_items(connection, plan_id)
-        found = plan_item_table.read_items(connection, plan_id, 0, 9)
+        plan_item_rows.add_items(connection, plan_id, [PlanItem(3, early, "orders-0-0:other", 0, 5)], canary=False)
+        plan_order_rows.renumber_items(connection, plan_id)
+        found = plan_item_rows.read_items(connection, plan_id, 0, 9)
     assert [(item.position, item.letter_id, item.place) for item in found] == [
         (1, early, None),
         (2, early, "orders-0-0:other"),

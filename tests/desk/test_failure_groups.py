@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from sqlalchemy import func, select, update
 
-from bridge.deadletters.db import audit_table, kind_table, letter_table, schema
+from bridge.deadletters.db import audit_rows, kind_rows, letter_rows, schema
 from bridge.deadletters.db.schema import letters, tallies
 from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupOrder
 from bridge.deadletters.inspection.letter_statistics import LetterTotals, ResolutionTimes
@@ -32,10 +32,10 @@ def groups(database):
         for offset in range(12):
             rows.letter(connection, late, 100 + offset, failed_at=NOW - offset)
         rows.letter(connection, ended, 200, LetterStatus.RESOLVED, failed_at=NOW - HOUR, status_at=NOW)
-        kind_table.add_failure_hours(
+        kind_rows.add_failure_hours(
             connection, {(late, 500_000): 12, (declined[0], 499_950): 15, (declined[1], 499_950): 15}
         )
-        kind_table.widen_group_times(connection, {rows.group_of(connection, late): (NOW - 11, NOW)})
+        kind_rows.widen_group_times(connection, {rows.group_of(connection, late): (NOW - 11, NOW)})
     return FailureGroups(database, lambda: NOW / 1000)
 
 
@@ -78,8 +78,8 @@ def test_what_grows_is_known_by_this_hour_and_the_one_before_alone(groups):
     with groups.database.writing() as connection:
         late = rows.kind(connection, error_class="builtins.KeyError")
         rows.letter(connection, late, 300)
-        kind_table.add_failure_hours(connection, {(late, 499_999): 10, (late, 499_998): 40})
-        kind_table.add_failure_hours(connection, {(rows.kind(connection, error_class="of.Yesterday"), 499_998): 99})
+        kind_rows.add_failure_hours(connection, {(late, 499_999): 10, (late, 499_998): 40})
+        kind_rows.add_failure_hours(connection, {(rows.kind(connection, error_class="of.Yesterday"), 499_998): 99})
     found = [(each.error_class, each.growth.failures) for each in groups.urgent()]
     assert found == [("builtins.KeyError", 50), ("builtins.TimeoutError", 12)]
 
@@ -129,7 +129,7 @@ def test_a_group_is_marked_as_fixed_and_that_is_taken_back_with_who_said_so(grou
     assert groups.one(id_) == marked
     assert groups.not_fixed(id_, "bob").fixed_in is None
     with groups.database.reading() as connection:
-        told = [(each.by, each.what, each.said) for each in audit_table.read_history(connection, group_id=id_)]
+        told = [(each.by, each.what, each.said) for each in audit_rows.read_history(connection, group_id=id_)]
     assert told == [("ann", "fixed", "in 1.4.3"), ("bob", "not fixed", "")]
 
 
@@ -163,7 +163,7 @@ def test_a_cause_is_marked_alone_and_only_as_it_was_seen(groups):
         groups.fixed(id_, "1.4.4", "bob", cause="bbb")
     assert groups.not_fixed(id_, "bob", marked, cause="aaa").cause_fixes == ()
     with groups.database.reading() as connection:
-        told = [(each.by, each.what, each.said) for each in audit_table.read_history(connection, group_id=id_)]
+        told = [(each.by, each.what, each.said) for each in audit_rows.read_history(connection, group_id=id_)]
     assert told == [("ann", "fixed", "cause aaa in 1.4.3"), ("bob", "not fixed", "cause aaa")]
 
 
@@ -209,7 +209,7 @@ def test_tallies_are_what_a_recount_finds_whatever_was_done(database):
     for _ in range(60):
         ids = [each.id for each in random.sample(made, 20)]
         with database.writing() as connection:
-            letter_table.change_letter_status(
+            letter_rows.change_letter_status(
                 connection, ids, random.choice(list(LetterStatus)), random.choice(list(LetterStatus)), 5
             )
     with database.reading() as connection:

@@ -5,8 +5,8 @@ import threading
 import pytest
 from sqlalchemy import select, update
 
-from bridge.deadletters.db import audit_table, letter_table, plan_item_table, plan_table
-from bridge.deadletters.db import group_table as stored
+from bridge.deadletters.db import audit_rows, letter_rows, plan_item_rows, plan_rows
+from bridge.deadletters.db import group_rows as stored
 from bridge.deadletters.db.schema import cause_fixes, groups, kinds, letters
 from bridge.deadletters.db.schema import items as item_rows
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanState
@@ -47,7 +47,7 @@ def group(database):
 
 def made(database):
     with database.reading() as connection:
-        return plan_table.read_latest_plans(connection, 10)
+        return plan_rows.read_latest_plans(connection, 10)
 
 
 def died(database, id_, version, at=2_000):
@@ -70,7 +70,7 @@ def test_its_letters_go_back_as_a_canary_once_all_workers_have_the_version(datab
     assert plan.outcomes == {PlanItemState.WAITING: 3}
     assert group(database).fixed_plan == plan.id
     with database.reading() as connection:
-        (said,) = audit_table.read_history(connection, group_id=group(database).id)
+        (said,) = audit_rows.read_history(connection, group_id=group(database).id)
     assert (said.by, said.what, said.plan_id) == ("fixed in 2", "replay", plan.id)
 
 
@@ -104,10 +104,10 @@ def test_what_an_older_worker_left_later_goes_too_once_those_before_it_have_ende
     fixed_group_replay.check_fixed_groups(database, lambda: workers)
     assert made(database) == [first]
     with database.writing() as connection:
-        plan_item_table.end_items(connection, first.id, {1: "", 2: "", 3: ""}, PlanItemState.DONE, 5)
-        plan_table.change_plan_state(connection, first.id, [PlanState.APPLYING], PlanState.DONE)
+        plan_item_rows.end_items(connection, first.id, {1: "", 2: "", 3: ""}, PlanItemState.DONE, 5)
+        plan_rows.change_plan_state(connection, first.id, [PlanState.APPLYING], PlanState.DONE)
         ids = [id_ for (id_,) in connection.execute(select(letters.c.id)) if id_ not in later]
-        letter_table.change_letter_status(connection, ids, LetterStatus.OPEN, LetterStatus.RESOLVED, 5)
+        letter_rows.change_letter_status(connection, ids, LetterStatus.OPEN, LetterStatus.RESOLVED, 5)
     fixed_group_replay.check_fixed_groups(database, lambda: workers)
     second, _ = made(database)
     assert second.outcomes == {PlanItemState.WAITING: 2}
@@ -129,7 +129,7 @@ def test_one_that_fails_in_that_version_opens_the_group_again_and_leaves_the_res
     assert f"failed in version {version}" in plan.stopped
     assert plan.outcomes == {PlanItemState.WAITING: 3}
     with database.reading() as connection:
-        assert [each.what for each in audit_table.read_history(connection, group_id=now.id)] == ["replay", "regressed"]
+        assert [each.what for each in audit_rows.read_history(connection, group_id=now.id)] == ["replay", "regressed"]
     fixed_group_replay.check_fixed_groups(database, lambda: workers)
     assert len(made(database)) == 1
 
@@ -143,7 +143,7 @@ def test_one_that_dies_of_something_else_after_it_was_sent_back_is_a_regression_
     with database.writing() as connection:
         other = kind(connection, HANDLER, version="2", error_class="builtins.KeyError")
         connection.execute(update(letters).where(letters.c.id == first).values(kind_id=other, failed_at=2_000))
-        plan_item_table.end_items(connection, plan.id, {1: ""}, PlanItemState.DEAD, 5)
+        plan_item_rows.end_items(connection, plan.id, {1: ""}, PlanItemState.DEAD, 5)
     fixed_group_replay.check_fixed_groups(database, lambda: workers)
     assert made(database)[0].state is PlanState.STOPPED
 
@@ -172,7 +172,7 @@ def test_what_a_canary_or_a_person_has_stopped_is_not_begun_anew(database, worke
     fixed_group_replay.check_fixed_groups(database, lambda: workers)
     (plan,) = made(database)
     with database.writing() as connection:
-        plan_table.change_plan_state(connection, plan.id, [PlanState.APPLYING], PlanState.STOPPED, "by ann")
+        plan_rows.change_plan_state(connection, plan.id, [PlanState.APPLYING], PlanState.STOPPED, "by ann")
     fixed_group_replay.check_fixed_groups(database, lambda: workers)
     assert len(made(database)) == 1
 

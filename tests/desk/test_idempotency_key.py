@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from bridge.deadletters.accounts.idempotency_key import AnsweredRequest, BegunRequest, IdempotentRequests
-from bridge.deadletters.db import audit_table, schema
+from bridge.deadletters.db import audit_rows, schema
 from bridge.errors import DeskUnavailable, KeyReused, RequestTakenOver, RequestUnderWay
 
 KEY, WISH, OTHER = b"k" * 32, b"w" * 32, b"o" * 32
@@ -19,7 +19,7 @@ def requests(database):
 
 def act(database, begun, said="done", then="SELECT 1"):
     with database.doing(begun.claim).writing() as connection:
-        audit_table.write_entry(connection, 1, "token deploy", "note", said)
+        audit_rows.write_entry(connection, 1, "token deploy", "note", said)
         connection.exec_driver_sql(then)
 
 

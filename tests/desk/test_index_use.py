@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import Connection, event
 
 from bridge.deadletters.db import (
-    group_table,
+    group_rows,
     letter_query,
     plan_counts,
-    plan_table,
-    redrive_table,
+    plan_rows,
+    redrive_rows,
 )
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
@@ -140,12 +140,12 @@ def test_neither_groups_nor_totals_nor_a_letter_scan_the_letters(letters):
 def test_neither_what_is_known_beside_groups_nor_of_plans_scans_the_letters(letters):
     database = letters.database
     with statements(database) as executed, database.reading() as connection:
-        group_table.find_plans_of_groups(connection, [1, 2, 3])
-        group_table.count_died_again(connection, [1, 2, 3])
-        group_table.count_by_version(connection, 1)
-        plan_table.find_changed_letters(connection, 1, 1_050)
-        plan_table.read_applying_plans(connection)
-        plan_table.read_latest_plans(connection, 50)
+        group_rows.find_plans_of_groups(connection, [1, 2, 3])
+        group_rows.count_died_again(connection, [1, 2, 3])
+        group_rows.count_by_version(connection, 1)
+        plan_rows.find_changed_letters(connection, 1, 1_050)
+        plan_rows.read_applying_plans(connection)
+        plan_rows.read_latest_plans(connection, 50)
         plan_counts.read_wave_states(connection, 1)
         plan_counts.read_dead_letters(connection, 1, 20)
     assert len(executed) > 7
@@ -155,7 +155,7 @@ def test_neither_what_is_known_beside_groups_nor_of_plans_scans_the_letters(lett
 def test_which_letters_died_again_is_found_by_the_index_that_has_these_alone(letters):
     database = letters.database
     with statements(database) as executed, database.reading() as connection:
-        group_table.count_died_again(connection, [1, 2, 3])
+        group_rows.count_died_again(connection, [1, 2, 3])
     with database.reading() as connection:
         if database.dialect == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
@@ -165,7 +165,7 @@ def test_which_letters_died_again_is_found_by_the_index_that_has_these_alone(let
 def test_what_others_have_taken_of_a_plan_is_found_by_when_letters_changed(letters):
     database = letters.database
     with statements(database) as executed, database.reading() as connection:
-        plan_table.find_changed_letters(connection, 1, 1_050)
+        plan_rows.find_changed_letters(connection, 1, 1_050)
     with database.reading() as connection:
         if database.dialect == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
@@ -175,7 +175,7 @@ def test_what_others_have_taken_of_a_plan_is_found_by_when_letters_changed(lette
 def test_what_other_plans_have_under_way_is_found_by_the_index_that_has_it_alone(letters):
     database = letters.database
     with statements(database) as executed, database.reading() as connection:
-        redrive_table.find_deliveries_elsewhere(connection, 1, ["orders-0-1:charge", "orders-0-2:charge"])
+        redrive_rows.find_deliveries_elsewhere(connection, 1, ["orders-0-1:charge", "orders-0-2:charge"])
     with database.reading() as connection:
         if database.dialect == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")

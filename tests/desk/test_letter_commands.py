@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bridge.cli.command_io import FAULTS, NOT_FOUND
-from bridge.deadletters.db import audit_table, letter_table
-from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db import audit_rows, letter_rows
+from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk.commands import Commands
@@ -153,8 +153,8 @@ def test_a_value_is_given_byte_for_byte(desk):
 
 def test_what_people_did_is_on_the_page(desk, database):
     with database.writing() as connection:
-        letter_table.change_letter_status(connection, [1], LetterStatus.OPEN, LetterStatus.DISCARDED, 6_000_000)
-        audit_table.write_entry(connection, 6_000_000, "ann@desk", "discard", "a test's", letter_id=1)
+        letter_rows.change_letter_status(connection, [1], LetterStatus.OPEN, LetterStatus.DISCARDED, 6_000_000)
+        audit_rows.write_entry(connection, 6_000_000, "ann@desk", "discard", "a test's", letter_id=1)
     page = desk.run("show", 1).output
     assert "1970-01-01 01:40:00  discard by ann@desk: a test's" in page
     assert "bridge deadletters replay" not in page

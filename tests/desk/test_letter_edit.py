@@ -6,7 +6,7 @@ import pytest
 from celery import Celery
 from pydantic import BaseModel
 
-from bridge.deadletters.db import audit_table, letter_payload, plan_item_table
+from bridge.deadletters.db import audit_rows, letter_payload, plan_item_rows
 from bridge.deadletters.editing.json_patch import ValuePatch
 from bridge.deadletters.editing.letter_edit import LetterEditor
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanOptions, PlanState
@@ -57,7 +57,7 @@ def record(database, *values, handler=HANDLER, **other):
 
 def states(database, plan_id):
     with database.reading() as connection:
-        return plan_item_table.count_item_states(connection, [plan_id]).get(plan_id, {})
+        return plan_item_rows.count_item_states(connection, [plan_id]).get(plan_id, {})
 
 
 def test_a_letter_goes_back_with_the_value_that_it_was_given_and_keeps_its_own(database, mending):
@@ -66,7 +66,7 @@ def test_a_letter_goes_back_with_the_value_that_it_was_given_and_keeps_its_own(d
     assert (plan.state, plan.by, plan.counts.letters) == (PlanState.PLANNED, "ann", 1)
     with database.reading() as connection:
         assert rows.edits_of(connection, plan.id)[id_] == b'{"amount": 3}'
-        (said,) = audit_table.read_history(connection, letter_id=id_)
+        (said,) = audit_rows.read_history(connection, letter_id=id_)
         assert (said.by, said.what, said.plan_id) == ("ann", "edit", plan.id)
         assert "the client sent words" in said.said
     (changed,) = mending.differences(plan.id)
@@ -150,7 +150,7 @@ def test_the_waves_of_a_canary_have_only_what_goes_back(database, mending):
     plan = mending.patch(ALL, EUROS, PlanOptions(canary=True), "ann")
     with database.reading() as connection:
         waves = [
-            plan_item_table.count_item_states(connection, [plan.id], wave)[plan.id].get(PlanItemState.WAITING)
+            plan_item_rows.count_item_states(connection, [plan.id], wave)[plan.id].get(PlanItemState.WAITING)
             for wave in range(5)
         ]
     assert waves == [1, 5, 20, 100, 4]
@@ -173,9 +173,9 @@ def test_a_plan_that_was_being_made_when_its_process_died_is_never_applied(datab
     with pytest.raises(KeyboardInterrupt):
         mending.patch(ALL, EUROS, PlanOptions(), "ann")
     with database.reading() as connection:
-        from bridge.deadletters.db import plan_table
+        from bridge.deadletters.db import plan_rows
 
-        (plan,) = plan_table.read_latest_plans(connection, 10)
+        (plan,) = plan_rows.read_latest_plans(connection, 10)
     assert plan.state is PlanState.MAKING
 
 

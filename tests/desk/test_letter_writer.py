@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import insert, select, update
 
-from bridge.deadletters.db import letter_table, letter_writer, plan_table
-from bridge.deadletters.db.kind_table import MOST_CAUSES, IdCache
+from bridge.deadletters.db import letter_rows, letter_writer, plan_rows
+from bridge.deadletters.db.kind_rows import MOST_CAUSES, IdCache
 from bridge.deadletters.db.schema import failures, groups, hours, items, kinds, letters, tallies, tracebacks
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
 from bridge.deadletters.model.digest import compute_digest
@@ -123,7 +123,7 @@ def test_what_dies_again_is_open_with_the_new_failure_and_the_old_one_in_its_his
     record(database, letter(0))
     (first,) = rows(database)
     with database.writing() as connection:
-        assert letter_table.change_letter_status(
+        assert letter_rows.change_letter_status(
             connection, [first["id"]], LetterStatus.OPEN, LetterStatus.REPLAYING, 21_000, plan_id=5
         )
     assert record(database, died_again(error_class="builtins.KeyError", value=b"[]"), at=22_000) == [DeathKind.AGAIN]
@@ -165,7 +165,7 @@ def moved(database, status):
     (row,) = rows(database)
     with database.writing() as connection:
         if status is not LetterStatus.OPEN:
-            assert letter_table.change_letter_status(connection, [row["id"]], LetterStatus.OPEN, status, 21_000) == [
+            assert letter_rows.change_letter_status(connection, [row["id"]], LetterStatus.OPEN, status, 21_000) == [
                 row["id"]
             ]
 
@@ -177,7 +177,7 @@ def test_a_death_under_the_old_number_is_the_replay_s_end_only_where_that_is_not
     record(database, letter(0))
     moved(database, LetterStatus.REPLAYING)
     with database.writing() as connection:
-        plan_id, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
+        plan_id, _ = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
         connection.execute(update(letters).values(plan_id=plan_id))
         row = {"plan_id": plan_id, "position": 1, "letter_id": 1, "failures": 1, "state": state}
         connection.execute(insert(items).values(row))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from bridge.deadletters.db import letter_query, letter_table
+from bridge.deadletters.db import letter_query, letter_rows
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.editing.json_patch import ValuePatch
 from bridge.deadletters.editing.letter_edit import LetterEditor
@@ -93,7 +93,7 @@ def test_the_step_that_makes_the_index_of_words_has_the_beginnings_of_values_in_
 @pytest.mark.slow
 def test_what_goes_into_the_archive_is_not_in_memory_as_a_whole(heavy: Database, tmp_path: Path):
     with heavy.writing() as connection:
-        letter_table.change_letter_status(
+        letter_rows.change_letter_status(
             connection, range(1, LETTERS + 1), LetterStatus.OPEN, LetterStatus.RESOLVED, 21_000
         )
     gone = []

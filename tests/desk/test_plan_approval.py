@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.deadletters.db import letter_table, plan_item_table
-from bridge.deadletters.db import plan_table as stored
+from bridge.deadletters.db import letter_rows, plan_item_rows
+from bridge.deadletters.db import plan_rows as stored
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanState, preview_plan
 from bridge.deadletters.model.letter_filter import ALL_LETTERS
 from bridge.deadletters.model.stored_letter import LetterStatus
@@ -45,13 +45,11 @@ def test_a_plan_whose_letters_others_have_taken_is_looked_at_again(desk, databas
     mine, other = make(desk.plans), make(desk.plans, PlanKind.ARCHIVE)
     seen = desk.progress.of(mine.id)
     with database.writing() as connection:
-        (first, *_) = plan_item_table.read_waiting_items(connection, other.id, 0, 10)
+        (first, *_) = plan_item_rows.read_waiting_items(connection, other.id, 0, 10)
         assert first.letter_id is not None
-        plan_item_table.claim_items(connection, other.id, {first.position: None}, 2**42)
-        plan_item_table.end_items(connection, other.id, {first.position: ""}, PlanItemState.DONE, 2**42)
-        letter_table.change_letter_status(
-            connection, [first.letter_id], LetterStatus.OPEN, LetterStatus.ARCHIVED, 2**42
-        )
+        plan_item_rows.claim_items(connection, other.id, {first.position: None}, 2**42)
+        plan_item_rows.end_items(connection, other.id, {first.position: ""}, PlanItemState.DONE, 2**42)
+        letter_rows.change_letter_status(connection, [first.letter_id], LetterStatus.OPEN, LetterStatus.ARCHIVED, 2**42)
     with pytest.raises(PlanChanged, match=f"Plan {other.id} of ann has taken 1 of these 5 letters. 4 are left"):
         desk.plans.decide(mine.id, "bob", PlanApproval(seen.key, seen.left))
     again = desk.progress.of(mine.id)

@@ -7,13 +7,13 @@ from sqlalchemy import event, select
 
 from bridge.deadletters.db import (
     letter_payload,
-    letter_table,
-    plan_item_table,
-    plan_order_table,
-    plan_table,
+    letter_rows,
+    plan_item_rows,
+    plan_order_rows,
+    plan_rows,
 )
 from bridge.deadletters.db.database import Connection, Database
-from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.db.schema import items as table
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
 from bridge.deadletters.model.stored_letter import LetterStatus
@@ -22,10 +22,10 @@ from tests.desk.rows import kind, letter
 
 def claimed(connection: Connection, count: int) -> int:
     """A plan that has claimed all of its deliveries."""
-    plan_id, _ = plan_table.add_plan(connection, PlanKind.REDRIVE, "ann", "", {}, PlanOptions())
+    plan_id, _ = plan_rows.add_plan(connection, PlanKind.REDRIVE, "ann", "", {}, PlanOptions())
     places = [PlanItem(number, None, f"orders-0-{number}:orders.handlers.charge", 0) for number in range(1, count + 1)]
-    plan_item_table.add_items(connection, plan_id, places, canary=False)
-    plan_item_table.claim_items(
+    plan_item_rows.add_items(connection, plan_id, places, canary=False)
+    plan_item_rows.claim_items(
         connection, plan_id, {each.position: LogPosition("orders.replay", 0, 0) for each in places}, 1
     )
     return plan_id
@@ -34,7 +34,7 @@ def claimed(connection: Connection, count: int) -> int:
 def test_each_delivery_has_the_number_and_the_place_that_it_was_sent_with_and_what_has_ended_stays_so(database):
     with database.writing() as connection:
         other, plan_id = claimed(connection, 7), claimed(connection, 7)
-        plan_item_table.end_items(connection, plan_id, {2: "nobody wants it"}, PlanItemState.REFUSED, 3)
+        plan_item_rows.end_items(connection, plan_id, {2: "nobody wants it"}, PlanItemState.REFUSED, 3)
         sent = [
             SentRecord(6, 2, LogPosition("orders.replay", 3, 14)),
             SentRecord(1, 1, LogPosition("orders.replay", 0, 10)),
@@ -42,7 +42,7 @@ def test_each_delivery_has_the_number_and_the_place_that_it_was_sent_with_and_wh
             SentRecord(3, 7, LogPosition("orders.replay", 0, 12)),
             SentRecord(4, 1, LogPosition("mails.replay", 0, 0)),
         ]
-        plan_item_table.note_sent_records(connection, plan_id, sent, 5)
+        plan_item_rows.note_sent_records(connection, plan_id, sent, 5)
         assert rows(connection, plan_id) == [
             (1, "sent", 1, "orders.replay", 0, 10, 5),
             (2, "refused", 1, "orders.replay", 1, 2**40, 5),
@@ -60,15 +60,15 @@ def test_however_large_a_plan_is_a_batch_of_it_is_found_by_its_positions_or_its_
         plan_id = claimed(connection, 3_000)
         at = dict.fromkeys(range(1, 40), "")
         acts: list[Callable[[], object]] = [
-            lambda: plan_item_table.claim_items(connection, plan_id, dict.fromkeys(at), 5),
-            lambda: plan_item_table.note_sent_records(
+            lambda: plan_item_rows.claim_items(connection, plan_id, dict.fromkeys(at), 5),
+            lambda: plan_item_rows.note_sent_records(
                 connection, plan_id, [SentRecord(each, 1, LogPosition("o.replay", 0, each)) for each in at], 5
             ),
-            lambda: plan_item_table.end_items(connection, plan_id, at, PlanItemState.SKIPPED, 5),
-            lambda: plan_item_table.end_items_of_letters(connection, at, PlanItemState.DONE, 5),
-            lambda: plan_item_table.read_sent_positions(connection, [*at]),
-            lambda: plan_item_table.end_items(connection, plan_id, at, PlanItemState.DONE, 5, [PlanItemState.SENT]),
-            lambda: plan_order_table.release_held_items(connection, plan_id, [*at]),
+            lambda: plan_item_rows.end_items(connection, plan_id, at, PlanItemState.SKIPPED, 5),
+            lambda: plan_item_rows.end_items_of_letters(connection, at, PlanItemState.DONE, 5),
+            lambda: plan_item_rows.read_sent_positions(connection, [*at]),
+            lambda: plan_item_rows.end_items(connection, plan_id, at, PlanItemState.DONE, 5, [PlanItemState.SENT]),
+            lambda: plan_order_rows.release_held_items(connection, plan_id, [*at]),
         ]
         found = [each for act in acts for each in executed(database, act)]
         assert len(found) == len(acts) + 1
@@ -81,7 +81,7 @@ def test_however_many_letters_have_a_status_those_of_a_batch_and_those_on_their_
         ids = [letter(connection, mine, number) for number in range(50)]
         acts: list[Callable[[], object]] = [
             lambda: letter_payload.read_letter_standings(connection, ids, lock=True),
-            lambda: letter_table.change_letter_status(connection, ids, LetterStatus.OPEN, LetterStatus.REPLAYING, 5, 1),
+            lambda: letter_rows.change_letter_status(connection, ids, LetterStatus.OPEN, LetterStatus.REPLAYING, 5, 1),
             lambda: list(letter_payload.read_letter_contents(connection, 1, ids)),
             lambda: letter_payload.read_replaying_letters(connection, 1, 0, 5),
         ]

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, select
 
-from bridge.deadletters.db import letter_table, plan_item_table, plan_table, schema, sql
+from bridge.deadletters.db import letter_rows, plan_item_rows, plan_rows, schema, sql
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
-from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem
+from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
@@ -81,8 +81,8 @@ class World:
             self.kind = kind(connection, HANDLER)
             ids = [letter(connection, self.kind, number, partition=number % 3) for number in range(LETTERS)]
             self.ids = ids
-            self.plan, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, options)
-            plan_item_table.freeze_letters(
+            self.plan, _ = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, options)
+            plan_item_rows.freeze_letters(
                 connection,
                 self.plan,
                 select_matching_letters(LetterFilter(statuses=(LetterStatus.OPEN,))),
@@ -96,9 +96,9 @@ class World:
         with self.database.writing() as connection:
             connection.execute(schema.plans.update().values(leased_until=0))
         with self.database.writing() as connection:
-            if not plan_table.lease_plan(connection, self.plan, who):
+            if not plan_rows.lease_plan(connection, self.plan, who):
                 return
-            plan = plan_table.read_plan(connection, self.plan)
+            plan = plan_rows.read_plan(connection, self.plan)
         assert plan is not None
         ends, fates = Ends(self.kafka), SimpleNamespace(of=lambda some: [Fate.DEAD] * len(some))
         doing = replay_action.ReplayAction(CHOSEN, self.database, plan, 0, ends, fates, [HANDLER, OTHER])  # type: ignore[arg-type]
@@ -116,8 +116,8 @@ class World:
             for id_ in connection.execute(under_way).scalars().all():
                 if (end := self.happens("end")) in ("done", "dead") and self.is_sent(connection, id_):
                     status = LetterStatus.RESOLVED if end == "done" else LetterStatus.OPEN
-                    letter_table.change_letter_status(connection, [id_], LetterStatus.REPLAYING, status, at)
-                    plan_item_table.end_items_of_letters(connection, [id_], PlanItemState(end), at)
+                    letter_rows.change_letter_status(connection, [id_], LetterStatus.REPLAYING, status, at)
+                    plan_item_rows.end_items_of_letters(connection, [id_], PlanItemState(end), at)
 
     def is_sent(self, connection: Any, id_: int) -> bool:
         offset = connection.execute(select(schema.letters.c.offset).where(schema.letters.c.id == id_)).scalar_one()
@@ -130,7 +130,7 @@ class World:
 
     def outcomes(self) -> dict[str, int]:
         with self.database.reading() as connection:
-            plan = plan_table.read_plan(connection, self.plan)
+            plan = plan_rows.read_plan(connection, self.plan)
             assert plan is not None
             return dict(plan.outcomes)
 
@@ -198,7 +198,7 @@ def carried_out_though_processes_die(tmp_path: Path, data: st.DataObject) -> Non
             except Crash:
                 made.ends()
             with made.database.reading() as connection:
-                plan = plan_table.read_plan(connection, made.plan)
+                plan = plan_rows.read_plan(connection, made.plan)
             assert plan is not None
             if plan.state is PlanState.DONE:
                 break
@@ -222,13 +222,13 @@ def test_what_was_sent_to_another_handler_is_found_after_a_crash_though_its_lett
     with made.database.writing() as connection:
         connection.execute(schema.items.delete().where(schema.items.c.position > 1))
         beside = f"orders-0-0:{OTHER}"
-        plan_item_table.add_items(connection, made.plan, [PlanItem(2, made.ids[0], beside, 1)], canary=False)
+        plan_item_rows.add_items(connection, made.plan, [PlanItem(2, made.ids[0], beside, 1)], canary=False)
     with pytest.raises(Crash):
         made.process("one")
     mortal.clear()
     with made.database.writing() as connection:
-        letter_table.change_letter_status(connection, made.ids, LetterStatus.REPLAYING, LetterStatus.OPEN, 1)
-        plan_item_table.end_items_of_letters(connection, made.ids, PlanItemState.DEAD, 1)
+        letter_rows.change_letter_status(connection, made.ids, LetterStatus.REPLAYING, LetterStatus.OPEN, 1)
+        plan_item_rows.end_items_of_letters(connection, made.ids, PlanItemState.DEAD, 1)
         connection.execute(schema.letters.update().values(number=schema.letters.c.number + 1, failures=2))
     made.process("two")
     assert made.outcomes() == {"dead": 1, "sent": 1}
@@ -279,8 +279,8 @@ def test_a_letter_that_was_taken_or_has_died_again_or_is_gone_is_skipped_with_wh
     made = world(tmp_path, monkeypatch, lambda point: "")
     taken, discarded, died, gone, *_ = made.ids
     with made.database.writing() as connection:
-        letter_table.change_letter_status(connection, [taken], LetterStatus.OPEN, LetterStatus.REPLAYING, 1, 99)
-        letter_table.change_letter_status(connection, [discarded], LetterStatus.OPEN, LetterStatus.DISCARDED, 1)
+        letter_rows.change_letter_status(connection, [taken], LetterStatus.OPEN, LetterStatus.REPLAYING, 1, 99)
+        letter_rows.change_letter_status(connection, [discarded], LetterStatus.OPEN, LetterStatus.DISCARDED, 1)
         connection.execute(schema.letters.update().where(schema.letters.c.id == died).values(failures=2))
         connection.execute(schema.letters.delete().where(schema.letters.c.id == gone))
     made.process("one")
@@ -306,41 +306,41 @@ def test_what_kafka_never_takes_is_refused_and_the_letter_open_again(tmp_path: P
 
 def test_only_one_process_at_a_time_has_a_plan_and_another_once_its_lease_has_run_out(database: Database):
     with database.writing() as connection:
-        id_, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
-        assert plan_table.lease_plan(connection, id_, "one")
+        id_, _ = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
+        assert plan_rows.lease_plan(connection, id_, "one")
     with database.writing() as connection:
-        assert not plan_table.lease_plan(connection, id_, "two")
-        assert plan_table.renew_plan_lease(connection, id_, "one") is PlanState.APPLYING
-        assert plan_table.find_abandoned_plans(connection) == []
+        assert not plan_rows.lease_plan(connection, id_, "two")
+        assert plan_rows.renew_plan_lease(connection, id_, "one") is PlanState.APPLYING
+        assert plan_rows.find_abandoned_plans(connection) == []
         connection.execute(schema.plans.update().values(leased_until=0))
     with database.writing() as connection:
-        assert plan_table.find_abandoned_plans(connection) == [id_]
-        assert plan_table.lease_plan(connection, id_, "two")
-        assert plan_table.renew_plan_lease(connection, id_, "one") is None
+        assert plan_rows.find_abandoned_plans(connection) == [id_]
+        assert plan_rows.lease_plan(connection, id_, "two")
+        assert plan_rows.renew_plan_lease(connection, id_, "one") is None
 
 
 def test_a_lease_of_a_clock_that_was_an_hour_ahead_holds_nobody_up(database: Database):
     with database.writing() as connection:
-        id_, at = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
-        assert plan_table.lease_plan(connection, id_, "one")
+        id_, at = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
+        assert plan_rows.lease_plan(connection, id_, "one")
         # A clock that goes back a little takes a plan from nobody.
-        connection.execute(schema.plans.update().values(leased_until=at + plan_table.PLAN_LEASE_MS + 60_000))
-        assert not plan_table.lease_plan(connection, id_, "two")
+        connection.execute(schema.plans.update().values(leased_until=at + plan_rows.PLAN_LEASE_MS + 60_000))
+        assert not plan_rows.lease_plan(connection, id_, "two")
         connection.execute(schema.plans.update().values(leased_until=at + 3_600_000))
-        assert plan_table.find_abandoned_plans(connection) == [id_]
-        assert plan_table.lease_plan(connection, id_, "two")
+        assert plan_rows.find_abandoned_plans(connection) == [id_]
+        assert plan_rows.lease_plan(connection, id_, "two")
 
 
 def test_who_has_a_plan_that_was_stopped_notes_what_is_under_way_and_then_lets_it_go(database: Database):
     with database.writing() as connection:
-        id_, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
-        plan_table.lease_plan(connection, id_, "one")
-        assert plan_table.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.STOPPED, "enough")
-        assert plan_table.renew_plan_lease(connection, id_, "one") is PlanState.STOPPED
-        assert not plan_table.lease_plan(connection, id_, "two")
-        plan_table.release_plan(connection, id_, "one")
-        assert plan_table.lease_plan(connection, id_, "two")
-        assert plan_table.renew_plan_lease(connection, id_, "two") is PlanState.STOPPED
+        id_, _ = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
+        plan_rows.lease_plan(connection, id_, "one")
+        assert plan_rows.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.STOPPED, "enough")
+        assert plan_rows.renew_plan_lease(connection, id_, "one") is PlanState.STOPPED
+        assert not plan_rows.lease_plan(connection, id_, "two")
+        plan_rows.release_plan(connection, id_, "one")
+        assert plan_rows.lease_plan(connection, id_, "two")
+        assert plan_rows.renew_plan_lease(connection, id_, "two") is PlanState.STOPPED
 
 
 @pytest.mark.parametrize("over", [PlanState.STOPPED, PlanState.FAILED])
@@ -354,15 +354,15 @@ def test_what_a_process_had_claimed_that_died_is_sent_though_the_plan_ended_sinc
     mortal.clear()
     with made.database.writing() as connection:
         connection.execute(schema.plans.update().values(leased_until=0))
-        assert plan_table.change_plan_state(connection, made.plan, [PlanState.APPLYING], over, "enough")
+        assert plan_rows.change_plan_state(connection, made.plan, [PlanState.APPLYING], over, "enough")
     assert made.outcomes() == {"claimed": 3, "waiting": LETTERS - 3}
     with made.database.reading() as connection:
-        assert plan_table.find_abandoned_plans(connection) == [made.plan]
+        assert plan_rows.find_abandoned_plans(connection) == [made.plan]
     made.process("two")
     assert made.outcomes() == {"sent": 3, "waiting": LETTERS - 3}
     assert set(made.sent().values()) == {1}
     with made.database.reading() as connection:
-        assert plan_table.find_abandoned_plans(connection) == []
-        stopped = plan_table.read_plan(connection, made.plan)
+        assert plan_rows.find_abandoned_plans(connection) == []
+        stopped = plan_rows.read_plan(connection, made.plan)
     assert stopped is not None
     assert (stopped.state, stopped.stopped) == (over, "enough")

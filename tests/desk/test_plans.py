@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from bridge.deadletters.db import audit_table, letter_table, plan_item_table
+from bridge.deadletters.db import audit_rows, letter_rows, plan_item_rows
 from bridge.deadletters.db.database import Database, require_same_cluster
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
@@ -67,7 +67,7 @@ def test_a_plan_has_the_open_letters_that_were_asked_for_in_the_order_of_their_o
     plan = make(plans)
     assert (plan.state, plan.by, plan.outcomes) == (PlanState.PLANNED, "ann", {"waiting": 5})
     with database.reading() as connection:
-        page = plan_item_table.read_items(connection, plan.id, 0, 10)
+        page = plan_item_rows.read_items(connection, plan.id, 0, 10)
     assert [item.letter_id for item in page] == [found[2], found[1], found[0], found[4], found[3]]
     assert [item.position for item in page] == [1, 2, 3, 4, 5]
 
@@ -82,7 +82,7 @@ def test_letters_that_come_later_are_none_of_the_plan(plans, database):
 def test_a_plan_says_how_many_by_handler_and_reason_who_is_unknown_and_what_failed_replays_before(plans, database):
     found = fill(database)
     with database.writing() as connection:
-        letter_table.change_letter_status(connection, found[:1], LetterStatus.OPEN, LetterStatus.REPLAYING, 1, 99)
+        letter_rows.change_letter_status(connection, found[:1], LetterStatus.OPEN, LetterStatus.REPLAYING, 1, 99)
     counts = make(plans).counts
     assert counts.letters == 4
     assert counts.handlers == {HANDLER: {"exhausted": 2}, "orders.handlers.gone": {"poison": 2}}
@@ -105,7 +105,7 @@ def test_a_canary_has_its_waves_from_the_start(plans, database):
             letter(connection, mine, offset)
     plan = make(plans, canary=True)
     with database.reading() as connection:
-        assert [len(plan_item_table.read_waiting_items(connection, plan.id, wave, 100)) for wave in range(4)] == [
+        assert [len(plan_item_rows.read_waiting_items(connection, plan.id, wave, 100)) for wave in range(4)] == [
             1,
             6,
             26,
@@ -119,7 +119,7 @@ def test_to_discard_a_reason_is_needed_and_stays_in_the_trail(plans, database):
         make(plans, PlanKind.DISCARD, why=" ")
     plan = make(plans, PlanKind.DISCARD, why="no such shop")
     with database.reading() as connection:
-        (entry,) = audit_table.read_history(connection, plan_id=plan.id)
+        (entry,) = audit_rows.read_history(connection, plan_id=plan.id)
     assert (entry.by, entry.what, entry.said) == (
         "ann",
         "discard",
@@ -180,13 +180,13 @@ def test_what_is_over_is_counted_once_however_often_plans_are_listed_and_anew_on
 ):
     fill(database)
     ends, stops, waits = (make(plans, PlanKind.ARCHIVE, LetterFilter(handlers=(HANDLER,))).id for _ in range(3))
-    asked, counts = [], plan_item_table.count_item_states
+    asked, counts = [], plan_item_rows.count_item_states
 
     def counted(connection, plan_ids, wave=None):
         asked.append(sorted(plan_ids))
         return counts(connection, plan_ids, wave)
 
-    monkeypatch.setattr(plan_item_table, "count_item_states", counted)
+    monkeypatch.setattr(plan_item_rows, "count_item_states", counted)
 
     def listed():
         asked.clear()

@@ -6,8 +6,8 @@ from concurrent.futures import Future
 import pytest
 from sqlalchemy import select
 
-from bridge.deadletters.db import position_table, schema
-from bridge.deadletters.db.position_table import PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.db import position_rows, schema
+from bridge.deadletters.db.position_rows import PositionStep, RecordedLog, RecordedPosition
 from bridge.deadletters.recorder import start_position
 from bridge.errors import RecordedByAnother
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
@@ -18,12 +18,12 @@ THERE = RecordedLog("bridge", "orders.dlq", "id", 1)
 
 def move(database, *steps, at=1):
     with database.writing() as connection:
-        position_table.move_positions(connection, steps, at)
+        position_rows.move_positions(connection, steps, at)
 
 
 def known(database):
     with database.reading() as connection:
-        return position_table.read_positions(connection, ["bridge", ""], ["orders.dlq"])
+        return position_rows.read_positions(connection, ["bridge", ""], ["orders.dlq"])
 
 
 def test_a_log_goes_from_where_it_was(database):
@@ -36,8 +36,8 @@ def test_a_log_goes_from_where_it_was(database):
     assert known(database) == {HERE: RecordedPosition(9, 2), THERE: RecordedPosition(0, -1)}
     with database.reading() as connection:
         assert list(connection.execute(select(schema.positions.c.missed).order_by("missed")).scalars()) == [0, 6]
-        assert position_table.find_recorded_topics(connection, "bridge") == ["orders.dlq"]
-        assert position_table.find_recorded_topics(connection, "another") == []
+        assert position_rows.find_recorded_topics(connection, "bridge") == ["orders.dlq"]
+        assert position_rows.find_recorded_topics(connection, "another") == []
 
 
 @pytest.mark.parametrize("before", [None, 4, 6])

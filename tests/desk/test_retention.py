@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from bridge.deadletters.db import audit_table, plan_item_table, plan_table
+from bridge.deadletters.db import audit_rows, plan_item_rows, plan_rows
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.letter_table import purge_letters
-from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.db.letter_rows import purge_letters
+from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.db.schema import letters
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
 from bridge.deadletters.model.stored_letter import LetterStatus
@@ -66,19 +66,17 @@ def test_a_letter_of_which_another_handlers_delivery_is_on_its_way_stays_until_t
     with one_of_each.writing() as connection:
         asked = select(letters.c.id).where(letters.c.status == "resolved", letters.c.status_at == LONG_AGO)
         id_ = connection.execute(asked).scalar_one()
-        plan_id, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions(all_handlers=True))
-        plan_item_table.add_items(
+        plan_id, _ = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions(all_handlers=True))
+        plan_item_rows.add_items(
             connection, plan_id, [PlanItem(1, id_, "orders-0-2:orders.handlers.notify", 1)], canary=False
         )
-        plan_item_table.claim_items(connection, plan_id, {1: None}, 1)
-        plan_item_table.note_sent_records(
-            connection, plan_id, [SentRecord(1, 7, LogPosition("orders.replay", 0, 0))], 1
-        )
+        plan_item_rows.claim_items(connection, plan_id, {1: None}, 1)
+        plan_item_rows.note_sent_records(connection, plan_id, [SentRecord(1, 7, LogPosition("orders.replay", 0, 0))], 1)
     assert purge_ended_letters(one_of_each, 30, None, now) == 2
     with one_of_each.writing() as connection:
         assert purge_letters(connection, [id_], LONG_AGO + 1) == 0
-        (other,) = plan_item_table.read_other_deliveries(connection, plan_id, 0, 10)
-        plan_item_table.end_other_deliveries(connection, [other], PlanItemState.DONE, 1)
+        (other,) = plan_item_rows.read_other_deliveries(connection, plan_id, 0, 10)
+        plan_item_rows.end_other_deliveries(connection, [other], PlanItemState.DONE, 1)
     assert purge_ended_letters(one_of_each, 30, None, now) == 1
 
 
@@ -97,12 +95,12 @@ def test_the_counts_follow(one_of_each):
 def test_who_did_what_is_kept_when_the_letter_goes(one_of_each):
     with one_of_each.writing() as connection:
         gone = connection.execute(select(letters.c.id).where(letters.c.status == "discarded")).scalars().first()
-        audit_table.write_entry(
+        audit_rows.write_entry(
             connection, 1, "ann", "discard", "a test order", letter_id=gone, letter="orders-0-3:charge"
         )
     purge_ended_letters(one_of_each, 1, None, now)
     with one_of_each.reading() as connection:
-        assert [(each.by, each.letter) for each in audit_table.read_history(connection)] == [
+        assert [(each.by, each.letter) for each in audit_rows.read_history(connection)] == [
             ("ann", "orders-0-3:charge")
         ]
 

@@ -3,8 +3,8 @@
 import pytest
 
 from bridge.cli.command_io import FAULTS
-from bridge.deadletters.db import letter_table
-from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db import letter_rows
+from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.inspection import policy_trial
 from bridge.deadletters.model.stored_letter import LetterStatus
@@ -34,7 +34,7 @@ def desk(database, database_url, monkeypatch):
     ]
     with database.writing() as connection:
         LetterWriter(connection, IdCache(), 80_000, 1_000).record(found)
-        letter_table.change_letter_status(connection, [1], LetterStatus.OPEN, LetterStatus.RESOLVED, 100_000)
+        letter_rows.change_letter_status(connection, [1], LetterStatus.OPEN, LetterStatus.RESOLVED, 100_000)
     return Commands(monkeypatch, database_url, app, find_routes(app)[0])
 
 

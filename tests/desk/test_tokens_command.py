@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from bridge.cli.command_io import FAULTS
 from bridge.deadletters.accounts.api_token import ApiTokens
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import audit_table, schema
+from bridge.deadletters.db import audit_rows, schema
 from bridge.errors import TokenRefused
 from tests.desk.commands import Commands
 
@@ -27,9 +27,7 @@ def now():
 
 def trailed(database):
     with database.reading() as connection:
-        return [
-            (each.by, each.what, each.said.partition(", until")[0]) for each in audit_table.read_history(connection)
-        ]
+        return [(each.by, each.what, each.said.partition(", until")[0]) for each in audit_rows.read_history(connection)]
 
 
 def test_a_token_is_made_shown_once_listed_without_its_secret_and_revoked(desk, database):

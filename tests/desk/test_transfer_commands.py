@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import insert, select
 
 from bridge.cli.command_io import FAULTS, NOT_FOUND
-from bridge.deadletters.db import audit_table, letter_table
+from bridge.deadletters.db import audit_rows, letter_rows
 from bridge.deadletters.db.database import Database, remember_fact
-from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_transfer import read_whole_letters
 from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.db.schema import edits, facts, positions
@@ -35,12 +35,12 @@ def filled(database: Database) -> Database:
     with database.writing() as connection:
         ids = IdCache()
         LetterWriter(connection, ids, 20_000, 50).record(found)
-        letter_table.change_letter_status(connection, [1, 3], LetterStatus.OPEN, LetterStatus.REPLAYING, 21_000, 7)
+        letter_rows.change_letter_status(connection, [1, 3], LetterStatus.OPEN, LetterStatus.REPLAYING, 21_000, 7)
         LetterWriter(connection, ids, 30_000, 50).record(
             [letter(1, number=1, offset=9, failed_at=25_000, reason="expired")]
         )
-        letter_table.change_letter_status(connection, [4], LetterStatus.OPEN, LetterStatus.RESOLVED, 31_000)
-        audit_table.write_entry(connection, 31_000, "ann", "note", "seen before", letter_id=1, letter="orders-0-1")
+        letter_rows.change_letter_status(connection, [4], LetterStatus.OPEN, LetterStatus.RESOLVED, 31_000)
+        audit_rows.write_entry(connection, 31_000, "ann", "note", "seen before", letter_id=1, letter="orders-0-1")
         edit = {"letter_id": 3, "plan_id": 7, "at": 20_500, "by": "ann", "how": "edit", "value": b"\xff"}
         connection.execute(insert(edits).values(edit))
         connection.execute(insert(positions).values(POSITION | {"missed": 0, "at": 20_000}))
@@ -107,7 +107,7 @@ def test_what_is_counted_found_and_listed_is_the_same_after_an_import(
     with database.reading() as connection:
         assert dict(connection.execute(select(facts.c.name, facts.c.value)).all()) == {"cluster": "one"}
         assert reached(other) == [3]
-        assert [(each.what, each.said) for each in audit_table.read_history(connection)][-1] == (
+        assert [(each.what, each.said) for each in audit_rows.read_history(connection)][-1] == (
             "import",
             f"4 letters from {file}",
         )

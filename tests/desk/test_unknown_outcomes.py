@@ -5,11 +5,11 @@ from sqlalchemy import insert
 from bridge.cli.command_io import FAULTS
 from bridge.deadletters.alarms.dead_letter_problems import find_unknown_outcomes
 from bridge.deadletters.db import (
-    audit_table,
+    audit_rows,
     letter_payload,
-    letter_table,
-    plan_item_table,
-    plan_table,
+    letter_rows,
+    plan_item_rows,
+    plan_rows,
     schema,
 )
 from bridge.deadletters.db.database import Database
@@ -23,7 +23,7 @@ from tests.desk.rows import kind, letter
 def sent(database: Database, *states: PlanItemState) -> tuple[int, list[int]]:
     """A plan that has sent letters back, and their ids."""
     with database.writing() as connection:
-        plan_id, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
+        plan_id, _ = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
         of = kind(connection)
         ids = [letter(connection, of, offset, LetterStatus.REPLAYING, plan_id=plan_id) for offset in range(len(states))]
         rows = zip(ids, states, strict=True)
@@ -42,7 +42,7 @@ def statuses(database: Database, ids: list[int]) -> list[str]:
 def test_a_person_opens_what_has_an_unknown_end_and_nothing_that_is_under_way(database: Database):
     plan_id, ids = sent(database, PlanItemState.UNKNOWN, PlanItemState.SENT, PlanItemState.UNKNOWN)
     with database.reading() as connection:
-        number, since = letter_table.count_unknown_letters(connection)
+        number, since = letter_rows.count_unknown_letters(connection)
         assert [each.unknown for each in letter_payload.read_replaying_letters(connection, plan_id, 0, 10)] == [
             True,
             False,
@@ -55,11 +55,11 @@ def test_a_person_opens_what_has_an_unknown_end_and_nothing_that_is_under_way(da
     assert ends.reopen([], plan_id, "the bank has none", "bob") == ids[2:]
     assert statuses(database, ids) == ["open", "replaying", "open"]
     with database.reading() as connection:
-        assert [(each.what, each.by) for each in audit_table.read_history(connection, letter_id=ids[0])][-1] == (
+        assert [(each.what, each.by) for each in audit_rows.read_history(connection, letter_id=ids[0])][-1] == (
             "reopen",
             "bob",
         )
-        assert [*find_unknown_outcomes(*letter_table.count_unknown_letters(connection), 60.0)] == []
+        assert [*find_unknown_outcomes(*letter_rows.count_unknown_letters(connection), 60.0)] == []
 
 
 def test_what_a_person_knows_to_have_run_is_resolved_with_the_reason(database: Database):
@@ -67,9 +67,9 @@ def test_what_a_person_knows_to_have_run_is_resolved_with_the_reason(database: D
     assert UnknownOutcomes(database).resolve(ids, None, "the bank has it", "bob") == ids[:1]
     assert statuses(database, ids) == ["resolved", "replaying"]
     with database.reading() as connection:
-        assert plan_item_table.count_item_states(connection, [plan_id])[plan_id] == {"done": 1, "sent": 1}
-        (told,) = audit_table.read_history(connection, letter_id=ids[0])
-        assert [*find_unknown_outcomes(*letter_table.count_unknown_letters(connection), 60.0)] == []
+        assert plan_item_rows.count_item_states(connection, [plan_id])[plan_id] == {"done": 1, "sent": 1}
+        (told,) = audit_rows.read_history(connection, letter_id=ids[0])
+        assert [*find_unknown_outcomes(*letter_rows.count_unknown_letters(connection), 60.0)] == []
     assert (told.what, told.by, told.said) == ("resolve", "bob", "the bank has it")
 
 
@@ -89,6 +89,6 @@ def test_the_command_resolves_an_unknown_end_and_leaves_every_other(database: Da
 def test_an_end_that_was_not_known_may_be_proven_later(database: Database):
     plan_id, ids = sent(database, PlanItemState.UNKNOWN)
     with database.writing() as connection:
-        plan_item_table.end_items_of_letters(connection, ids, PlanItemState.DONE, 5)
+        plan_item_rows.end_items_of_letters(connection, ids, PlanItemState.DONE, 5)
     with database.reading() as connection:
-        assert plan_item_table.count_item_states(connection, [plan_id])[plan_id] == {"done": 1}
+        assert plan_item_rows.count_item_states(connection, [plan_id])[plan_id] == {"done": 1}

@@ -8,7 +8,7 @@ import typer
 from bridge.cli import command_io
 from bridge.cli.command_io import FAULTS, NOT_FOUND
 from bridge.console.auth import passwords
-from bridge.deadletters.db import audit_table
+from bridge.deadletters.db import audit_rows
 from tests.desk.commands import Commands
 from tests.web.cheap_password_hashes import cheap_hashes
 
@@ -29,7 +29,7 @@ def listed(desk):
 
 def trailed(database):
     with database.reading() as connection:
-        return [(each.by, each.what, each.said) for each in audit_table.read_history(connection)]
+        return [(each.by, each.what, each.said) for each in audit_rows.read_history(connection)]
 
 
 def added(desk, name="ann", role="operator"):

@@ -21,8 +21,8 @@ from bridge.deadletters.alarms import (
 from bridge.deadletters.alarms.alarm_event import ALL, Alarm, AlarmKind
 from bridge.deadletters.alarms.webhook_format import WebhookFormat, sign_message
 from bridge.deadletters.alarms.webhook_service import WebhookService
-from bridge.deadletters.db import audit_table, kind_table, schema, sql, webhook_table
-from bridge.deadletters.db import webhook_table as stored
+from bridge.deadletters.db import audit_rows, kind_rows, schema, sql, webhook_rows
+from bridge.deadletters.db import webhook_rows as stored
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.schema import cause_fixes, groups
 from bridge.errors import DeskUnavailable, WebhookRefused
@@ -104,7 +104,7 @@ def test_the_secret_is_given_once_and_stands_nowhere_else(hooks, there, caplog):
         send_once(hooks)
     (shown,) = hooks.list_webhooks()
     with hooks.database.reading() as connection:
-        kept, said = stored.list_webhooks(connection), audit_table.read_history(connection)
+        kept, said = stored.list_webhooks(connection), audit_rows.read_history(connection)
     seen = " ".join([str(shown), repr(shown), str(shown.to_data()), repr(kept), repr(said), caplog.text])
     assert secret.startswith("whsec_")
     assert secret not in seen
@@ -325,9 +325,9 @@ def halts(hooks, name, *topics):
         found, now = stored.hold_webhook(connection, name), sql.read_clock(connection)
         assert found is not None
         for topic in topics:
-            webhook_table.add_deliveries(connection, [found.id], {**event, "alarm": f"halt:bridge:{topic}"}, now)
+            webhook_rows.add_deliveries(connection, [found.id], {**event, "alarm": f"halt:bridge:{topic}"}, now)
         return [
-            each.message for each in reversed(webhook_table.read_latest_deliveries(connection, found.id, len(topics)))
+            each.message for each in reversed(webhook_rows.read_latest_deliveries(connection, found.id, len(topics)))
         ]
 
 
@@ -411,7 +411,7 @@ def test_what_was_sent_while_the_database_is_away_is_sent_again_by_the_same_id(h
 
     with monkeypatch.context() as patched:
         patched.setattr(stored, "WEBHOOK_LEASE_MS", 100)
-        patched.setattr(webhook_table, "end_delivery", away)
+        patched.setattr(webhook_rows, "end_delivery", away)
         with pytest.raises(DeskUnavailable):
             send(hooks)
     assert hooks.find_delivery(message).state == "waiting"
@@ -465,8 +465,8 @@ def test_another_groups_alarms_and_what_is_not_sure_do_not_end(hooks, there, mon
     add(hooks, there)
     breaker = Alarm(AlarmKind.BREAKER, "bank", 1, {"dependency": "bank", "why": "no", "handlers": []}, "bridge")
     with hooks.database.writing() as connection:
-        webhook_table.begin_alarm(
-            connection, "halt:other:orders", webhook_table.AlarmRow("halt", "orders", 1, halt().data)
+        webhook_rows.begin_alarm(
+            connection, "halt:other:orders", webhook_rows.AlarmRow("halt", "orders", 1, halt().data)
         )
     with standing_alarms(monkeypatch, breaker):
         notice(hooks)
@@ -499,12 +499,12 @@ def test_what_is_due_is_found_by_steps_that_grow_with_what_waits_and_not_with_it
         for count in (500, 1_500):
             for number in range(count - 500 * len(taken)):
                 event = {"about": "halt", "type": "topic.halted", "at": 1, "text": "", "page": "", "data": "{}"}
-                webhook_table.add_deliveries(connection, [hook], {**event, "alarm": f"{count} {number}"}, 1)
+                webhook_rows.add_deliveries(connection, [hook], {**event, "alarm": f"{count} {number}"}, 1)
             steps: list[int] = []
             plain = connection.connection.driver_connection
             plain.set_progress_handler(lambda steps=steps: steps.append(1), 100)
-            assert webhook_table.find_due_webhooks(connection, 2) == [hook]
-            assert webhook_table.take_due_delivery(connection, hook, 2) is not None
+            assert webhook_rows.find_due_webhooks(connection, 2) == [hook]
+            assert webhook_rows.take_due_delivery(connection, hook, 2) is not None
             plain.set_progress_handler(None, 0)
             taken.append(len(steps))
     few, many = taken
@@ -528,7 +528,7 @@ def test_growth_and_a_regression_are_told_and_that_they_are_over(hooks, there, d
     with database.writing() as connection:
         kind = rows.kind(connection)
         rows.letter(connection, kind, 1)
-        kind_table.add_failure_hours(connection, {(kind, now // HOUR): 20})
+        kind_rows.add_failure_hours(connection, {(kind, now // HOUR): 20})
         connection.execute(update(groups).values(regressed_at=now))
     alarm_watch.notice_groups(database)
     alarm_watch.notice_groups(database)
@@ -536,7 +536,7 @@ def test_growth_and_a_regression_are_told_and_that_they_are_over(hooks, there, d
     assert {type_ for type_, _ in sent(hooks)["ops"]} == began
     assert len(sent(hooks)["ops"]) == 2
     with database.writing() as connection:
-        kind_table.add_failure_hours(connection, {(kind, now // HOUR): -20})
+        kind_rows.add_failure_hours(connection, {(kind, now // HOUR): -20})
         connection.execute(update(groups).values(regressed_at=None))
     alarm_watch.notice_groups(database)
     assert {type_ for type_, _ in sent(hooks)["ops"]} == began | {"group.growth_over", "group.regression_over"}

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from bridge.deadletters.alarms import webhook_post, webhook_sender
-from bridge.deadletters.db import webhook_table
+from bridge.deadletters.db import webhook_rows
 from bridge.deadletters.db.database import Database
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.servers.receiver import HERE
@@ -35,15 +35,15 @@ def _dies_after(holder: Any, name: str) -> None:
 def main(url: str, step: str) -> None:
     """Send until nothing is due, or die."""
     where = {
-        "leased": (webhook_table, "lease_webhook"),
-        "taken": (webhook_table, "take_due_delivery"),
+        "leased": (webhook_rows, "lease_webhook"),
+        "taken": (webhook_rows, "take_due_delivery"),
         "posted": (webhook_post, "post_event"),
-        "noted": (webhook_table, "end_delivery"),
+        "noted": (webhook_rows, "end_delivery"),
         "committed": (webhook_sender.WebhookSender, "_note"),
     }
     if step in where:
         # Who goes on waits no longer than this.
-        webhook_table.WEBHOOK_LEASE_MS = 1_000  # type: ignore[misc]
+        webhook_rows.WEBHOOK_LEASE_MS = 1_000  # type: ignore[misc]
         _dies_after(*where[step])
     webhook_sender.send_due_events(settings(url), Database(url), threading.Event())
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bridge.deadletters.db import letter_table, plan_item_table
+from bridge.deadletters.db import letter_rows, plan_item_rows
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.letter_copy import CopyAction
 from bridge.deadletters.replay.plan_action import DiscardAction
@@ -49,14 +49,14 @@ RedrivePlanner._freeze = _killing("frozen", RedrivePlanner._freeze)  # type: ign
 PlanService._begin = _killing("begun", PlanService._begin)  # type: ignore[method-assign]
 PlanRunner._claim = _killing("leased", PlanRunner._claim, first=True)  # type: ignore[method-assign]
 # In a transaction that is never committed.
-plan_item_table.claim_items = _killing("claiming", plan_item_table.claim_items)
-letter_table.change_letter_status = _killing("moving", letter_table.change_letter_status)
+plan_item_rows.claim_items = _killing("claiming", plan_item_rows.claim_items)
+letter_rows.change_letter_status = _killing("moving", letter_rows.change_letter_status)
 PlanRunner._claim = _killing("claimed", PlanRunner._claim)  # type: ignore[method-assign]
 ReplayAction.act = _killing("published", ReplayAction.act)  # type: ignore[method-assign]
 CopyAction.act = _killing("published", CopyAction.act)  # type: ignore[method-assign]
 RedriveAction.act = _killing("published", RedriveAction.act)  # type: ignore[method-assign]
 LedgerFates.discard = _killing("told", LedgerFates.discard)  # type: ignore[method-assign]
 DiscardAction.settle = _killing("settling", DiscardAction.settle)  # type: ignore[method-assign]
-plan_item_table.note_sent_records = _killing("noting", plan_item_table.note_sent_records)
+plan_item_rows.note_sent_records = _killing("noting", plan_item_rows.note_sent_records)
 PlanRunner._note = _killing("noted", PlanRunner._note)  # type: ignore[method-assign]
 PlanRunner._next_wave = _killing("done", PlanRunner._next_wave)  # type: ignore[method-assign]

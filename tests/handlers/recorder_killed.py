@@ -43,15 +43,15 @@ def _dies_after(step: str, act: Callable[..., Any]) -> Callable[..., Any]:
 
 
 if AFTER:
-    from bridge.deadletters.db import kind_table, letter_writer, position_table
+    from bridge.deadletters.db import kind_rows, letter_writer, position_rows
     from bridge.deadletters.db.database import Database
     from bridge.deadletters.recorder.intake import Intake
     from bridge.deadletters.recorder.start_position import StartFinder
 
     TIMES = 1 if AFTER in ("begun",) else TIMES
-    position_table.move_positions = _dies_after("position", position_table.move_positions)
-    kind_table.add_to_tallies = _dies_after("tallies", kind_table.add_to_tallies)
-    kind_table.widen_group_times = _dies_after("seen", kind_table.widen_group_times)
+    position_rows.move_positions = _dies_after("position", position_rows.move_positions)
+    kind_rows.add_to_tallies = _dies_after("tallies", kind_rows.add_to_tallies)
+    kind_rows.widen_group_times = _dies_after("seen", kind_rows.widen_group_times)
     letter_writer.LetterWriter.record = _dies_after("letters", letter_writer.LetterWriter.record)  # type: ignore[method-assign]
     StartFinder.look = _dies_after("begun", StartFinder.look)  # type: ignore[method-assign]
     Intake.put_back = _dies_after("put back", Intake.put_back)  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from sqlalchemy import func, select
 
-from bridge.deadletters.db import audit_table
+from bridge.deadletters.db import audit_rows
 from bridge.deadletters.db.schema import letters
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
@@ -221,7 +221,7 @@ def test_one_that_is_stopped_leaves_the_rest_as_it_is_and_goes_on_where_it_was(s
         plan = here.plans.wait(here.plans.apply(plan.id, "ann").id)
         assert plan.outcomes == {"done": 60}
         with here.database.reading() as connection:
-            told = [(each.by, each.what) for each in audit_table.read_history(connection, plan_id=plan.id)]
+            told = [(each.by, each.what) for each in audit_rows.read_history(connection, plan_id=plan.id)]
         assert told == [("ann", "replay"), ("ann", "apply"), ("bob", "stop"), ("ann", "apply")]
     assert len(stack.records("many.replay")) == 60
 

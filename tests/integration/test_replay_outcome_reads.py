@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 from sqlalchemy import insert, select
 
-from bridge.deadletters.db import letter_payload, plan_item_table, plan_table, schema
+from bridge.deadletters.db import letter_payload, plan_item_rows, plan_rows, schema
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.plan_item_table import LogPosition, SentPosition
+from bridge.deadletters.db.plan_item_rows import LogPosition, SentPosition
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
@@ -96,7 +96,7 @@ def test_a_letter_whose_end_nobody_knows_stays_as_it_is_until_that_is_proven(
     database = Database(f"sqlite:///{tmp_path}/letters.db")
     database.migrate()
     with database.writing() as connection:
-        plan_id, _ = plan_table.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
+        plan_id, _ = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
         of = kind(connection, "charge", source, consumer_group=group)
         id_ = letter(connection, of, 7, LetterStatus.REPLAYING, plan_id=plan_id, topic_id="log")
         item = {"plan_id": plan_id, "position": 1, "letter_id": id_, "state": PlanItemState.SENT, "sent_at": 1}
@@ -106,7 +106,7 @@ def test_a_letter_whose_end_nobody_knows_stays_as_it_is_until_that_is_proven(
     def stands() -> tuple[str, dict[str, int]]:
         with database.reading() as connection:
             status = letter_payload.read_letter_standings(connection, [id_])[id_].status
-            return str(status), plan_item_table.count_item_states(connection, [plan_id])[plan_id]
+            return str(status), plan_item_rows.count_item_states(connection, [plan_id])[plan_id]
 
     with LedgerFates.opened(settings) as fates:
         outcomes = ReplayOutcomes(settings, database, fates)
@@ -133,7 +133,7 @@ def test_what_a_redrive_sent_behind_the_end_of_its_log_ends_with_the_reason(
     database = Database(f"sqlite:///{tmp_path}/letters.db")
     database.migrate()
     with database.writing() as connection:
-        plan_id, _ = plan_table.add_plan(connection, PlanKind.REDRIVE, "ann", "", {"topic": source}, PlanOptions())
+        plan_id, _ = plan_rows.add_plan(connection, PlanKind.REDRIVE, "ann", "", {"topic": source}, PlanOptions())
         item = {"plan_id": plan_id, "state": PlanItemState.SENT, "sent_at": 1, "number": 1, "sent_partition": 0}
         for position, offset in enumerate((0, 9), 1):
             # What lies at 0 is there and is read later; nothing lies at 9: the log was cut.
@@ -147,7 +147,7 @@ def test_what_a_redrive_sent_behind_the_end_of_its_log_ends_with_the_reason(
         settings.file.__dict__["kafka_stuck_after"] = 3_600.0
         assert ending.look(plan_id, deduces=True) == 1
     with database.reading() as connection:
-        assert plan_item_table.count_item_states(connection, [plan_id])[plan_id] == {"sent": 1, "unknown": 1}
+        assert plan_item_rows.count_item_states(connection, [plan_id])[plan_id] == {"sent": 1, "unknown": 1}
         why = connection.execute(select(schema.items.c.why).where(schema.items.c.position == 2)).scalar_one()
     assert "ends before it" in why
     database.close()

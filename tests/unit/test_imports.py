@@ -266,7 +266,7 @@ sys.exit(str([*loaded, *({{'tasks'}} & set(sys.modules))]))
         ("bridge.backpressure.partition_pauses", "bridge.jobs.backlog"),
         ("bridge.consumer.bridge_lifecycle", "bridge.inspection.status"),
         ("bridge.demo.demo_run", "bridge.inspection.status"),
-        ("bridge.deadletters.db.plan_item_table", "bridge.deadletters.replay.plan_service"),
+        ("bridge.deadletters.db.plan_item_rows", "bridge.deadletters.replay.plan_service"),
         ("bridge.console.api.plans_api", "bridge.console.pages.plans_page"),
         ("bridge.deadletters.inspection.letter_lookup", "bridge.deadletters.replay.plan_service"),
         ("bridge.handler_routes", "tasks.declaration.handler_task"),

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import audit_table
+from bridge.deadletters.db import audit_rows
 from tests.web.site import PASSWORD, sign_in, token
 
 NEW = "another pass phrase"
@@ -25,7 +25,7 @@ def change(browser, password=PASSWORD, new=NEW, again=NEW):
 
 def trailed(site):
     with site.database.reading() as connection:
-        return [(each.by, each.said) for each in audit_table.read_history(connection) if "signed in" not in each.said]
+        return [(each.by, each.said) for each in audit_rows.read_history(connection) if "signed in" not in each.said]
 
 
 def test_somebody_changes_their_password_and_is_signed_out_everywhere(site, ann):

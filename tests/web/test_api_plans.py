@@ -311,7 +311,7 @@ def test_without_a_line_in_the_trail_nothing_leaves(program, record, monkeypatch
     def away(*_, **__):
         raise DeskUnavailable("The trail cannot be written.")
 
-    monkeypatch.setattr("bridge.deadletters.db.audit_table.write_entry", away)
+    monkeypatch.setattr("bridge.deadletters.db.audit_rows.write_entry", away)
     for address in ("/letters/export", "/trail/export"):
         assert program.get(address).status_code == 503
 

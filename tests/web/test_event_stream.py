@@ -20,7 +20,7 @@ from bridge.console.live_snapshot import LiveSnapshot, LiveSnapshots
 from bridge.console.pages import plans_page
 from bridge.console.status_cache import GOOD_FOR, SharedAnswer
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import plan_item_table
+from bridge.deadletters.db import plan_item_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.masking.letter_mask import NO_MASKS
 from bridge.deadletters.model.bulk_plan import PlanItemState
@@ -107,8 +107,8 @@ def test_the_first_event_has_all_parts_and_the_others_what_has_changed(console, 
     assert (first["over"], "leaves 3 letters" in first["parts"]["p-left"]) == (False, True)
     assert event(answer)["parts"].keys() <= {"p-since"}
     with console.desk.database.writing() as db:
-        plan_item_table.claim_items(db, 1, {1: None}, 1)
-        plan_item_table.end_items(db, 1, {1: ""}, PlanItemState.DONE, 2)
+        plan_item_rows.claim_items(db, 1, {1: None}, 1)
+        plan_item_rows.end_items(db, 1, {1: ""}, PlanItemState.DONE, 2)
     eventually(lambda: "leaves 2 letters" in event(answer)["parts"].get("p-left", ""), 10)
     connection.close()
 

@@ -14,7 +14,7 @@ from bridge.console.console import Console
 from bridge.console.pages import charts
 from bridge.console.pages import groups_page as pages
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import kind_table, schema
+from bridge.deadletters.db import kind_rows, schema
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.inspection.group_details import count_workers_by_version
 from bridge.deadletters.model.bulk_plan import PlanItemState
@@ -50,9 +50,9 @@ def groups(console: Console) -> list[int]:
         for offset, of in enumerate((first, first, second)):
             rows.letter(connection, of, offset, failed_at=now)
         rows.letter(connection, other, 9, LetterStatus.RESOLVED, failed_at=now)
-        kind_table.add_failure_hours(connection, {(first, now // HOUR): 7, (second, now // HOUR - 2): 3})
+        kind_rows.add_failure_hours(connection, {(first, now // HOUR): 7, (second, now // HOUR - 2): 3})
         found = [rows.group_of(connection, each) for each in (first, other)]
-        kind_table.widen_group_times(connection, dict.fromkeys(found, (now - HOUR, now)))
+        kind_rows.widen_group_times(connection, dict.fromkeys(found, (now - HOUR, now)))
     return found
 
 

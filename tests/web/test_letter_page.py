@@ -8,8 +8,8 @@ import pytest
 
 from bridge.console.pages import letters_page as page_of
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import letter_table, plan_item_table
-from bridge.deadletters.db.plan_item_table import LogPosition
+from bridge.deadletters.db import letter_rows, plan_item_rows
+from bridge.deadletters.db.plan_item_rows import LogPosition
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.inspection import record_search
@@ -169,9 +169,9 @@ def test_a_letter_that_went_back_with_another_value_shows_which_and_that_it_was_
     plan = desk.mending.edit(1, b'{"amount": 1250}', "ann")
     assert "another value" not in browser().get("/letters/1").text
     with desk.database.writing() as connection:
-        plan_item_table.claim_items(connection, plan.id, {1: LogPosition("orders.replay", 0, 1)}, 100_000)
-        letter_table.change_letter_status(connection, [1], LetterStatus.OPEN, LetterStatus.REPLAYING, 100_000, plan.id)
-        letter_table.change_letter_status(connection, [1], LetterStatus.REPLAYING, status, 101_000, plan.id)
+        plan_item_rows.claim_items(connection, plan.id, {1: LogPosition("orders.replay", 0, 1)}, 100_000)
+        letter_rows.change_letter_status(connection, [1], LetterStatus.OPEN, LetterStatus.REPLAYING, 100_000, plan.id)
+        letter_rows.change_letter_status(connection, [1], LetterStatus.REPLAYING, status, 101_000, plan.id)
     page = browser().get("/letters/1").text
     sent = text(panel(page, "h-sent"))
     assert ("Done" if status is LetterStatus.RESOLVED else "Sent") + " with another value" in sent

@@ -8,8 +8,8 @@ from html import unescape
 import pytest
 
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import plan_item_table, plan_table
-from bridge.deadletters.db.plan_item_table import PlanItem
+from bridge.deadletters.db import plan_item_rows, plan_rows
+from bridge.deadletters.db.plan_item_rows import PlanItem
 from bridge.deadletters.model.bulk_plan import PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.replay import letter_copy
@@ -186,13 +186,13 @@ def test_a_copy_says_where_to_and_that_nothing_changes_here(ann, record, desk, m
 def test_a_range_sent_again_says_which_how_its_deliveries_stand_and_what_is_sent(ann, desk, browser):
     range_ = RedriveRequest("orders", "2026-11-20T08:00:00+00:00", "latest", (), (HANDLER,), b"secret-key")
     with desk.database.writing() as connection:
-        id_, _ = plan_table.add_plan(
+        id_, _ = plan_rows.add_plan(
             connection, PlanKind.REDRIVE, "ann", "the cards were down", range_.to_data(), PlanOptions(again=True)
         )
-        plan_item_table.add_items(
+        plan_item_rows.add_items(
             connection, id_, [PlanItem(at, None, f"orders-0-{at}:{HANDLER}", 0) for at in range(1, 31)], canary=False
         )
-        plan_table.note_plan_counts(
+        plan_rows.note_plan_counts(
             connection, id_, PlanCounts(letters=30, stands={HANDLER: {"done": 20, "dead": 10, "open": 4}})
         )
     page = plain(ann.get("/plans/1").text)
@@ -219,10 +219,10 @@ def test_a_range_sent_again_says_which_how_its_deliveries_stand_and_what_is_sent
 
 def test_a_plan_that_is_still_being_made_says_so(ann, desk):
     with desk.database.writing() as connection:
-        id_, _ = plan_table.add_plan(
+        id_, _ = plan_rows.add_plan(
             connection, PlanKind.REPLAY, "ann", "", {"filter": {}, "patch": PATCH}, PlanOptions()
         )
-        plan_table.change_plan_state(connection, id_, [PlanState.PLANNED], PlanState.MAKING)
+        plan_rows.change_plan_state(connection, id_, [PlanState.PLANNED], PlanState.MAKING)
     page = ann.get("/plans/1").text
     assert "Plan 1 is being made" in page
     assert "make it again" in page

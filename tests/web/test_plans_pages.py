@@ -16,9 +16,9 @@ from bridge.console.pages import plans_page
 from bridge.console.pages.plan_view import VERBS, describe_wave
 from bridge.console.pages.plan_view import describe_state as words_of
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import letter_table, plan_item_table, plan_table, schema
+from bridge.deadletters.db import letter_rows, plan_item_rows, plan_rows, schema
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.plan_item_table import LogPosition
+from bridge.deadletters.db.plan_item_rows import LogPosition
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanState
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.plan_progress import PlanProgressReader, WaveProgress
@@ -133,7 +133,7 @@ def test_a_plan_is_applied_as_it_was_decided_on_in_the_background(console, ann, 
     assert (plan.state, plan.options.canary, plan.options.rate) == (PlanState.APPLYING, True, 200.0)
     assert plan.why == "1.4.2 reads decimals"
     with database.reading() as connection:
-        assert [len(plan_item_table.read_waiting_items(connection, 1, wave, 100)) for wave in range(3)] == [1, 6, 8]
+        assert [len(plan_item_rows.read_waiting_items(connection, 1, wave, 100)) for wave in range(3)] == [1, 6, 8]
     page = ann.get(address).text
     assert "Stop plan 1" in page
     assert "leaves 8 letters as they are" in page
@@ -204,10 +204,10 @@ def test_letters_that_another_plan_has_taken_meanwhile_are_named_and_the_rest_ma
     other = made(bob, scope="ids", ids=",".join(map(str, ids[:3])))
     applied(bob, other)
     with database.writing() as connection:
-        found = plan_item_table.read_waiting_items(connection, 2, 0, 10)
+        found = plan_item_rows.read_waiting_items(connection, 2, 0, 10)
         at = 2**42
-        plan_item_table.claim_items(connection, 2, {item.position: None for item in found}, at)
-        letter_table.change_letter_status(connection, ids[:3], LetterStatus.OPEN, LetterStatus.REPLAYING, at, 2)
+        plan_item_rows.claim_items(connection, 2, {item.position: None for item in found}, at)
+        letter_rows.change_letter_status(connection, ids[:3], LetterStatus.OPEN, LetterStatus.REPLAYING, at, 2)
     answer = ann.post(f"{address}/apply", **form, why="mine")
     assert answer.status_code == 409
     assert "Plan 2 of bob has taken 3 of these 5 letters. 2 are left." in answer.text
@@ -237,14 +237,14 @@ def test_for_10_s_nobody_takes_a_discard_up_and_it_can_be_stopped(console, ann, 
     address = made(ann, "discard")
     applied(ann, address, why="told them", count="1")
     with database.writing() as connection:
-        assert plan_table.find_abandoned_plans(connection) == []
-        assert not plan_table.lease_plan(connection, 1, "recorder")
+        assert plan_rows.find_abandoned_plans(connection) == []
+        assert not plan_rows.lease_plan(connection, 1, "recorder")
     assert "It begins 10 s after it was applied" in ann.get(address).text
     ann.post(f"{address}/stop", **ann.form(address, f"{address}/stop"))
     assert stands(console, address) is PlanState.STOPPED
     with database.writing() as connection:
         connection.execute(update(schema.plans).values(leased_until=0, state=PlanState.APPLYING))
-        assert plan_table.find_abandoned_plans(connection) == [1]
+        assert plan_rows.find_abandoned_plans(connection) == [1]
 
 
 def test_more_than_1000_letters_are_discarded_by_an_admin_alone(console, ann, database):
@@ -322,7 +322,7 @@ def test_that_no_recorder_takes_a_plan_up_is_said_once_it_should_have(console, a
         connection.execute(update(schema.trail).values(at=schema.trail.c.at - 60_000))
     assert "No recorder has taken it up" in ann.get(address).text
     with database.writing() as connection:
-        assert plan_table.lease_plan(connection, 1, "recorder")
+        assert plan_rows.lease_plan(connection, 1, "recorder")
     assert "No recorder has taken it up" not in ann.get(address).text
 
 
@@ -335,12 +335,12 @@ def test_a_plan_under_way_shows_its_waves_what_died_again_and_what_was_left_out_
     address = made(ann)
     applied(ann, address, pace="canary")
     with database.writing() as connection:
-        plan_table.note_canary_wave(connection, 1, 2)
+        plan_rows.note_canary_wave(connection, 1, 2)
         spots = {position: LogPosition("orders.replay", 0, position) for position in range(1, 21)}
-        plan_item_table.claim_items(connection, 1, spots, 1_000)
-        plan_item_table.end_items(connection, 1, dict.fromkeys(range(1, 7), ""), PlanItemState.DONE, 4_000)
-        plan_item_table.end_items(connection, 1, {7: ""}, PlanItemState.DEAD, 4_028)
-        plan_item_table.end_items(connection, 1, {21: "it is discarded <i>"}, PlanItemState.SKIPPED, 4_000)
+        plan_item_rows.claim_items(connection, 1, spots, 1_000)
+        plan_item_rows.end_items(connection, 1, dict.fromkeys(range(1, 7), ""), PlanItemState.DONE, 4_000)
+        plan_item_rows.end_items(connection, 1, {7: ""}, PlanItemState.DEAD, 4_028)
+        plan_item_rows.end_items(connection, 1, {21: "it is discarded <i>"}, PlanItemState.SKIPPED, 4_000)
     page = ann.get(address).text
     assert "<script>alert" not in page
     assert "<i>" not in page
@@ -436,7 +436,7 @@ def test_a_discard_that_was_stopped_in_its_10_s_waits_for_them_again_and_for_an_
     ann.post(f"{address}/stop", **ann.form(address, f"{address}/stop"))
     assert applied(ann, address).status_code == 303
     with database.writing() as connection:
-        assert not plan_table.lease_plan(connection, 1, "recorder")
+        assert not plan_rows.lease_plan(connection, 1, "recorder")
     ann.post(f"{address}/stop", **ann.form(address, f"{address}/stop"))
     form = ann.form(address, f"{address}/apply")
     with database.writing() as connection:

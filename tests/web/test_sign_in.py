@@ -9,7 +9,7 @@ from bridge.console.auth.browser_session import LOCAL_SESSION_COOKIE, SESSION_CO
 from bridge.console.console import Console
 from bridge.deadletters.accounts.account_session import SESSION_LASTS, UserSessions
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import account_table
+from bridge.deadletters.db import account_rows
 from bridge.errors import DeskUnavailable
 from tests.web.site import PASSWORD, sign_in, token
 
@@ -277,7 +277,7 @@ def test_a_session_of_the_link_that_began_beside_the_first_user_ends_with_the_la
     any_site.user("ann", Role.ADMIN)
     browser = any_site.browser()
     with any_site.database.writing() as connection:
-        account_table.add_session(
+        account_rows.add_session(
             connection, browser_session.digest_cookie("beside"), None, 1, any_site.console.clock() + SESSION_LASTS
         )
     browser.cookies.set(SESSION_COOKIE, "beside")

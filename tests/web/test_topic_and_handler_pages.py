@@ -9,7 +9,7 @@ import pytest
 from bridge.console.pages import handler_page, overview_page, topic_page
 from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import plan_item_table
+from bridge.deadletters.db import plan_item_rows
 from bridge.deadletters.inspection.letter_statistics import LetterTotals
 from bridge.errors import NotDecided
 from bridge.inspection import topic_halt as commands
@@ -201,7 +201,7 @@ def test_who_looks_at_the_overview_at_a_topic_and_at_a_handler_ask_the_desk_once
         return counted(self)
 
     monkeypatch.setattr(LetterTotals, "counted", totals)
-    monkeypatch.setattr(plan_item_table, "count_item_states", lambda *_: asked.append("items"))
+    monkeypatch.setattr(plan_item_rows, "count_item_states", lambda *_: asked.append("items"))
     console.status_cache = make_status_cache(status)
     for make in (
         overview_page.watch_overview(console, ""),

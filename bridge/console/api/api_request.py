@@ -14,7 +14,7 @@ from starlette.requests import Request
 from bridge.console.api.schemas.common_schema import NoParameters, RequestModel
 from bridge.console.auth.principal import Principal
 from bridge.console.console import Console
-from bridge.deadletters.db.audit_table import AuditEntry
+from bridge.deadletters.db.audit_rows import AuditEntry
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.masked_lists import MaskedLists

@@ -14,7 +14,7 @@ from bridge.console.api.api_operation import ApiAnswer, Operation
 from bridge.console.api.api_request import ApiRequest
 from bridge.console.api.problem_details import build_problem_response, convert_error
 from bridge.deadletters.accounts.idempotency_key import AnsweredRequest
-from bridge.deadletters.db.audit_table import RequestClaim
+from bridge.deadletters.db.audit_rows import RequestClaim
 from bridge.errors import BridgeError, DeskUnavailable, RequestRefused
 
 logger = logging.getLogger("bridge")

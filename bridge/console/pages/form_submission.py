@@ -11,7 +11,7 @@ from starlette.requests import Request
 from bridge.console import console
 from bridge.console.decision_audit import note_decision
 from bridge.deadletters.accounts.idempotency_key import AnsweredRequest
-from bridge.deadletters.db.audit_table import AuditEntry
+from bridge.deadletters.db.audit_rows import AuditEntry
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.errors import RequestUnderWay
 

@@ -11,7 +11,7 @@ from bridge.console import console
 from bridge.console.decision_audit import list_durability_warnings
 from bridge.console.pages import status_rows
 from bridge.console.pages.form_submission import note_decided, require_why
-from bridge.deadletters.db.audit_table import AuditEntry
+from bridge.deadletters.db.audit_rows import AuditEntry
 from bridge.errors import UnknownTopic
 from bridge.inspection import topic_halt as commands
 from bridge.inspection.redacted_status import redact_halt

@@ -14,7 +14,7 @@ from bridge.console.auth.login_throttle import ThrottleVerdict
 from bridge.console.console import Console
 from bridge.deadletters.accounts.account_session import BY_LINK
 from bridge.deadletters.accounts.user_account import AUDIT_KIND
-from bridge.deadletters.db.account_table import UserSecret
+from bridge.deadletters.db.account_rows import UserSecret
 from bridge.errors import IssuerUnavailable, SignInRefused, TooManySignIn
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from starlette.responses import RedirectResponse, Response
 
 from bridge.console import console
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db.account_table import User
+from bridge.deadletters.db.account_rows import User
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.errors import UserChanged, UserRefused
 

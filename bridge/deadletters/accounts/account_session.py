@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from bridge.deadletters.accounts.user_account import AUDIT_KIND, Role
-from bridge.deadletters.db import account_table, audit_table, sql
-from bridge.deadletters.db.account_table import UserSecret
+from bridge.deadletters.db import account_rows, audit_rows, sql
+from bridge.deadletters.db.account_rows import UserSecret
 from bridge.deadletters.db.database import Database
 
 #: Ms after which a session ends and the person signs in again.
@@ -28,17 +28,17 @@ class UserSessions:
     def begin(self, digest: bytes, secret: UserSecret, now: int) -> bool:
         """Begin a session for a user whose password was right; return false if the user changed meanwhile."""
         with self.database.writing() as connection:
-            still = account_table.hold_unchanged_user(connection, secret)
+            still = account_rows.hold_unchanged_user(connection, secret)
             if still:
-                account_table.add_session(connection, digest, secret.id, now, now + SESSION_LASTS)
+                account_rows.add_session(connection, digest, secret.id, now, now + SESSION_LASTS)
             return still
 
     def begin_by_link(self, digest: bytes, now: int) -> bool:
         """Begin a session by the one-time link; return false if there are users."""
         with self.database.writing() as connection:
-            alone = not account_table.has_users(connection)
+            alone = not account_rows.has_users(connection)
             if alone:
-                account_table.add_session(connection, digest, None, now, now + SESSION_LASTS)
+                account_rows.add_session(connection, digest, None, now, now + SESSION_LASTS)
             return alone
 
     def who(self, digest: bytes, now: int) -> tuple[str, Role] | None:
@@ -46,15 +46,15 @@ class UserSessions:
         over.
         """
         with self.database.reading() as connection:
-            found = account_table.find_session(connection, digest, now)
+            found = account_rows.find_session(connection, digest, now)
             if found is None or found.name is not None:
                 return found and (str(found.name), Role.read(str(found.role)) or Role.NOBODY)
-            return None if account_table.has_users(connection) else (BY_LINK, Role.ADMIN)
+            return None if account_rows.has_users(connection) else (BY_LINK, Role.ADMIN)
 
     def end(self, digest: bytes) -> None:
         """Sign out."""
         with self.database.writing() as connection:
-            account_table.end_session(connection, digest)
+            account_rows.end_session(connection, digest)
 
 
 class IssuedPerson(NamedTuple):
@@ -83,11 +83,11 @@ class IssuedSessions:
     def begin(self, digest: bytes, person: IssuedPerson, now: int) -> None:
         """Begin a session, with an audit entry."""
         with self.database.writing() as connection:
-            account_table.add_issued_session(
+            account_rows.add_issued_session(
                 connection, digest, person.issuer, person.name, str(person.role), now, now + SESSION_LASTS
             )
             said = f"signed in by {person.issuer}, as {person.role}; there: {person.subject}"
-            audit_table.write_entry(connection, sql.read_clock(connection), person.name, AUDIT_KIND, said)
+            audit_rows.write_entry(connection, sql.read_clock(connection), person.name, AUDIT_KIND, said)
 
     def who(self, digest: bytes, issuer: str, now: int) -> tuple[str, Role] | None:
         """Return the name and the role of the session's person; `None` if the session does not exist or is over.
@@ -96,17 +96,17 @@ class IssuedSessions:
             issuer: the configured one: sessions of another are over.
         """
         with self.database.reading() as connection:
-            found = account_table.find_issued_session(connection, digest, issuer, now)
+            found = account_rows.find_issued_session(connection, digest, issuer, now)
         return found and (found.name, Role.read(found.role) or Role.NOBODY)
 
     def end(self, digest: bytes) -> None:
         """Sign out."""
         with self.database.writing() as connection:
-            account_table.end_issued_session(connection, digest)
+            account_rows.end_issued_session(connection, digest)
 
     def end_all(self, by: str) -> None:
         """End all sessions of the issuer: the roles there may have changed."""
         with self.database.writing() as connection:
-            count = account_table.end_issued_sessions(connection)
+            count = account_rows.end_issued_sessions(connection)
             said = f"all whom an issuer had signed in are signed out: {count} sessions"
-            audit_table.write_entry(connection, sql.read_clock(connection), by, AUDIT_KIND, said)
+            audit_rows.write_entry(connection, sql.read_clock(connection), by, AUDIT_KIND, said)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import account_table, audit_table, sql
-from bridge.deadletters.db.account_table import ApiToken
+from bridge.deadletters.db import account_rows, audit_rows, sql
+from bridge.deadletters.db.account_rows import ApiToken
 from bridge.deadletters.db.database import Database
 from bridge.errors import DeskUnavailable, TokenRefused
 from bridge.formats.text_forms import format_time
@@ -58,10 +58,10 @@ class ApiTokens:
         secret = PREFIX + secrets.token_urlsafe(32)
         with self.database.writing() as connection:
             at = sql.read_clock(connection)
-            if account_table.find_living_token(connection, name, at):
+            if account_rows.find_living_token(connection, name, at):
                 raise TokenRefused(f"There is a token {name} already: revoke it, or choose another name.")
-            made = account_table.add_token(connection, digest_secret(secret), name, str(role), at, by, at + days * _DAY)
-            audit_table.write_entry(
+            made = account_rows.add_token(connection, digest_secret(secret), name, str(role), at, by, at + days * _DAY)
+            audit_rows.write_entry(
                 connection, at, by, _WHAT, f"{name} made, as {role}, until {format_time(made.until / 1000)}"
             )
         return made, secret
@@ -69,7 +69,7 @@ class ApiTokens:
     def all(self) -> list[ApiToken]:
         """Return all tokens by name, those that have ended too."""
         with self.database.reading() as connection:
-            return account_table.list_tokens(connection)
+            return account_rows.list_tokens(connection)
 
     def who(self, secret: str, now: int) -> ApiToken | None:
         """Return the token of a secret; `None` if there is none, or it has ended or was revoked.
@@ -78,7 +78,7 @@ class ApiTokens:
             now: ms since the epoch.
         """
         with self.database.reading() as connection:
-            found = account_table.find_token(connection, digest_secret(secret), now)
+            found = account_rows.find_token(connection, digest_secret(secret), now)
         if found is not None and now - (found.used_at or 0) >= NOTED_EVERY:
             self._used(found.id, now)
         return found
@@ -90,11 +90,11 @@ class ApiTokens:
             TokenRefused: there is no such token.
         """
         with self.database.writing() as connection:
-            token = account_table.hold_token(connection, id_)
+            token = account_rows.hold_token(connection, id_)
             if token is None:
                 raise TokenRefused(f"There is no token {id_}: `bridge deadletters users tokens` lists them.")
-            account_table.remove_token(connection, id_)
-            audit_table.write_entry(
+            account_rows.remove_token(connection, id_)
+            audit_rows.write_entry(
                 connection, sql.read_clock(connection), by, _WHAT, f"{token.name} revoked, was {token.role}"
             )
             return token
@@ -102,7 +102,7 @@ class ApiTokens:
     def _used(self, id_: int, now: int) -> None:
         try:
             with self.database.writing() as connection:
-                account_table.note_token_use(connection, id_, now)
+                account_rows.note_token_use(connection, id_, now)
         except DeskUnavailable:
             # A read-only database must not keep readers out.
             return

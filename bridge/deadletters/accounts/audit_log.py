@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from bridge.deadletters.db import audit_table, letter_table, sql
-from bridge.deadletters.db.audit_table import AuditEntry
+from bridge.deadletters.db import audit_rows, letter_rows, sql
+from bridge.deadletters.db.audit_rows import AuditEntry
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.letter_view import LetterAct, format_moment
 from bridge.errors import NoSuchGroup, NoSuchLetter
@@ -42,7 +42,7 @@ class AuditLog:
             before: `next` of the page before.
         """
         with self.database.reading() as connection:
-            found = audit_table.read_entries(connection, by, what, before, limit + 1)
+            found = audit_rows.read_entries(connection, by, what, before, limit + 1)
         more = len(found) > limit
         return AuditPage(tuple(found[:limit]), found[limit - 1].id if more else None)
 
@@ -55,9 +55,9 @@ class AuditLog:
         """
         of = "".join([" of the audit log", f", by {by}" if by else "", f", {' or '.join(what)}" if what else ""])
         with self.database.writing() as connection:
-            count = audit_table.count_entries(connection, by, what)
+            count = audit_rows.count_entries(connection, by, what)
             said = f"{format_count(count, 'line')}{of}"
-            before = audit_table.write_entry(connection, sql.read_clock(connection), to, "export", said)
+            before = audit_rows.write_entry(connection, sql.read_clock(connection), to, "export", said)
         while True:
             found = self.page(by, what, before, ENTRIES_AT_ONCE)
             for each in found.entries:
@@ -69,7 +69,7 @@ class AuditLog:
     def add(self, by: str, what: str, said: str) -> None:
         """Add an entry for an act outside the database: a topic was halted, a policy changed."""
         with self.database.writing() as connection:
-            audit_table.write_entry(connection, sql.read_clock(connection), by, what, said)
+            audit_rows.write_entry(connection, sql.read_clock(connection), by, what, said)
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,12 @@ class LetterNotes:
             NoSuchLetter: one of them does not exist.
         """
         with self.database.writing() as connection:
-            names = letter_table.name_letters(connection, ids)
+            names = letter_rows.name_letters(connection, ids)
             if missing := [id_ for id_ in ids if id_ not in names]:
                 raise NoSuchLetter(f"There is no dead letter {', '.join(map(str, missing))}: nothing was noted.")
             at = sql.read_clock(connection)
             for id_ in dict.fromkeys(ids):
-                audit_table.write_entry(connection, at, by, "note", said, letter_id=id_, letter=names[id_])
+                audit_rows.write_entry(connection, at, by, "note", said, letter_id=id_, letter=names[id_])
 
     def on_group(self, id_: int, said: str, by: str) -> None:
         """Add a note to a group; it is shown with each of its letters.
@@ -99,12 +99,12 @@ class LetterNotes:
             NoSuchGroup: there is no such group.
         """
         with self.database.writing() as connection:
-            if not letter_table.is_group_there(connection, id_):
+            if not letter_rows.is_group_there(connection, id_):
                 raise NoSuchGroup(f"There is no group {id_}: nothing was noted.")
-            audit_table.write_entry(connection, sql.read_clock(connection), by, "note", said, group_id=id_)
+            audit_rows.write_entry(connection, sql.read_clock(connection), by, "note", said, group_id=id_)
 
     def of_group(self, id_: int) -> list[LetterAct]:
         """Return the notes on a group and the actions on it, oldest first."""
         with self.database.reading() as connection:
-            found = audit_table.read_history(connection, group_id=id_)
+            found = audit_rows.read_history(connection, group_id=id_)
         return [LetterAct(each.at, each.by, each.what, each.said, each.plan_id) for each in found]

@@ -4,8 +4,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from bridge.deadletters.db import audit_table, sql
-from bridge.deadletters.db.audit_table import AuditEntry, RequestClaim
+from bridge.deadletters.db import audit_rows, sql
+from bridge.deadletters.db.audit_rows import AuditEntry, RequestClaim
 from bridge.deadletters.db.database import Database
 from bridge.errors import KeyReused, RequestUnderWay
 
@@ -53,28 +53,28 @@ class IdempotentRequests:
         claim = RequestClaim(digest, secrets.token_bytes(16))
         with self.database.writing() as connection:
             now = sql.read_clock(connection)
-            if audit_table.begin_request(connection, claim, asked, now, now + KEPT, now + CLAIMED):
+            if audit_rows.begin_request(connection, claim, asked, now, now + KEPT, now + CLAIMED):
                 return BegunRequest(claim, None)
-            found = audit_table.hold_request(connection, digest)
+            found = audit_rows.hold_request(connection, digest)
             if found.asked != asked:
                 raise KeyReused("This Idempotency-Key was used for another request: take a new key for each request.")
             if found.status is not None:
                 return AnsweredRequest(found.status, found.answer or "")
             if found.claimed_until > now:
                 raise RequestUnderWay("This request is in flight: repeat it for its answer.")
-            audit_table.take_over_request(connection, claim, now + CLAIMED)
+            audit_rows.take_over_request(connection, claim, now + CLAIMED)
             return BegunRequest(
-                claim, None if found.trail_id is None else audit_table.read_entry(connection, found.trail_id)
+                claim, None if found.trail_id is None else audit_rows.read_entry(connection, found.trail_id)
             )
 
     def answered(self, claim: RequestClaim, status: int, answer: str) -> None:
         """Store the answer."""
         with self.database.writing() as connection:
-            audit_table.keep_answer(connection, claim, status, answer)
+            audit_rows.keep_answer(connection, claim, status, answer)
 
     def leave(self, claim: RequestClaim) -> None:
         """Release a request that could not be done: a repetition does it, or gets the answer if it was done all the
         same.
         """
         with self.database.writing() as connection:
-            audit_table.release_request(connection, claim)
+            audit_rows.release_request(connection, claim)

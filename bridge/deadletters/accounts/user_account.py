@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, Self
 
-from bridge.deadletters.db import account_table, audit_table, sql
-from bridge.deadletters.db.account_table import User, UserSecret
+from bridge.deadletters.db import account_rows, audit_rows, sql
+from bridge.deadletters.db.account_rows import User, UserSecret
 from bridge.deadletters.db.database import Connection, Database
 from bridge.errors import UserChanged, UserRefused
 
@@ -100,20 +100,20 @@ class Users:
         """
         name = normalise_name(name)
         with self.database.writing() as connection:
-            if account_table.hold_user_of_name(connection, name):
+            if account_rows.hold_user_of_name(connection, name):
                 raise UserRefused(f"There is a user {name} already: nothing was changed.")
-            account_table.add_user(connection, name, str(role), password, sql.read_clock(connection), by)
+            account_rows.add_user(connection, name, str(role), password, sql.read_clock(connection), by)
             _write_audit_entry(connection, by, f"{name} added, as {role}")
 
     def all(self) -> list[User]:
         """Return all users by name."""
         with self.database.reading() as connection:
-            return account_table.list_users(connection)
+            return account_rows.list_users(connection)
 
     def any(self) -> bool:
         """Return whether there are users."""
         with self.database.reading() as connection:
-            return account_table.has_users(connection)
+            return account_rows.has_users(connection)
 
     def secret(self, name: str) -> UserSecret | None:
         """Return a user's password hash; `None` if there is no such user."""
@@ -121,7 +121,7 @@ class Users:
         if not _NAME.fullmatch(made):
             return None
         with self.database.reading() as connection:
-            return account_table.read_user_secret(connection, made)
+            return account_rows.read_user_secret(connection, made)
 
     def give_role(self, name: str, role: Role, by: str) -> None:
         """Change the role of a user, who is signed out everywhere.
@@ -131,8 +131,8 @@ class Users:
         """
         with self.database.writing() as connection:
             user = _require_user(connection, name)
-            account_table.set_user_role(connection, user.id, str(role))
-            account_table.end_sessions_of_user(connection, user.id)
+            account_rows.set_user_role(connection, user.id, str(role))
+            account_rows.end_sessions_of_user(connection, user.id)
             _write_audit_entry(connection, by, f"{user.name} is {role} now, was {user.role}")
 
     def give_password(self, name: str, password: str, by: str) -> None:
@@ -143,8 +143,8 @@ class Users:
         """
         with self.database.writing() as connection:
             user = _require_user(connection, name)
-            account_table.set_user_password(connection, user.id, password)
-            account_table.end_sessions_of_user(connection, user.id)
+            account_rows.set_user_password(connection, user.id, password)
+            account_rows.end_sessions_of_user(connection, user.id)
             _write_audit_entry(connection, by, f"{user.name} has another password")
 
     def sign_out_everywhere(self, name: str, by: str) -> None:
@@ -155,14 +155,14 @@ class Users:
         """
         with self.database.writing() as connection:
             user = _require_user(connection, name)
-            account_table.end_sessions_of_user(connection, user.id)
+            account_rows.end_sessions_of_user(connection, user.id)
             _write_audit_entry(connection, by, f"{user.name} signed out everywhere")
 
     def rehashed(self, secret: UserSecret, password: str) -> UserSecret:
         """Store a better hash of the same password, unless the password was changed meanwhile; nobody is signed out."""
         with self.database.writing() as connection:
-            if account_table.hold_unchanged_user(connection, secret):
-                account_table.set_user_password(connection, secret.id, password)
+            if account_rows.hold_unchanged_user(connection, secret):
+                account_rows.set_user_password(connection, secret.id, password)
         return secret._replace(password=password)
 
     def remove(self, name: str, by: str) -> None:
@@ -173,7 +173,7 @@ class Users:
         """
         with self.database.writing() as connection:
             user = _require_user(connection, name)
-            account_table.remove_user(connection, user.id)
+            account_rows.remove_user(connection, user.id)
             _write_audit_entry(connection, by, f"{user.name} removed, was {user.role}")
 
 
@@ -193,7 +193,7 @@ def normalise_name(name: str) -> str:
 
 
 def _require_user(connection: Connection, name: str) -> User:
-    found = account_table.hold_user_of_name(connection, normalise_name(name))
+    found = account_rows.hold_user_of_name(connection, normalise_name(name))
     if found is None:
         raise UserRefused(f"There is no user {name}: `bridge deadletters users` lists them.")
     return found
@@ -217,22 +217,22 @@ class UserAdministration:
         """
         name = normalise_name(name)
         with self.database.writing() as connection:
-            found, at = account_table.hold_user_of_name(connection, name), sql.read_clock(connection)
+            found, at = account_rows.hold_user_of_name(connection, name), sql.read_clock(connection)
             link = _build_link(token, at)
             if found is not None:
                 if found.role == str(role) and _is_opened_by(connection, found, token, at):
                     return found
                 raise UserRefused(f"There is a user {name} already: nothing was changed.")
-            if role is not Role.ADMIN and not account_table.has_users(connection):
+            if role is not Role.ADMIN and not account_rows.has_users(connection):
                 raise UserRefused("The first user is an admin, who adds the others: nothing was changed.")
-            account_table.add_user(connection, name, str(role), link.written(), at, by)
+            account_rows.add_user(connection, name, str(role), link.written(), at, by)
             _write_audit_entry(connection, by, f"{name} added, as {role}, to choose a password by a link")
             return _require_user(connection, name)
 
     def one(self, id_: int) -> User:
         """Return a user."""
         with self.database.reading() as connection:
-            return _require_known_user(account_table.read_user(connection, id_))
+            return _require_known_user(account_rows.read_user(connection, id_))
 
     def give_role(self, id_: int, was: str, role: Role, by: str) -> None:
         """Change the role of a user if it is still `was`; the user is signed out everywhere.
@@ -248,8 +248,8 @@ class UserAdministration:
             if user.role != was:
                 raise UserChanged(f"{user.name} is {user.role} by now. {_describe_last_entry(connection, user.name)}")
             _require_other_admin(connection, user)
-            account_table.set_user_role(connection, id_, str(role))
-            account_table.end_sessions_of_user(connection, id_)
+            account_rows.set_user_role(connection, id_, str(role))
+            account_rows.end_sessions_of_user(connection, id_)
             _write_audit_entry(connection, by, f"{user.name} is {role} now, was {user.role}")
 
     def new_link(self, id_: int, token: str, by: str) -> User:
@@ -262,8 +262,8 @@ class UserAdministration:
             user, at = _hold_user(connection, id_), sql.read_clock(connection)
             if not _is_opened_by(connection, user, token, at):
                 _require_other_admin(connection, user)
-                account_table.set_user_password(connection, id_, _build_link(token, at).written())
-                account_table.end_sessions_of_user(connection, id_)
+                account_rows.set_user_password(connection, id_, _build_link(token, at).written())
+                account_rows.end_sessions_of_user(connection, id_)
                 _write_audit_entry(connection, by, f"{user.name} chooses another password by a link")
             return user
 
@@ -271,7 +271,7 @@ class UserAdministration:
         """End all sessions of a user; no audit entry if there are none."""
         with self.database.writing() as connection:
             user = _hold_user(connection, id_)
-            if account_table.end_sessions_of_user(connection, id_):
+            if account_rows.end_sessions_of_user(connection, id_):
                 _write_audit_entry(connection, by, f"{user.name} signed out everywhere")
 
     def remove(self, id_: int, by: str) -> None:
@@ -281,16 +281,16 @@ class UserAdministration:
             UserRefused: no admin would be left.
         """
         with self.database.writing() as connection:
-            user = account_table.hold_user(connection, id_)
+            user = account_rows.hold_user(connection, id_)
             if user is not None:
                 _require_other_admin(connection, user)
-                account_table.remove_user(connection, id_)
+                account_rows.remove_user(connection, id_)
                 _write_audit_entry(connection, by, f"{user.name} removed, was {user.role}")
 
     def invited(self, id_: int, token: str) -> str | None:
         """Return the name of the user who chooses a password by this link; `None` if it is invalid or over."""
         with self.database.reading() as connection:
-            user = account_table.read_user(connection, id_)
+            user = account_rows.read_user(connection, id_)
             fits = user is not None and _is_opened_by(connection, user, token, sql.read_clock(connection))
             return user.name if user and fits else None
 
@@ -301,16 +301,16 @@ class UserAdministration:
             password: its hash.
         """
         with self.database.writing() as connection:
-            user = account_table.hold_user(connection, id_)
+            user = account_rows.hold_user(connection, id_)
             if user is None or not _is_opened_by(connection, user, token, sql.read_clock(connection)):
                 return False
-            account_table.set_user_password(connection, id_, password)
+            account_rows.set_user_password(connection, id_, password)
             _write_audit_entry(connection, user.name, f"{user.name} has chosen a password")
             return True
 
 
 def _hold_user(connection: Connection, id_: int) -> User:
-    return _require_known_user(account_table.hold_user(connection, id_))
+    return _require_known_user(account_rows.hold_user(connection, id_))
 
 
 def _require_known_user(found: User | None) -> User:
@@ -327,14 +327,14 @@ def _build_link(token: str, at: int) -> PasswordLink:
 
 
 def _is_opened_by(connection: Connection, user: User, token: str, at: int) -> bool:
-    secret: UserSecret | None = account_table.read_user_secret(connection, user.name)
+    secret: UserSecret | None = account_rows.read_user_secret(connection, user.name)
     link = PasswordLink.read(secret.password) if secret else None
     return link is not None and link.opens(token, at)
 
 
 def _require_other_admin(connection: Connection, user: User) -> None:
     """Require another admin with a password, and lock the admins: two must not remove each other's last one."""
-    if user.role == str(Role.ADMIN) and not account_table.hold_admins(connection) - {user.id}:
+    if user.role == str(Role.ADMIN) and not account_rows.hold_admins(connection) - {user.id}:
         raise UserRefused(
             f"{user.name} is the last admin with a password: make somebody else one first. Nothing was changed."
         )
@@ -342,10 +342,10 @@ def _require_other_admin(connection: Connection, user: User) -> None:
 
 def _describe_last_entry(connection: Connection, name: str) -> str:
     """Return a sentence with the last audit entry about a user."""
-    acts = audit_table.read_entries(connection, "", (AUDIT_KIND,), None, 200)
+    acts = audit_rows.read_entries(connection, "", (AUDIT_KIND,), None, 200)
     last = next((act for act in acts if act.said.startswith(f"{name} ")), None)
     return f"{last.said}, by {last.by}. " if last else ""
 
 
 def _write_audit_entry(connection: Connection, by: str, said: str) -> None:
-    audit_table.write_entry(connection, sql.read_clock(connection), by, AUDIT_KIND, said)
+    audit_rows.write_entry(connection, sql.read_clock(connection), by, AUDIT_KIND, said)

@@ -11,9 +11,9 @@ from typing import Any, Final
 from bridge.deadletters.alarms import alarm_event
 from bridge.deadletters.alarms.alarm_event import Alarm, AlarmKind, start_alarm_key
 from bridge.deadletters.alarms.webhook_service import write_event
-from bridge.deadletters.db import sql, webhook_table
+from bridge.deadletters.db import sql, webhook_rows
 from bridge.deadletters.db.database import Connection, Database
-from bridge.deadletters.db.webhook_table import AlarmRow
+from bridge.deadletters.db.webhook_rows import AlarmRow
 from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.formats.failure import read_error_class
@@ -148,17 +148,17 @@ def notice_new(database: Database) -> None:
         DeskUnavailable: the database did not answer.
     """
     with database.reading() as connection:
-        if not webhook_table.has_webhooks(connection):
+        if not webhook_rows.has_webhooks(connection):
             return
-        seen, ids = webhook_table.read_look_number(connection), webhook_table.find_untold_groups(connection, LOOKED_AT)
+        seen, ids = webhook_rows.read_look_number(connection), webhook_rows.find_untold_groups(connection, LOOKED_AT)
     if not ids:
         return
     # A group may have been cleaned up, or imported, since: then it has no event.
     found = sorted(FailureGroups(database).all(LetterFilter(groups=tuple(ids))), key=lambda group: -group.open)
     told, more = found[:NEW_AT_ONCE], max(0, len(found) - NEW_AT_ONCE)
     with database.writing() as connection:
-        if webhook_table.begin_alarm_changes(connection, seen):
-            webhook_table.note_told_groups(connection, ids, sql.read_clock(connection))
+        if webhook_rows.begin_alarm_changes(connection, seen):
+            webhook_rows.note_told_groups(connection, ids, sql.read_clock(connection))
             for group in told:
                 alarm = alarm_event.describe_new_group(group, more if group is told[-1] else 0)
                 write_event(connection, alarm_event.begin_event(alarm))
@@ -173,9 +173,9 @@ def _notice_alarms(
 ) -> None:
     """Compare the alarms of now with those that were noted, and write the events of the difference."""
     with database.reading() as connection:
-        if not webhook_table.has_webhooks(connection):
+        if not webhook_rows.has_webhooks(connection):
             return
-        seen, known = webhook_table.read_look_number(connection), webhook_table.read_standing_alarms(connection, about)
+        seen, known = webhook_rows.read_look_number(connection), webhook_rows.read_standing_alarms(connection, about)
     began = seconds()
     found, unsure = look()
     stands = {alarm.key: alarm for alarm in found}
@@ -184,17 +184,17 @@ def _notice_alarms(
     if not begun and not ended:
         return
     with database.writing() as connection:
-        if seconds() - began < GOOD_FOR and webhook_table.begin_alarm_changes(connection, seen):
+        if seconds() - began < GOOD_FOR and webhook_rows.begin_alarm_changes(connection, seen):
             _write_events(connection, begun, {key: known[key] for key in ended})
 
 
 def _write_events(connection: Connection, begun: Iterable[Alarm], ended: dict[str, AlarmRow]) -> None:
     at = sql.read_clock(connection)
     for key, row in ended.items():
-        webhook_table.end_alarm(connection, key)
+        webhook_rows.end_alarm(connection, key)
         write_event(connection, alarm_event.end_event(_read_alarm(key, row), at))
     for alarm in begun:
-        webhook_table.begin_alarm(connection, alarm.key, AlarmRow(alarm.about, alarm.name, alarm.at, alarm.data))
+        webhook_rows.begin_alarm(connection, alarm.key, AlarmRow(alarm.about, alarm.name, alarm.at, alarm.data))
         write_event(connection, alarm_event.begin_event(alarm))
 
 
@@ -207,4 +207,4 @@ def _read_alarm(key: str, row: AlarmRow) -> Alarm:
 
 def _delete_old_deliveries(database: Database) -> None:
     with database.writing() as connection:
-        webhook_table.delete_ended_deliveries(connection, sql.read_clock(connection) - KEPT_FOR)
+        webhook_rows.delete_ended_deliveries(connection, sql.read_clock(connection) - KEPT_FOR)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from bridge.deadletters.alarms.webhook_cipher import CHANGED, UNREADABLE, WebhookCipher, is_encrypted
-from bridge.deadletters.db import letter_table, position_table, schema_migration, webhook_table
-from bridge.deadletters.db import webhook_table as addresses
+from bridge.deadletters.db import letter_rows, position_rows, schema_migration, webhook_rows
+from bridge.deadletters.db import webhook_rows as addresses
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.position_table import PositionState
+from bridge.deadletters.db.position_rows import PositionState
 from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupState
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
 from bridge.errors import DeskUnavailable, KafkaUnavailable, WebhookRefused
@@ -79,7 +79,7 @@ def _find_problems(
     ]
     grow = find_growing_groups(FailureGroups(database, now).urgent(), now())
     with database.reading() as connection:
-        number, since = letter_table.count_unknown_letters(connection)
+        number, since = letter_rows.count_unknown_letters(connection)
     return [
         *lost,
         *find_unknown_outcomes(number, since, now()),
@@ -246,7 +246,7 @@ def _describe_database_fault(sentence: str) -> Problem:
 
 def find_failing_webhooks(
     hooks: Iterable[addresses.Webhook],
-    stood: Mapping[str, webhook_table.WebhookBacklog],
+    stood: Mapping[str, webhook_rows.WebhookBacklog],
     now: float,
     missed: bool = False,
 ) -> Iterator[Problem]:
@@ -309,7 +309,7 @@ def _describe_webhook_fault(
 def _read_failing_webhooks(database: Database, now: float, missed: bool = False) -> Iterator[Problem]:
     with database.reading() as connection:
         hooks = addresses.list_webhooks(connection)
-        stood = {each.name: each for each in webhook_table.read_webhook_backlogs(connection)} if hooks else {}
+        stood = {each.name: each for each in webhook_rows.read_webhook_backlogs(connection)} if hooks else {}
     return find_failing_webhooks(hooks, stood, now, missed)
 
 
@@ -320,7 +320,7 @@ def _name_group(group: GroupState) -> str:
 
 def _read_positions(settings: Settings, database: Database) -> list[PositionState]:
     with database.reading() as connection:
-        return position_table.read_position_states(connection, settings.group)
+        return position_rows.read_position_states(connection, settings.group)
 
 
 def _find_unrecorded(
@@ -413,7 +413,7 @@ def check_webhook_secrets(url: str, keys: str) -> list[DatabaseCheck]:
             if not database.is_there or (step := database.step) is None or explain_other_step(database.name, step):
                 return []
             with database.reading() as connection:
-                hooks = webhook_table.list_webhooks(connection)
+                hooks = webhook_rows.list_webhooks(connection)
         finally:
             database.close()
         return [*_find_plain_secrets(hooks, keys), *_find_unreadable_secrets(hooks, keys)]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from bridge.deadletters.db.webhook_table import Webhook
+from bridge.deadletters.db.webhook_rows import Webhook
 from bridge.errors import WebhookRefused
 from bridge.settings.address_values import split_list
 

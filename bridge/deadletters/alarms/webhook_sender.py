@@ -19,9 +19,9 @@ from bridge.deadletters.alarms.webhook_address import Network
 from bridge.deadletters.alarms.webhook_cipher import WebhookCipher
 from bridge.deadletters.alarms.webhook_format import EventSender, WebhookFormat
 from bridge.deadletters.alarms.webhook_post import PostAnswer
-from bridge.deadletters.db import sql, webhook_table
+from bridge.deadletters.db import sql, webhook_rows
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.webhook_table import Webhook, WebhookDelivery, WebhookDeliveryState
+from bridge.deadletters.db.webhook_rows import Webhook, WebhookDelivery, WebhookDeliveryState
 from bridge.errors import DeskUnavailable, WebhookRefused
 from bridge.settings import Settings
 from bridge.settings.address_values import read_networks
@@ -111,9 +111,9 @@ def take_due_webhooks(database: Database, count: int, but: set[int]) -> list[int
     """Return at most `count` webhooks with due events and without a lease, in turn."""
     with database.reading() as connection:
         waiting = [
-            id_ for id_ in webhook_table.find_due_webhooks(connection, sql.read_clock(connection)) if id_ not in but
+            id_ for id_ in webhook_rows.find_due_webhooks(connection, sql.read_clock(connection)) if id_ not in but
         ]
-        free = set(webhook_table.find_free_webhooks(connection, waiting)) if waiting and count > 0 else set()
+        free = set(webhook_rows.find_free_webhooks(connection, waiting)) if waiting and count > 0 else set()
         return [id_ for id_ in waiting if id_ in free][:count]
 
 
@@ -159,21 +159,21 @@ class WebhookSender:
             DeskUnavailable: the database did not do it.
         """
         with self.database.writing() as connection:
-            if not webhook_table.lease_webhook(connection, self.id, self._who):
+            if not webhook_rows.lease_webhook(connection, self.id, self._who):
                 return
         while not self.stopping.is_set() and (taken := self._take()) is not None:
             self._note(*taken, answer := self._post(*taken))
             if not answer.is_taken:
                 break
         with self.database.writing() as connection:
-            webhook_table.release_webhook(connection, self.id, self._who)
+            webhook_rows.release_webhook(connection, self.id, self._who)
 
     def _take(self) -> tuple[Webhook, WebhookDelivery] | None:
         with self.database.writing() as connection:
-            webhook = webhook_table.renew_webhook_lease(connection, self.id, self._who)
+            webhook = webhook_rows.renew_webhook_lease(connection, self.id, self._who)
             if webhook is None:
                 return None
-            taken = webhook_table.take_due_delivery(connection, self.id, sql.read_clock(connection))
+            taken = webhook_rows.take_due_delivery(connection, self.id, sql.read_clock(connection))
             return None if taken is None else (webhook, taken)
 
     def _post(self, webhook: Webhook, delivery: WebhookDelivery) -> PostAnswer:
@@ -189,14 +189,14 @@ class WebhookSender:
         with self.database.writing() as connection:
             now = sql.read_clock(connection)
             if answer.is_taken:
-                webhook_table.end_delivery(connection, delivery.id, WebhookDeliveryState.SENT, answer.words, now)
+                webhook_rows.end_delivery(connection, delivery.id, WebhookDeliveryState.SENT, answer.words, now)
             elif answer.is_gone:
-                webhook_table.switch_webhook(connection, self.id, now, GONE)
-                webhook_table.give_up_deliveries(connection, self.id, GONE, now)
+                webhook_rows.switch_webhook(connection, self.id, now, GONE)
+                webhook_rows.give_up_deliveries(connection, self.id, GONE, now)
             elif at := decide_next_try(delivery.tries, delivery.made_at, now, answer.again_after, self.chance):
-                webhook_table.retry_delivery_at(connection, delivery.id, answer.words, at)
+                webhook_rows.retry_delivery_at(connection, delivery.id, answer.words, at)
             else:
-                webhook_table.end_delivery(connection, delivery.id, WebhookDeliveryState.GIVEN_UP, answer.words, now)
+                webhook_rows.end_delivery(connection, delivery.id, WebhookDeliveryState.GIVEN_UP, answer.words, now)
                 logger.error(
                     "webhook %s: the receiver did not accept %s, which is given up: %s",
                     webhook.name,

@@ -11,9 +11,9 @@ from bridge.deadletters.alarms import alarm_event, webhook_address, webhook_form
 from bridge.deadletters.alarms.alarm_event import ALL, AlarmEvent, AlarmKind
 from bridge.deadletters.alarms.webhook_cipher import CHANGED, UNREADABLE, WebhookCipher
 from bridge.deadletters.alarms.webhook_format import PAGERDUTY, WebhookFormat
-from bridge.deadletters.db import audit_table, sql, webhook_table
+from bridge.deadletters.db import audit_rows, sql, webhook_rows
 from bridge.deadletters.db.database import Connection, Database
-from bridge.deadletters.db.webhook_table import Webhook, WebhookDelivery
+from bridge.deadletters.db.webhook_rows import Webhook, WebhookDelivery
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.errors import WebhookRefused
 from bridge.settings import Settings
@@ -30,12 +30,12 @@ def write_event(connection: Connection, event: AlarmEvent, only: int | None = No
     """
     meant = [
         each.id
-        for each in webhook_table.list_webhooks(connection)
+        for each in webhook_rows.list_webhooks(connection)
         if each.off_at is None and (each.id == only if only is not None else event.about in each.about)
     ]
     row = {**event._asdict(), "alarm": event.key, "data": json.dumps(event.data)}
     del row["key"]
-    webhook_table.add_deliveries(connection, meant, row, sql.read_clock(connection))
+    webhook_rows.add_deliveries(connection, meant, row, sql.read_clock(connection))
 
 
 #: The kind of audit entries about webhooks.
@@ -119,15 +119,15 @@ class WebhookService:
         )
         told = tuple(str(each) for each in ALL if not about or each in about)
         with self.database.writing() as connection:
-            if webhook_table.hold_webhook(connection, name):
+            if webhook_rows.hold_webhook(connection, name):
                 raise WebhookRefused(f"There is a webhook {name} already: nothing was changed.")
             at = sql.read_clock(connection)
-            if not webhook_table.has_webhooks(connection):
-                webhook_table.reset_alarms(connection, at)
+            if not webhook_rows.has_webhooks(connection):
+                webhook_rows.reset_alarms(connection, at)
             row = Webhook(0, name, address, str(format_), told, secret, at, by, None, "")
-            webhook_table.add_webhook(connection, self._cipher.encrypt(row))
+            webhook_rows.add_webhook(connection, self._cipher.encrypt(row))
             words = f"{name} added: {target.shown}, as {format_}, of {', '.join(told)}"
-            audit_table.write_entry(connection, at, by, _WHAT, words)
+            audit_rows.write_entry(connection, at, by, _WHAT, words)
         return AddedWebhook(name, secret if format_ is WebhookFormat.STANDARD else "")
 
     def list_webhooks(self, deliveries_of_each: int = 5) -> list[ShownWebhook]:
@@ -135,7 +135,7 @@ class WebhookService:
         with self.database.reading() as connection:
             return [
                 _build_shown_webhook(connection, each, self._cipher, deliveries_of_each)
-                for each in webhook_table.list_webhooks(connection)
+                for each in webhook_rows.list_webhooks(connection)
             ]
 
     def test(self, name: str, by: str) -> str:
@@ -152,13 +152,13 @@ class WebhookService:
             if found.off_at is not None:
                 raise WebhookRefused(f"The webhook {found.name} is off: switch it on first.")
             write_event(connection, alarm_event.begin_event(alarm_event.describe_trial(found.name, by)), found.id)
-            (made,) = webhook_table.read_latest_deliveries(connection, found.id, 1)
+            (made,) = webhook_rows.read_latest_deliveries(connection, found.id, 1)
             return made.message
 
     def find_delivery(self, message: str) -> WebhookDelivery | None:
         """Return the delivery of an event by its id; `None` if there is none."""
         with self.database.reading() as connection:
-            return webhook_table.read_delivery(connection, message)
+            return webhook_rows.read_delivery(connection, message)
 
     def switch_off(self, name: str, by: str) -> None:
         """Switch a webhook off; its waiting events are given up.
@@ -169,8 +169,8 @@ class WebhookService:
 
         def do(connection: Connection, found: Webhook, at: int) -> None:
             if found.off_at is None:
-                webhook_table.switch_webhook(connection, found.id, at, f"by {by}")
-                webhook_table.give_up_deliveries(connection, found.id, _OFF, at)
+                webhook_rows.switch_webhook(connection, found.id, at, f"by {by}")
+                webhook_rows.give_up_deliveries(connection, found.id, _OFF, at)
 
         self._change(name, by, "switched off", do)
 
@@ -184,7 +184,7 @@ class WebhookService:
             name,
             by,
             "switched on",
-            lambda connection, found, _: webhook_table.switch_webhook(connection, found.id, None),
+            lambda connection, found, _: webhook_rows.switch_webhook(connection, found.id, None),
         )
 
     def remove(self, name: str, by: str) -> None:
@@ -194,7 +194,7 @@ class WebhookService:
             WebhookRefused: there is none of this name.
         """
         self._change(
-            name, by, "removed", lambda connection, found, _: webhook_table.remove_webhook(connection, found.id)
+            name, by, "removed", lambda connection, found, _: webhook_rows.remove_webhook(connection, found.id)
         )
 
     def encrypt_all(self) -> None:
@@ -203,12 +203,12 @@ class WebhookService:
         A webhook whose key is missing stays as it is: sending an event to it says so.
         """
         with self.database.reading() as connection:
-            stored = webhook_table.list_webhooks(connection)
+            stored = webhook_rows.list_webhooks(connection)
         renewed = [(each, fresh) for each in stored if (fresh := self._renew(each)) != each]
         if not renewed:
             return
         with self.database.writing() as connection:
-            done = sum(webhook_table.replace_webhook_secrets(connection, each, fresh) for each, fresh in renewed)
+            done = sum(webhook_rows.replace_webhook_secrets(connection, each, fresh) for each, fresh in renewed)
         logger.info("encrypted webhooks=%d with the first key of DEADLETTERS_SECRET_KEY", done)
 
     def _renew(self, webhook: Webhook) -> Webhook:
@@ -225,7 +225,7 @@ class WebhookService:
         with self.database.writing() as connection:
             found, at = _require_webhook(connection, name), sql.read_clock(connection)
             do(connection, found, at)
-            audit_table.write_entry(connection, at, by, _WHAT, f"{found.name} {word}")
+            audit_rows.write_entry(connection, at, by, _WHAT, f"{found.name} {word}")
 
 
 def _check_name(name: str) -> str:
@@ -247,14 +247,14 @@ def _choose_secret(format_: WebhookFormat, key: str) -> str:
 
 
 def _require_webhook(connection: Connection, name: str) -> Webhook:
-    found = webhook_table.hold_webhook(connection, _check_name(name))
+    found = webhook_rows.hold_webhook(connection, _check_name(name))
     if found is None:
         raise WebhookRefused(f"There is no webhook {_check_name(name)}: `bridge deadletters webhooks` lists them.")
     return found
 
 
 def _build_shown_webhook(connection: Connection, found: Webhook, cipher: WebhookCipher, count: int) -> ShownWebhook:
-    latest = tuple(webhook_table.read_latest_deliveries(connection, found.id, count))
+    latest = tuple(webhook_rows.read_latest_deliveries(connection, found.id, count))
     try:
         where = _redact_address(cipher.decrypt(found).address)
     except WebhookRefused as error:

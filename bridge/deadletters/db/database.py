@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError, StatementError
 
 from bridge.deadletters.db import database_engine, schema_migration
-from bridge.deadletters.db.audit_table import RequestClaim
+from bridge.deadletters.db.audit_rows import RequestClaim
 from bridge.deadletters.db.database_engine import describe_lock_holder
 from bridge.errors import (
     DeskDatabaseNewer,

@@ -7,11 +7,11 @@ from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, case, insert, literal_column, null, select
 
-from bridge.deadletters.db import letter_table
+from bridge.deadletters.db import letter_rows
 from bridge.deadletters.db.filter_sql import build_letter_conditions, is_one_of
-from bridge.deadletters.db.letter_table import split_into_batches
+from bridge.deadletters.db.letter_rows import split_into_batches
 from bridge.deadletters.db.letter_transfer import fit_in_memory
-from bridge.deadletters.db.plan_item_table import LogPosition
+from bridge.deadletters.db.plan_item_rows import LogPosition
 from bridge.deadletters.db.schema import edits, items, kinds, letters, plans
 from bridge.deadletters.db.sql import is_among
 from bridge.deadletters.model.bulk_plan import PlanItemState
@@ -118,7 +118,7 @@ def read_replaying_letters(connection: Connection, plan_id: int, after: int, lim
     """Return the next replaying letters of a plan after an id."""
     # Few columns, because they are polled.
     whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.handler)
-    columns = (letters.c.id, letters.c.again, letter_table.IS_UNKNOWN, *whose, kinds.c.consumer_group)
+    columns = (letters.c.id, letters.c.again, letter_rows.IS_UNKNOWN, *whose, kinds.c.consumer_group)
     asked = select(*columns).join(kinds, kinds.c.id == letters.c.kind_id)
     asked = asked.where(_IS_REPLAYING, letters.c.plan_id == plan_id, letters.c.id > after)
     rows = connection.execute(asked.order_by(letters.c.id).limit(limit)).all()

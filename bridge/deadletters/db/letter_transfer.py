@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Select, Table, bindparam, func, insert, select, union_all
 
-from bridge.deadletters.db import kind_table, search_index, sql, webhook_table
+from bridge.deadletters.db import kind_rows, search_index, sql, webhook_rows
 from bridge.deadletters.db.database import remember_fact
 from bridge.deadletters.db.filter_sql import select_matching_letters
-from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.schema import edits, facts, failures, groups, kinds, letters, positions, tracebacks, trail
 from bridge.deadletters.model import search_words
 from bridge.deadletters.model.failure_group import FailureGroup, compute_cause_fingerprint
@@ -219,7 +219,7 @@ def import_letters(connection: Connection, ids: IdCache, found: Sequence[Importe
     made = ids.of_kinds(connection, {read[id(death)]: death["failed_at"] for death in each_death})
     kinds = {id_: made[kind] for id_, kind in read.items()}
     # Imported groups raise no alarm.
-    webhook_table.note_told_groups(
+    webhook_rows.note_told_groups(
         connection, sorted({group_id for _, group_id in kinds.values()}), sql.read_clock(connection)
     )
     texts = ids.of_texts(connection, sorted({_strip_traceback(death) for death in each_death}))
@@ -292,16 +292,16 @@ def _count_imported(
     kinds: Mapping[int, tuple[int, int]],
 ) -> None:
     standing = Counter((kinds[id(row)][0], str(_imported_status(row)["status"])) for row in rows)
-    kind_table.add_to_tallies(connection, standing)
-    kind_table.add_failure_hours(
-        connection, Counter((kinds[id(death)][0], death["failed_at"] // kind_table.HOUR_MS) for death in each_death)
+    kind_rows.add_to_tallies(connection, standing)
+    kind_rows.add_failure_hours(
+        connection, Counter((kinds[id(death)][0], death["failed_at"] // kind_rows.HOUR_MS) for death in each_death)
     )
     seen: dict[int, tuple[int, int]] = {}
     for death in each_death:
         group, at = kinds[id(death)][1], death["failed_at"]
         first, last = seen.get(group, (at, at))
         seen[group] = (min(first, at), max(last, at))
-    kind_table.widen_group_times(connection, seen)
+    kind_rows.widen_group_times(connection, seen)
 
 
 def _find_words(row: ImportedLetter) -> tuple[str, ...]:

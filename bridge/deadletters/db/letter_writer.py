@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, bindparam, insert, select, update
 
-from bridge.deadletters.db import kind_table, plan_item_table, search_index, sql
-from bridge.deadletters.db.kind_table import DIGESTS_AT_ONCE, IdCache
-from bridge.deadletters.db.letter_table import IS_UNKNOWN
+from bridge.deadletters.db import kind_rows, plan_item_rows, search_index, sql
+from bridge.deadletters.db.kind_rows import DIGESTS_AT_ONCE, IdCache
+from bridge.deadletters.db.letter_rows import IS_UNKNOWN
 from bridge.deadletters.db.schema import failures, letters
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.digest import key_digest
@@ -47,9 +47,9 @@ class LetterWriter:
     def record(self, found: Sequence[StoredLetter]) -> list[DeathKind]:
         """Write letters in their order; return how each was classified."""
         told = [each for some in _split_rounds(found) for each in self._round(some)]
-        kind_table.add_to_tallies(self._connection, self._tallies)
-        kind_table.add_failure_hours(self._connection, self._hours)
-        kind_table.widen_group_times(self._connection, self._seen)
+        kind_rows.add_to_tallies(self._connection, self._tallies)
+        kind_rows.add_failure_hours(self._connection, self._hours)
+        kind_rows.widen_group_times(self._connection, self._seen)
         return told
 
     def _round(self, found: Mapping[bytes, StoredLetter]) -> list[DeathKind]:
@@ -81,7 +81,7 @@ class LetterWriter:
 
     def _count(self, kind_id: int, group_id: int, failed_at: int) -> None:
         self._tallies[kind_id, str(LetterStatus.OPEN)] += 1
-        self._hours[kind_id, failed_at // kind_table.HOUR_MS] += 1
+        self._hours[kind_id, failed_at // kind_rows.HOUR_MS] += 1
         first, last = self._seen.get(group_id, (failed_at, failed_at))
         self._seen[group_id] = (min(first, failed_at), max(last, failed_at))
 
@@ -96,7 +96,7 @@ class LetterWriter:
             del changed["recorded_at"]
             self._connection.execute(update(letters).where(letters.c.id == before["id"]).values(changed))
         # The letters that plans had replayed.
-        plan_item_table.end_items_of_letters(
+        plan_item_rows.end_items_of_letters(
             self._connection, [before["id"] for before, _ in pairs], PlanItemState.DEAD, self._at
         )
 

@@ -8,8 +8,8 @@ from sqlalchemy import Connection, Row, Select, func, select
 
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.letter_payload import BRIDGE_PROGRAM
-from bridge.deadletters.db.letter_table import split_into_batches
-from bridge.deadletters.db.plan_item_table import LogPosition
+from bridge.deadletters.db.letter_rows import split_into_batches
+from bridge.deadletters.db.plan_item_rows import LogPosition
 from bridge.deadletters.db.schema import edits, items, kinds, letters
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.letter_filter import LetterFilter

@@ -460,7 +460,7 @@ deliveries = Table(
 alarms = Table(
     "alarms",
     metadata,
-    # "halt:bridge:orders"; "": the row with the number of the last poll (webhook_table.py).
+    # "halt:bridge:orders"; "": the row with the number of the last poll (webhook_rows.py).
     Column("key", Text, primary_key=True),
     Column("about", String(10), nullable=False),
     Column("name", Text, nullable=False),

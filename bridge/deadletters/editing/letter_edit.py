@@ -9,18 +9,18 @@ from typing import Final, NamedTuple
 from celery import Celery
 
 from bridge.deadletters.db import (
-    audit_table,
+    audit_rows,
     letter_payload,
     plan_counts,
-    plan_item_table,
-    plan_order_table,
-    plan_table,
+    plan_item_rows,
+    plan_order_rows,
+    plan_rows,
     sql,
 )
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.letter_payload import LetterValue, PlanEdit
-from bridge.deadletters.db.plan_item_table import PlanItem
+from bridge.deadletters.db.plan_item_rows import PlanItem
 from bridge.deadletters.editing import exact_json
 from bridge.deadletters.editing.handler_check import HandlerCheck, HandlerVerdict, ask_handler
 from bridge.deadletters.editing.json_patch import PatchRun, ValuePatch
@@ -175,14 +175,14 @@ class LetterEditor:
             raise EditRefused(f"Nothing was sent. Its handler {refusal}: {said.why}. To send it anyway: --force.")
         asked = LetterFilter(ids=(letter_id,)).to_data()
         with self.database.writing() as connection:
-            plan_id, at = plan_table.add_plan(connection, PlanKind.REPLAY, by, why, asked, PlanOptions())
-            plan_item_table.add_items(connection, plan_id, [PlanItem(1, letter_id, None, failures)], canary=False)
+            plan_id, at = plan_rows.add_plan(connection, PlanKind.REPLAY, by, why, asked, PlanOptions())
+            plan_item_rows.add_items(connection, plan_id, [PlanItem(1, letter_id, None, failures)], canary=False)
             letter_payload.add_edits(connection, [PlanEdit(letter_id, plan_id, at, by, "edit", value)])
             handlers = plan_counts.count_letters_by_handler(connection, plan_id)
             counts = PlanCounts(letters=1, handlers=handlers, edits=PatchRun(changed=1).to_data())
-            plan_table.note_plan_counts(connection, plan_id, counts)
+            plan_rows.note_plan_counts(connection, plan_id, counts)
             words = f"a value of {len(value):,} bytes" if value is not None else "a tombstone"
-            audit_table.write_entry(
+            audit_rows.write_entry(
                 connection, at, by, "edit", f"{words}; {why}".rstrip("; "), letter_id=letter_id, plan_id=plan_id
             )
             return require_plan(connection, plan_id)
@@ -211,22 +211,22 @@ class LetterEditor:
         chosen = asked.only_open()
         said = {"filter": chosen.to_data(), "patch": patch.text}
         with self.database.writing() as connection:
-            plan_id, at = plan_table.add_plan(connection, PlanKind.REPLAY, by, why, said, options)
-            plan_table.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.MAKING)
-            count = plan_item_table.freeze_letters(connection, plan_id, select_matching_letters(chosen), canary=False)
+            plan_id, at = plan_rows.add_plan(connection, PlanKind.REPLAY, by, why, said, options)
+            plan_rows.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.MAKING)
+            count = plan_item_rows.freeze_letters(connection, plan_id, select_matching_letters(chosen), canary=False)
             words = f"plan {plan_id}: to patch {letters_said(count)}" + (f": {why}" if why else "")
-            audit_table.write_entry(connection, at, by, "patch", words, plan_id=plan_id)
+            audit_rows.write_entry(connection, at, by, "patch", words, plan_id=plan_id)
         done = PatchRun()
         for found in self._of_plan(plan_id):
             self._change(plan_id, found, patch, done, by, force)
         with self.database.writing() as connection:
             handlers = plan_counts.count_letters_by_handler(connection, plan_id)
-            plan_table.note_plan_counts(
+            plan_rows.note_plan_counts(
                 connection, plan_id, PlanCounts(letters=count, handlers=handlers, edits=done.to_data())
             )
             if options.canary:
-                plan_order_table.cut_waves(connection, plan_id)
-            plan_table.change_plan_state(connection, plan_id, [PlanState.MAKING], PlanState.PLANNED)
+                plan_order_rows.cut_waves(connection, plan_id)
+            plan_rows.change_plan_state(connection, plan_id, [PlanState.MAKING], PlanState.PLANNED)
             return require_plan(connection, plan_id)
 
     def samples(self, letters: Iterable[int], patch: ValuePatch) -> list[PatchSample]:
@@ -355,4 +355,4 @@ class LetterEditor:
             letter_payload.add_edits(
                 connection, (PlanEdit(id_, plan_id, at, by, "patch", value) for id_, value in made)
             )
-            plan_item_table.end_items(connection, plan_id, left, PlanItemState.SKIPPED, at)
+            plan_item_rows.end_items(connection, plan_id, left, PlanItemState.SKIPPED, at)

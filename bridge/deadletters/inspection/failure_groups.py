@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from bridge.deadletters.db import audit_table, group_table
+from bridge.deadletters.db import audit_rows, group_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.failure_growth import (
     HOUR,
@@ -181,7 +181,7 @@ class FailureGroups:
         """
         _require_group_filter(asked)
         with self.database.reading() as connection:
-            rows = group_table.read_ranking_rows(connection, asked)
+            rows = group_rows.read_ranking_rows(connection, asked)
             grow = (
                 {each.id: _rank_group(each).grows for each in self._growing(connection)}
                 if order is GroupOrder.NEED
@@ -203,7 +203,7 @@ class FailureGroups:
         Only groups that failed lately or again are read, however many groups there are.
         """
         with self.database.reading() as connection:
-            again = self._of(connection, group_table.find_regressed_groups(connection))
+            again = self._of(connection, group_rows.find_regressed_groups(connection))
             found = {each.id: each for each in (*again, *self._growing(connection)) if each.open}
         return sorted(found.values(), key=lambda each: _rank_group(each).by(GroupOrder.NEED), reverse=True)
 
@@ -236,10 +236,10 @@ class FailureGroups:
         with self.database.writing() as connection:
             if cause is not None:
                 self._mark_cause(connection, id_, cause, (version, at, by), seen)
-            elif not group_table.mark_fixed(connection, id_, version, at, by, _read_marks(seen)):
+            elif not group_rows.mark_fixed(connection, id_, version, at, by, _read_marks(seen)):
                 raise explain_group_change(self._one(connection, id_))
             said = f"in {version}" if cause is None else f"cause {cause} in {version}"
-            audit_table.write_entry(connection, at, by, "fixed", said, group_id=id_)
+            audit_rows.write_entry(connection, at, by, "fixed", said, group_id=id_)
             return self._one(connection, id_)
 
     def not_fixed(self, id_: int, by: str, seen: GroupState | None = None, *, cause: str | None = None) -> GroupState:
@@ -254,20 +254,20 @@ class FailureGroups:
         with self.database.writing() as connection:
             if cause is not None:
                 self._mark_cause(connection, id_, cause, None, seen)
-            elif not group_table.unmark_fixed(connection, id_, _read_marks(seen)):
+            elif not group_rows.unmark_fixed(connection, id_, _read_marks(seen)):
                 raise explain_group_change(self._one(connection, id_))
             said = "" if cause is None else f"cause {cause}"
-            audit_table.write_entry(connection, int(self.clock() * 1000), by, "not fixed", said, group_id=id_)
+            audit_rows.write_entry(connection, int(self.clock() * 1000), by, "not fixed", said, group_id=id_)
             return self._one(connection, id_)
 
     def _mark_cause(
         self, connection: Any, id_: int, cause: str, fixed: tuple[str, int, str] | None, seen: GroupState | None
     ) -> None:
-        if not group_table.has_cause(connection, id_, cause):
+        if not group_rows.has_cause(connection, id_, cause):
             self._one(connection, id_)
             raise NoSuchGroup(f"Group {id_} has no cause {cause}: see bridge deadletters groups --group {id_}.")
         marks = None if seen is None else _read_marks(seen.fix_of(cause))
-        if not group_table.mark_cause(connection, id_, cause, fixed, marks):
+        if not group_rows.mark_cause(connection, id_, cause, fixed, marks):
             raise explain_group_change(self._one(connection, id_).fix_of(cause))
 
     def _one(self, connection: Any, id_: int) -> GroupState:
@@ -280,7 +280,7 @@ class FailureGroups:
 
     def _growing(self, connection: Any) -> list[GroupState]:
         """Return the growing groups, which failed often in this hour or in the one before."""
-        failing = group_table.find_failing_groups(connection, int(self.clock() * 1000) // HOUR - 1, LEAST)
+        failing = group_rows.find_failing_groups(connection, int(self.clock() * 1000) // HOUR - 1, LEAST)
         return [each for each in self._of(connection, failing) if each.growth]
 
     def _of(self, connection: Any, ids: Sequence[int]) -> list[GroupState]:
@@ -288,12 +288,12 @@ class FailureGroups:
 
     def _found(self, connection: Any, asked: LetterFilter) -> list[GroupState]:
         now = int(self.clock() * 1000)
-        found = group_table.find_groups(connection, asked, now // HOUR - WEEK)
+        found = group_rows.find_groups(connection, asked, now // HOUR - WEEK)
         return [_build_group_state(row, found, now) for row in found.rows]
 
 
-def _read_marks(seen: GroupState | CauseFix | None) -> group_table.GroupMarks | None:
-    return None if seen is None else group_table.GroupMarks(seen.fixed_in, seen.fixed_at, seen.regressed_at)
+def _read_marks(seen: GroupState | CauseFix | None) -> group_rows.GroupMarks | None:
+    return None if seen is None else group_rows.GroupMarks(seen.fixed_in, seen.fixed_at, seen.regressed_at)
 
 
 def explain_group_change(group: GroupState | CauseFix) -> GroupChanged:
@@ -309,7 +309,7 @@ _OWN_COLUMNS: Final = ("id", "handler", "error_class", "place", "first_at", "las
 _MARK_COLUMNS: Final = ("fixed_in", "fixed_at", "fixed_by", "fixed_plan", "regressed_at")
 
 
-def _build_group_state(row: Any, found: group_table.GroupRows, now: int) -> GroupState:
+def _build_group_state(row: Any, found: group_rows.GroupRows, now: int) -> GroupState:
     kinds, hours = found.kinds[row.id], found.hours.get(row.id, {})
     own = {name: getattr(row, name) for name in (*_OWN_COLUMNS, *_MARK_COLUMNS)}
     return GroupState(

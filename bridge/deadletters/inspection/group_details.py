@@ -9,9 +9,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from bridge.deadletters.db import group_table, letter_query
+from bridge.deadletters.db import group_rows, letter_query
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.group_table import count_causes
+from bridge.deadletters.db.group_rows import count_causes
 from bridge.deadletters.inspection.advice import GroupSurroundings, Suggestion, advise_on_group
 from bridge.deadletters.inspection.failure_groups import GroupState
 from bridge.deadletters.inspection.letter_lookup import LetterLookup
@@ -162,8 +162,8 @@ class GroupVersions:
         has, started = runs.versions.get(group.handler, {}), runs.started.get(group.handler, {})
         series = _read_series(self.settings, group, now) if started else None
         with self.database.reading() as connection:
-            failed = group_table.count_by_version(connection, group.id)
-            hours = group_table.read_hours_by_version(connection, group.id)
+            failed = group_rows.count_by_version(connection, group.id)
+            hours = group_rows.read_hours_by_version(connection, group.id)
         known = None if runs.trouble else 0
         return [
             GroupVersion(
@@ -327,14 +327,14 @@ class GroupDetails:
         runs = read_running_handlers(self.settings, self.routes)
         replaying = [each.id for each in groups if each.statuses.get("replaying")]
         with self.database.reading() as connection:
-            plans = group_table.find_plans_of_groups(connection, replaying)
-            again = group_table.count_died_again(connection, [each.id for each in groups if each.open])
+            plans = group_rows.find_plans_of_groups(connection, replaying)
+            again = group_rows.count_died_again(connection, [each.id for each in groups if each.open])
         return StandingGroups(tuple(_build_standing(each, runs, plans, again) for each in groups), runs.trouble)
 
     def died_again(self, group: GroupState) -> int:
         """Return how many open letters of a group were replayed before."""
         with self.database.reading() as connection:
-            return group_table.count_died_again(connection, [group.id]).get(group.id, 0)
+            return group_rows.count_died_again(connection, [group.id]).get(group.id, 0)
 
 
 def _build_standing(

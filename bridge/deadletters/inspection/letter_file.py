@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from bridge.deadletters.db import audit_table, letter_transfer, sql
+from bridge.deadletters.db import audit_rows, letter_transfer, sql
 from bridge.deadletters.db.database import Database, explain_error
-from bridge.deadletters.db.kind_table import IdCache
+from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_transfer import (
     BYTES_AT_ONCE,
     ExportedLetter,
@@ -205,7 +205,7 @@ class LetterTransfers:
             ids = array("q", find_letter_ids(connection, asked))
         with self.database.writing() as connection:
             words = f"{letters_said(len(ids))}: {describe_filter_for_audit(asked)}"
-            audit_table.write_entry(connection, sql.read_clock(connection), by, "export", words)
+            audit_rows.write_entry(connection, sql.read_clock(connection), by, "export", words)
         yield json.dumps({"format": FORMAT, **facts, "positions": []})
         at = 0
         while at < len(ids):
@@ -260,7 +260,7 @@ class LetterTransfers:
         if taken.added:
             words = f"{letters_said(taken.added)} from {source}"
             with self.database.writing() as connection:
-                audit_table.write_entry(connection, int(time.time() * 1000), by, "import", words)
+                audit_rows.write_entry(connection, int(time.time() * 1000), by, "import", words)
         return taken
 
     def _add(self, ids: IdCache, batch: list[NumberedLetter], taken: ImportResult) -> None:

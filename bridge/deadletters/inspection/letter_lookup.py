@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Final
 
-from bridge.deadletters.db import audit_table, letter_payload, letter_query, letter_table
+from bridge.deadletters.db import audit_rows, letter_payload, letter_query, letter_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_query import LetterWeight
 from bridge.deadletters.model.letter_filter import HIGHEST, LetterCursor, LetterFilter
@@ -38,7 +38,7 @@ class LetterLookup:
         """
         with self.database.reading() as connection:
             found = letter_query.find_letter_page(connection, asked, limit, before)
-            rows = letter_table.read_letter_lines(connection, [each.id for each in found.letters])
+            rows = letter_rows.read_letter_lines(connection, [each.id for each in found.letters])
         return LetterPage(tuple(map(_build_line, rows)), found.next)
 
     def newer(self, asked: LetterFilter, limit: int, after: LetterCursor) -> LetterPage:
@@ -48,7 +48,7 @@ class LetterLookup:
         """
         with self.database.reading() as connection:
             found = letter_query.find_newer_letters(connection, asked, limit, after)
-            rows = letter_table.read_letter_lines(connection, [each.id for each in reversed(found.letters)])
+            rows = letter_rows.read_letter_lines(connection, [each.id for each in reversed(found.letters)])
         return LetterPage(tuple(map(_build_line, rows)), found.next)
 
     def each(self, asked: LetterFilter) -> Iterator[LetterLine]:
@@ -80,23 +80,23 @@ class LetterLookup:
             NoSuchLetter: there is no such letter (any more).
         """
         with self.database.reading() as connection:
-            row = letter_table.read_letter(connection, id_) if id_ <= HIGHEST else None
+            row = letter_rows.read_letter(connection, id_) if id_ <= HIGHEST else None
             if row is None:
                 raise NoSuchLetter(
                     f"There is no dead letter {id_}: it was never there, or was cleaned up after its end."
                 )
             return LetterView(
                 **_letter_fields(row),
-                history=tuple(map(_build_failure, letter_table.read_letter_history(connection, id_))),
-                plans=tuple(map(_build_plan_act, letter_table.read_plans_of_letter(connection, id_))),
+                history=tuple(map(_build_failure, letter_rows.read_letter_history(connection, id_))),
+                plans=tuple(map(_build_plan_act, letter_rows.read_plans_of_letter(connection, id_))),
                 edits=tuple(map(_build_edit_act, letter_payload.read_letter_edits(connection, id_))),
-                trail=tuple(map(_build_entry_act, audit_table.read_history(connection, letter_id=id_))),
+                trail=tuple(map(_build_entry_act, audit_rows.read_history(connection, letter_id=id_))),
             )
 
     def at(self, topic: str, partition: int, offset: int, handler: str | None = None) -> list[LetterLine]:
         """Return the letters of a source record, one for each handler."""
         with self.database.reading() as connection:
-            found = map(_build_line, letter_table.read_letters_of_record(connection, topic, partition, offset))
+            found = map(_build_line, letter_rows.read_letters_of_record(connection, topic, partition, offset))
             return [each for each in found if handler in (None, each.handler)]
 
 
@@ -144,7 +144,7 @@ def _build_edit_act(edit: letter_payload.PlanEdit) -> LetterAct:
     return LetterAct(edit.at, edit.by, edit.how, "", plan=edit.plan_id, value=edit.value)
 
 
-def _build_entry_act(entry: audit_table.AuditEntry) -> LetterAct:
+def _build_entry_act(entry: audit_rows.AuditEntry) -> LetterAct:
     return LetterAct(entry.at, entry.by, entry.what, entry.said, plan=entry.plan_id)
 
 
@@ -176,9 +176,9 @@ class AbsentNames:
         A handler, topic, reason or origin exists if a letter had it, or if the app or this version has it.
         """
         with self.database.reading() as connection:
-            if not letter_table.is_anything_recorded(connection):
+            if not letter_rows.is_anything_recorded(connection):
                 return [NOTHING_RECORDED.format(self.database.name)]
-            ids, groups = letter_table.find_missing_ids(connection, asked)
+            ids, groups = letter_rows.find_missing_ids(connection, asked)
             found = [f"There is no dead letter {id_}." for id_ in ids]
             found += [f"There is no group {id_}." for id_ in groups]
             ours: dict[str, Iterable[str]] = {
@@ -190,7 +190,7 @@ class AbsentNames:
             }
             for field, names in asked.given():
                 if field.name in ours:
-                    known = {*letter_table.read_known_names(connection, field), *ours[field.name]}
+                    known = {*letter_rows.read_known_names(connection, field), *ours[field.name]}
                     if field.name == "causes":
                         found += [NO_CAUSE.format(cause) for cause in names if cause not in known]
                     else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from bridge.deadletters.db import kind_table as stored
+from bridge.deadletters.db import kind_rows as stored
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.failure_growth import (
     HOUR,

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from celery import Celery
 
-from bridge.deadletters.db import letter_table
+from bridge.deadletters.db import letter_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
 from bridge.deadletters.model.policy_simulation import (
@@ -97,8 +97,8 @@ class PolicyTrials:
             raise PolicyRefused(str(error)) from None
         real = self._waits(policy).real
         with self.database.reading() as connection:
-            gone = group_resolution_times(letter_table.stream_resolutions(connection, handler))
-            letters = letter_table.stream_failures(connection, replace(asked, handlers=(handler,)))
+            gone = group_resolution_times(letter_rows.stream_resolutions(connection, handler))
+            letters = letter_rows.stream_failures(connection, replace(asked, handlers=(handler,)))
             found = simulate_policy(
                 _count_heard(letters, heard), lambda error: changing.course(policy, error, real), gone
             )

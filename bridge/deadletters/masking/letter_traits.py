@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from bridge.deadletters.db import group_table, letter_query
+from bridge.deadletters.db import group_rows, letter_query
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_payload import QuotableContent, read_quotable_contents
 from bridge.deadletters.editing import exact_json
@@ -137,7 +137,7 @@ class GroupTraits:
         asked = LetterFilter(groups=(group.id,), statuses=(LetterStatus.OPEN,))
         with self.database.reading() as connection:
             these = letter_query.find_letter_page(connection, asked, LOOKED_AT).letters
-            beside = group_table.find_groups_beside(connection, group.id)
+            beside = group_rows.find_groups_beside(connection, group.id)
             asked = LetterFilter(groups=tuple(beside), topics=group.topics)
             others = letter_query.find_letter_page(connection, asked, LOOKED_AT).letters if beside else []
         # A field that is masked in one topic is compared in none: it would seem absent.

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from bridge.deadletters.db import letter_writer, position_table
+from bridge.deadletters.db import letter_writer, position_rows
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.kind_table import IdCache
-from bridge.deadletters.db.position_table import PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.db.kind_rows import IdCache
+from bridge.deadletters.db.position_rows import PositionStep, RecordedLog, RecordedPosition
 from bridge.deadletters.model.failure_group import FailureGroup
 from bridge.deadletters.model.letter_deduplication import DeathKind
 from bridge.deadletters.model.letter_parser import OURS
@@ -189,7 +189,7 @@ class BatchWriter:
         found = [read.letter for read in batch if read.letter is not None]
         try:
             with self._database.writing() as connection:
-                position_table.move_positions(connection, steps, now)
+                position_rows.move_positions(connection, steps, now)
                 told = letter_writer.LetterWriter(connection, self._ids, now, self._largest).record(found)
         except BaseException:
             self._ids.forget()

@@ -14,9 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from bridge.deadletters.db import kind_table, plan_table, sql, webhook_table
+from bridge.deadletters.db import kind_rows, plan_rows, sql, webhook_rows
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.position_table import RecordedLog
+from bridge.deadletters.db.position_rows import RecordedLog
 from bridge.deadletters.inspection.failure_groups import FailureGroups
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.recorder.batch_writer import ReadRecord, TakenCounts, WrittenBatch
@@ -131,7 +131,7 @@ class DeadLetterMetrics(Collector):
 
     def _open(self) -> Iterator[Metric]:
         with self._database.reading() as connection:
-            handled, oldest = kind_table.count_by_handler(connection), kind_table.find_oldest_open(connection)
+            handled, oldest = kind_rows.count_by_handler(connection), kind_rows.find_oldest_open(connection)
         open_ = GaugeMetricFamily(
             "bridge_deadletters_open", "Dead letters that are open.", labels=["handler", "reason"]
         )
@@ -156,14 +156,14 @@ class DeadLetterMetrics(Collector):
         )
         counted = Counter(group.handler for group in FailureGroups(self._database).urgent() if group.growth)
         with self._database.reading() as connection:
-            counted.update(dict.fromkeys((handler for handler, *_ in kind_table.count_by_handler(connection)), 0))
+            counted.update(dict.fromkeys((handler for handler, *_ in kind_rows.count_by_handler(connection)), 0))
         for handler, count in counted.items():
             growing.add_metric([handler], count)
         return growing
 
     def _webhooks(self) -> Iterator[Metric]:
         with self._database.reading() as connection:
-            now, stood = sql.read_clock(connection), webhook_table.read_webhook_backlogs(connection)
+            now, stood = sql.read_clock(connection), webhook_rows.read_webhook_backlogs(connection)
         told = GaugeMetricFamily(
             "bridge_deadletters_webhook_deliveries",
             "What webhooks were told in the last week, by what became of it: sent, given up, waiting.",
@@ -175,7 +175,7 @@ class DeadLetterMetrics(Collector):
             labels=["webhook"],
         )
         for each in stood:
-            for state in webhook_table.WebhookDeliveryState:
+            for state in webhook_rows.WebhookDeliveryState:
                 told.add_metric([each.name, state], each.counts.get(state, 0))
             oldest.add_metric([each.name], 0.0 if each.oldest is None else max(0.0, (now - each.oldest) / 1000))
         yield from (told, oldest)
@@ -185,8 +185,8 @@ class DeadLetterMetrics(Collector):
         with self._database.reading() as connection:
             now = sql.read_clock(connection)
             self._began_at = self._began_at or now
-            live = set(plan_table.find_ending_replays(connection, now - LOOK_BACK))
-            self._ended |= plan_table.count_ended_deliveries(connection, live | self._live, self._began_at)
+            live = set(plan_rows.find_ending_replays(connection, now - LOOK_BACK))
+            self._ended |= plan_rows.count_ended_deliveries(connection, live | self._live, self._began_at)
         self._live = live
         found = CounterMetricFamily(
             "bridge_deadletters_replays", "Replays that ended while this process ran.", labels=["outcome"]

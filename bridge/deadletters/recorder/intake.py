@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from bridge.deadletters.db.position_table import RecordedLog, RecordedPosition
+from bridge.deadletters.db.position_rows import RecordedLog, RecordedPosition
 from bridge.deadletters.model.letter_parser import OURS, parse_letter
 from bridge.deadletters.model.stored_letter import StoredLetter
 from bridge.deadletters.recorder.batch_writer import ReadRecord, RecordBatch, RecordedPartition

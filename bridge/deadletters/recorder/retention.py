@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.letter_table import find_letters_ended_before, purge_letters
+from bridge.deadletters.db.letter_rows import find_letters_ended_before, purge_letters
 from bridge.deadletters.db.letter_transfer import fit_in_memory, read_whole_letters
 from bridge.deadletters.inspection.letter_file import write_letter_line
 from bridge.errors import NotArchived

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from typing import Final, NamedTuple
 
-from bridge.deadletters.db import position_table
+from bridge.deadletters.db import position_rows
 from bridge.deadletters.db.database import Database, read_database_identity, require_same_cluster
-from bridge.deadletters.db.position_table import PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.db.position_rows import PositionStep, RecordedLog, RecordedPosition
 from bridge.deadletters.recorder.background_duties import Outage, SideTask
 from bridge.deadletters.recorder.recorder_heartbeat import RecorderMembership
 from bridge.errors import (
@@ -153,17 +153,17 @@ class StartFinder:
         logs = [self._log(place) for place in places if place[0] not in untold]
         extents, unknown = self._extents(logs)
         with self._database.writing() as connection:
-            known = position_table.read_positions(connection, {self._group, ""}, {log.topic for log in logs})
+            known = position_rows.read_positions(connection, {self._group, ""}, {log.topic for log in logs})
             found = [
                 decide_start_after_truncation(log, known[log], low) if (log.topic, log.partition) in went_back and log
                 in known else decide_start(log, known, low, high)
                 for log, (low, high) in extents.items()
             ]  # fmt: skip
             found, doubted = self._split_off_suspected(found, went_back)
-            position_table.move_positions(
+            position_rows.move_positions(
                 connection, [each.step for each in found if each.step], time.time_ns() // 1_000_000
             )
-            topics = position_table.find_recorded_topics(connection, self._group)
+            topics = position_rows.find_recorded_topics(connection, self._group)
         for each in found:
             if each.words:
                 logger.error("%s", each.words)
@@ -186,7 +186,7 @@ class StartFinder:
         self._prepare()
         logs = {self._log(place): end for place, end in ends.items()}
         with self._database.reading() as connection:
-            known = position_table.read_positions(connection, {self._group, ""}, {log.topic for log in logs})
+            known = position_rows.read_positions(connection, {self._group, ""}, {log.topic for log in logs})
         return {(log.topic, log.partition) for log, end in logs.items() if log in known and known[log].next >= end}
 
     def _split_off_suspected(

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from typing import Any, Final
 
-from bridge.deadletters.db import audit_table, group_table, plan_item_table, plan_table, sql
+from bridge.deadletters.db import audit_rows, group_rows, plan_item_rows, plan_rows, sql
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
-from bridge.deadletters.db.group_table import GroupFix
+from bridge.deadletters.db.group_rows import GroupFix
 from bridge.deadletters.model.bulk_plan import PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.code_version import has_fix, is_fix_deployed
 from bridge.deadletters.model.letter_filter import LetterFilter
@@ -37,14 +37,14 @@ def check_fixed_groups(database: Database, living: Callable[[], Iterable[Mapping
         DeskUnavailable, LedgerUnavailable: the database, or Redis, does not answer; try again.
     """
     with database.reading() as connection:
-        found = group_table.read_fixes(connection)
+        found = group_rows.read_fixes(connection)
     if not found:
         return
     told = [*living()]
     for fix in found:
         with database.writing() as connection:
             # Else another recorder, or a person, has changed it since it was read.
-            if group_table.hold_fix(connection, fix) and not _mark_regression(connection, fix):
+            if group_rows.hold_fix(connection, fix) and not _mark_regression(connection, fix):
                 _plan_replay(connection, fix, told)
 
 
@@ -60,21 +60,21 @@ def read_living_workers(settings: Settings) -> list[Mapping[str, Any]]:
 
 def _mark_regression(connection: Connection, fix: GroupFix) -> bool:
     """Return whether a letter failed in the fixed version or a later one; if so, remove the mark."""
-    failed = group_table.find_versions_failed_since(connection, fix)
+    failed = group_rows.find_versions_failed_since(connection, fix)
     if fix.plan_id is not None:
-        failed += group_table.find_versions_dead_again(connection, fix.plan_id)
+        failed += group_rows.find_versions_dead_again(connection, fix.plan_id)
     version = next((version for version in failed if has_fix(version, fix.fixed_in)), None)
     if version is None:
         return False
     at = sql.read_clock(connection)
-    group_table.note_regression(connection, fix, at)
+    group_rows.note_regression(connection, fix, at)
     it = "it" if fix.cause is None else f"cause {fix.cause}"
     why = f"{it} failed in version {version}, and was to be fixed in {fix.fixed_in}"
     if fix.plan_id is not None:
-        plan_table.change_plan_state(
+        plan_rows.change_plan_state(
             connection, fix.plan_id, [PlanState.PLANNED, PlanState.APPLYING], PlanState.STOPPED, f"regression: {why}"
         )
-    audit_table.write_entry(
+    audit_rows.write_entry(
         connection, at, _name_actor(fix), "regressed", why, group_id=fix.group_id, plan_id=fix.plan_id
     )
     logger.error("%s of %s has a regression: %s; the rest of its letters stays", fix.name, fix.handler, why)
@@ -86,22 +86,22 @@ def _plan_replay(connection: Connection, fix: GroupFix, workers: Iterable[Mappin
     if not is_fix_deployed(fix.handler, fix.fixed_in, workers) or not _may_replay(connection, fix):
         return
     versions = [
-        version for version in group_table.count_open_by_version(connection, fix) if not has_fix(version, fix.fixed_in)
+        version for version in group_rows.count_open_by_version(connection, fix) if not has_fix(version, fix.fixed_in)
     ]
     if not versions:
         return
     causes = () if fix.cause is None else (fix.cause,)
     asked = LetterFilter(groups=(fix.group_id,), causes=causes, statuses=(LetterStatus.OPEN,), versions=tuple(versions))
     why = f"{fix.name} is fixed in {fix.fixed_in}"
-    plan_id, at = plan_table.add_plan(
+    plan_id, at = plan_rows.add_plan(
         connection, PlanKind.REPLAY, _name_actor(fix), why, asked.to_data(), PlanOptions(canary=True)
     )
-    group_table.note_fix_plan(connection, fix, plan_id)
-    count = plan_item_table.freeze_letters(connection, plan_id, select_matching_letters(asked), canary=True)
-    plan_table.note_plan_counts(connection, plan_id, PlanCounts(letters=count))
+    group_rows.note_fix_plan(connection, fix, plan_id)
+    count = plan_item_rows.freeze_letters(connection, plan_id, select_matching_letters(asked), canary=True)
+    plan_rows.note_plan_counts(connection, plan_id, PlanCounts(letters=count))
     # Without a lease, a recorder finds it like a plan of a dead process.
-    plan_table.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.APPLYING)
-    audit_table.write_entry(
+    plan_rows.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.APPLYING)
+    audit_rows.write_entry(
         connection,
         at,
         _name_actor(fix),
@@ -117,7 +117,7 @@ def _may_replay(connection: Connection, fix: GroupFix) -> bool:
     """Return whether the earlier letters went well; a plan that a canary or a person stopped waits for a person."""
     if fix.plan_id is None:
         return True
-    plan = plan_table.read_plan(connection, fix.plan_id)
+    plan = plan_rows.read_plan(connection, fix.plan_id)
     return plan is None or (plan.state in _OVER and plan.is_over)
 
 

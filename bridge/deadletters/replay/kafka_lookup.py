@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bridge.deadletters.db.letter_payload import LetterContent, LetterStanding
-from bridge.deadletters.db.plan_item_table import LogPosition
+from bridge.deadletters.db.plan_item_rows import LogPosition
 from bridge.deadletters.model.letter_parser import parse_letter
 from bridge.deadletters.replay.plan_action import ClaimedDelivery
 from bridge.errors import KafkaUnavailable

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
-from bridge.deadletters.db import audit_table, letter_payload, plan_counts, plan_item_table, plan_table, sql
+from bridge.deadletters.db import audit_rows, letter_payload, plan_counts, plan_item_rows, plan_rows, sql
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.letter_payload import LetterContent, LetterStanding
-from bridge.deadletters.db.plan_item_table import PlanItem
+from bridge.deadletters.db.plan_item_rows import PlanItem
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanItemState, PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.replay.kafka_lookup import ValueAway, fetch_payloads
@@ -300,14 +300,14 @@ class LetterCopies:
         where = {} if to is None else {"addresses": to.addresses, "file": to.file}
         whole = replace(options, canary=False, target={"topic": topic, **where})
         with self.database.writing() as connection:
-            plan_id, at = plan_table.add_plan(connection, PlanKind.COPY, by, why, asked.to_data(), whole)
-            count = plan_item_table.freeze_letters(connection, plan_id, select_matching_letters(asked), canary=False)
+            plan_id, at = plan_rows.add_plan(connection, PlanKind.COPY, by, why, asked.to_data(), whole)
+            count = plan_item_rows.freeze_letters(connection, plan_id, select_matching_letters(asked), canary=False)
             there = topic if to is None else f"{topic} of {to.name}"
             words = f"plan {plan_id}: to copy {letters_said(count)} to {there}" + (f": {why}" if why else "")
-            audit_table.write_entry(connection, at, by, "copy", words, plan_id=plan_id)
+            audit_rows.write_entry(connection, at, by, "copy", words, plan_id=plan_id)
             handlers = plan_counts.count_letters_by_handler(connection, plan_id)
             counts = PlanCounts(letters=sum(sum(reasons.values()) for reasons in handlers.values()), handlers=handlers)
-            plan_table.note_plan_counts(connection, plan_id, counts)
+            plan_rows.note_plan_counts(connection, plan_id, counts)
             return require_plan(connection, plan_id)
 
     def _check(self, topic: str, to: CopyTarget | None, *, force: bool) -> None:

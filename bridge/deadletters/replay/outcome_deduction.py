@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from bridge.deadletters.db import plan_item_table, position_table, sql
+from bridge.deadletters.db import plan_item_rows, position_rows, sql
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_payload import LetterStanding
-from bridge.deadletters.db.plan_item_table import SentPosition
+from bridge.deadletters.db.plan_item_rows import SentPosition
 from bridge.deadletters.replay.kafka_lookup import read_topic_id
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.replay_action import name_target_topic
@@ -145,7 +145,7 @@ class RecordingProgress:
 
     def _is_past(self, group: str, topic: str, topic_id: str, ends: Mapping[int, int]) -> bool:
         with self._database.reading() as connection:
-            known = position_table.read_positions(connection, [group, ""], [topic])
+            known = position_rows.read_positions(connection, [group, ""], [topic])
         reached = {log.partition: at.next for log, at in known.items() if log.topic_id == topic_id}
         return all(reached.get(partition, 0) >= end for partition, end in ends.items())
 
@@ -178,7 +178,7 @@ class OutcomeDeduction:
     def verdicts(self, letters: Sequence[LetterStanding]) -> dict[int, OutcomeVerdict]:
         """Return the verdicts on letters by id, without those in flight."""
         with self._database.reading() as connection:
-            sent = plan_item_table.read_sent_positions(connection, [letter.id for letter in letters])
+            sent = plan_item_rows.read_sent_positions(connection, [letter.id for letter in letters])
         ours = [letter for letter in letters if letter.is_ours and letter.id in sent]
         return self.of(
             {letter.id: SentDelivery(letter.delivery, sent[letter.id], bool(letter.again)) for letter in ours}

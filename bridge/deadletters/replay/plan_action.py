@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from bridge.deadletters.db import letter_payload, letter_table, plan_counts, plan_table, redrive_table
+from bridge.deadletters.db import letter_payload, letter_rows, plan_counts, plan_rows, redrive_rows
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.letter_payload import LetterStanding
 from bridge.deadletters.db.plan_counts import DeadDelivery
-from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
-from bridge.deadletters.db.redrive_table import DeliveryElsewhere
+from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.db.redrive_rows import DeliveryElsewhere
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
@@ -22,7 +22,7 @@ from bridge.ledger import Fate
 def find_plan_makers(connection: Connection, letters: Iterable[LetterStanding]) -> Mapping[int, str]:
     """Return the makers of the plans that have non-open letters, by plan id."""
     ids = {each.plan_id for each in letters if each.status is not LetterStatus.OPEN and each.plan_id is not None}
-    return plan_table.read_plan_makers(connection, ids)
+    return plan_rows.read_plan_makers(connection, ids)
 
 
 def explain_lateness(letter: LetterStanding, by: Mapping[int, str]) -> str:
@@ -60,9 +60,7 @@ class PlanConflicts:
             others: deliveries that are sent as no letter's own.
         """
         own, others = [*own], [*others]
-        found = redrive_table.find_deliveries_elsewhere(
-            connection, plan_id, [each.identity for each in (*own, *others)]
-        )
+        found = redrive_rows.find_deliveries_elsewhere(connection, plan_id, [each.identity for each in (*own, *others)])
         return cls(
             found,
             plan_counts.find_letters_by_digest(connection, [LetterIdentity.of(each).digest for each in others])
@@ -218,7 +216,7 @@ class ArchiveAction:
                 claimed.append(ClaimedDelivery(item, None))
         ids = [each.item.letter_id for each in claimed if each.item.letter_id]
         for status in self.before:
-            letter_table.change_letter_status(connection, ids, status, self.after, at, self._plan.id)
+            letter_rows.change_letter_status(connection, ids, status, self.after, at, self._plan.id)
         return TakenDeliveries(claimed, skipped)
 
     def look(self, claimed: Sequence[ClaimedDelivery]) -> ActionResult:
@@ -262,6 +260,6 @@ class DiscardAction(ArchiveAction):
     def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
         """Resolve the letters whose delivery turned out to be done."""
         done = [each.item.letter_id for each in claimed if acted.ends[each.item.position].state is PlanItemState.DONE]
-        letter_table.change_letter_status(
+        letter_rows.change_letter_status(
             connection, filter(None, done), LetterStatus.DISCARDED, LetterStatus.RESOLVED, at
         )

@@ -8,10 +8,10 @@ from typing import Final
 
 from celery import Celery
 
-from bridge.deadletters.db import letter_payload, plan_counts, plan_item_table, plan_order_table
+from bridge.deadletters.db import letter_payload, plan_counts, plan_item_rows, plan_order_rows
 from bridge.deadletters.db.database import Connection
 from bridge.deadletters.db.letter_payload import LetterStanding
-from bridge.deadletters.db.plan_item_table import PlanItem
+from bridge.deadletters.db.plan_item_rows import PlanItem
 from bridge.deadletters.model.plan_order import find_course
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
 from bridge.errors import LedgerUnavailable
@@ -51,7 +51,7 @@ def add_other_handlers(
     last, after = letters, 0
     taken: set[int] = set()
     while page := [
-        item for item in plan_item_table.read_items(connection, plan_id, after, AT_ONCE) if item.position <= letters
+        item for item in plan_item_rows.read_items(connection, plan_id, after, AT_ONCE) if item.position <= letters
     ]:
         after = page[-1].position
         found = letter_payload.read_letter_standings(connection, [item.letter_id for item in page if item.letter_id])
@@ -71,11 +71,11 @@ def add_other_handlers(
             if its.status is LetterStatus.OPEN and its.id not in taken:
                 taken.add(its.id)
                 more.append(PlanItem(last + len(more) + 1, its.id, None, its.failures))
-        plan_item_table.add_items(connection, plan_id, more, canary=False)
+        plan_item_rows.add_items(connection, plan_id, more, canary=False)
         last += len(more)
-    plan_order_table.renumber_items(connection, plan_id)
+    plan_order_rows.renumber_items(connection, plan_id)
     if canary:
-        plan_order_table.cut_waves(connection, plan_id)
+        plan_order_rows.cut_waves(connection, plan_id)
     return last
 
 

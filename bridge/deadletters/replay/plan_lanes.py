@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from bridge.deadletters.db import plan_counts, plan_order_table, sql
+from bridge.deadletters.db import plan_counts, plan_order_rows, sql
 from bridge.deadletters.db.database import Connection, Database
-from bridge.deadletters.db.plan_order_table import EndedItem
+from bridge.deadletters.db.plan_order_rows import EndedItem
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanKind
 from bridge.deadletters.model.plan_order import OrderedCourse, find_course, find_ordered_topics
 from bridge.deadletters.model.stored_letter import LetterIdentity
@@ -22,10 +22,10 @@ def lay_plan_lanes(connection: Connection, plan_id: int, settings: Settings) -> 
     if not topics:
         return
     found: dict[OrderedCourse, list[int]] = {}
-    for kind, group, topic, handler in plan_order_table.find_ordered_kinds(connection, topics):
+    for kind, group, topic, handler in plan_order_rows.find_ordered_kinds(connection, topics):
         if (course := find_course(settings, group, topic, handler)) is not None:
             found.setdefault(course, []).append(kind)
-    plan_order_table.lay_lanes(connection, plan_id, found)
+    plan_order_rows.lay_lanes(connection, plan_id, found)
 
 
 #: Seconds to wait for the later handlers of a sequence: a delivery that the ledger has lost must not hold its lane for
@@ -56,7 +56,7 @@ class LaneRelease:
     def passed(self) -> list[int]:
         """Return the positions of these items."""
         with self._database.reading() as connection:
-            found, now = plan_order_table.read_ended_items(connection, self._plan.id), sql.read_clock(connection)
+            found, now = plan_order_rows.read_ended_items(connection, self._plan.id), sql.read_clock(connection)
         later = {each.position: self._later(each) for each in found if now - each.at < 1_000 * WAITS}
         held = self._on_their_way({position: some for position, some in later.items() if some})
         return [each.position for each in found if each.position not in held]

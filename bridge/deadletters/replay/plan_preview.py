@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from bridge.deadletters.db import letter_payload, plan_counts, plan_item_table
+from bridge.deadletters.db import letter_payload, plan_counts, plan_item_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.plan_counts import LetterHeap
 from bridge.deadletters.model.bulk_plan import PlanCounts, PlanKind
@@ -85,7 +85,7 @@ class PlanCounter:
         with LedgerFates.opened(self._settings) as fates:
             while True:
                 with self._database.reading() as connection:
-                    page = plan_item_table.read_items(connection, plan_id, after, AT_ONCE)
+                    page = plan_item_rows.read_items(connection, plan_id, after, AT_ONCE)
                     own = [item.letter_id for item in page if item.letter_id and item.place is None]
                     letters = letter_payload.read_letter_standings(connection, own).values()
                 if not page:

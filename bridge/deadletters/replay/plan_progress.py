@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from bridge.deadletters.db import audit_table, plan_counts, plan_item_table, plan_table
+from bridge.deadletters.db import audit_rows, plan_counts, plan_item_rows, plan_rows
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.plan_counts import WaveState
 from bridge.deadletters.model.bulk_plan import (
@@ -42,7 +42,7 @@ def require_plan(connection: Connection, id_: int, *, counts: bool = True) -> Bu
     Raises:
         NoSuchPlan: there is none of that number.
     """
-    plan = plan_table.read_plan(connection, id_, counts=counts)
+    plan = plan_rows.read_plan(connection, id_, counts=counts)
     if plan is None:
         raise NoSuchPlan(f"There is no plan {id_}: bridge deadletters plans lists them.")
     return plan
@@ -181,13 +181,13 @@ class PlanProgressReader:
         """
         with self.database.reading() as connection:
             plan, waves = _read_plan_state(connection, id_)
-            acts = audit_table.read_history(connection, plan_id=id_)
+            acts = audit_rows.read_history(connection, plan_id=id_)
             begun = plan.state not in (PlanState.PLANNED, PlanState.MAKING)
             return PlanProgress(
                 plan=plan,
                 key=compute_plan_version(plan.state, acts[-1].id if acts else 0),
-                gone=0 if begun else plan_table.find_changed_letters(connection, id_, plan.at).letters,
-                taken_up=plan_table.is_plan_leased(connection, id_),
+                gone=0 if begun else plan_rows.find_changed_letters(connection, id_, plan.at).letters,
+                taken_up=plan_rows.is_plan_leased(connection, id_),
                 waves=_build_waves(plan, waves),
                 dead=_read_dead_again(connection, plan) if plan.count(PlanItemState.DEAD) else (),
                 left_out=_read_left_out(connection, plan) if begun else (),
@@ -223,7 +223,7 @@ def _read_plan_state(connection: Connection, id_: int) -> tuple[BulkPlan, Sequen
     """Return a plan and the waves of a canary, with one scan of its items."""
     plan = require_plan(connection, id_, counts=False)
     if not plan.options.canary:
-        return replace(plan, outcomes=plan_item_table.count_item_states(connection, [id_]).get(id_, {})), ()
+        return replace(plan, outcomes=plan_item_rows.count_item_states(connection, [id_]).get(id_, {})), ()
     waves = plan_counts.read_wave_states(connection, id_)
     outcomes: Counter[str] = sum((Counter(each.outcomes) for each in waves), Counter())
     return replace(plan, outcomes=dict(outcomes)), waves
@@ -295,7 +295,7 @@ def require_unchanged_plan(connection: Connection, plan: BulkPlan, by: str, seen
     Raises:
         PlanChanged: it has changed; the message says who did what, and when.
     """
-    acts = audit_table.read_history(connection, plan_id=plan.id, last=1)
+    acts = audit_rows.read_history(connection, plan_id=plan.id, last=1)
     if seen == compute_plan_version(plan.state, acts[-1].id if acts else 0):
         return
     if not acts:
@@ -313,11 +313,11 @@ def require_untaken_letters(connection: Connection, plan: BulkPlan, left: int) -
     Raises:
         PlanChanged: one has; the message says which plan of whom, how many, and how many are left.
     """
-    gone = plan_table.find_changed_letters(connection, plan.id, plan.at)
+    gone = plan_rows.find_changed_letters(connection, plan.id, plan.at)
     now = plan.counts.letters - gone.letters
     if now == left:
         return
-    others = [other for id_ in gone.plans if (other := plan_table.read_plan(connection, id_))]
+    others = [other for id_ in gone.plans if (other := plan_rows.read_plan(connection, id_))]
     whose = ", ".join(f"plan {other.id} of {other.by}" for other in others) or "Somebody"
     verb = "have" if len(others) > 1 else "has"
     count, them = gone.letters, letters_said(plan.counts.letters)

@@ -15,7 +15,7 @@ from threading import Event
 from typing import Final, NamedTuple, TypeVar
 from uuid import uuid4
 
-from bridge.deadletters.db import plan_item_table, plan_order_table, plan_table, redrive_table, sql
+from bridge.deadletters.db import plan_item_rows, plan_order_rows, plan_rows, redrive_rows, sql
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanState
 from bridge.deadletters.model.plan_order import CanaryDecision, CanaryTurn, decide_next_wave
@@ -76,7 +76,7 @@ TRY_EVERY: Final = 1.0
 TRY_FOR: Final = 60.0
 #: Seconds after which a process renews its lease before it sends more, so that all sends are acknowledged or given up
 #: within the lease.
-SHOW_EVERY: Final = plan_table.PLAN_LEASE_MS / 1000 / 6
+SHOW_EVERY: Final = plan_rows.PLAN_LEASE_MS / 1000 / 6
 
 
 def name_this_process() -> str:
@@ -114,8 +114,8 @@ class PlanRunner:
         self._told = self._sent_at = self._held_at = self._looked_at = self._known_at = time.monotonic()
         self._rest = LOOK_AT_WAVE_EVERY
         with database.reading() as connection:
-            self._in_lanes = plan_order_table.has_lanes(connection, plan.id)
-            self._last_wave = plan_item_table.find_last_wave(connection, plan.id)
+            self._in_lanes = plan_order_rows.has_lanes(connection, plan.id)
+            self._last_wave = plan_item_rows.find_last_wave(connection, plan.id)
 
     def run(self) -> None:
         """Apply the plan until all items are processed, or somebody stops it.
@@ -145,14 +145,14 @@ class PlanRunner:
             with self._database.reading() as connection:
                 left = [
                     ClaimedDelivery(*each)
-                    for each in plan_item_table.read_claimed_items(connection, self._plan.id, BATCH)
+                    for each in plan_item_rows.read_claimed_items(connection, self._plan.id, BATCH)
                 ]
             if not left:
                 return
             self._apply_batch(left, again=True)
 
     def _hold(self, connection: Connection) -> PlanState:
-        state = plan_table.renew_plan_lease(connection, self._plan.id, self._who)
+        state = plan_rows.renew_plan_lease(connection, self._plan.id, self._who)
         if state is None:
             raise PlanTakenOver
         return state
@@ -174,19 +174,19 @@ class PlanRunner:
         passed = self._passed() if self._in_lanes else ()
         with self._database.writing() as connection:
             self._go_on(connection)
-            redrive_table.lock_claims(connection)
+            redrive_rows.lock_claims(connection)
             if self._in_lanes:
-                plan_order_table.release_held_items(connection, self._plan.id, passed)
+                plan_order_rows.release_held_items(connection, self._plan.id, passed)
             allowed = self._pace.allowed(BATCH, time.monotonic())
-            found = plan_item_table.read_waiting_items(
+            found = plan_item_rows.read_waiting_items(
                 connection, self._plan.id, self._wave, allowed, in_lanes=self._in_lanes
             )
             if not found:
                 return []
             at = sql.read_clock(connection)
             taken = self._action.take(connection, found, at)
-            plan_item_table.end_items(connection, self._plan.id, taken.skipped, PlanItemState.SKIPPED, at)
-            plan_item_table.claim_items(
+            plan_item_rows.end_items(connection, self._plan.id, taken.skipped, PlanItemState.SKIPPED, at)
+            plan_item_rows.claim_items(
                 connection, self._plan.id, {each.item.position: each.spot for each in taken.claimed}, at
             )
         self._pace.count_sent(len(taken.claimed))
@@ -233,10 +233,10 @@ class PlanRunner:
         with self._database.writing() as connection:
             self._hold(connection)
             at = sql.read_clock(connection)
-            plan_item_table.note_sent_records(connection, self._plan.id, acted.sent, at)
+            plan_item_rows.note_sent_records(connection, self._plan.id, acted.sent, at)
             for state in {end.state for end in acted.ends.values()}:
                 whys = {position: end.why for position, end in acted.ends.items() if end.state is state}
-                plan_item_table.end_items(connection, self._plan.id, whys, state, at)
+                plan_item_rows.end_items(connection, self._plan.id, whys, state, at)
             self._action.settle(connection, [each for each in claimed if each.item.position in known], acted, at)
         self._held_at = time.monotonic()
         if acted.sent:
@@ -247,17 +247,17 @@ class PlanRunner:
         """Go to the next wave, wait for the outcomes of this one, or end the plan."""
         with self._database.writing() as connection:
             self._go_on(connection)
-            if not plan_item_table.has_waiting_items(connection, self._plan.id):
-                plan_table.change_plan_state(connection, self._plan.id, [PlanState.APPLYING], PlanState.DONE)
+            if not plan_item_rows.has_waiting_items(connection, self._plan.id):
+                plan_rows.change_plan_state(connection, self._plan.id, [PlanState.APPLYING], PlanState.DONE)
                 return
             decision = self._decision(connection)
             if decision.turn is CanaryTurn.STOP:
-                plan_table.change_plan_state(
+                plan_rows.change_plan_state(
                     connection, self._plan.id, [PlanState.APPLYING], PlanState.STOPPED, decision.why
                 )
             elif decision.turn is CanaryTurn.GO_ON:
                 self._wave += 1
-                plan_table.note_canary_wave(connection, self._plan.id, self._wave)
+                plan_rows.note_canary_wave(connection, self._plan.id, self._wave)
         if decision.turn is CanaryTurn.WAIT:
             time.sleep(LOOK_AT_WAVE_EVERY)
             self._look()
@@ -267,7 +267,7 @@ class PlanRunner:
         if not self._plan.options.canary or self._wave >= self._last_wave:
             # This is the last wave: the rest is held in lanes.
             return CanaryDecision(CanaryTurn.WAIT)
-        outcomes = plan_item_table.count_item_states(connection, [self._plan.id], self._wave).get(self._plan.id, {})
+        outcomes = plan_item_rows.count_item_states(connection, [self._plan.id], self._wave).get(self._plan.id, {})
         return decide_next_wave(
             self._wave, outcomes, time.monotonic() - self._sent_at, self._plan.options.canary_starts
         )
@@ -329,7 +329,7 @@ def _lease_plans(
 ) -> Iterator[tuple[int, str]]:
     """Lease abandoned plans; yield each with the name on the lease."""
     with database.reading() as connection:
-        left = plan_table.find_abandoned_plans(connection)
+        left = plan_rows.find_abandoned_plans(connection)
     for id_ in left:
         if id_ in taken_at and time.monotonic() - taken_at[id_] < RESUME_BACKOFF.compute_pause(
             max(0, failed.get(id_, 0) - 1)
@@ -338,7 +338,7 @@ def _lease_plans(
         who = name_this_process()
         with database.writing() as connection:
             # Another process may be faster.
-            taken = plan_table.lease_plan(connection, id_, who)
+            taken = plan_rows.lease_plan(connection, id_, who)
         if taken:
             taken_at[id_] = time.monotonic()
             yield id_, who

@@ -9,7 +9,7 @@ from typing import Final
 
 from celery import Celery
 
-from bridge.deadletters.db import audit_table, plan_counts, plan_item_table, plan_order_table, plan_table, sql
+from bridge.deadletters.db import audit_rows, plan_counts, plan_item_rows, plan_order_rows, plan_rows, sql
 from bridge.deadletters.db.database import Connection, Database, require_same_cluster
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
@@ -74,7 +74,7 @@ def create_action(
     with database.reading() as connection:
         heaps, last_wave = (
             plan_counts.count_letter_heaps(connection, plan.id),
-            plan_item_table.find_last_wave(connection, plan.id),
+            plan_item_rows.find_last_wave(connection, plan.id),
         )
     ends.prepare((name_target_topic(settings, heap.group, heap.topic, ours=heap.is_ours), heap.topic) for heap in heaps)
     letters = ReplayAction(settings, database, plan, last_wave, ends, fates, find_known_handlers(app, settings, routes))
@@ -113,7 +113,7 @@ class PlanService:
     settings: Settings
     routes: Routes
     database: Database
-    over: plan_table.OverPlans = field(default_factory=dict, repr=False)
+    over: plan_rows.OverPlans = field(default_factory=dict, repr=False)
 
     def make(self, what: PlanKind, asked: LetterFilter, options: PlanOptions, by: str, why: str = "") -> BulkPlan:
         """Freeze the letters of a filter, and count them for the approval; nothing is done yet.
@@ -142,14 +142,14 @@ class PlanService:
     def _make(self, what: PlanKind, asked: LetterFilter, options: PlanOptions, by: str, why: str) -> BulkPlan:
         meant = asked if what is PlanKind.ARCHIVE and asked.statuses else asked.only_open()
         with self.database.writing() as connection:
-            id_, at = plan_table.add_plan(connection, what, by, why, asked.to_data(), options)
-            count = plan_item_table.freeze_letters(
+            id_, at = plan_rows.add_plan(connection, what, by, why, asked.to_data(), options)
+            count = plan_item_rows.freeze_letters(
                 connection, id_, select_matching_letters(meant), canary=options.canary
             )
             if options.all_handlers:
                 plan_handlers.add_other_handlers(connection, id_, count, self.settings, self.routes, options.canary)
             said = f"plan {id_}: to {what} {letters_said(count)}" + (f": {why}" if why else "")
-            audit_table.write_entry(connection, at, by, what, said, plan_id=id_)
+            audit_rows.write_entry(connection, at, by, what, said, plan_id=id_)
         self._count(id_, what, asked)
         return self.one(id_)
 
@@ -168,7 +168,7 @@ class PlanService:
         handlers = find_known_handlers(self.app, self.settings, self.routes) if what is PlanKind.REPLAY else frozenset()
         counts = PlanCounter(self.settings, self.database, handlers).counts(id_, what, asked)
         with self.database.writing() as connection:
-            plan_table.note_plan_counts(connection, id_, counts)
+            plan_rows.note_plan_counts(connection, id_, counts)
 
     def one(self, id_: int) -> BulkPlan:
         """Return a plan.
@@ -186,7 +186,7 @@ class PlanService:
             before: the plan after which the page begins.
         """
         with self.database.reading() as connection:
-            return plan_table.read_latest_plans(connection, count, before, self.over)
+            return plan_rows.read_latest_plans(connection, count, before, self.over)
 
     def applying(self, *, counts: bool = True) -> list[BulkPlan]:
         """Return the plans that are being applied, newest first.
@@ -195,7 +195,7 @@ class PlanService:
             counts: whether their items are counted by state, which is slow for large plans.
         """
         with self.database.reading() as connection:
-            return plan_table.read_applying_plans(connection, counts=counts)
+            return plan_rows.read_applying_plans(connection, counts=counts)
 
     def apply(self, id_: int, by: str, heard: PlanListener = ignore_plan) -> BulkPlan:
         """Apply or resume a plan; return when all was sent, or it stopped.
@@ -236,12 +236,12 @@ class PlanService:
                 require_untaken_letters(connection, plan, decision.left)
                 options = replace(plan.options, rate=decision.rate, canary=decision.canary)
                 _require_valid_options(plan.what, options, decision.why)
-                plan_table.note_plan_options(connection, id_, options, decision.why)
+                plan_rows.note_plan_options(connection, id_, options, decision.why)
                 if options.canary:
-                    plan_order_table.cut_waves(connection, id_)
+                    plan_order_rows.cut_waves(connection, id_)
             self._move_on(connection, plan, by)
             if plan.began_at is None and plan.what is PlanKind.DISCARD:
-                plan_table.delay_plan(connection, id_, DISCARD_AFTER)
+                plan_rows.delay_plan(connection, id_, DISCARD_AFTER)
         return self.one(id_)
 
     def stop(self, id_: int, by: str, why: str = "", key: str = "") -> BulkPlan:
@@ -259,11 +259,11 @@ class PlanService:
             if key:
                 require_unchanged_plan(connection, plan, by, key)
             said = f"stopped by {by}" + (f": {why}" if why else "")
-            if not plan_table.change_plan_state(
+            if not plan_rows.change_plan_state(
                 connection, id_, [PlanState.PLANNED, PlanState.APPLYING], PlanState.STOPPED, said
             ):
                 raise PlanRefused(f"Plan {id_} is {plan.state}: there is nothing to stop.")
-            audit_table.write_entry(connection, sql.read_clock(connection), by, "stop", said, plan_id=id_)
+            audit_rows.write_entry(connection, sql.read_clock(connection), by, "stop", said, plan_id=id_)
             return require_plan(connection, id_)
 
     def wait(self, id_: int, heard: PlanListener = ignore_plan) -> BulkPlan:
@@ -312,15 +312,15 @@ class PlanService:
 
     @staticmethod
     def _move_on(connection: Connection, plan: BulkPlan, by: str, who: str | None = None) -> None:
-        if not plan_table.change_plan_state(connection, plan.id, plan_table.TO_DO, PlanState.APPLYING):
+        if not plan_rows.change_plan_state(connection, plan.id, plan_rows.TO_DO, PlanState.APPLYING):
             raise PlanRefused(f"Plan {plan.id} is {plan.state}: it cannot be applied again; make a new one.")
-        if who is not None and not plan_table.lease_plan(connection, plan.id, who):
+        if who is not None and not plan_rows.lease_plan(connection, plan.id, who):
             raise PlanHeld(f"Plan {plan.id} is applied by another process: bridge deadletters plans shows how far.")
         if plan.state is PlanState.STOPPED and plan.options.canary:
-            plan_table.note_canary_restart(connection, plan, plan_order_table.cut_new_waves(connection, plan.id))
+            plan_rows.note_canary_restart(connection, plan, plan_order_rows.cut_new_waves(connection, plan.id))
         if plan.state is not PlanState.APPLYING:
             said = "applied" if plan.state is PlanState.PLANNED else "gone on with"
-            audit_table.write_entry(
+            audit_rows.write_entry(
                 connection, sql.read_clock(connection), by, "apply", f"plan {plan.id} {said}", plan_id=plan.id
             )
 
@@ -331,9 +331,9 @@ class PlanService:
             if plan.what in SENDS:
                 with self.database.writing() as connection:
                     # Many letters take long: the lease must still be this process's afterwards.
-                    plan_table.renew_plan_lease(connection, id_, who)
+                    plan_rows.renew_plan_lease(connection, id_, who)
                     lay_plan_lanes(connection, id_, self.settings)
-                    plan_table.renew_plan_lease(connection, id_, who)
+                    plan_rows.renew_plan_lease(connection, id_, who)
             with LedgerFates.opened(self.settings) as fates:
                 outcomes = ReplayOutcomes(self.settings, self.database, fates)
                 if plan.what in SENDS:
@@ -343,7 +343,7 @@ class PlanService:
                 passing = LaneRelease(self.settings, self.database, plan, fates)
                 with self.database.reading() as connection:
                     # Lanes wait for other plans' sends, whose outcomes no other process may be reading.
-                    looked_at = None if plan_order_table.has_lanes(connection, id_) else id_
+                    looked_at = None if plan_order_rows.has_lanes(connection, id_) else id_
                 around = RunnerHooks(
                     lambda: outcomes.look(looked_at), passing.passed, lambda: heard(self.one(id_)), leaves
                 )
@@ -357,11 +357,11 @@ class PlanService:
             raise
         except BridgeError as error:
             with self.database.writing() as connection:
-                plan_table.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.FAILED, str(error))
+                plan_rows.change_plan_state(connection, id_, [PlanState.APPLYING], PlanState.FAILED, str(error))
             raise
         finally:
             with self.database.writing() as connection:
-                plan_table.release_plan(connection, id_, who)
+                plan_rows.release_plan(connection, id_, who)
 
 
 def _look_and_rest(look: Callable[[], object], wait: Callable[[float], object]) -> None:

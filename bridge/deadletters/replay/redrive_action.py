@@ -6,9 +6,9 @@ The replay action sends deliveries that are dead letters.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from bridge.deadletters.db import plan_item_table
+from bridge.deadletters.db import plan_item_rows
 from bridge.deadletters.db.database import Connection
-from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
 from bridge.deadletters.replay.kafka_lookup import LOST, TargetPartitions, find_traces
 from bridge.deadletters.replay.ledger_fates import LedgerFates
@@ -70,7 +70,7 @@ class RedriveAction:
         others = [self._redriven(item) for item in waiting if not item.letter_id]
         ahead = PlanConflicts.of(connection, self._plan.id, others=[each.delivery for each in others])
         become = {each.item.position: item for each, item in self._as_letters(others, ahead)}
-        plan_item_table.note_own_letters(connection, self._plan.id, [*become.values()])
+        plan_item_rows.note_own_letters(connection, self._plan.id, [*become.values()])
         letters = [item for item in waiting if item.letter_id] + [*become.values()]
         of_letters = self._of_letters.take(connection, letters, at)
         claimed, skipped = [*of_letters.claimed], dict(of_letters.skipped)

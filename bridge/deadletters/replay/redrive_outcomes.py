@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bridge.deadletters.db import plan_item_table, plan_table, redrive_table, sql
+from bridge.deadletters.db import plan_item_rows, plan_rows, redrive_rows, sql
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.redrive_table import SentRedrive
+from bridge.deadletters.db.redrive_rows import SentRedrive
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
 from bridge.deadletters.model.stored_letter import LetterIdentity
 from bridge.deadletters.replay.kafka_lookup import read_topic_id
@@ -71,8 +71,8 @@ class RedriveOutcomes:
         """
         with self._database.reading() as connection:
             found = [
-                plan_table.read_plan(connection, id_)
-                for id_ in redrive_table.find_redrives_under_way(connection)
+                plan_rows.read_plan(connection, id_)
+                for id_ in redrive_rows.find_redrives_under_way(connection)
                 if plan_id in (None, id_)
             ]
         return sum(self._of_plan(plan, deduces) for plan in found if plan is not None)
@@ -90,15 +90,15 @@ class RedriveOutcomes:
             with self._database.writing() as connection:
                 if plan.options.into:
                     # Their process has died: they may have been sent into the deleted topic.
-                    redrive_table.note_lost_redrives(connection, plan.id, _MADE_AGAIN_LEFT, sql.read_clock(connection))
-                plan_table.note_target_topic(connection, plan, into)
+                    redrive_rows.note_lost_redrives(connection, plan.id, _MADE_AGAIN_LEFT, sql.read_clock(connection))
+                plan_rows.note_target_topic(connection, plan, into)
 
     def _of_plan(self, plan: BulkPlan, deduces: bool) -> int:
         left = after = 0
         parked = StillParked(self._settings, self._fates)
         while True:
             with self._database.reading() as connection:
-                page = redrive_table.read_sent_redrives(connection, plan.id, after, PAGE)
+                page = redrive_rows.read_sent_redrives(connection, plan.id, after, PAGE)
             if not page:
                 return left
             after = page[-1].position
@@ -207,7 +207,7 @@ class RedriveOutcomes:
     def _died(self, page: Sequence[SentRedrive], deliveries: Sequence[Origin]) -> list[bool]:
         digests = [LetterIdentity.of(each).digest for each in deliveries]
         with self._database.reading() as connection:
-            numbers = redrive_table.read_death_numbers(connection, digests)
+            numbers = redrive_rows.read_death_numbers(connection, digests)
         return [numbers.get(digest, -1) >= each.number for digest, each in zip(digests, page, strict=True)]
 
     def _end(self, plan: BulkPlan, ends: Mapping[PlanItemState, Mapping[int, str]]) -> None:
@@ -216,7 +216,7 @@ class RedriveOutcomes:
         with self._database.writing() as connection:
             at = sql.read_clock(connection)
             for state, whys in ends.items():
-                plan_item_table.end_items(connection, plan.id, whys, state, at, [PlanItemState.SENT])
+                plan_item_rows.end_items(connection, plan.id, whys, state, at, [PlanItemState.SENT])
 
 
 def _is_dropped(each: SentRedrive, there: Mapping[tuple[str, int], Extent]) -> bool:

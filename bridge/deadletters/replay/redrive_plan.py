@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.deadletters.db import audit_table, plan_counts, plan_item_table, plan_table
+from bridge.deadletters.db import audit_rows, plan_counts, plan_item_rows, plan_rows
 from bridge.deadletters.db.database import Connection, Database, require_same_cluster
-from bridge.deadletters.db.plan_item_table import PlanItem
+from bridge.deadletters.db.plan_item_rows import PlanItem
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.plan_order import find_course
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
@@ -111,8 +111,8 @@ class RedrivePlanner:
             found = look.deliveries(counting.records(chosen, self.settings, asked.key), handlers)
             count = self._freeze(plan_id, found, chosen, options, counting)
         with self.database.writing() as connection:
-            plan_table.note_plan_counts(connection, plan_id, PlanCounts(letters=count, stands=counting.stands))
-            plan_table.change_plan_state(connection, plan_id, [PlanState.MAKING], PlanState.PLANNED)
+            plan_rows.note_plan_counts(connection, plan_id, PlanCounts(letters=count, stands=counting.stands))
+            plan_rows.change_plan_state(connection, plan_id, [PlanState.MAKING], PlanState.PLANNED)
             return require_plan(connection, plan_id)
 
     def _handlers(self, asked: RedriveRequest) -> list[str]:
@@ -126,10 +126,10 @@ class RedrivePlanner:
     def _begun(self, asked: RedriveRequest, options: PlanOptions, logs: dict[str, str], by: str, why: str) -> int:
         whole = PlanOptions(options.rate, options.canary, again=options.again, logs=logs)
         with self.database.writing() as connection:
-            plan_id, at = plan_table.add_plan(connection, PlanKind.REDRIVE, by, why, asked.to_data(), whole)
-            plan_table.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.MAKING)
+            plan_id, at = plan_rows.add_plan(connection, PlanKind.REDRIVE, by, why, asked.to_data(), whole)
+            plan_rows.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.MAKING)
             words = f"plan {plan_id}: to redrive {asked.topic} from {asked.since} to {asked.until}"
-            audit_table.write_entry(connection, at, by, "redrive", words + (f": {why}" if why else ""), plan_id=plan_id)
+            audit_rows.write_entry(connection, at, by, "redrive", words + (f": {why}" if why else ""), plan_id=plan_id)
         return plan_id
 
     def _freeze(
@@ -150,7 +150,7 @@ class RedrivePlanner:
             ]
             with self.database.writing() as connection:
                 made = self._items(connection, taken, chosen, options, count)
-                plan_item_table.add_items(connection, plan_id, made, canary=options.canary)
+                plan_item_rows.add_items(connection, plan_id, made, canary=options.canary)
             count += len(made)
         return count
 

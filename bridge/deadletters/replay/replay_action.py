@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Final, NamedTuple
 
-from bridge.deadletters.db import letter_payload, letter_table, plan_item_table
+from bridge.deadletters.db import letter_payload, letter_rows, plan_item_rows
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.letter_payload import LetterContent, LetterStanding
-from bridge.deadletters.db.plan_item_table import LogPosition, PlanItem, SentRecord
+from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.kafka_lookup import LOST, TargetPartitions, ValueAway, fetch_payloads, find_traces
@@ -127,7 +127,7 @@ class ReplayAction:
                 claimed.append(ClaimedDelivery(item, spot))
         self._taken = found
         own = [each.item.letter_id for each in claimed if each.item.letter_id and each.item.place is None]
-        letter_table.change_letter_status(connection, own, LetterStatus.OPEN, LetterStatus.REPLAYING, at, self._plan.id)
+        letter_rows.change_letter_status(connection, own, LetterStatus.OPEN, LetterStatus.REPLAYING, at, self._plan.id)
         return TakenDeliveries(claimed, skipped)
 
     def _ahead(
@@ -209,12 +209,12 @@ class ReplayAction:
         ids = {each.item.position: each.item.letter_id for each in claimed if each.item.place is None}
         ends = ((ids.get(position), end) for position, end in acted.ends.items())
         back = [id_ for id_, end in ends if id_ and end.state is not PlanItemState.UNKNOWN]
-        letter_table.change_letter_status(connection, back, LetterStatus.REPLAYING, LetterStatus.OPEN, at)
+        letter_rows.change_letter_status(connection, back, LetterStatus.REPLAYING, LetterStatus.OPEN, at)
         sent = [id_ for each in acted.sent if (id_ := ids.get(each.position))]
         theirs = [id_ for id_ in sent if not self._taken[id_].is_ours]
         if theirs:
-            letter_table.change_letter_status(connection, theirs, LetterStatus.REPLAYING, LetterStatus.RESOLVED, at)
-            plan_item_table.end_items_of_letters(
+            letter_rows.change_letter_status(connection, theirs, LetterStatus.REPLAYING, LetterStatus.RESOLVED, at)
+            plan_item_rows.end_items_of_letters(
                 connection, theirs, PlanItemState.DONE, at, "it is back in its topic; who reads it there decides"
             )
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.deadletters.db import audit_table, letter_payload, letter_table, plan_item_table, plan_table, sql
+from bridge.deadletters.db import audit_rows, letter_payload, letter_rows, plan_item_rows, plan_rows, sql
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.letter_payload import ReplayingLetter
-from bridge.deadletters.db.plan_item_table import OtherDelivery
+from bridge.deadletters.db.plan_item_rows import OtherDelivery
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
@@ -118,15 +118,15 @@ class ReplayOutcomes:
             at = sql.read_clock(connection)
             # A letter that the recorder has opened meanwhile stays open.
             if status is LetterStatus.REPLAYING:
-                moved = letter_table.lock_letters(connection, ids, status)
+                moved = letter_rows.lock_letters(connection, ids, status)
             else:
-                moved = letter_table.change_letter_status(connection, ids, LetterStatus.REPLAYING, status, at)
-            plan_item_table.end_items_of_letters(connection, moved, state, at, why)
+                moved = letter_rows.change_letter_status(connection, ids, LetterStatus.REPLAYING, status, at)
+            plan_item_rows.end_items_of_letters(connection, moved, state, at, why)
 
     def _others(self, plan_id: int | None, deduces: bool) -> int:
         """Note outcomes of deliveries that are no letter's own; return how many are in flight."""
         with self._database.reading() as connection:
-            ids = [each for each in plan_table.find_plans_to_all_handlers(connection) if plan_id in (None, each)]
+            ids = [each for each in plan_rows.find_plans_to_all_handlers(connection) if plan_id in (None, each)]
         return sum(self._others_of(each, deduces) for each in ids)
 
     def _others_of(self, plan_id: int, deduces: bool) -> int:
@@ -134,7 +134,7 @@ class ReplayOutcomes:
         deducing = OutcomeDeduction(self._settings, self._database, self._fates) if deduces else None
         while True:
             with self._database.reading() as connection:
-                page = plan_item_table.read_other_deliveries(connection, plan_id, after, OUTCOME_PAGE)
+                page = plan_item_rows.read_other_deliveries(connection, plan_id, after, OUTCOME_PAGE)
             if not page:
                 return left
             after = page[-1].position
@@ -150,7 +150,7 @@ class ReplayOutcomes:
             at = sql.read_clock(connection)
             for verdict, (state, why) in DEDUCED.items():
                 over = [each for each in silent if verdicts.get(each.position) is verdict]
-                plan_item_table.end_other_deliveries(connection, over, state, at, why)
+                plan_item_rows.end_other_deliveries(connection, over, state, at, why)
         return len(verdicts.keys() & {each.position for each in silent})
 
     def _end_others(
@@ -160,10 +160,10 @@ class ReplayOutcomes:
         at = sql.read_clock(connection)
         for fate, (state, _) in ENDS.items():
             over = [each for each, its in zip(page, found, strict=True) if its is fate]
-            plan_item_table.end_other_deliveries(connection, over, state, at)
+            plan_item_rows.end_other_deliveries(connection, over, state, at)
         rest = [each for each, fate in zip(page, found, strict=True) if fate not in ENDS]
-        dead = plan_item_table.find_dead_deliveries(connection, rest)
-        plan_item_table.end_other_deliveries(connection, dead, PlanItemState.DEAD, at)
+        dead = plan_item_rows.find_dead_deliveries(connection, rest)
+        plan_item_rows.end_other_deliveries(connection, dead, PlanItemState.DEAD, at)
         return [each for each in rest if each not in dead]
 
 
@@ -204,17 +204,17 @@ class UnknownOutcomes:
         ended: list[int] = []
         while True:
             with self.database.writing() as connection:
-                found = letter_table.find_unknown_letters(connection, plan_id, ids or None, REOPEN_PAGE)
+                found = letter_rows.find_unknown_letters(connection, plan_id, ids or None, REOPEN_PAGE)
                 at = sql.read_clock(connection)
-                names = letter_table.name_letters(connection, found)
-                moved = letter_table.change_letter_status(connection, found, LetterStatus.REPLAYING, status, at)
+                names = letter_rows.name_letters(connection, found)
+                moved = letter_rows.change_letter_status(connection, found, LetterStatus.REPLAYING, status, at)
                 if status is LetterStatus.RESOLVED:
-                    plan_item_table.end_items_of_letters(
+                    plan_item_rows.end_items_of_letters(
                         connection, moved, PlanItemState.DONE, at, f"it ran, says {by}: {why}"
                     )
                 what = "reopen" if status is LetterStatus.OPEN else "resolve"
                 for id_ in moved:
-                    audit_table.write_entry(connection, at, by, what, why, letter_id=id_, letter=names[id_])
+                    audit_rows.write_entry(connection, at, by, what, why, letter_id=id_, letter=names[id_])
             ended += moved
             if not moved:
                 return ended

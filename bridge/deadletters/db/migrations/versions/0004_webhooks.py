@@ -9,7 +9,7 @@ branch_labels = None
 depends_on = None
 
 NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-#: The number of the last look at the alarms that changed any (`bridge.deadletters.db.webhook_table`).
+#: The number of the last look at the alarms that changed any (`bridge.deadletters.db.webhook_rows`).
 LOOK = "INSERT INTO alarms (key, about, name, at, data) VALUES ('', '', '', 0, '{}')"
 
 

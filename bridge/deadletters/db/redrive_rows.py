@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, literal_column, select, update
 
-from bridge.deadletters.db.letter_table import split_into_batches
-from bridge.deadletters.db.plan_item_table import LogPosition
+from bridge.deadletters.db.letter_rows import split_into_batches
+from bridge.deadletters.db.plan_item_rows import LogPosition
 from bridge.deadletters.db.schema import items, letters, plans
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState, PlanKind
 

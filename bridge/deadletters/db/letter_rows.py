@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Row, Select, Table, delete, exists, func, literal_column, select, update
 
-from bridge.deadletters.db import kind_table
+from bridge.deadletters.db import kind_rows
 from bridge.deadletters.db.filter_sql import is_one_of, select_matching_letters
 from bridge.deadletters.db.schema import failures, groups, items, kinds, letters, plans, positions, tracebacks
 from bridge.deadletters.db.sql import is_among
@@ -52,7 +52,7 @@ def change_letter_status(
         for _, kind in found:
             changes[kind, str(from_)] -= 1
             changes[kind, str(to)] += 1
-        kind_table.add_to_tallies(connection, changes)
+        kind_rows.add_to_tallies(connection, changes)
         moved += mine
     return moved
 
@@ -147,7 +147,7 @@ def purge_letters(connection: Connection, ids: Sequence[int], moment: int) -> in
     found = connection.execute(statement).all()
     if found:
         connection.execute(delete(letters).where(letters.c.id.in_([row.id for row in found])))
-        kind_table.add_to_tallies(
+        kind_rows.add_to_tallies(
             connection, {pair: -count for pair, count in Counter((r.kind_id, r.status) for r in found).items()}
         )
     return len(found)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, and_, exists, func, insert, literal_column, or_, select, update
 
-from bridge.deadletters.db import plan_item_table, schema, sql
+from bridge.deadletters.db import plan_item_rows, schema, sql
 from bridge.deadletters.db.schema import items, letters, plans
 from bridge.deadletters.model.bulk_plan import (
     UNDER_WAY,
@@ -56,7 +56,7 @@ def read_plan(connection: Connection, id_: int, *, counts: bool = True) -> BulkP
     row = connection.execute(select(plans).where(plans.c.id == id_)).one_or_none()
     if row is None:
         return None
-    return _build_plan(row, plan_item_table.count_item_states(connection, [id_]).get(id_, {}) if counts else {})
+    return _build_plan(row, plan_item_rows.count_item_states(connection, [id_]).get(id_, {}) if counts else {})
 
 
 def read_latest_plans(
@@ -208,7 +208,7 @@ def _read_plans(connection: Connection, asked: Select[Any], over: OverPlans | No
     # A plan that was resumed has another end, or none.
     stand = ((row.id, known.get(row.id), (row.state, row.ended_at)) for row in rows)
     same = {id_: its[1] for id_, its, now in stand if its is not None and its[0] == now}
-    outcomes = plan_item_table.count_item_states(connection, [row.id for row in rows if row.id not in same]) | same
+    outcomes = plan_item_rows.count_item_states(connection, [row.id for row in rows if row.id not in same]) | same
     found = [_build_plan(row, outcomes.get(row.id, {})) for row in rows]
     known |= {plan.id: ((str(plan.state), plan.ended_at), plan.outcomes) for plan in found if plan.is_over}
     return found

@@ -25,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from bridge.deadletters.db.letter_table import split_into_batches
+from bridge.deadletters.db.letter_rows import split_into_batches
 from bridge.deadletters.db.schema import items, kinds, letters
 from bridge.deadletters.db.sql import is_among
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState
