@@ -17,9 +17,9 @@ from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import audit_rows, plan_item_rows, plan_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
-from bridge.deadletters.db.schema import failures, letters, tracebacks
-from bridge.deadletters.db.schema import items as each_item
-from bridge.deadletters.db.schema import plans as each_plan
+from bridge.deadletters.db.table_definitions import failures, letters, tracebacks
+from bridge.deadletters.db.table_definitions import items as each_item
+from bridge.deadletters.db.table_definitions import plans as each_plan
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.model.bulk_plan import PlanCounts, PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, insert, text
 
-from bridge.deadletters.db import kind_rows, schema, schema_migration
+from bridge.deadletters.db import kind_rows, schema_migration
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.failure_group import FailureGroup
@@ -22,7 +23,7 @@ DAYS: Final = 90
 GROUPS: Final = 500
 #: Letters of a transaction.
 AT_ONCE: Final = 20_000
-COLUMNS: Final = tuple(column.name for column in schema.letters.columns)
+COLUMNS: Final = tuple(column.name for column in tables.letters.columns)
 
 _STATUSES: Final = (("open", 60), ("resolved", 25), ("discarded", 10), ("archived", 4), ("replaying", 1))
 _MESSAGES: Final = (
@@ -72,14 +73,14 @@ def _faults(connection: Connection, random: Random, rank: int, now: int) -> Iter
     first = now - random.randrange(1, DAYS) * 24 * kind_rows.HOUR_MS
     last = now if rank < 20 else min(now, first + random.randrange(1, 30) * 24 * kind_rows.HOUR_MS)
     row = {"digest": group.digest, **group._asdict(), "first_at": first, "last_at": last}
-    group_id = connection.execute(insert(schema.groups).values(row).returning(schema.groups.c.id)).scalar_one()
+    group_id = connection.execute(insert(tables.groups).values(row).returning(tables.groups.c.id)).scalar_one()
     for version in range(1 + rank % 4):
         kind = LetterKind(
             group, f"topic{rank % 11}", "bridge", "bridge", random.choice(("exhausted", "permanent")), f"1.{version}"
         )
         row = {**kind._asdict(), "digest": kind.digest, "group_id": group_id, "error_class": group.error_class}
         del row["group"]
-        made = insert(schema.kinds).values(row | {"handler": handler}).returning(schema.kinds.c.id)
+        made = insert(tables.kinds).values(row | {"handler": handler}).returning(tables.kinds.c.id)
         kind_id = connection.execute(made).scalar_one()
         yield Fault(kind_id, group_id, _MESSAGES[rank % len(_MESSAGES)], first, last)
 

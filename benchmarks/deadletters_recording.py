@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 
 from benchmarks.stack import PARTITIONS, Stack, stack
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.schema import letters
+from bridge.deadletters.db.table_definitions import letters
 from bridge.formats import dead_letter_record
 from bridge.formats.delivery import Attempts, Dead, Delivery, Message
 from bridge.formats.failure import Failure

@@ -22,7 +22,7 @@ from benchmarks.ways import WORKER, ours
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_writer import LetterWriter
-from bridge.deadletters.db.schema import items
+from bridge.deadletters.db.table_definitions import items
 from bridge.deadletters.model.failure_group import FailureGroup
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterKind, StoredLetter
 from bridge.formats.delivery import Attempts

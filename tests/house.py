@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ("bridge", "tasks", "lossless")
 
 #: Names that files may share: each package has one of its own.
-SHARED: Final = frozenset({"__init__", "__main__", "errors", "schema"})
+SHARED: Final = frozenset({"__init__", "__main__", "errors"})
 #: Words that end like a gerund and are nouns of the field.
 NOUNS: Final = frozenset({"onboarding", "ordering", "routing", "setting", "string", "testing", "wiring"})
 #: Participles, adjectives and prepositions that were file names once.

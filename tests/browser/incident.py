@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from sqlalchemy import select, update
 
-from bridge.deadletters.db import letter_rows, plan_item_rows, plan_rows, schema
+from bridge.deadletters.db import letter_rows, plan_item_rows, plan_rows
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem
 from bridge.deadletters.editing.json_patch import ValuePatch
@@ -354,7 +355,7 @@ def went_out(world: World, plan: int, sent: Iterable[int], *, done: Any = (), de
             plan_item_rows.end_items(connection, plan, dict.fromkeys(done, ""), PlanItemState.DONE, at + 1_400)
         if dead:
             plan_item_rows.end_items(connection, plan, dict.fromkeys(dead, ""), PlanItemState.DEAD, at + 1_428)
-        table = schema.items
+        table = tables.items
         rows = connection.execute(select(table.c.position, table.c.letter_id).where(table.c.plan_id == plan)).all()
         by_position = {row.position: row.letter_id for row in rows}
         for positions, status in ((done, LetterStatus.RESOLVED), (set(sent) - {*done, *dead}, LetterStatus.REPLAYING)):
@@ -365,7 +366,7 @@ def went_out(world: World, plan: int, sent: Iterable[int], *, done: Any = (), de
 
 def note(world: World, plan: int, **values: Any) -> None:
     with world.desk.database.writing() as connection:
-        connection.execute(update(schema.plans).where(schema.plans.c.id == plan).values(values))
+        connection.execute(update(tables.plans).where(tables.plans.c.id == plan).values(values))
 
 
 def now() -> int:

@@ -6,7 +6,8 @@ from typing import Final
 
 from sqlalchemy import Connection, insert
 
-from bridge.deadletters.db import schema, search_index
+from bridge.deadletters.db import search_index
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.model import search_words
 from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_filter import LetterFilter
@@ -75,7 +76,7 @@ def make(connection: Connection, count: int, seed: int) -> list[Made]:
     random = Random(seed)
     for plan in PLANS:
         named = {"by": "", "why": "", "asked": "{}", "options": "{}", "counts": "{}"}
-        connection.execute(insert(schema.plans).values(id=plan, what="replay", state="done", at=0, **named))
+        connection.execute(insert(tables.plans).values(id=plan, what="replay", state="done", at=0, **named))
     return [_one(connection, random, offset) for offset in range(count)]
 
 
@@ -98,11 +99,11 @@ def _one(connection: Connection, random: Random, offset: int) -> Made:
     id_ = rows.letter(connection, kind_id, offset, status, value=value, failed_at=failed_at, runs=runs, **made)
     for plan in plans:
         item = {"plan_id": plan, "position": offset, "letter_id": id_, "state": "done"}
-        connection.execute(insert(schema.items).values(item))
+        connection.execute(insert(tables.items).values(item))
     if died_again := offset % 7 == 0:
         before = {"letter_id": id_, "number": 1, "kind_id": kind_id, "failed_at": 1, "error_message": "", "runs": 1}
         lies = {"letter_topic": "orders.dlq", "letter_partition": 0, "letter_offset": 0}
-        connection.execute(insert(schema.failures).values(before | lies))
+        connection.execute(insert(tables.failures).values(before | lies))
     found = search_words.find_letter_words(message, key, headers, value)
     search_index.index_letters(connection, [(id_, found)])
     return Made(

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Table, select
 
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.schema import letters, positions
+from bridge.deadletters.db.table_definitions import letters, positions
 from bridge.errors import DeskUnavailable
 from bridge.formats import dead_letter_record
 from bridge.formats.delivery import Attempts, Dead, Delivery, Message

@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from bridge.deadletters.db import kind_rows, schema
-from bridge.deadletters.db.schema import edits, groups, kinds, letters
+from bridge.deadletters.db import kind_rows
+from bridge.deadletters.db import table_definitions as tables
+from bridge.deadletters.db.table_definitions import edits, groups, kinds, letters
 from bridge.deadletters.model.failure_group import FailureGroup
 from bridge.deadletters.model.stored_letter import LetterKind, LetterStatus
 
@@ -73,7 +74,7 @@ def letter(
 
 def counted(connection: Connection, kind_id: int) -> dict[str, int]:
     """The tallies of a kind, without what is 0."""
-    table = schema.tallies
+    table = tables.tallies
     rows = connection.execute(select(table.c.status, table.c.count).where(table.c.kind_id == kind_id))
     return {row[0]: row[1] for row in rows if row[1]}
 

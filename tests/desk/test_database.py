@@ -16,7 +16,7 @@ from bridge.deadletters.db import audit_rows, plan_item_rows, plan_rows, schema_
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.postgresql_engine import CONNECT_WITHIN, PatientConnection
-from bridge.deadletters.db.schema import letters, metadata
+from bridge.deadletters.db.table_definitions import letters, metadata
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskDatabaseNewer, DeskUnavailable

@@ -8,7 +8,7 @@ from sqlalchemy import insert, update
 
 from bridge.deadletters.db import kind_rows, sql
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.schema import items, plans
+from bridge.deadletters.db.table_definitions import items, plans
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.recorder.dead_letter_metrics import EVERY, DeadLetterMetrics
 from tests.desk import rows

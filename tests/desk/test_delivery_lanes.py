@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import event
 
-from bridge.deadletters.db import plan_item_rows, plan_order_rows, plan_rows, schema
+from bridge.deadletters.db import plan_item_rows, plan_order_rows, plan_rows
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
@@ -234,9 +235,9 @@ def test_a_canary_has_no_letter_in_an_earlier_wave_than_one_before_it_of_its_key
     plan_id = make(database, canary=True)
     world = World(database, plan_id)
     with database.reading() as connection:
-        columns = (schema.items.c.lane, schema.items.c.position, schema.items.c.wave, schema.letters.c.offset)
-        joined = schema.items.join(schema.letters, schema.letters.c.id == schema.items.c.letter_id)
-        rows = connection.execute(schema.items.select().with_only_columns(*columns).select_from(joined)).all()
+        columns = (tables.items.c.lane, tables.items.c.position, tables.items.c.wave, tables.letters.c.offset)
+        joined = tables.items.join(tables.letters, tables.letters.c.id == tables.items.c.letter_id)
+        rows = connection.execute(tables.items.select().with_only_columns(*columns).select_from(joined)).all()
     by_lane: dict[int, list[tuple[int, int]]] = {}
     for lane, _, wave, offset in sorted(rows, key=lambda row: row.position):
         by_lane.setdefault(lane, []).append((offset, wave))
@@ -279,7 +280,7 @@ def test_sql_and_python_give_one_lane(database, topic, key, partition):
     record(database, topic, key, partition=partition)
     world = World(database, make(database))
     with database.reading() as connection:
-        found = connection.execute(schema.items.select()).one().lane
+        found = connection.execute(tables.items.select()).one().lane
     assert found == lane_of(topic, partition, key)
     assert (found is None) == (topic == "orders" and key is None)
     assert world.goes() == [1]
@@ -321,5 +322,5 @@ def test_two_who_claim_at_once_do_not_take_one_lane(database):
         for found in threads.map(World.goes, worlds * 4):
             assert len(found) <= 40
     with database.reading() as connection:
-        under_way = connection.execute(schema.items.select().where(schema.items.c.state == PlanItemState.SENT)).all()
+        under_way = connection.execute(tables.items.select().where(tables.items.c.state == PlanItemState.SENT)).all()
     assert len(under_way) == len({row.lane for row in under_way}) == 40

@@ -6,8 +6,9 @@ from random import Random
 import pytest
 from sqlalchemy import func, select, update
 
-from bridge.deadletters.db import audit_rows, kind_rows, letter_rows, schema
-from bridge.deadletters.db.schema import letters, tallies
+from bridge.deadletters.db import audit_rows, kind_rows, letter_rows
+from bridge.deadletters.db import table_definitions as tables
+from bridge.deadletters.db.table_definitions import letters, tallies
 from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupOrder
 from bridge.deadletters.inspection.letter_statistics import LetterTotals, ResolutionTimes
 from bridge.deadletters.model.failure_growth import HOUR
@@ -68,8 +69,8 @@ def test_urgent_are_groups_with_open_letters_that_grow_or_came_back(groups):
     assert [each.error_class for each in groups.urgent()] == ["builtins.TimeoutError"]
     _, declined, ended = groups.all()
     with groups.database.writing() as connection:
-        again = schema.groups.c.id.in_([declined.id, ended.id])
-        connection.execute(update(schema.groups).where(again).values(fixed_in="1.4.2", regressed_at=NOW))
+        again = tables.groups.c.id.in_([declined.id, ended.id])
+        connection.execute(update(tables.groups).where(again).values(fixed_in="1.4.2", regressed_at=NOW))
     assert [each.error_class for each in groups.urgent()] == ["builtins.TimeoutError", "bank.CardDeclined"]
     assert groups.urgent() == [each for each in groups.all() if each.open and (each.growth or each.regressed_at)]
 
@@ -150,7 +151,7 @@ def test_a_group_that_somebody_has_marked_meanwhile_stays_as_they_have_marked_it
 def test_a_cause_is_marked_alone_and_only_as_it_was_seen(groups):
     id_ = groups.all()[1].id
     with groups.database.writing() as connection:
-        connection.execute(update(schema.kinds).where(schema.kinds.c.group_id == id_).values(cause="aaa"))
+        connection.execute(update(tables.kinds).where(tables.kinds.c.group_id == id_).values(cause="aaa"))
     seen = groups.one(id_)
     marked = groups.fixed(id_, "1.4.3", "ann", seen, cause="aaa")
     (fix,) = marked.cause_fixes

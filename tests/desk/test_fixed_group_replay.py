@@ -7,8 +7,8 @@ from sqlalchemy import select, update
 
 from bridge.deadletters.db import audit_rows, letter_rows, plan_item_rows, plan_rows
 from bridge.deadletters.db import group_rows as stored
-from bridge.deadletters.db.schema import cause_fixes, groups, kinds, letters
-from bridge.deadletters.db.schema import items as item_rows
+from bridge.deadletters.db.table_definitions import cause_fixes, groups, kinds, letters
+from bridge.deadletters.db.table_definitions import items as item_rows
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanState
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay import fixed_group_replay

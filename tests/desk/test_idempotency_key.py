@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import func, select, update
 
 from bridge.deadletters.accounts.idempotency_key import AnsweredRequest, BegunRequest, IdempotentRequests
-from bridge.deadletters.db import audit_rows, schema
+from bridge.deadletters.db import audit_rows
+from bridge.deadletters.db import table_definitions as tables
 from bridge.errors import DeskUnavailable, KeyReused, RequestTakenOver, RequestUnderWay
 
 KEY, WISH, OTHER = b"k" * 32, b"w" * 32, b"o" * 32
@@ -25,13 +26,13 @@ def act(database, begun, said="done", then="SELECT 1"):
 
 def acts(database):
     with database.reading() as connection:
-        return connection.execute(select(func.count()).select_from(schema.trail)).scalar_one()
+        return connection.execute(select(func.count()).select_from(tables.trail)).scalar_one()
 
 
 def dies(database):
     """As if the process that does it had died, and its time were over."""
     with database.writing() as connection:
-        connection.execute(update(schema.requests).values(claimed_until=1))
+        connection.execute(update(tables.requests).values(claimed_until=1))
 
 
 def test_what_was_answered_is_answered_again(requests, database):
@@ -126,5 +127,5 @@ def test_a_key_is_forgotten_after_a_day(requests, database):
     begun = requests.begin(KEY, WISH)
     requests.answered(begun.claim, 200, "")
     with database.writing() as connection:
-        connection.execute(update(schema.requests).values(until=1))
+        connection.execute(update(tables.requests).values(until=1))
     assert isinstance(requests.begin(KEY, OTHER), BegunRequest)

@@ -8,7 +8,7 @@ from sqlalchemy import insert, select, update
 
 from bridge.deadletters.db import letter_rows, letter_writer, plan_rows
 from bridge.deadletters.db.kind_rows import MOST_CAUSES, IdCache
-from bridge.deadletters.db.schema import failures, groups, hours, items, kinds, letters, tallies, tracebacks
+from bridge.deadletters.db.table_definitions import failures, groups, hours, items, kinds, letters, tallies, tracebacks
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
 from bridge.deadletters.model.digest import compute_digest
 from bridge.deadletters.model.letter_deduplication import DeathKind

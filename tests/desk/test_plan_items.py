@@ -14,7 +14,7 @@ from bridge.deadletters.db import (
 )
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
-from bridge.deadletters.db.schema import items as table
+from bridge.deadletters.db.table_definitions import items as table
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
 from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk.rows import kind, letter

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, select
 
-from bridge.deadletters.db import letter_rows, plan_item_rows, plan_rows, schema, sql
+from bridge.deadletters.db import letter_rows, plan_item_rows, plan_rows, sql
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem
@@ -94,7 +95,7 @@ class World:
     def process(self, who: str) -> None:
         """One process that takes the plan up, as far as it comes."""
         with self.database.writing() as connection:
-            connection.execute(schema.plans.update().values(leased_until=0))
+            connection.execute(tables.plans.update().values(leased_until=0))
         with self.database.writing() as connection:
             if not plan_rows.lease_plan(connection, self.plan, who):
                 return
@@ -111,7 +112,7 @@ class World:
     def ends(self) -> None:
         """Handlers may be faster than who notes what was sent."""
         with Database.writing(self.database) as connection:
-            under_way = select(schema.letters.c.id).where(schema.letters.c.status == LetterStatus.REPLAYING)
+            under_way = select(tables.letters.c.id).where(tables.letters.c.status == LetterStatus.REPLAYING)
             at = sql.read_clock(connection)
             for id_ in connection.execute(under_way).scalars().all():
                 if (end := self.happens("end")) in ("done", "dead") and self.is_sent(connection, id_):
@@ -120,7 +121,7 @@ class World:
                     plan_item_rows.end_items_of_letters(connection, [id_], PlanItemState(end), at)
 
     def is_sent(self, connection: Any, id_: int) -> bool:
-        offset = connection.execute(select(schema.letters.c.offset).where(schema.letters.c.id == id_)).scalar_one()
+        offset = connection.execute(select(tables.letters.c.offset).where(tables.letters.c.id == id_)).scalar_one()
         return offset in self.sent()
 
     def sent(self) -> Counter[int]:
@@ -220,7 +221,7 @@ def test_what_was_sent_to_another_handler_is_found_after_a_crash_though_its_lett
     mortal = {"acknowledged": "crash"}
     made = world(tmp_path, monkeypatch, lambda point: mortal.get(point, ""))
     with made.database.writing() as connection:
-        connection.execute(schema.items.delete().where(schema.items.c.position > 1))
+        connection.execute(tables.items.delete().where(tables.items.c.position > 1))
         beside = f"orders-0-0:{OTHER}"
         plan_item_rows.add_items(connection, made.plan, [PlanItem(2, made.ids[0], beside, 1)], canary=False)
     with pytest.raises(Crash):
@@ -229,7 +230,7 @@ def test_what_was_sent_to_another_handler_is_found_after_a_crash_though_its_lett
     with made.database.writing() as connection:
         letter_rows.change_letter_status(connection, made.ids, LetterStatus.REPLAYING, LetterStatus.OPEN, 1)
         plan_item_rows.end_items_of_letters(connection, made.ids, PlanItemState.DEAD, 1)
-        connection.execute(schema.letters.update().values(number=schema.letters.c.number + 1, failures=2))
+        connection.execute(tables.letters.update().values(number=tables.letters.c.number + 1, failures=2))
     made.process("two")
     assert made.outcomes() == {"dead": 1, "sent": 1}
     assert Counter(each[0] for each in map(read_retry_key, made.kafka.records) if each) == {  # type: ignore[arg-type]
@@ -256,9 +257,9 @@ def test_who_takes_long_over_a_batch_shows_that_it_lives_and_stops_once_another_
     def happens(point: str) -> str:
         if point == "publish":
             with Database.writing(made.database) as connection:
-                leases.append(connection.execute(select(schema.plans.c.leased_until)).scalar_one())
+                leases.append(connection.execute(select(tables.plans.c.leased_until)).scalar_one())
                 taken = {"leased_by": "another"} if len(leases) == 2 else {}
-                connection.execute(schema.plans.update().values(leased_until=0, **taken))
+                connection.execute(tables.plans.update().values(leased_until=0, **taken))
         return ""
 
     monkeypatch.setattr(plan_action, "BYTES_AT_ONCE", 1)
@@ -281,12 +282,12 @@ def test_a_letter_that_was_taken_or_has_died_again_or_is_gone_is_skipped_with_wh
     with made.database.writing() as connection:
         letter_rows.change_letter_status(connection, [taken], LetterStatus.OPEN, LetterStatus.REPLAYING, 1, 99)
         letter_rows.change_letter_status(connection, [discarded], LetterStatus.OPEN, LetterStatus.DISCARDED, 1)
-        connection.execute(schema.letters.update().where(schema.letters.c.id == died).values(failures=2))
-        connection.execute(schema.letters.delete().where(schema.letters.c.id == gone))
+        connection.execute(tables.letters.update().where(tables.letters.c.id == died).values(failures=2))
+        connection.execute(tables.letters.delete().where(tables.letters.c.id == gone))
     made.process("one")
     assert made.outcomes() == {"sent": LETTERS - 4, "skipped": 4}
     with made.database.reading() as connection:
-        asked = select(schema.items.c.why).where(schema.items.c.state == "skipped").order_by(schema.items.c.position)
+        asked = select(tables.items.c.why).where(tables.items.c.state == "skipped").order_by(tables.items.c.position)
         whys = set(connection.execute(asked).scalars())
     assert whys == {
         "it is replaying already, by plan 99",
@@ -312,7 +313,7 @@ def test_only_one_process_at_a_time_has_a_plan_and_another_once_its_lease_has_ru
         assert not plan_rows.lease_plan(connection, id_, "two")
         assert plan_rows.renew_plan_lease(connection, id_, "one") is PlanState.APPLYING
         assert plan_rows.find_abandoned_plans(connection) == []
-        connection.execute(schema.plans.update().values(leased_until=0))
+        connection.execute(tables.plans.update().values(leased_until=0))
     with database.writing() as connection:
         assert plan_rows.find_abandoned_plans(connection) == [id_]
         assert plan_rows.lease_plan(connection, id_, "two")
@@ -324,9 +325,9 @@ def test_a_lease_of_a_clock_that_was_an_hour_ahead_holds_nobody_up(database: Dat
         id_, at = plan_rows.add_plan(connection, PlanKind.REPLAY, "ann", "", {}, PlanOptions())
         assert plan_rows.lease_plan(connection, id_, "one")
         # A clock that goes back a little takes a plan from nobody.
-        connection.execute(schema.plans.update().values(leased_until=at + plan_rows.PLAN_LEASE_MS + 60_000))
+        connection.execute(tables.plans.update().values(leased_until=at + plan_rows.PLAN_LEASE_MS + 60_000))
         assert not plan_rows.lease_plan(connection, id_, "two")
-        connection.execute(schema.plans.update().values(leased_until=at + 3_600_000))
+        connection.execute(tables.plans.update().values(leased_until=at + 3_600_000))
         assert plan_rows.find_abandoned_plans(connection) == [id_]
         assert plan_rows.lease_plan(connection, id_, "two")
 
@@ -353,7 +354,7 @@ def test_what_a_process_had_claimed_that_died_is_sent_though_the_plan_ended_sinc
         made.process("one")
     mortal.clear()
     with made.database.writing() as connection:
-        connection.execute(schema.plans.update().values(leased_until=0))
+        connection.execute(tables.plans.update().values(leased_until=0))
         assert plan_rows.change_plan_state(connection, made.plan, [PlanState.APPLYING], over, "enough")
     assert made.outcomes() == {"claimed": 3, "waiting": LETTERS - 3}
     with made.database.reading() as connection:

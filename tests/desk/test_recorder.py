@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from bridge.deadletters.db.schema import hours, positions, tallies
+from bridge.deadletters.db.table_definitions import hours, positions, tallies
 from bridge.deadletters.recorder.recorder import Recorder
 from tests.delivery_checks import json_of
 from tests.desk.recorders import bury, has, kept, offsets, recorded, recorder

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from bridge.deadletters.db.postgresql_engine import SILENT_FOR
-from bridge.deadletters.db.schema import tallies
+from bridge.deadletters.db.table_definitions import tallies
 from tests.desk.recorders import bury, offsets, once_each, recorded, recorder
 from tests.processes import Process, Served, Stack, eventually, pytest_runtest_makereport, stack
 

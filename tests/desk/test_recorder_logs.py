@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from sqlalchemy import text
 
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.schema import kinds, positions, tallies
+from bridge.deadletters.db.table_definitions import kinds, positions, tallies
 from tests.desk.recorders import bury, has, kept, offsets, recorded, recorder
 from tests.processes import Stack, eventually, mortal_stack, pytest_runtest_makereport, stack
 from tests.servers.kafka import KafkaServer

@@ -6,7 +6,8 @@ from concurrent.futures import Future
 import pytest
 from sqlalchemy import select
 
-from bridge.deadletters.db import position_rows, schema
+from bridge.deadletters.db import position_rows
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.position_rows import PositionStep, RecordedLog, RecordedPosition
 from bridge.deadletters.recorder import start_position
 from bridge.errors import RecordedByAnother
@@ -35,7 +36,7 @@ def test_a_log_goes_from_where_it_was(database):
     move(database, PositionStep(HERE, 5, RecordedPosition(9, 2), 1))
     assert known(database) == {HERE: RecordedPosition(9, 2), THERE: RecordedPosition(0, -1)}
     with database.reading() as connection:
-        assert list(connection.execute(select(schema.positions.c.missed).order_by("missed")).scalars()) == [0, 6]
+        assert list(connection.execute(select(tables.positions.c.missed).order_by("missed")).scalars()) == [0, 6]
         assert position_rows.find_recorded_topics(connection, "bridge") == ["orders.dlq"]
         assert position_rows.find_recorded_topics(connection, "another") == []
 

@@ -15,7 +15,7 @@ from bridge.deadletters.db import audit_rows, plan_item_rows, plan_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_rows import purge_letters
 from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
-from bridge.deadletters.db.schema import letters
+from bridge.deadletters.db.table_definitions import letters
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.recorder import retention

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import delete
 
 from bridge.deadletters.db import schema_migration, search_index
-from bridge.deadletters.db.schema import letters
+from bridge.deadletters.db.table_definitions import letters
 from bridge.deadletters.inspection.letter_lookup import LetterLookup
 from bridge.deadletters.model import search_words
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter

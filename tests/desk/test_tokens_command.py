@@ -8,7 +8,8 @@ from sqlalchemy import select, update
 from bridge.cli.command_io import FAULTS
 from bridge.deadletters.accounts.api_token import ApiTokens
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import audit_rows, schema
+from bridge.deadletters.db import audit_rows
+from bridge.deadletters.db import table_definitions as tables
 from bridge.errors import TokenRefused
 from tests.desk.commands import Commands
 
@@ -52,8 +53,8 @@ def test_a_token_is_made_shown_once_listed_without_its_secret_and_revoked(desk, 
 def test_only_a_hash_of_a_token_is_in_the_database(database):
     _, secret = ApiTokens(database).make("deploy", Role.VIEWER, "ann")
     with database.reading() as connection:
-        kept = connection.execute(select(schema.tokens)).one()
-        said = connection.execute(select(schema.trail)).all()
+        kept = connection.execute(select(tables.tokens)).one()
+        said = connection.execute(select(tables.trail)).all()
     assert secret.encode() not in kept.digest
     assert secret not in str(kept) + str(said)
 
@@ -83,7 +84,7 @@ def test_two_living_tokens_never_share_a_name_so_the_trail_tells_them_apart(data
     with pytest.raises(TokenRefused, match="There is a token deploy already"):
         tokens.make(" deploy ", Role.VIEWER, "ann")
     with database.writing() as connection:
-        connection.execute(update(schema.tokens).values(until=now() - 1))
+        connection.execute(update(tables.tokens).values(until=now() - 1))
     assert tokens.make("deploy", Role.VIEWER, "ann")[0].id != made.id
 
 

@@ -15,7 +15,7 @@ from bridge.deadletters.db.database import Database, remember_fact
 from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_transfer import read_whole_letters
 from bridge.deadletters.db.letter_writer import LetterWriter
-from bridge.deadletters.db.schema import edits, facts, positions
+from bridge.deadletters.db.table_definitions import edits, facts, positions
 from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk.commands import Commands
 from tests.desk.letters import letter

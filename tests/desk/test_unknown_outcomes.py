@@ -10,7 +10,9 @@ from bridge.deadletters.db import (
     letter_rows,
     plan_item_rows,
     plan_rows,
-    schema,
+)
+from bridge.deadletters.db import (
+    table_definitions as tables,
 )
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
@@ -29,7 +31,7 @@ def sent(database: Database, *states: PlanItemState) -> tuple[int, list[int]]:
         rows = zip(ids, states, strict=True)
         for position, (id_, state) in enumerate(rows, 1):
             row = {"plan_id": plan_id, "position": position, "letter_id": id_, "failures": 1, "state": state}
-            connection.execute(insert(schema.items).values(row))
+            connection.execute(insert(tables.items).values(row))
     return plan_id, ids
 
 

@@ -12,7 +12,7 @@ from bridge.cli.inspection_commands import check_desk_database
 from bridge.deadletters.alarms import webhook_cipher, webhook_sender
 from bridge.deadletters.alarms.webhook_format import WebhookFormat, sign_message
 from bridge.deadletters.alarms.webhook_service import WebhookService
-from bridge.deadletters.db import schema
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.recorder.background_duties import DUTIES
 from lossless.backoff import Backoff
 from tests.desk.webhook_sender import settings
@@ -67,7 +67,7 @@ def send(hooks, name="ops"):
 def dump(database):
     """Every value of every table, as a backup has it."""
     with database.reading() as connection:
-        return str([connection.execute(select(table)).all() for table in schema.metadata.sorted_tables])
+        return str([connection.execute(select(table)).all() for table in tables.metadata.sorted_tables])
 
 
 def encrypt(hooks):
@@ -158,9 +158,9 @@ def test_a_value_that_somebody_changed_in_the_database_is_not_sent(new_hooks, th
     hooks = new_hooks(key)
     add(hooks, there)
     with hooks.database.writing() as connection:
-        (kept,) = connection.execute(select(schema.webhooks.c.address)).scalars()
+        (kept,) = connection.execute(select(tables.webhooks.c.address)).scalars()
         changed = kept[:-10] + ("A" if kept[-10] != "A" else "B") + kept[-9:]
-        connection.execute(schema.webhooks.update().values(address=changed))
+        connection.execute(tables.webhooks.update().values(address=changed))
     assert "DEADLETTERS_SECRET_KEY" in send(hooks).said
     assert there.got == []
 
@@ -199,7 +199,7 @@ def test_a_secret_is_sent_to_no_other_address_and_in_no_other_format_than_it_was
     add(hooks, there, "pager", WebhookFormat.PAGERDUTY, PAGER_KEY)
     values = {"address": f"{there.url}/other", "format": "standard"}
     with hooks.database.writing() as connection:
-        connection.execute(schema.webhooks.update().values({changed: values[changed]}))
+        connection.execute(tables.webhooks.update().values({changed: values[changed]}))
     encrypt(hooks)
     told = send(hooks, "pager")
     assert (told.state, there.got) == ("waiting", [])
@@ -215,12 +215,12 @@ def test_a_secret_that_was_encrypted_without_its_address_is_sent_and_encrypted_a
     add(hooks, there, "pager", WebhookFormat.PAGERDUTY, PAGER_KEY)
     unbound = webhook_cipher.PREFIX + Fernet(key).encrypt(PAGER_KEY.encode()).decode()
     with hooks.database.writing() as connection:
-        connection.execute(schema.webhooks.update().values(secret=unbound))
+        connection.execute(tables.webhooks.update().values(secret=unbound))
     assert send(hooks, "pager").state == "sent"
     encrypt(hooks)
     assert send(hooks, "pager").state == "sent"
     assert [got.body["routing_key"] for got in there.got] == [PAGER_KEY, PAGER_KEY]
     with hooks.database.writing() as connection:
-        assert connection.execute(select(schema.webhooks.c.secret)).scalar_one() != unbound
-        connection.execute(schema.webhooks.update().values(address=f"{there.url}/other"))
+        assert connection.execute(select(tables.webhooks.c.secret)).scalar_one() != unbound
+        connection.execute(tables.webhooks.update().values(address=f"{there.url}/other"))
     assert send(hooks, "pager").state == "waiting"

@@ -21,10 +21,11 @@ from bridge.deadletters.alarms import (
 from bridge.deadletters.alarms.alarm_event import ALL, Alarm, AlarmKind
 from bridge.deadletters.alarms.webhook_format import WebhookFormat, sign_message
 from bridge.deadletters.alarms.webhook_service import WebhookService
-from bridge.deadletters.db import audit_rows, kind_rows, schema, sql, webhook_rows
+from bridge.deadletters.db import audit_rows, kind_rows, sql, webhook_rows
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db import webhook_rows as stored
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.schema import cause_fixes, groups
+from bridge.deadletters.db.table_definitions import cause_fixes, groups
 from bridge.errors import DeskUnavailable, WebhookRefused
 from bridge.handler_routes import Routes
 from bridge.settings.address_values import read_networks
@@ -220,7 +221,7 @@ def test_what_waits_for_its_beginning_is_not_sent_before_it(hooks, there, monkey
     with standing_alarms(monkeypatch, halt()):
         notice(hooks)
     with hooks.database.writing() as connection:
-        connection.execute(update(schema.deliveries).values(next_at=2**52))
+        connection.execute(update(tables.deliveries).values(next_at=2**52))
     with standing_alarms(monkeypatch):
         notice(hooks)
     hooks.test("ops", "ann")
@@ -233,7 +234,7 @@ def test_it_is_given_up_after_a_day_and_said(hooks, there):
     add(hooks, there)
     message = hooks.test("ops", "ann")
     with hooks.database.writing() as connection:
-        connection.execute(update(schema.deliveries).values(made_at=int(time.time() * 1000) - 25 * HOUR))
+        connection.execute(update(tables.deliveries).values(made_at=int(time.time() * 1000) - 25 * HOUR))
     send(hooks)
     assert (hooks.find_delivery(message).state, hooks.find_delivery(message).said) == ("given up", "HTTP 503")
     (said,) = dead_letter_problems._read_failing_webhooks(hooks.database, time.time())
@@ -249,7 +250,7 @@ def test_a_receiver_that_does_not_answer_and_a_recorder_that_does_not_send_are_s
     assert "Nothing is sent to the webhook ops" in said
     assert "Start `bridge deadletters record`" in said
     with hooks.database.writing() as connection:
-        connection.execute(update(schema.deliveries).values(tries=5))
+        connection.execute(update(tables.deliveries).values(tries=5))
     (said,) = dead_letter_problems._read_failing_webhooks(hooks.database, later)
     assert "The webhook ops does not take what it is told" in said
 
@@ -312,8 +313,8 @@ def test_of_more_than_are_sent_at_a_time_who_was_tried_longest_ago_is_next(hooks
     with hooks.database.writing() as connection:
         # The first two did not answer, the second later than the first; the others wait for the first time.
         for waited, tried_at, id_ in zip((0, 10, 30, 20), (80, 90, None, None), ids, strict=True):
-            its = schema.deliveries.c.webhook_id == id_
-            connection.execute(update(schema.deliveries).where(its).values(next_at=1_000 + waited, tried_at=tried_at))
+            its = tables.deliveries.c.webhook_id == id_
+            connection.execute(update(tables.deliveries).where(its).values(next_at=1_000 + waited, tried_at=tried_at))
     assert webhook_sender.take_due_webhooks(hooks.database, 4, set()) == [ids[3], ids[2], ids[0], ids[1]]
     assert webhook_sender.take_due_webhooks(hooks.database, 2, {ids[3]}) == [ids[2], ids[0]]
 
@@ -335,7 +336,7 @@ def test_a_fresh_event_stands_before_the_retries_of_its_receiver_which_keep_thei
     add(hooks, there)
     tried = halts(hooks, "ops", "a", "b", "c")
     with hooks.database.writing() as connection:
-        connection.execute(update(schema.deliveries).values(tries=1, tried_at=900, next_at=schema.deliveries.c.id))
+        connection.execute(update(tables.deliveries).values(tries=1, tried_at=900, next_at=tables.deliveries.c.id))
     fresh = halts(hooks, "ops", "d", "e")
     send(hooks)
     assert [got.id for got in there.got] == [*fresh, *tried]
@@ -368,7 +369,7 @@ def test_what_a_name_leads_to_is_looked_at_each_time_it_is_sent(hooks, there, da
     elsewhere.settings.environment.__dict__["DEADLETTERS_WEBHOOK_NETWORKS"] = ""
     with database.writing() as connection:
         address = there.url.replace("http://127.0.0.1", "https://localhost")
-        connection.execute(update(schema.webhooks).values(address=address))
+        connection.execute(update(tables.webhooks).values(address=address))
     send_once(elsewhere)
     assert there.got == []
     assert "is not public" in hooks.find_delivery(message).said
@@ -589,12 +590,12 @@ def test_what_has_ended_is_forgotten_after_a_week_and_what_waits_is_not(hooks, t
     kept = hooks.test("ops", "ann")
     with database.writing() as connection:
         old = int(time.time() * 1000) - 8 * 24 * HOUR
-        connection.execute(update(schema.deliveries).values(made_at=old))
-        its = schema.deliveries.c.ended_at.is_not(None)
-        connection.execute(update(schema.deliveries).where(its).values(ended_at=old))
+        connection.execute(update(tables.deliveries).values(made_at=old))
+        its = tables.deliveries.c.ended_at.is_not(None)
+        connection.execute(update(tables.deliveries).where(its).values(ended_at=old))
     alarm_watch.notice_groups(database)
     with database.reading() as connection:
-        assert connection.execute(select(schema.deliveries.c.message)).scalars().all() == [kept]
+        assert connection.execute(select(tables.deliveries.c.message)).scalars().all() == [kept]
 
 
 def test_slack_and_pagerduty_get_what_they_take(hooks, there):

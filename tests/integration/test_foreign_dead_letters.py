@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.deadletters.db.schema import letters
+from bridge.deadletters.db.table_definitions import letters
 from bridge.formats import dead_letter_record, foreign_dead_letter
 from bridge.formats.foreign_dead_letter import ForeignDeadLetter
 from bridge.kafka.clients import headers_of

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from sqlalchemy import select
 
 from bridge.deadletters.db import letter_payload
-from bridge.deadletters.db.schema import letters
+from bridge.deadletters.db.table_definitions import letters
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.topic_letters import fetch_letter_value
 from bridge.deadletters.replay.kafka_lookup import ValueAway, fetch_payloads

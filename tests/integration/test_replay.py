@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from sqlalchemy import func, select
 
 from bridge.deadletters.db import audit_rows
-from bridge.deadletters.db.schema import letters
+from bridge.deadletters.db.table_definitions import letters
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from tests.delivery_checks import all_settled, choose, delete_topic, json_of, send_back, twice

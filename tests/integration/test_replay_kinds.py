@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from bridge.deadletters.db.schema import letters
+from bridge.deadletters.db.table_definitions import letters
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from tests.delivery_checks import all_settled, audit

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deadletters.db.schema import letters
+from bridge.deadletters.db.table_definitions import letters
 from tests.desk_of_stack import desk, recorder, replay
 from tests.integration.test_replay import COMPLETION, count, start
 from tests.processes import Run, Stack, eventually

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.deadletters.db.schema import letters
+from bridge.deadletters.db.table_definitions import letters
 from bridge.deadletters.model.bulk_plan import PlanState
 from tests.desk_of_stack import desk, recorder, replay
 from tests.integration.test_replay import count, start

@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import Producer
 from sqlalchemy import insert, select
 
-from bridge.deadletters.db import letter_payload, plan_item_rows, plan_rows, schema
+from bridge.deadletters.db import letter_payload, plan_item_rows, plan_rows
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.plan_item_rows import LogPosition, SentPosition
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions
@@ -101,7 +102,7 @@ def test_a_letter_whose_end_nobody_knows_stays_as_it_is_until_that_is_proven(
         id_ = letter(connection, of, 7, LetterStatus.REPLAYING, plan_id=plan_id, topic_id="log")
         item = {"plan_id": plan_id, "position": 1, "letter_id": id_, "state": PlanItemState.SENT, "sent_at": 1}
         where = {"sent_topic": f"{source}.replay", "sent_partition": 0, "sent_offset": 3}
-        connection.execute(insert(schema.items).values({**item, **where}))
+        connection.execute(insert(tables.items).values({**item, **where}))
 
     def stands() -> tuple[str, dict[str, int]]:
         with database.reading() as connection:
@@ -138,7 +139,7 @@ def test_what_a_redrive_sent_behind_the_end_of_its_log_ends_with_the_reason(
         for position, offset in enumerate((0, 9), 1):
             # What lies at 0 is there and is read later; nothing lies at 9: the log was cut.
             where = {"sent_topic": f"{source}.replay", "sent_offset": offset, "place": f"{source}-0-{offset}:charge"}
-            connection.execute(insert(schema.items).values({**item, **where, "position": position}))
+            connection.execute(insert(tables.items).values({**item, **where, "position": position}))
     with LedgerFates.opened(settings) as fates:
         ending = RedriveOutcomes(settings, database, fates)
         # Just sent, an answer of Kafka's may be older than that.
@@ -148,6 +149,6 @@ def test_what_a_redrive_sent_behind_the_end_of_its_log_ends_with_the_reason(
         assert ending.look(plan_id, deduces=True) == 1
     with database.reading() as connection:
         assert plan_item_rows.count_item_states(connection, [plan_id])[plan_id] == {"sent": 1, "unknown": 1}
-        why = connection.execute(select(schema.items.c.why).where(schema.items.c.position == 2)).scalar_one()
+        why = connection.execute(select(tables.items.c.why).where(tables.items.c.position == 2)).scalar_one()
     assert "ends before it" in why
     database.close()

@@ -15,7 +15,7 @@ from bridge.console.asgi_app import build_application
 from bridge.console.auth.browser_session import SESSION_COOKIE
 from bridge.console.console import Console
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import schema
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.model.bulk_plan import PlanItemState
@@ -79,7 +79,7 @@ def program(here):
 
 def plans(database):
     with database.reading() as connection:
-        return connection.execute(select(func.count()).select_from(schema.plans)).scalar_one()
+        return connection.execute(select(func.count()).select_from(tables.plans)).scalar_one()
 
 
 def kind(answer):
@@ -239,7 +239,7 @@ def test_a_plan_of_which_others_have_taken_letters_is_not_as_it_was_seen(program
     seen = program.plan(status=["open"])
     with here.desk.database.writing() as connection:
         connection.execute(
-            update(schema.letters).where(schema.letters.c.id == 1).values(status="discarded", status_at=2**50)
+            update(tables.letters).where(tables.letters.c.id == 1).values(status="discarded", status_at=2**50)
         )
     refused = program.post(f"/plans/{seen.json()['id']}/apply", {}, if_match=seen.headers["etag"])
     assert kind(refused) == "changed"
@@ -272,7 +272,7 @@ def test_to_go_on_with_a_discard_of_very_many_takes_an_admin(program, here, reco
     assert program.post(f"{path}/stop", {}).status_code == 200
     with here.desk.database.writing() as connection:
         counts = here.desk.plans.one(made.json()["id"]).counts.to_data() | {"letters": 1_001}
-        connection.execute(update(schema.plans).values(counts=json.dumps(counts)))
+        connection.execute(update(tables.plans).values(counts=json.dumps(counts)))
     refused = program.post(f"{path}/apply", {}, if_match=program.get(path).headers["etag"])
     assert (kind(refused), "takes an admin" in refused.json()["detail"]) == ("refused", True)
     assert program.get(path).json()["state"] == "stopped"
@@ -299,7 +299,7 @@ def test_a_letter_is_checked_and_edited_with_its_own_bytes(program, here, record
     assert made.json()["counts"]["edits"]["changed"] == 1
     assert program.get("/letters/1").json()["edits"] == []
     with here.desk.database.writing() as connection:
-        connection.execute(update(schema.items).values(state="sent"))
+        connection.execute(update(tables.items).values(state="sent"))
     (sent,) = program.get("/letters/1").json()["edits"]
     assert (sent["what"], sent["value"]["data"], sent["plan"]) == ("edit", '{"amount": 5}', made.json()["id"])
     assert kind(program.post("/letters/1/edit", {"value": {"encoding": "base64", "data": "%"}})) == "invalid"
@@ -440,7 +440,7 @@ def test_of_a_console_that_dies_after_it_acted_the_next_one_answers_what_was_don
             program.post("/plans", body, key="one")
     assert kind(program.post("/plans", body, key="one")) == "under-way"
     with here.desk.database.writing() as connection:
-        connection.execute(update(schema.requests).values(claimed_until=1))
+        connection.execute(update(tables.requests).values(claimed_until=1))
     again = program.post("/plans", body, key="one")
     assert (again.status_code, again.json()["counts"]["letters"]) == (201, 1)
     assert plans(here.desk.database) == 1
@@ -460,7 +460,7 @@ def test_a_plan_whose_maker_died_before_it_had_counted_is_counted(program, here,
         with suppress(Killed):
             program.post("/plans", body, key="one")
     with here.desk.database.writing() as connection:
-        connection.execute(update(schema.requests).values(claimed_until=1))
+        connection.execute(update(tables.requests).values(claimed_until=1))
     assert program.post("/plans", body, key="one").json()["counts"]["letters"] == 2
     assert plans(here.desk.database) == 1
 
@@ -486,8 +486,8 @@ def test_a_token_opens_nothing_once_it_is_revoked_or_has_ended(program, here):
     assert program.get("/letters").status_code == 200
     ended = Program(here, Role.VIEWER)
     with here.desk.database.writing() as connection:
-        mine = schema.tokens.c.id == ended.token.id
-        connection.execute(update(schema.tokens).where(mine).values(until=1))
+        mine = tables.tokens.c.id == ended.token.id
+        connection.execute(update(tables.tokens).where(mine).values(until=1))
     assert kind(ended.get("/letters")) == "unauthorized"
     here.desk.tokens.revoke(program.token.id, "ann")
     assert kind(program.get("/letters")) == "unauthorized"

@@ -13,7 +13,7 @@ from bridge.console.api import letters_api as api_letters
 from bridge.console.asgi_app import build_application
 from bridge.console.console import Console
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import schema
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.editing.letter_edit import LetterEditor
 from bridge.deadletters.model.letter_filter import LetterFilter
@@ -134,7 +134,7 @@ def test_a_patch_as_text_keeps_every_digit(program, record, desk):
     made = program.post("/plans/patch", {"letters": {"id": [1]}, "patch": text})
     assert made.status_code == 201, made.text
     with desk.database.reading() as connection:
-        value = connection.execute(select(schema.edits.c.value)).scalar_one()
+        value = connection.execute(select(tables.edits.c.value)).scalar_one()
     assert b"0.12345678901234567890" in value
 
 

@@ -14,7 +14,8 @@ from bridge.console.console import Console
 from bridge.console.pages import charts
 from bridge.console.pages import groups_page as pages
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import kind_rows, schema
+from bridge.deadletters.db import kind_rows
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.inspection.group_details import count_workers_by_version
 from bridge.deadletters.model.bulk_plan import PlanItemState
@@ -106,7 +107,7 @@ def ids(page: str) -> list[str]:
 
 def test_a_group_shows_its_counts_versions_and_letters(console, ann, groups):
     with console.desk.database.writing() as connection:
-        connection.execute(update(schema.letters).where(schema.letters.c.id == 1).values(failures=2))
+        connection.execute(update(tables.letters).where(tables.letters.c.id == 1).values(failures=2))
     page = ann.get(f"/groups/{groups[0]}").text
     assert re.search(r"Died again</span></dt><dd>1 ", page)
     row = r'scope="row">(?:<bdi>)?(\w+)(?:</bdi>)?</th>.*?"Failed">(.*?)</td>.*?"Open">(.*?)</td>'

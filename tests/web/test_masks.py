@@ -21,7 +21,7 @@ from bridge.console.pages.page_routes import PAGE_ROUTES
 from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.audit_log import AuditLog
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import schema
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.letter_payload import read_edited_values
 from bridge.deadletters.editing.json_patch import ValuePatch
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
@@ -331,8 +331,8 @@ def test_nothing_of_a_masked_field_is_in_any_answer_of_the_api(masked, desk, rol
     browser = masked(role)
     with desk.database.writing() as connection:
         why = f"its handler does not take it: {ERROR}"
-        connection.execute(update(schema.items).values(state="skipped", why=why))
-        connection.execute(update(schema.plans).where(schema.plans.c.id == 1).values(state="done"))
+        connection.execute(update(tables.items).values(state="skipped", why=why))
+        connection.execute(update(tables.plans).where(tables.plans.c.id == 1).values(state="done"))
     program = Program(browser, role)
     seen, answered = 0, set()
     for address, queries in ASKED_BY_API.items():

@@ -16,7 +16,8 @@ from bridge.console.pages import plans_page
 from bridge.console.pages.plan_view import VERBS, describe_wave
 from bridge.console.pages.plan_view import describe_state as words_of
 from bridge.deadletters.accounts.user_account import Role
-from bridge.deadletters.db import letter_rows, plan_item_rows, plan_rows, schema
+from bridge.deadletters.db import letter_rows, plan_item_rows, plan_rows
+from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.plan_item_rows import LogPosition
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanState
@@ -110,7 +111,7 @@ def test_what_can_mean_nothing_makes_no_plan_and_says_why(console, ann, database
 def test_a_preview_shows_handlers_reasons_warnings_and_what_died_again_before(ann, database):
     ids = open_letters(database, 3, error_class="<b>E")
     with database.writing() as connection:
-        connection.execute(update(schema.letters).where(schema.letters.c.id == ids[0]).values(failures=3))
+        connection.execute(update(tables.letters).where(tables.letters.c.id == ids[0]).values(failures=3))
     page = ann.get(made(ann)).text
     for words in ("exhausted", "2 replays", "Kafka does not answer", "orders.handlers.charge", "At most"):
         assert words in page, words
@@ -243,7 +244,7 @@ def test_for_10_s_nobody_takes_a_discard_up_and_it_can_be_stopped(console, ann, 
     ann.post(f"{address}/stop", **ann.form(address, f"{address}/stop"))
     assert stands(console, address) is PlanState.STOPPED
     with database.writing() as connection:
-        connection.execute(update(schema.plans).values(leased_until=0, state=PlanState.APPLYING))
+        connection.execute(update(tables.plans).values(leased_until=0, state=PlanState.APPLYING))
         assert plan_rows.find_abandoned_plans(connection) == [1]
 
 
@@ -252,7 +253,7 @@ def test_more_than_1000_letters_are_discarded_by_an_admin_alone(console, ann, da
     address = made(ann, "discard")
     with database.writing() as connection:
         counts = console.desk.plans.one(1).counts.to_data() | {"letters": 1_001}
-        connection.execute(update(schema.plans).values(counts=json.dumps(counts)))
+        connection.execute(update(tables.plans).values(counts=json.dumps(counts)))
     page = ann.get(address).text
     assert "that needs admin; you are operator" in page
     assert "/apply" not in page
@@ -319,7 +320,7 @@ def test_that_no_recorder_takes_a_plan_up_is_said_once_it_should_have(console, a
     applied(ann, address)
     assert "No recorder has taken it up" not in ann.get(address).text
     with database.writing() as connection:
-        connection.execute(update(schema.trail).values(at=schema.trail.c.at - 60_000))
+        connection.execute(update(tables.trail).values(at=tables.trail.c.at - 60_000))
     assert "No recorder has taken it up" in ann.get(address).text
     with database.writing() as connection:
         assert plan_rows.lease_plan(connection, 1, "recorder")
@@ -330,7 +331,7 @@ def test_a_plan_under_way_shows_its_waves_what_died_again_and_what_was_left_out_
     ids = open_letters(database, 30)
     with database.writing() as connection:
         connection.execute(
-            update(schema.letters).where(schema.letters.c.id == ids[6]).values(error_message="<script>alert(1)")
+            update(tables.letters).where(tables.letters.c.id == ids[6]).values(error_message="<script>alert(1)")
         )
     address = made(ann)
     applied(ann, address, pace="canary")
@@ -407,7 +408,7 @@ def test_a_second_tab_of_the_same_person_shows_what_was_done_also_when_it_is_ove
     form = ann.form(address, f"{address}/apply")
     ann.post(f"{address}/apply", **form)
     with database.writing() as connection:
-        connection.execute(update(schema.plans).values(state=PlanState.DONE))
+        connection.execute(update(tables.plans).values(state=PlanState.DONE))
     assert ann.post(f"{address}/apply", **form).headers["location"] == address
     assert len([act for act in PlanProgressReader(database).of(1).trail if act.what == "apply"]) == 1
 
@@ -441,6 +442,6 @@ def test_a_discard_that_was_stopped_in_its_10_s_waits_for_them_again_and_for_an_
     form = ann.form(address, f"{address}/apply")
     with database.writing() as connection:
         counts = console.desk.plans.one(1).counts.to_data() | {"letters": 1_001}
-        connection.execute(update(schema.plans).values(counts=json.dumps(counts)))
+        connection.execute(update(tables.plans).values(counts=json.dumps(counts)))
     assert "takes an admin" in ann.post(f"{address}/apply", **form).text
     assert stands(console, address) is PlanState.STOPPED

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from bridge.deadletters.db.schema import issued, sessions, tokens, users
 from bridge.deadletters.db.sql import read_one
+from bridge.deadletters.db.table_definitions import issued, sessions, tokens, users
 
 
 class User(NamedTuple):

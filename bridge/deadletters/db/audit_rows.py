@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, Update, delete, func, insert, or_, select, update
 
 from bridge.deadletters.db import sql
-from bridge.deadletters.db.schema import items, requests, trail
+from bridge.deadletters.db.table_definitions import items, requests, trail
 from bridge.errors import RequestTakenOver
 
 

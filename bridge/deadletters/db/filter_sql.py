@@ -22,7 +22,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from bridge.deadletters.db import search_index
-from bridge.deadletters.db.schema import failures, items, kinds, letters
+from bridge.deadletters.db.table_definitions import failures, items, kinds, letters
 from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.filter_syntax import (
     CLASS_NAMES,

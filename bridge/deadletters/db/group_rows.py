@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from bridge.deadletters.db.filter_sql import Condition, build_kind_conditions, is_one_of
 from bridge.deadletters.db.kind_rows import HOUR_MS
-from bridge.deadletters.db.schema import cause_fixes, groups, hours, items, kinds, letters, tallies
+from bridge.deadletters.db.table_definitions import cause_fixes, groups, hours, items, kinds, letters, tallies
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Table, bindparam, func, select, text
 
-from bridge.deadletters.db.schema import groups, hours, kinds, letters, tallies, tracebacks
 from bridge.deadletters.db.sql import insert_missing
+from bridge.deadletters.db.table_definitions import groups, hours, kinds, letters, tallies, tracebacks
 from bridge.deadletters.model.digest import compute_digest
 from bridge.deadletters.model.stored_letter import OTHER_CAUSE, UNKNOWN_CAUSE, LetterKind, LetterStatus
 

@@ -12,8 +12,8 @@ from bridge.deadletters.db.filter_sql import build_letter_conditions, is_one_of
 from bridge.deadletters.db.letter_rows import split_into_batches
 from bridge.deadletters.db.letter_transfer import fit_in_memory
 from bridge.deadletters.db.plan_item_rows import LogPosition
-from bridge.deadletters.db.schema import edits, items, kinds, letters, plans
 from bridge.deadletters.db.sql import is_among
+from bridge.deadletters.db.table_definitions import edits, items, kinds, letters, plans
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus, unpack_headers

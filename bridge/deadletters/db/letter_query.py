@@ -33,7 +33,7 @@ from bridge.deadletters.db.filter_sql import (
     build_time_conditions,
     is_one_of,
 )
-from bridge.deadletters.db.schema import kinds, letters, tallies
+from bridge.deadletters.db.table_definitions import kinds, letters, tallies
 from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_filter import LetterCursor, LetterFilter
 

@@ -10,8 +10,17 @@ from sqlalchemy import Connection, Row, Select, Table, delete, exists, func, lit
 
 from bridge.deadletters.db import kind_rows
 from bridge.deadletters.db.filter_sql import is_one_of, select_matching_letters
-from bridge.deadletters.db.schema import failures, groups, items, kinds, letters, plans, positions, tracebacks
 from bridge.deadletters.db.sql import is_among
+from bridge.deadletters.db.table_definitions import (
+    failures,
+    groups,
+    items,
+    kinds,
+    letters,
+    plans,
+    positions,
+    tracebacks,
+)
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState
 from bridge.deadletters.model.letter_filter import FilterField, LetterFilter
 from bridge.deadletters.model.policy_simulation import FailingLetter

@@ -10,7 +10,17 @@ from bridge.deadletters.db import kind_rows, search_index, sql, webhook_rows
 from bridge.deadletters.db.database import remember_fact
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.kind_rows import IdCache
-from bridge.deadletters.db.schema import edits, facts, failures, groups, kinds, letters, positions, tracebacks, trail
+from bridge.deadletters.db.table_definitions import (
+    edits,
+    facts,
+    failures,
+    groups,
+    kinds,
+    letters,
+    positions,
+    tracebacks,
+    trail,
+)
 from bridge.deadletters.model import search_words
 from bridge.deadletters.model.failure_group import FailureGroup, compute_cause_fingerprint
 from bridge.deadletters.model.letter_filter import LetterFilter

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, bindparam, insert, select, update
 from bridge.deadletters.db import kind_rows, plan_item_rows, search_index, sql
 from bridge.deadletters.db.kind_rows import DIGESTS_AT_ONCE, IdCache
 from bridge.deadletters.db.letter_rows import IS_UNKNOWN
-from bridge.deadletters.db.schema import failures, letters
+from bridge.deadletters.db.table_definitions import failures, letters
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_deduplication import DeathKind, KnownLetter, classify_death

@@ -10,7 +10,7 @@ from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.db.letter_payload import BRIDGE_PROGRAM
 from bridge.deadletters.db.letter_rows import split_into_batches
 from bridge.deadletters.db.plan_item_rows import LogPosition
-from bridge.deadletters.db.schema import edits, items, kinds, letters
+from bridge.deadletters.db.table_definitions import edits, items, kinds, letters
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import ENDED, LetterStatus

@@ -26,8 +26,8 @@ from sqlalchemy import (
 )
 
 from bridge.deadletters.db.letter_rows import split_into_batches
-from bridge.deadletters.db.schema import items, kinds, letters
 from bridge.deadletters.db.sql import is_among
+from bridge.deadletters.db.table_definitions import items, kinds, letters
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState
 from bridge.deadletters.model.plan_order import WAVES, find_wave
 from bridge.deadletters.model.stored_letter import LetterIdentity

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, and_, bindparam, case, false, func, literal, 
 from bridge.deadletters.db.letter_payload import BRIDGE_PROGRAM
 from bridge.deadletters.db.letter_rows import IDS_AT_ONCE, split_into_batches
 from bridge.deadletters.db.plan_item_rows import build_position_conditions
-from bridge.deadletters.db.schema import items, kinds, letters
+from bridge.deadletters.db.table_definitions import items, kinds, letters
 from bridge.deadletters.model.bulk_plan import UNENDED, PlanItemState
 from bridge.deadletters.model.plan_order import WAVES, OrderedCourse, find_wave
 from bridge.formats.delivery_identity import Origin

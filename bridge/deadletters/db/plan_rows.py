@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, and_, exists, func, insert, literal_column, or_, select, update
 
-from bridge.deadletters.db import plan_item_rows, schema, sql
-from bridge.deadletters.db.schema import items, letters, plans
+from bridge.deadletters.db import plan_item_rows, sql
+from bridge.deadletters.db.table_definitions import items, letters, plans
 from bridge.deadletters.model.bulk_plan import (
     UNDER_WAY,
     BulkPlan,
@@ -167,7 +167,7 @@ def note_canary_wave(connection: Connection, id_: int, wave: int) -> None:
 
 def find_abandoned_plans(connection: Connection) -> list[int]:
     """Return the plans without a lease, oldest first: to be applied, or stopped or failed with claimed items."""
-    each = schema.items.c
+    each = items.c
     claimed = select(each.plan_id).where(each.plan_id == plans.c.id, each.state == PlanItemState.CLAIMED)
     left = and_(plans.c.state.in_(ENDED_EARLY), claimed.exists())
     asked = select(plans.c.id, plans.c.leased_until).where(or_(plans.c.state == PlanState.APPLYING, left))

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, bindparam, case, select, update
 
-from bridge.deadletters.db.schema import positions
 from bridge.deadletters.db.sql import insert_missing
+from bridge.deadletters.db.table_definitions import positions
 from bridge.errors import RecordedByAnother
 
 

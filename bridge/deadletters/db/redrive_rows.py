@@ -7,7 +7,7 @@ from sqlalchemy import Connection, func, literal_column, select, update
 
 from bridge.deadletters.db.letter_rows import split_into_batches
 from bridge.deadletters.db.plan_item_rows import LogPosition
-from bridge.deadletters.db.schema import items, letters, plans
+from bridge.deadletters.db.table_definitions import items, letters, plans
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState, PlanKind
 
 #: Literals: the partial index of items in flight is not used for parameters.

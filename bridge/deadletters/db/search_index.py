@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from bridge.deadletters.db.schema import letters
+from bridge.deadletters.db.table_definitions import letters
 from bridge.deadletters.model.search_words import LOOKED_AT, find_letter_words, find_spellings
 from bridge.deadletters.model.stored_letter import unpack_headers
 

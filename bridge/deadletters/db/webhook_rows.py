@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, or_, select, update
 
 from bridge.deadletters.db import sql
-from bridge.deadletters.db.schema import alarms, deliveries, groups, webhooks
+from bridge.deadletters.db.table_definitions import alarms, deliveries, groups, webhooks
 
 #: Ms of a webhook's lease, longer than one try takes; it is renewed before each try.
 WEBHOOK_LEASE_MS: Final = 45_000

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from bridge.deadletters.db.schema import metadata
+from bridge.deadletters.db.table_definitions import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

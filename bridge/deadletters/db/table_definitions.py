@@ -1,4 +1,4 @@
-"""The tables of the dead-letter store.
+"""The definitions of the tables of the dead-letter store; `*_rows.py` read and write their rows.
 
 Columns that many letters share are stored once, in a *kind*. Filters and groups are answered from
 kinds and from *tallies*, which every change of a status updates in its own transaction, so no query scans
