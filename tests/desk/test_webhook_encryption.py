@@ -10,8 +10,9 @@ from sqlalchemy import select
 
 from bridge.cli.inspection_commands import check_desk_database
 from bridge.deadletters.alarms import webhook_cipher, webhook_sender
-from bridge.deadletters.alarms.webhook_format import WebhookFormat, sign_message
+from bridge.deadletters.alarms.webhook_format import WebhookFormat
 from bridge.deadletters.alarms.webhook_service import WebhookService
+from bridge.deadletters.alarms.webhook_signature import sign_message
 from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.recorder.background_duties import DUTIES
 from lossless.backoff import Backoff

@@ -19,8 +19,9 @@ from bridge.deadletters.alarms import (
     webhook_sender,
 )
 from bridge.deadletters.alarms.alarm_event import ALL, Alarm, AlarmKind
-from bridge.deadletters.alarms.webhook_format import WebhookFormat, sign_message
+from bridge.deadletters.alarms.webhook_format import WebhookFormat
 from bridge.deadletters.alarms.webhook_service import WebhookService
+from bridge.deadletters.alarms.webhook_signature import sign_message
 from bridge.deadletters.db import audit_rows, kind_rows, sql, webhook_rows
 from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.db import webhook_rows as stored

@@ -11,8 +11,9 @@ import pytest
 
 from bridge.deadletters.alarms import webhook_address, webhook_post, webhook_sender
 from bridge.deadletters.alarms.alarm_event import ALL
-from bridge.deadletters.alarms.webhook_format import WebhookFormat, make_secret, write_headers
+from bridge.deadletters.alarms.webhook_format import WebhookFormat, write_headers
 from bridge.deadletters.alarms.webhook_service import WebhookService
+from bridge.deadletters.alarms.webhook_signature import make_secret
 from bridge.deadletters.db.database import Database
 from bridge.settings.address_values import read_networks
 from tests.desk.webhook_sender import settings

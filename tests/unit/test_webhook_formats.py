@@ -10,12 +10,11 @@ from bridge.deadletters.alarms.alarm_event import Alarm, AlarmKind
 from bridge.deadletters.alarms.webhook_format import (
     EventSender,
     WebhookFormat,
-    make_secret,
-    sign_message,
     write_body,
     write_headers,
 )
 from bridge.deadletters.alarms.webhook_sender import GIVE_UP_AFTER, RETRY_AFTER, decide_next_try
+from bridge.deadletters.alarms.webhook_signature import make_secret, sign_message
 
 AT = 1_700_000_000_000
 KEY = "0123456789abcdef0123456789abcdef"

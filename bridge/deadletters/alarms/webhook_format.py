@@ -1,15 +1,13 @@
-"""The formats of an event, Standard Webhooks, Slack and PagerDuty, and its signature (pure)."""
+"""The formats of an event: Standard Webhooks (signed in webhook_signature.py), Slack and PagerDuty (pure)."""
 
-import base64
 import hashlib
-import hmac
 import json
-import secrets
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from bridge.deadletters.alarms.alarm_event import AlarmEvent, AlarmKind
+from bridge.deadletters.alarms.webhook_signature import sign_message
 from bridge.deadletters.model.letter_view import format_moment
 
 #: PagerDuty's address for events, in its service region of the United States.
@@ -17,9 +15,6 @@ PAGERDUTY: Final = "https://events.pagerduty.com/v2/enqueue"
 #: Most characters of a summary and of a key for PagerDuty.
 LONGEST_SUMMARY: Final = 1024
 LONGEST_KEY: Final = 255
-#: The prefix of a secret in Standard Webhooks, and bytes of a new one.
-PREFIX: Final = "whsec_"
-SECRET_BYTES: Final = 32
 
 _SEVERITY: Final[Mapping[AlarmKind, str]] = {
     AlarmKind.NEW: "warning",
@@ -82,18 +77,6 @@ def write_headers(format_: WebhookFormat, message: str, at: int, sent: bytes, se
         return found
     signed = {"webhook-signature": sign_message(message, at, sent, secret)}
     return {**found, "webhook-id": message, "webhook-timestamp": str(at), **signed}
-
-
-def sign_message(message: str, at: int, sent: bytes, secret: str) -> str:
-    """Return the signature of Standard Webhooks, by which a receiver verifies the sender."""
-    key = base64.b64decode(secret.removeprefix(PREFIX))
-    made = hmac.new(key, b".".join((message.encode(), str(at).encode(), sent)), hashlib.sha256).digest()
-    return f"v1,{base64.b64encode(made).decode()}"
-
-
-def make_secret() -> str:
-    """Return a new signing secret."""
-    return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
 
 def _write_standard(event: AlarmEvent, sender: EventSender) -> dict[str, Any]:

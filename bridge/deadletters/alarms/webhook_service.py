@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from bridge.deadletters.alarms import alarm_event, webhook_address, webhook_format
+from bridge.deadletters.alarms import alarm_event, webhook_address, webhook_signature
 from bridge.deadletters.alarms.alarm_event import ALL, AlarmEvent, AlarmKind
 from bridge.deadletters.alarms.webhook_cipher import CHANGED, UNREADABLE, WebhookCipher
 from bridge.deadletters.alarms.webhook_format import PAGERDUTY, WebhookFormat
@@ -240,7 +240,7 @@ def _check_name(name: str) -> str:
 
 def _choose_secret(format_: WebhookFormat, key: str) -> str:
     if format_ is WebhookFormat.STANDARD:
-        return webhook_format.make_secret()
+        return webhook_signature.make_secret()
     if format_ is WebhookFormat.PAGERDUTY and not _KEY.fullmatch(key.strip()):
         raise WebhookRefused("PagerDuty's integration key has 32 letters and digits (Events API v2 of a service).")
     return key.strip() if format_ is WebhookFormat.PAGERDUTY else ""
