@@ -63,7 +63,7 @@ local function lengthen(key, size)
   if #old < size then call('SET', key, old .. rep('\0', room - #old), 'KEEPTTL') end
 end
 
--- @include page_notes
+-- @include page_expiry
 
 -- A page that expired and is written again knows nothing of what was committed before: those offsets are no open
 -- deliveries, and none that anybody lost. They become gaps, over which everything may be written.

@@ -1,5 +1,6 @@
--- The notes of an account's pages, a hash that never expires: <page> is the earliest Unix time at which the page may
--- expire, !<page> the same for one that was evicted (or deleted) before that and written again.
+-- The expiry of a page of fates, and its note. The notes of an account's pages are a hash that never expires: <page> is
+-- the earliest Unix time at which the page may expire, !<page> the same for one that was evicted (or deleted) before
+-- that and written again.
 local function notes_of(key)
   local group, account, page = string.match(key, '^(ledger:[^:]*:[^:]*:)fates:(.*):(%d+)$')
   return group .. 'pages:' .. account, page, account
