@@ -137,7 +137,7 @@ def _print_line(console: Console, place: str, line: AuditLine) -> None:
 
 def describe_released(topic: str, line: AuditLine) -> str:
     """Return a sentence on the missing offsets of an audit line that a reset lets go."""
-    kinds = (
+    kinds: tuple[tuple[str, int, list[int]], ...] = (
         ("forgotten", line.forgotten, line.forgotten_at),
         ("unaccounted for", line.unaccounted, line.unaccounted_at),
         ("evicted", line.evicted, []),

@@ -11,14 +11,12 @@ from redis.retry import Retry
 
 from bridge.errors import LedgerCannotFsync, LedgerNotSynced, LedgerUnavailable
 from lossless.lua import Script
-from lossless.transport.redis_outage import make_leaving_class
+from lossless.transport.redis_outage import advise_redis_error, make_leaving_class
 from lossless.transport.redis_permissions import is_refusal
 
 _ADVICE: Final[tuple[tuple[type[Exception], str], ...]] = (
     (redis.AuthenticationError, "check the user and password in {named}"),
     (redis.ReadOnlyError, "it is a replica: point {named} at the primary"),
-    (redis.OutOfMemoryError, "raise its maxmemory or free memory: it refuses writes until then"),
-    (redis.BusyLoadingError, "it is loading its files after a start: wait"),
     (redis.ConnectionError, "start it or fix the network, and try again"),
     (redis.TimeoutError, "see what keeps it busy (SLOWLOG GET), and try again"),
 )
@@ -183,4 +181,8 @@ def _advice(error: Exception) -> str:
     """Return what to do about an error of Redis or of its connection."""
     if is_refusal(error):  # the error of a script that an ACL refuses something has no class of its own
         return _REFUSED
-    return next((text for kind, text in _ADVICE if isinstance(error, kind)), "see Redis's own log")
+    by_class = (text for kind, text in _ADVICE if isinstance(error, kind))
+    # A Redis that loads its files is a lost connection by its class alone.
+    if isinstance(error, redis.ReadOnlyError) or (words := advise_redis_error(error)) is None:
+        return next(by_class, "see Redis's own log")
+    return words

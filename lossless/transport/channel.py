@@ -25,7 +25,7 @@ from lossless.transport.inflight_messages import MessageHolder
 from lossless.transport.message_fetch import MessageFetcher
 from lossless.transport.message_gates import MessageGates, SetAsideLists
 from lossless.transport.prefetch_limit import QoS
-from lossless.transport.redis_outage import UNAVAILABLE, make_leaving_class
+from lossless.transport.redis_outage import UNAVAILABLE, describe_redis_error, make_leaving_class
 from lossless.transport.script_hook import HookStep, make_hooked_scripts
 from lossless.transport.storage_layout import TransportKeys, add_headers, read_eta
 from lossless.transport.version_check import refuse_unfit_redis
@@ -185,7 +185,9 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             try:
                 self.holder.settle()
             except UNAVAILABLE as exc:
-                logger.warning("settling failed: %r; it is repeated until Redis answers", exc)
+                logger.warning(
+                    "settling messages failed: %s; it is repeated until Redis takes it", describe_redis_error(exc)
+                )
 
     def basic_cancel(self, consumer_tag: str) -> Any:
         """Cancel a consumer. After the last one, acks no longer wait for a take: the keeper sends them at

@@ -16,7 +16,7 @@ from kombu.log import get_logger
 from kombu.utils.json import dumps
 
 from lossless.transport.inflight_messages import TakenMessage
-from lossless.transport.redis_outage import UNAVAILABLE
+from lossless.transport.redis_outage import UNAVAILABLE, describe_redis_error
 from lossless.transport.storage_layout import TransportKeys, decode_message, store_message
 from lossless.transport.transport_scripts import HURRY, WAIT
 
@@ -119,7 +119,7 @@ class DelayedMessages:
             self._hurry()
             self._put_off.clear()
         except UNAVAILABLE as exc:
-            logger.warning("messages that were put off wait until they are due: %r", exc)
+            logger.warning("messages that were put off wait until they are due: %s", describe_redis_error(exc))
 
     def _hurry(self) -> None:
         with self.channel.bare_client().pipeline(transaction=False) as pipe:

@@ -13,7 +13,7 @@ import redis
 from kombu.log import get_logger
 from kombu.transport import redis as _kombu_redis
 
-from lossless.transport.redis_outage import UNAVAILABLE, OutageProbe
+from lossless.transport.redis_outage import UNAVAILABLE, OutageProbe, describe_redis_error
 
 logger = get_logger("lossless.transport")
 kombu_redis: Any = _kombu_redis  # its stubs know nothing of what a subclass needs
@@ -126,7 +126,10 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
                 self._listen_failed(channel, exc, keeper)
 
     def _listen_failed(self, channel: PolledChannel, exc: Exception, keeper: OutageKeeper) -> None:
-        logger.warning("listening for remote control and events stopped: %r; it resumes when Redis answers", exc)
+        logger.warning(
+            "listening for remote control and events stopped: %s; it resumes when Redis answers",
+            describe_redis_error(exc),
+        )
         self._listen_failed_at = monotonic()
         keeper.probe()
         channel.stop_listening()

@@ -32,6 +32,7 @@ from lossless.transport.message_recovery import DeadOwnerSweep, OrphanedHolders
 from lossless.transport.redis_outage import (
     RETRY_INTERVAL,
     UNAVAILABLE,
+    describe_redis_error,
     is_refused_by_replica,
     is_unavailable,
     make_leaving_class,
@@ -133,7 +134,9 @@ class HeartbeatKeeper:
             if holder.leave():
                 self._forget(holder)
         except UNAVAILABLE as exc:
-            logger.warning("giving messages back failed: %r; it is repeated until Redis answers", exc)
+            logger.warning(
+                "giving messages back failed: %s; it is repeated until Redis takes them", describe_redis_error(exc)
+            )
         if holder in self._holders:
             self._orphans.add(holder)
         self.wake()
@@ -194,7 +197,9 @@ class HeartbeatKeeper:
             return
         self._failures += 1
         if self._failures == 1:
-            logger.warning("Redis is not available (%r): trying again every %s s", exc, RETRY_INTERVAL)
+            logger.warning(
+                "Redis is not available: %s; trying again every %s s", describe_redis_error(exc), RETRY_INTERVAL
+            )
         # Idle ones: one that another thread uses is its own to give up.
         self.client.connection_pool.disconnect(inuse_connections=False)
         self.require_comparison()
@@ -228,9 +233,9 @@ class HeartbeatKeeper:
         except Exception as exc:
             if isinstance(exc, UNAVAILABLE) and is_unavailable(exc):
                 raise
-            if self._faults.get(doing) != repr(exc):
+            if self._faults.get(doing) != str(exc):
                 logger.error("the heartbeat keeper failed at %s, and tries again: %s", doing, self.explained(exc))
-            self._faults[doing] = repr(exc)
+            self._faults[doing] = str(exc)
         else:
             self._faults.pop(doing, None)
 
@@ -291,7 +296,11 @@ class HeartbeatKeeper:
                     self._close(holder)
                     break
                 except UNAVAILABLE as exc:
-                    logger.warning("%d messages could not be given back: %r; others will", len(holder.tags), exc)
+                    logger.warning(
+                        "%d messages could not be given back: %s; other workers take them over",
+                        len(holder.tags),
+                        describe_redis_error(exc),
+                    )
                     threading.Event().wait(attempt * RETRY_INTERVAL / 2)
             self._forget(holder)
         self.wake()

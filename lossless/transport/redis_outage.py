@@ -29,6 +29,35 @@ def is_unavailable(error: BaseException) -> bool:
     return not isinstance(error, redis.ResponseError) or is_refused_by_replica(error)
 
 
+#: The states of a Redis in which it refuses commands: the class or the word of its error, and what to do.
+_REFUSING_STATES: tuple[tuple[type[Exception] | None, str, str], ...] = (
+    (redis.OutOfMemoryError, "OOM command", "Redis is full and refuses writes: raise its maxmemory or free memory"),
+    (None, "MISCONF", "Redis cannot save its data and refuses writes: see its log, and make room on its disk"),
+    (redis.BusyLoadingError, "LOADING", "Redis loads its files after a start: wait"),
+    (redis.ReadOnlyError, "READONLY", "this Redis is a replica, or becomes one: connect to the primary"),
+    (None, "NOREPLICAS", "Redis refuses writes because too few replicas follow it: start them (INFO replication)"),
+)
+
+
+def advise_redis_error(error: BaseException) -> str | None:
+    """Return what Redis' refusal of a command means and what to do; None for an error of another kind."""
+    if not isinstance(error, redis.RedisError):
+        return None
+    words = str(error)
+    known = (advice for kind, sign, advice in _REFUSING_STATES if sign in words or (kind and isinstance(error, kind)))
+    return next(known, None)
+
+
+def describe_redis_error(error: BaseException) -> str:
+    """Return an error as text: what it means and what to do if that is known, and Redis' own words.
+
+    The client's `repr` of an error has none of them.
+    """
+    raw = f"{type(error).__name__}: {error}" if isinstance(error, redis.RedisError) else repr(error)
+    advice = advise_redis_error(error)
+    return f"{advice} ({raw})" if advice else raw
+
+
 class OutageProbe(Protocol):
     """The part of the heartbeat keeper that an outage uses: it probes whether Redis answers."""
 
@@ -59,10 +88,12 @@ class RedisOutage:
         self._since = monotonic()
         self._until = self._since if is_unavailable(error) else self._since + RETRY_INTERVAL
         keeper.probe()
-        if repr(error) != self._said:
-            goes_on = "Redis answers" if is_unavailable(error) else "that is mended"
+        # The text of a lost connection changes from one attempt to the next.
+        said = type(error).__name__ if is_unavailable(error) else str(error)
+        if said != self._said:
+            goes_on = "Redis answers" if is_unavailable(error) else "that is fixed"
             logger.warning("%s stopped: %s. It goes on as soon as %s", self.what, keeper.explained(error), goes_on)
-        self._said = repr(error)
+        self._said = said
 
     def lasts(self, keeper: OutageProbe | None) -> bool:
         """Return whether Redis has not answered the keeper since the last failure, or has just refused a command."""

@@ -12,6 +12,7 @@ import redis
 from kombu.log import get_logger
 
 from lossless.transport.inflight_messages import RunScript
+from lossless.transport.redis_outage import describe_redis_error
 from lossless.transport.storage_layout import TransportKeys
 from lossless.transport.transport_scripts import ASK
 
@@ -106,7 +107,8 @@ class RedisPermissions:
 
     def explained(self, error: Exception) -> str:
         """Return an error as text; if the ACL refuses something, say what: that is no outage, and does not pass."""
-        return f"{error!r} ({self._refused()})" if is_refusal(error) else repr(error)
+        words = describe_redis_error(error)
+        return f"{words} ({self._refused()})" if is_refusal(error) else words
 
     def _refused(self) -> str | None:
         asked = list_needed_permissions(self.keys, sorted(self._lists))

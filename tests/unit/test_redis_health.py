@@ -1,11 +1,12 @@
 """What is made of Redis's answers: health, state, what is stuck and what has been under way longest."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from redis.exceptions import OutOfMemoryError
+from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 from bridge.errors import LedgerUnavailable
 from bridge.jobs.stuck_deliveries import StuckOffsets, find_stuck_offsets
@@ -224,3 +225,20 @@ def test_an_error_that_ends_with_a_full_stop_is_followed_by_the_advice_without_a
 def test_a_refused_login_is_said_with_the_setting_that_is_wrong(refusal: str, words: str):
     assert words in explain_refused_login(refusal, "LEDGER_URL")
     assert bool(words) == bool(explain_refused_login(refusal, "LEDGER_URL"))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        (OutOfMemoryError("command not allowed"), "Redis is full and refuses writes: raise its maxmemory"),
+        (ResponseError("MISCONF Errors writing to the AOF file"), "Redis cannot save its data and refuses writes: see"),
+        (BusyLoadingError("Redis is loading the dataset in memory"), "Redis loads its files after a start: wait"),
+        (ReadOnlyError("You can't write against a replica"), "it is a replica: point LEDGER_URL at the primary"),
+    ],
+    ids=["full", "cannot save", "loading", "a replica"],
+)
+def test_a_refusal_of_the_ledgers_redis_ends_with_its_meaning_and_remedy(refusal: Exception, words: str):
+    connection = RedisConnection("redis://127.0.0.1:1/0", 5, "LEDGER_URL")
+    with pytest.raises(LedgerUnavailable, match=re.escape(words)), connection.asking("mark a fate"):
+        raise refusal
+    connection.close()

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from lossless.transport import redis_outage
-from lossless.transport.redis_outage import RETRY_INTERVAL, RedisOutage, is_unavailable
+from lossless.transport.redis_outage import RETRY_INTERVAL, RedisOutage, describe_redis_error, is_unavailable
 
 FULL = redis.ResponseError("OOM command not allowed")
 AWAY = redis.ConnectionError("refused")
@@ -92,5 +92,49 @@ def test_an_outage_is_said_once_until_it_is_over(clock: Clock, caplog: pytest.Lo
         outage.begins(FULL, keeper)
     assert [record.getMessage() for record in caplog.records] == [
         "Taking messages stopped: refused. It goes on as soon as Redis answers",
-        *["Taking messages stopped: OOM command not allowed. It goes on as soon as that is mended"] * 2,
+        *["Taking messages stopped: OOM command not allowed. It goes on as soon as that is fixed"] * 2,
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            redis.OutOfMemoryError("command not allowed"),
+            "Redis is full and refuses writes: raise its maxmemory or free memory "
+            "(OutOfMemoryError: command not allowed)",
+        ),
+        (
+            redis.ResponseError("@user_script: 7: -OOM command not allowed"),
+            "Redis is full and refuses writes: raise its maxmemory or free memory "
+            "(ResponseError: @user_script: 7: -OOM command not allowed)",
+        ),
+        (
+            redis.ResponseError("MISCONF Errors writing to the AOF file"),
+            "Redis cannot save its data and refuses writes: see its log, and make room on its disk "
+            "(ResponseError: MISCONF Errors writing to the AOF file)",
+        ),
+        (
+            redis.BusyLoadingError("Redis is loading the dataset in memory"),
+            "Redis loads its files after a start: wait (BusyLoadingError: Redis is loading the dataset in memory)",
+        ),
+        (
+            redis.ReadOnlyError("You can't write against a read only replica."),
+            "this Redis is a replica, or becomes one: connect to the primary "
+            "(ReadOnlyError: You can't write against a read only replica.)",
+        ),
+        (
+            redis.ResponseError("NOREPLICAS Not enough good replicas to write."),
+            "Redis refuses writes because too few replicas follow it: start them (INFO replication) "
+            "(ResponseError: NOREPLICAS Not enough good replicas to write.)",
+        ),
+        (redis.ConnectionError("Error 111"), "ConnectionError: Error 111"),
+        (RuntimeError("of another kind"), "RuntimeError('of another kind')"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_what_redis_refuses_is_said_with_its_meaning_and_remedy_and_the_raw_words_in_brackets(
+    error: Exception, words: str
+) -> None:
+    """The client's own repr is `server:ResponseError`, without a word of Redis."""
+    assert describe_redis_error(error) == words
