@@ -20,7 +20,13 @@ from lossless.lua import Script
 from lossless.transport.dead_owner_detection import make_owner
 from lossless.transport.message_ownership import BegunTasks, sort_fields
 from lossless.transport.script_hook import UNHOOKED, HookStep, RefusedSteps
-from lossless.transport.storage_layout import TransportKeys, decode_text, mark_redelivered, store_message
+from lossless.transport.storage_layout import (
+    TransportKeys,
+    decode_message,
+    decode_text,
+    mark_redelivered,
+    store_message,
+)
 from lossless.transport.transport_scripts import BEGUN, EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE
 
 logger = get_logger("lossless.transport")
@@ -33,6 +39,11 @@ CHUNK = 500
 
 #: The most acknowledgements that one take carries.
 ACKS_PER_TAKE = 1000
+
+
+#: The most messages that a line of the log names, and the most characters of each name.
+NAMED = 5
+NAME_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +184,18 @@ class MessageHolder:
         with self._lock:
             doubts = self._doubts
             self.epoch += 1
-            known = {entry.field for entry in self._taken.values()}
+            known = {entry.field: entry for entry in self._taken.values()}
         held = self._run_register()
-        if unheard := sort_fields(held - known):
+        if unheard := sort_fields(held - known.keys()):
             logger.warning("%d messages that Redis held for this worker without its knowledge go back", len(unheard))
             self._put_back(unheard)
-        if known - held:
-            logger.warning("%d messages held here are no longer in Redis", len(known - held))
+        # An answer to a settlement may be missing as well: those have ended.
+        if gone := [entry for field, entry in known.items() if field not in held and field not in self._decided]:
+            logger.warning(
+                "%d messages held here are no longer in Redis: it lost its last writes, or took this worker for dead; "
+                "their tasks go on here, and another worker may run them too. The first: %s",
+                len(gone), ", ".join(map(_name_task, gone[:NAMED])),
+            )  # fmt: skip
         self._resolved = doubts
 
     def _run_register(self) -> set[str]:
@@ -417,6 +433,14 @@ class MessageHolder:
 
     def _run_leave(self) -> bool:
         return not self.run(LEAVE, [self.keys.taken(self.owner), self.keys.owners], [self.owner])
+
+
+def _name_task(entry: TakenMessage) -> str:
+    """Return the id of a message's task for the log."""
+    try:
+        return repr(str(decode_message(entry.raw)["headers"]["id"])[:NAME_LENGTH])
+    except Exception:  # whatever is wrong with it, it is named in a log alone
+        return f"a message without an id in queue {entry.queue!r}"
 
 
 def _cut_chunks(items: list[str]) -> Iterable[list[str]]:

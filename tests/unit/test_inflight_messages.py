@@ -57,6 +57,23 @@ def holder_at(server: Redis, wake: Callable[[], None] = lambda: None) -> Message
     return MessageHolder(TransportKeys(), server.run, wake, 30)
 
 
+def test_the_first_messages_that_redis_lost_are_named_by_their_tasks(
+    server: Redis, holder: MessageHolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(1, 8):
+        raw = b'{"headers": {"id": "orders-3-%d:charge"}, "properties": {"delivery_info": {}}}' % number
+        holder.add(number, "q", "q", RAW if number == 2 else b"not json" if number == 3 else raw)
+    holder.ack(holder.add(8, "q", "q", RAW))  # it is gone because it has ended, and only the answer is missing
+    server.held = [b"6"]
+    holder.compare()
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "6 messages held here are no longer in Redis: it lost its last writes, or took this worker for dead; their "
+        "tasks go on here, and another worker may run them too. The first: 'orders-3-1:charge', a message without "
+        "an id in queue 'q', a message without an id in queue 'q', 'orders-3-4:charge', 'orders-3-5:charge'"
+    )
+
+
 def test_the_scripts_that_are_told_apart_here_are_all_that_a_holder_settles_by() -> None:
     assert len({script.sha for script in (ACK, REGISTER, SETTLE, LEAVE)}) == 4
 
