@@ -1,8 +1,8 @@
-"""The overview: problems, the state of each topic and handler, queues and workers."""
+"""The overview: problems, the state of each topic and handler, queues and workers, and the first start's checklist."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from bridge.console import console, template_filters
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
-from bridge.console.pages import charts, onboarding, plan_view, status_rows
+from bridge.console.pages import charts, plan_view, status_rows
 from bridge.console.pages.status_view import (
     StatusView,
     build_place_id,
@@ -19,6 +19,71 @@ from bridge.console.pages.status_view import (
     build_status_view,
     get_live_view,
 )
+from bridge.deadletters.dead_letter_service import DeadLetterService
+from bridge.deadletters.inspection.letter_statistics import LetterCounts
+from bridge.formats.text_forms import format_count
+from bridge.jobs.group_facts import format_letter_count as letters_said
+
+
+class OnboardingCheck(NamedTuple):
+    """A thing that a complete installation has.
+
+    Attributes:
+        next: what to do if it is missing.
+    """
+
+    what: str
+    that: str
+    there: bool
+    state: str
+    next: str = ""
+
+
+def list_onboarding_checks(
+    desk: DeadLetterService, status: Mapping[str, Any], stats: LetterCounts
+) -> list[OnboardingCheck]:
+    """Return what is there and what is missing; nothing once a letter was replayed and resolved."""
+    if stats.statuses.get("resolved") or stats.statuses.get("replaying"):
+        return []
+    bridges, workers = status.get("bridges") or {}, status.get("workers") or {}
+    versions = {v for each in workers.values() for v in each.get("handler_versions", {}).values() if v}
+    letters = sum(stats.statuses.values())
+    processes = sum(each["processes"] for each in workers.values())
+    return [
+        OnboardingCheck(
+            "A bridge",
+            f"consumes {', '.join(desk.routes.topics)}",
+            bool(bridges),
+            _describe_count(len(bridges)),
+            "`bridge run`",
+        ),
+        OnboardingCheck(
+            "A worker",
+            f"takes {', '.join(desk.routes.queues)}",
+            bool(workers),
+            f"{_describe_count(len(workers))}, {format_count(processes, 'process')}",
+            f"`celery -A {desk.settings.app} worker`",
+        ),
+        OnboardingCheck(
+            "The recorder",
+            f"has its database, {desk.database.name}",
+            bool(letters),
+            letters_said(letters),
+            "None was recorded yet: `bridge deadletters record` runs beside the bridge",
+        ),
+        OnboardingCheck(
+            "The version",
+            "of your code is known",
+            bool(versions),
+            ", ".join(sorted(versions)) or "unknown",
+            "Set `KAFKA_HANDLERS_VERSION` where workers start: groups then know which version fails",
+        ),
+    ]
+
+
+def _describe_count(count: int) -> str:
+    return f"{count} alive" if count else "none"
+
 
 #: The number of topics up to which all are listed; of more, only those with a problem.
 MAX_LISTED_TOPICS: Final = 30
@@ -40,9 +105,7 @@ def show_overview(request: Request) -> Response:
         view=found,
         recorders=asked.recorders(),
         so_far=plan_view.describe_progress,
-        checks=onboarding.list_onboarding_checks(asked.desk, found.status, found.stats)
-        if is_well and found.stats
-        else [],
+        checks=list_onboarding_checks(asked.desk, found.status, found.stats) if is_well and found.stats else [],
         topics=listed,
         well=len(found.topics) - len(listed),
         waits=status_rows.list_wait_kinds(found.status),
