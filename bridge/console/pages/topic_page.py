@@ -1,16 +1,21 @@
-"""The page of a topic: partitions, retry and replay topics, handlers, and who halted it."""
+"""The pages of a topic: its partitions, retry and replay topics and handlers, who halted it, and the form that halts or
+resumes it.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
+from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from bridge.console import console
 from bridge.console.console import Console
+from bridge.console.decision_audit import list_durability_warnings
 from bridge.console.live_snapshot import LiveSnapshot
-from bridge.console.pages import charts
+from bridge.console.pages import charts, status_rows
+from bridge.console.pages.form_submission import note_decided, require_why
 from bridge.console.pages.status_rows import TopicRow, build_partition_rows, list_own_topics
 from bridge.console.pages.status_view import (
     StatusView,
@@ -20,9 +25,11 @@ from bridge.console.pages.status_view import (
     digest_text,
     get_live_view,
 )
+from bridge.deadletters.db.audit_rows import AuditEntry
 from bridge.errors import UnknownTopic
 from bridge.formats.text_forms import format_count
 from bridge.inspection import topic_halt
+from bridge.inspection import topic_halt as commands
 from bridge.inspection.redacted_status import redact_halt
 from bridge.kafka.topic_names import TopicNames
 
@@ -106,3 +113,110 @@ def _build_version(found: StatusView, row: TopicRow) -> str:
     problems = [each.about for each in found.problems if each.topic == row.name]
     tiers = [tier["topic"] for tier in list_own_topics(row.name, found.status)]
     return digest_text(repr((problems, row.halted, row.partitions, tiers)))
+
+
+#: The seconds to wait for the topic's state: the form works without it.
+STATUS_WITHIN = 0.5
+
+
+def show_halt_form(request: Request) -> Response:
+    """Show the topic's state, and the form for the action in the address, never for the opposite one."""
+    halt = commands.read_halts(console.get_console(request).desk.settings).get(request.path_params["topic"])
+    return _render_halt_form(request, 200, halt, typed=console.get_typed_values(request).get("why", ""))
+
+
+def halt_topic(request: Request) -> Response:
+    """Halt a topic: nothing of it is read or run from now on."""
+    said, desk = require_why(request), console.get_console(request).desk
+    return _decide_halt(
+        request,
+        f"halted {request.path_params['topic']}: {said}",
+        lambda topic, by: commands.halt_topics(desk.app, desk.settings, desk.routes, [topic], said, by),
+    )
+
+
+def resume_topic(request: Request) -> Response:
+    """Resume a topic from exactly where it stopped."""
+    said, desk = require_why(request), console.get_console(request).desk
+    return _decide_halt(
+        request,
+        f"resumed {request.path_params['topic']}: {said}",
+        lambda topic, by: commands.resume_topics(desk.app, desk.settings, desk.routes, [topic], said, by),
+    )
+
+
+def _decide_halt(request: Request, said: str, act: Callable[[str, str], dict[str, Any]]) -> Response:
+    """Halt or resume a topic, unless its state has changed since the user saw it."""
+    topic, form = request.path_params["topic"], request.state.form
+    stands = commands.read_halts(console.get_console(request).desk.settings).get(topic)
+    if form.get("seen", "") != _build_halt_version(stands):
+        if _is_own_decision(request, stands):
+            return _redirect_to_form(topic, stands is not None)
+        # The reason is asked again: the typed one does not answer another user's decision.
+        return _render_halt_form(request, 409, stands, unsent=form.get("why", ""))
+    found = act(topic, console.get_principal(request).name)["topics"][topic]
+    if found.get("changed", True):
+        note_decided(request, "halt" if found["halted"] else "resume", said)
+    if told := list_durability_warnings(found):
+        return _render_halt_form(request, 200, found if found["halted"] else None, typed=form.get("why", ""), told=told)
+    return _redirect_to_form(topic, found["halted"])
+
+
+def _is_own_decision(request: Request, stands: Mapping[str, Any] | None) -> bool:
+    """Return whether the topic is already in the wanted state by the same user: the form was sent twice."""
+    topic, who, said = request.path_params["topic"], console.get_principal(request).name, require_why(request)
+    if _is_halt_form(request):
+        return stands is not None and (stands["by"], stands["why"]) == (who, said)
+    last = _find_resumption(request, topic)
+    return stands is None and last is not None and (last.by, last.said) == (who, f"resumed {topic}: {said}")
+
+
+def _find_resumption(request: Request, topic: str) -> AuditEntry | None:
+    """Return the last resumption by a console, among the latest entries of the audit log."""
+    found = console.get_console(request).desk.trail.page(what=("resume",)).entries
+    return next((each for each in found if each.said.startswith(f"resumed {topic}:")), None)
+
+
+def _redirect_to_form(topic: str, halted: bool) -> Response:
+    return RedirectResponse(f"/topics/{quote(topic, safe='')}/{'resume' if halted else 'halt'}", 303)
+
+
+def _is_halt_form(request: Request) -> bool:
+    """Return whether this address halts the topic; else it resumes it."""
+    return request.url.path.endswith("/halt")
+
+
+def _render_halt_form(
+    request: Request,
+    status: int,
+    halt: Mapping[str, Any] | None,
+    typed: str = "",
+    told: Sequence[str] = (),
+    unsent: str = "",
+) -> Response:
+    asked, topic = console.get_console(request), request.path_params["topic"]
+    if halt is None and topic not in asked.desk.routes.topics:
+        raise UnknownTopic(f"No handler here names the topic {topic!r}, and it is not halted.")
+    standing = asked.status_cache.read(STATUS_WITHIN)
+    listed = [] if standing is None else status_rows.build_topic_rows(asked.desk.routes, standing.status, None)
+    return asked.page(
+        request,
+        "halt.html",
+        status,
+        topic=topic,
+        halt=redact_halt(halt) if halt is not None and console.get_masks(request).of(topic) else halt,
+        halts=_is_halt_form(request),
+        seen=_build_halt_version(halt),
+        unsent=unsent,
+        typed=typed,
+        quicker=status == 409,
+        resumed=_find_resumption(request, topic) if status == 409 and halt is None else None,
+        told=told,
+        silent={} if standing is None else standing.silent,
+        row=next((row for row in listed if row.name == topic), None),
+    )
+
+
+def _build_halt_version(halt: Mapping[str, Any] | None) -> str:
+    """Return a version that tells a halt from another of the same topic, without the handler's own words."""
+    return "" if halt is None else f"{halt['since']} {halt['by']} {redact_halt(halt)['why']}"
