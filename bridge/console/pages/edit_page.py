@@ -1,19 +1,24 @@
-"""The page that edits the value of a letter: checked while typed, shown as a difference, then sent."""
+"""The pages that edit values: that of one letter, checked while typed and shown as a difference before it is sent; and
+those of many letters by a JSON Patch, tried on the newest ones.
+"""
 
 import hashlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from bridge.console import console
+from bridge.console import bulk_actions, console, filter_address
+from bridge.console.console import Console
 from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
-from bridge.console.pages.form_submission import MAX_EDIT_WHY, check_length, submit_once
+from bridge.console.pages.form_submission import MAX_EDIT_WHY, MAX_WHY, check_length, submit_once
 from bridge.deadletters.dead_letter_service import DeadLetterService
-from bridge.deadletters.editing.letter_edit import TriedValue
-from bridge.errors import EditRefused
+from bridge.deadletters.editing.json_patch import ValuePatch
+from bridge.deadletters.editing.letter_edit import PatchSample, TriedValue
+from bridge.deadletters.model.letter_filter import LetterFilter
+from bridge.errors import EditRefused, FilterFault, PatchRefused
 
 
 class CheckedEdit(NamedTuple):
@@ -147,3 +152,113 @@ def _render_edit(
 
 def _answer_refusal(request: Request, words: str) -> Response:
     return console.get_console(request).fault(request, 409, words)
+
+
+#: The letters on which a patch is tried.
+TRIED_LETTERS: Final = 3
+#: The most characters of the value beside the patch.
+MAX_SHOWN_CHARACTERS: Final = 4_000
+
+
+class TriedPatch(NamedTuple):
+    """The result of a patch for one letter."""
+
+    sample: PatchSample
+    rows: list[DiffRow]
+
+
+def show_patch_form(request: Request) -> Response:
+    """Show the form for a patch, beside the newest letter."""
+    return _render_patch(request, request.query_params)
+
+
+def check_patch(request: Request) -> Response:
+    """Try the patch on the newest letters: the answer has the parts of the page that a script replaces."""
+    here, said = console.get_console(request), request.state.form
+    tried, fault = _try_patch(request, said)
+    count = here.desk.letters.count(_read_letters(request, said))
+    return here.page(request, "patch-checked.html", tried=tried, fault=fault, count=count)
+
+
+def make_patch(request: Request) -> Response:
+    """Try the patch, or make a plan with its results for all letters and continue there."""
+    said = request.state.form
+    if said.get("do") == "check":
+        return _render_patch(request, said)
+    masks, who = console.get_masks(request), console.get_principal(request).name
+    wish = bulk_actions.PatchRequest(
+        _read_letters(request, said),
+        _read_patch_text(said),
+        check_length(said.get("why", ""), MAX_WHY),
+        "force" in said,
+    )
+    try:
+        made = submit_once(request, lambda desk: bulk_actions.plan_patch(desk, masks, who, wish).id)
+    except (PatchRefused, FilterFault) as error:
+        return _render_patch(request, said, str(error), 400)
+    return RedirectResponse(f"/plans/{made}", 303)
+
+
+def _read_letters(request: Request, said: QueryParams) -> LetterFilter:
+    """Return the filter of the open letters that the form means, all of whose values the user may see.
+
+    Raises:
+        FilterFault: no open letters match, or the user may not see all of their values.
+    """
+    masks = console.get_masks(request)
+    wanted = masks.check(filter_address.read_filter(filter_address.add_open_status(said))).only_open()
+    masks.whole(wanted.topics, "patch")
+    if unknown := console.get_console(request).desk.absent.of(wanted):
+        raise FilterFault(" ".join(unknown))
+    return wanted
+
+
+def _read_patch_text(said: QueryParams) -> str:
+    return said.get("patch", "").strip()
+
+
+def _try_patch(request: Request, said: QueryParams) -> tuple[list[TriedPatch], str]:
+    """Return the results for the newest letters, and the fault if it is no patch."""
+    desk, text = console.get_console(request).desk, _read_patch_text(said)
+    if not text:
+        return [], ""
+    try:
+        patch = ValuePatch.read(text)
+    except PatchRefused as error:
+        return [], str(error)
+    newest = desk.letters.page(_read_letters(request, said), TRIED_LETTERS).letters
+    found = desk.mending.samples([each.id for each in newest], patch)
+    return [TriedPatch(each, build_diff_rows(each.difference)) for each in found], ""
+
+
+def _render_patch(request: Request, said: QueryParams, refused: str = "", status: int = 200) -> Response:
+    here, typed = console.get_console(request), console.get_typed_values(request)
+    wanted = _read_letters(request, said)
+    tried, fault = _try_patch(request, typed)
+    newest = here.desk.letters.page(wanted, 1).letters
+    return here.page(
+        request,
+        "patch.html",
+        status,
+        fields=filter_address.list_filter_fields(filter_address.add_open_status(said)),
+        count=here.desk.letters.count(wanted),
+        newest=newest[0] if newest else None,
+        value=_read_value(here, newest[0].id) if newest else "",
+        tried=tried,
+        fault=refused or fault,
+        list=filter_address.build_address("/letters", QueryParams(filter_address.list_filter_fields(said))),
+        command=f"{filter_address.build_command('replay', said)} --patch patch.json",
+    )
+
+
+def _read_value(here: Console, letter: int) -> str:
+    """Return a letter's value as text, or the reason why there is none."""
+    try:
+        text = here.desk.mending.offered(letter).text
+    except EditRefused:
+        return "Its value is no text, or too large: no patch applies to it."
+    return (
+        text
+        if len(text) <= MAX_SHOWN_CHARACTERS
+        else f"{text[:MAX_SHOWN_CHARACTERS]}\n… {len(text) - MAX_SHOWN_CHARACTERS:,} more characters"
+    )
