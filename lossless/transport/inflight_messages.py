@@ -17,8 +17,7 @@ from typing import Any
 from kombu.log import get_logger
 
 from lossless.lua import Script
-from lossless.transport.dead_owner_detection import make_owner
-from lossless.transport.message_ownership import BegunTasks, sort_fields
+from lossless.transport.message_ownership import BegunTasks, make_owner, sort_fields
 from lossless.transport.script_hook import UNHOOKED, HookStep, RefusedSteps
 from lossless.transport.storage_layout import (
     TransportKeys,

@@ -1,6 +1,6 @@
 """The recovery of taken messages whose worker is dead or whose channel is closed.
 
-`lossless.transport.dead_owner_detection` decides which owners are dead. Messages of a closed channel are kept until the
+`lossless.transport.message_ownership` decides which owners are dead. Messages of a closed channel are kept until the
 tasks that work on them have ended.
 """
 
@@ -12,9 +12,8 @@ from time import monotonic
 from kombu.log import get_logger
 
 from lossless.transport.celery_worker_state import running_tags, stopping
-from lossless.transport.dead_owner_detection import OwnerWatch
 from lossless.transport.inflight_messages import CHUNK, MessageHolder, RunScript
-from lossless.transport.message_ownership import sort_fields
+from lossless.transport.message_ownership import OwnerWatch, sort_fields
 from lossless.transport.storage_layout import (
     PREFETCHED,
     RESTORED,

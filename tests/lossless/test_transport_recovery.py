@@ -11,10 +11,10 @@ import pytest
 import redis
 from kombu import Connection
 
-from lossless.transport.dead_owner_detection import make_owner
 from lossless.transport.event_loop_poller import ConnectionMaker
 from lossless.transport.heartbeat import HeartbeatKeeper
 from lossless.transport.inflight_messages import MessageHolder
+from lossless.transport.message_ownership import make_owner
 from lossless.transport.storage_layout import TransportKeys, store_message
 from lossless.transport.transport_scripts import MOVE_DUE
 from tests.lossless.harness import Broker, entry, wait_until

@@ -7,8 +7,8 @@ import pytest
 
 from lossless.lua import Script
 from lossless.transport import message_recovery
-from lossless.transport.dead_owner_detection import DEFAULT_PATIENCE
 from lossless.transport.inflight_messages import CHUNK
+from lossless.transport.message_ownership import DEFAULT_PATIENCE
 from lossless.transport.message_recovery import DeadOwnerSweep
 from lossless.transport.storage_layout import TransportKeys, store_message
 
