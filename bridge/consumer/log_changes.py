@@ -28,8 +28,7 @@ from bridge.kafka.partition_offsets import cached_first_and_end
 from bridge.ledger import Account, Accounts, Fate, KafkaLogChange, KnownLog, Ledger, LogHistory, Mark
 from bridge.ledger.fate_rules import SETTLED, find_fate_runs
 from bridge.partitions.assignment import Assignment
-from bridge.partitions.inflight_window import WINDOW
-from bridge.partitions.partition import Partition
+from bridge.partitions.partition import WINDOW, Partition
 from bridge.partitions.retry_partition import RetryPartition
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ from bridge.formats.pause_reasons import PauseReason
 from bridge.handler_routes import Handler
 from bridge.kafka.clients import Record
 from bridge.ledger import Account, Fate, Mark
-from bridge.partitions.inflight_window import RESUME_BELOW, WINDOW, is_window_full
 from bridge.partitions.ordering import (
     DeliveryGroup,
     DeliveryQueue,
@@ -19,8 +18,27 @@ from bridge.partitions.ordering import (
     SkippedDeliveries,
     make_delivery_queue,
 )
-from bridge.partitions.safe_offset import FateChange, OffsetTracker
+from bridge.partitions.safe_offset import Commit, FateChange, OffsetTracker
 from bridge.settings import TopicSettings
+
+#: The default of `kafka_window`: offsets from the first that is not settled to the last read.
+WINDOW: Final = 100_000
+#: The part of a limit below which a paused partition resumes.
+RESUME_BELOW: Final = 0.5
+
+
+def is_window_full(offsets: int, window: int, commit: Commit, *, paused: bool) -> bool:
+    """Return whether a partition must stop reading because of the offsets since its first unsettled one.
+
+    Only `commit="completion"` has the window: the commit waits there for the slowest delivery.
+
+    Parameters:
+        offsets: how many were read from the first unsettled one on.
+        window: the most of them (`kafka_window`).
+        paused: whether the partition has paused: it resumes at half.
+    """
+    return commit == "completion" and offsets > window * (RESUME_BELOW if paused else 1.0)
+
 
 #: Waiting messages, and bytes held, above which a partition pauses; it resumes at half.
 WAITING: Final = 10_000
