@@ -6,7 +6,7 @@ from typing import Any
 from bridge.backpressure.queue_pressure import QueuePressure
 from bridge.backpressure.topic_pressure import TopicPressure
 from bridge.bridge_metrics import BridgeMetrics
-from bridge.dispatch.suspended_handlers import SuspendedHandlers
+from bridge.dispatch.dispatcher import SuspendedHandlers
 from bridge.formats.delivery_identity import Place
 from bridge.formats.pause_reasons import PauseReason
 from bridge.kafka.clients import Consumer, TopicPartition

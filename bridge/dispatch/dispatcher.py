@@ -16,9 +16,9 @@ from bridge.dispatch.celery_message import PackedMessage, cut_step, pack_group
 from bridge.dispatch.fate_sync import PendingMarks
 from bridge.dispatch.retry_share import RetryShareAllocator
 from bridge.dispatch.source_record_check import SourceRecordExists, TakenGroup, leave_out_ended
-from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.formats.delivery_identity import Place
+from bridge.handler_routes import Handler
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Account, Fate, Ledger, Mark, Push
 from bridge.ledger.attempt_statistics import CountKey, add_counts
@@ -26,6 +26,29 @@ from bridge.ledger.fate_rules import OVERWRITES
 from bridge.ledger.ledger_hook import format_fate_place
 from bridge.partitions.ordering import Portion
 from bridge.partitions.partition import Partition
+
+#: No handlers.
+NO_HANDLERS: frozenset[str] = frozenset()
+
+
+class SuspendedHandlers(NamedTuple):
+    """The suspended handlers, by how far.
+
+    Attributes:
+        down: a partition whose handlers are all among these waits in Kafka. If only some are, their deliveries wait in
+            the broker, so that the other handlers go on.
+        full: nothing of these is handed off, even if other handlers of the partition go on.
+        parked: no retry or replay record of these is handed off.
+    """
+
+    down: frozenset[str] = NO_HANDLERS
+    full: frozenset[str] = NO_HANDLERS
+    parked: frozenset[str] = NO_HANDLERS
+
+    def find_suspended(self, handlers: Iterable[Handler]) -> frozenset[str]:
+        """Return the handlers of a partition of which nothing is handed off."""
+        names = {handler.name for handler in handlers}
+        return self.down & names if names <= self.down else self.full & names
 
 
 class PartitionRotation:

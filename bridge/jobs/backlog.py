@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from bridge.dispatch.suspended_handlers import SuspendedHandlers
+from bridge.dispatch.dispatcher import SuspendedHandlers
 from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Routes
 from bridge.partitions.partition import Partition

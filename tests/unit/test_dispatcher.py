@@ -9,10 +9,16 @@ from confluent_kafka import Message as Record
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.dispatch.batch_sizer import BatchSizer
 from bridge.dispatch.celery_message import OutgoingBatch
-from bridge.dispatch.dispatcher import Dispatcher, HandoffCounts, HandoffRoom, HandoffScope, ReplayCounter
+from bridge.dispatch.dispatcher import (
+    Dispatcher,
+    HandoffCounts,
+    HandoffRoom,
+    HandoffScope,
+    ReplayCounter,
+    SuspendedHandlers,
+)
 from bridge.dispatch.fate_sync import PendingMarks, take_in_records
 from bridge.dispatch.retry_share import RetryShareAllocator
-from bridge.dispatch.suspended_handlers import SuspendedHandlers
 from bridge.errors import HandoffFailed, LedgerUnavailable
 from bridge.formats.celery_header import HEADER, HeaderContents
 from bridge.formats.delivery import Delivery, Message

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bridge.backpressure.partition_pauses import find_suspended_partitions
-from bridge.dispatch.suspended_handlers import SuspendedHandlers
+from bridge.dispatch.dispatcher import SuspendedHandlers
 from bridge.formats.pause_reasons import PauseReason
 from bridge.jobs.dependency_gates import must_wait
 from bridge.ledger.breaker_state import BreakerStatus
