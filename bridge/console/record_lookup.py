@@ -16,7 +16,7 @@ from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterLine
 from bridge.errors import DeskUnavailable, FilterFault, KafkaUnavailable, LedgerUnavailable
 from bridge.inspection.record_search import SearchResult, find_record, find_records_by_key
-from bridge.inspection.redacted_status import redact_halt
+from bridge.inspection.status import redact_halt
 
 #: `orders-3-1234`, a task of it (`orders-3-1234:orders.handlers.charge#2`), or of a batch (`orders-3-1234..1240:…`).
 _RECORD: Final = re.compile(

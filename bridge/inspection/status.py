@@ -1,4 +1,6 @@
-"""`bridge status`: the state of the group, read from Kafka and Redis, retry and replay topics included."""
+"""`bridge status`: the state of the group, read from Kafka and Redis, retry and replay topics included; and the same
+without the texts of errors, for accounts that may not see every field of values.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
@@ -12,10 +14,10 @@ from bridge.dispatch.carrier_message import STOPS, WaitingFailures
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NothingAnswers
 from bridge.formats.dead_letter_record import DeadLetterSummary
 from bridge.formats.delivery_identity import Place
+from bridge.formats.group_decision import GroupDecision
 from bridge.formats.retry_record import RetryRecord, read_retry_record
 from bridge.handler_routes import Handler, Routes, changed_handlers
 from bridge.inspection.group_access import open_ledger
-from bridge.inspection.redacted_status import redact_facts
 from bridge.inspection.status_report import make_status_data
 from bridge.inspection.status_sources import ANSWER_WITHIN, StatusSources, gather_facts, take_decisions
 from bridge.jobs.deleted_topics import find_deleted_topics
@@ -307,3 +309,38 @@ def _dead_still(
     fates = ledger.fates_of([(account, sorted(by_offset)) for account, by_offset in by_account.items()])
     for by_offset, known in zip(by_account.values(), fates, strict=True):
         yield from (by_offset[at] for at, fate in zip(sorted(by_offset), known, strict=True) if fate == Fate.DEAD)
+
+
+#: The text in the place of an error, or of the reason that a handler gave for a halt.
+REDACTED: Final = "hidden, because it may quote masked values"
+
+
+def redact_facts(facts: GroupFacts) -> GroupFacts:
+    """Return the facts without any text that a handler wrote (pure)."""
+    return replace(
+        facts,
+        letters=tuple(replace(each, error=REDACTED) for each in facts.letters),
+        failing=_redact_waits(facts.failing),
+        outcomes={whose: each._replace(error=REDACTED) for whose, each in facts.outcomes.items()},
+        unpublished={name: each._replace(error=REDACTED) for name, each in facts.unpublished.items()},
+        tiers=tuple(replace(tier, failed=_redact_waits(tier.failed)) for tier in facts.tiers),
+        breakers=tuple(replace(each, why=REDACTED) for each in facts.breakers),
+        halts={topic: _redact_decision(halt) for topic, halt in facts.halts.items()},
+    )
+
+
+def redact_halt(halt: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a halt as JSON without the text of a handler; the reason of a person stays."""
+    if "handler" not in halt:
+        return dict(halt)
+    return {name: said for name, said in halt.items() if name != "error"} | {"why": REDACTED}
+
+
+def _redact_waits(found: Iterable[WaitingFailures]) -> tuple[WaitingFailures, ...]:
+    return tuple(replace(each, error=REDACTED) for each in found)
+
+
+def _redact_decision(halt: GroupDecision) -> GroupDecision:
+    data = redact_halt(halt.data or {})
+    why = str(data.pop("why", halt.why))
+    return replace(halt, change=halt.change._replace(data=data, why=why))

@@ -30,8 +30,8 @@ from bridge.formats.group_decision import (
 from bridge.formats.text_forms import format_time
 from bridge.formats.untrusted_json import log_skipped_once
 from bridge.inspection.consumption_problems import find_halted_topics
-from bridge.inspection.redacted_status import redact_facts
 from bridge.inspection.report_tables import print_status
+from bridge.inspection.status import redact_facts
 from bridge.inspection.status_report import make_status_data
 from bridge.inspection.status_sources import StatusSources
 from bridge.inspection.topic_halt import make_halt_view

@@ -13,7 +13,7 @@ from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import PolicyRefused
 from bridge.inspection import handler_policy as policies
 from bridge.inspection import topic_halt as halts
-from bridge.inspection.redacted_status import redact_halt
+from bridge.inspection.status import redact_halt
 
 operations: Final = OperationTable()
 

@@ -30,7 +30,7 @@ from bridge.errors import UnknownTopic
 from bridge.formats.text_forms import format_count
 from bridge.inspection import topic_halt
 from bridge.inspection import topic_halt as commands
-from bridge.inspection.redacted_status import redact_halt
+from bridge.inspection.status import redact_halt
 from bridge.kafka.topic_names import TopicNames
 
 #: The prefix of element ids in its page.
