@@ -18,8 +18,13 @@ from bridge.formats.failure import cut
 from bridge.formats.group_decision import PolicyData, find_changed_policies, summarize_policy_changes
 from bridge.formats.text_forms import format_time, make_printable
 from bridge.handler_routes import Routes
-from bridge.inspection.delivery_location import DeliveryLocator
-from bridge.inspection.delivery_trace import DeliveryTrace, RecordsByPlace, read_produced_at, trace_deliveries
+from bridge.inspection.delivery_trace import (
+    DeliveryLocator,
+    DeliveryTrace,
+    RecordsByPlace,
+    read_produced_at,
+    trace_deliveries,
+)
 from bridge.inspection.terminal_output import EMPTY_KEY
 from bridge.inspection.topic_halt import find_halts, make_halt_view
 from bridge.kafka.clients import Record

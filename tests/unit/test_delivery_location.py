@@ -4,7 +4,7 @@ from typing import Any
 
 from bridge.dispatch.carrier_message import CarrierMessage
 from bridge.formats.delivery import Attempts
-from bridge.inspection.delivery_location import DeliveryLocator
+from bridge.inspection.delivery_trace import DeliveryLocator
 from bridge.ledger import Fate
 
 WHICH = (0, 7, "orders.handlers.charge")
