@@ -421,7 +421,7 @@ def test_what_failed_for_a_server_that_was_away_is_done_when_it_is_asked_again(p
 
 
 @pytest.mark.parametrize(
-    "dies", ["bridge.console.api.plans_api.describe_plan", "bridge.console.api.idempotency._keep_answer"]
+    "dies", ["bridge.console.api.plans_api.describe_plan", "bridge.console.api.api_endpoint._keep_answer"]
 )
 def test_of_a_console_that_dies_after_it_acted_the_next_one_answers_what_was_done(
     program, here, record, monkeypatch, dies
@@ -435,7 +435,7 @@ def test_of_a_console_that_dies_after_it_acted_the_next_one_answers_what_was_don
     with monkeypatch.context() as dying:
         dying.setattr(dies, killed)
         # Nothing after the act is done any more: neither the answer is kept, nor is the request left to others.
-        dying.setattr("bridge.console.api.idempotency._release_claim", killed)
+        dying.setattr("bridge.console.api.api_endpoint._release_claim", killed)
         with suppress(Killed):
             program.post("/plans", body, key="one")
     assert kind(program.post("/plans", body, key="one")) == "under-way"
@@ -456,7 +456,7 @@ def test_a_plan_whose_maker_died_before_it_had_counted_is_counted(program, here,
 
     with monkeypatch.context() as dying:
         dying.setattr("bridge.deadletters.replay.plan_service.PlanService._count", killed)
-        dying.setattr("bridge.console.api.idempotency._release_claim", killed)
+        dying.setattr("bridge.console.api.api_endpoint._release_claim", killed)
         with suppress(Killed):
             program.post("/plans", body, key="one")
     with here.desk.database.writing() as connection:
