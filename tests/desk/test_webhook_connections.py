@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from bridge.deadletters.alarms import webhook_post
+from bridge.deadletters.alarms import webhook_sender
 from bridge.deadletters.alarms.webhook_address import parse_target
 from bridge.settings.address_values import read_networks
 from tests.servers.receiver import HERE, receiver
@@ -19,7 +19,7 @@ Answer = Callable[[socket.socket], object]
 
 
 def post(address, **headers):
-    return webhook_post.post_event(parse_target(address, HERE_ALONE), b"{}", headers, HERE_ALONE)
+    return webhook_sender.post_event(parse_target(address, HERE_ALONE), b"{}", headers, HERE_ALONE)
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def server(answer: Answer) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """A receiver has two seconds."""
-    monkeypatch.setattr(webhook_post, "WITHIN", 2.0)
+    monkeypatch.setattr(webhook_sender, "WITHIN", 2.0)
 
 
 def name_server(monkeypatch, *answers):
@@ -147,7 +147,7 @@ def test_a_receiver_that_reads_nothing_is_given_up_in_time():
     ended = threading.Event()
     with server(lambda _: ended.wait(30)) as address:
         target = parse_target(address, HERE_ALONE)
-        answer = webhook_post.post_event(target, b"x" * 20_000_000, {}, HERE_ALONE)
+        answer = webhook_sender.post_event(target, b"x" * 20_000_000, {}, HERE_ALONE)
         assert answer.words == "it did not answer in time"
         ended.set()
 

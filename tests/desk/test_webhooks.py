@@ -11,13 +11,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import insert, select, update
 
-from bridge.deadletters.alarms import (
-    alarm_watch,
-    dead_letter_problems,
-    webhook_address,
-    webhook_post,
-    webhook_sender,
-)
+from bridge.deadletters.alarms import alarm_watch, dead_letter_problems, webhook_address, webhook_sender
 from bridge.deadletters.alarms.alarm_event import ALL, Alarm, AlarmKind
 from bridge.deadletters.alarms.webhook_format import WebhookFormat
 from bridge.deadletters.alarms.webhook_service import WebhookService
@@ -285,7 +279,7 @@ def test_a_redirect_is_not_followed(hooks, there):
 
 
 def test_who_answers_a_byte_at_a_time_is_given_up_in_time_and_holds_up_nobody_else(hooks, there, tmp_path, monkeypatch):
-    monkeypatch.setattr(webhook_post, "WITHIN", 2.0)
+    monkeypatch.setattr(webhook_sender, "WITHIN", 2.0)
     there.answers(200, drip=0.5)
     (tmp_path / "quick").mkdir()
     with receiver(tmp_path / "quick") as quick:
@@ -346,7 +340,7 @@ def test_a_fresh_event_stands_before_the_retries_of_its_receiver_which_keep_thei
 def test_receivers_that_never_answer_take_turns_and_hold_up_one_that_does_for_a_try_at_most(
     hooks, there, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(webhook_post, "WITHIN", 2.0)
+    monkeypatch.setattr(webhook_sender, "WITHIN", 2.0)
     monkeypatch.setattr(webhook_sender, "RETRY_AFTER", Backoff(first=60_000, most=60_000))
     there.answers(200, wait=600)
     dead = [f"dead-{number}" for number in range(webhook_sender.AT_ONCE + 1)]
@@ -616,11 +610,11 @@ def test_slack_and_pagerduty_get_what_they_take(hooks, there):
 def test_receivers_that_refuse_a_connection_or_speak_no_http_are_answers(tmp_path):
     closed = Receiver(tmp_path)
     allowed = read_networks("127.0.0.0/8")
-    answer = webhook_post.post_event(webhook_address.parse_target(closed.url, allowed), b"{}", {}, allowed)
+    answer = webhook_sender.post_event(webhook_address.parse_target(closed.url, allowed), b"{}", {}, allowed)
     assert (answer.status, answer.why) == (None, "no answer of HTTP: Connection refused")
     with receiver(tmp_path) as plain:
         target = webhook_address.parse_target(plain.url.replace("http:", "https:"), allowed)
-        assert webhook_post.post_event(target, b"{}", {}, allowed).why.startswith("TLS: ")
+        assert webhook_sender.post_event(target, b"{}", {}, allowed).why.startswith("TLS: ")
 
 
 def test_a_name_server_that_does_not_answer_takes_no_longer_than_a_receiver(monkeypatch):
@@ -631,11 +625,11 @@ def test_a_name_server_that_does_not_answer_takes_no_longer_than_a_receiver(monk
         raise OSError
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
-    monkeypatch.setattr(webhook_post, "WITHIN", 0.2)
+    monkeypatch.setattr(webhook_sender, "WITHIN", 0.2)
     found = []
 
     def post():
-        found.append(webhook_post.post_event(webhook_address.parse_target("https://example.com/", ()), b"{}", {}, ()))
+        found.append(webhook_sender.post_event(webhook_address.parse_target("https://example.com/", ()), b"{}", {}, ()))
         gave_up.set()
 
     threading.Thread(target=post, daemon=True).start()

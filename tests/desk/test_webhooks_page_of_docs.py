@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from bridge.deadletters.alarms import webhook_address, webhook_post, webhook_sender
+from bridge.deadletters.alarms import webhook_address, webhook_sender
 from bridge.deadletters.alarms.alarm_event import ALL
 from bridge.deadletters.alarms.webhook_format import WebhookFormat, write_headers
 from bridge.deadletters.alarms.webhook_service import WebhookService
@@ -45,15 +45,15 @@ def test_it_takes_what_is_signed_once_and_nothing_else(hooks, tmp_path):
         try:
             target = webhook_address.parse_target(address, allowed)
             eventually(
-                lambda: webhook_post.post_event(target, b"{}", signed("1", make_secret()), allowed).status == 401
+                lambda: webhook_sender.post_event(target, b"{}", signed("1", make_secret()), allowed).status == 401
             )
             message = hooks.test("ops", "ann")
             webhook_sender.send_due_events(hooks.settings, hooks.database, threading.Event())
             assert hooks.find_delivery(message).said == "HTTP 204"
             # It comes again by the same id: it is taken, and not said again.
-            assert webhook_post.post_event(target, b"{}", signed(message, secret), allowed).status == 204
+            assert webhook_sender.post_event(target, b"{}", signed(message, secret), allowed).status == 204
             old = signed("2", secret, time.time() - 3_600)
-            assert webhook_post.post_event(target, b"{}", old, allowed).status == 401
+            assert webhook_sender.post_event(target, b"{}", old, allowed).status == 401
         finally:
             process.kill()
             process.wait()

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge import bounded_request
-from bridge.deadletters.alarms import webhook_address, webhook_post
+from bridge.deadletters.alarms import webhook_address, webhook_sender
 from bridge.settings.address_values import read_networks
 from tests.servers.certificate import write_certificate
 from tests.servers.receiver import HERE, receiver
@@ -32,7 +32,7 @@ def there(tmp_path, certificate):
 
 def post(there, host):
     address = there.url.replace("127.0.0.1", host)
-    return webhook_post.post_event(
+    return webhook_sender.post_event(
         webhook_address.parse_target(address, HERE_ALONE), b"{}", {"webhook-id": "1"}, HERE_ALONE
     )
 

@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import Any
 
-from bridge.deadletters.alarms import webhook_post, webhook_sender
+from bridge.deadletters.alarms import webhook_sender
 from bridge.deadletters.db import webhook_rows
 from bridge.deadletters.db.database import Database
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
@@ -37,7 +37,7 @@ def main(url: str, step: str) -> None:
     where = {
         "leased": (webhook_rows, "lease_webhook"),
         "taken": (webhook_rows, "take_due_delivery"),
-        "posted": (webhook_post, "post_event"),
+        "posted": (webhook_sender, "post_event"),
         "noted": (webhook_rows, "end_delivery"),
         "committed": (webhook_sender.WebhookSender, "_note"),
     }
