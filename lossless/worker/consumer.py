@@ -38,6 +38,7 @@ from lossless.background_thread import copy_shared_set
 from lossless.worker import graceful_shutdown, inspect_commands, process_pool
 from lossless.worker.large_headers import restore_large_headers
 from lossless.worker.message_burial import (
+    UNKNOWN_SINCE,
     BurialFailure,
     Reason,
     get_burial_task,
@@ -52,8 +53,7 @@ from lossless.worker.poison_isolation import RESTORED_LIMIT, PoisonIsolation, Su
 from lossless.worker.process_death import get_memory_kills
 from lossless.worker.request import Request
 from lossless.worker.run_outcome import REQUEUE_PAUSES, find_pause
-from lossless.worker.unknown_task_backoff import UNKNOWN_SINCE, read_unknown_since
-from lossless.worker.unknown_tasks import UnknownTasks, identify_message
+from lossless.worker.unknown_tasks import UnknownTasks, identify_message, read_unknown_since
 
 logger = get_logger(__name__)
 

@@ -18,8 +18,8 @@ from celery.utils import uuid
 from kombu.serialization import dumps
 from kombu.utils.json import dumps as kombu_json
 
-from lossless.worker.unknown_task_backoff import UNKNOWN_SINCE
-
+#: Header: milliseconds since the epoch at which a worker first did not know the message's task.
+UNKNOWN_SINCE = "unknown_since"
 MESSAGE_LENGTH = 2_000
 TRACEBACK_LENGTH = 16_000
 

@@ -14,7 +14,7 @@ from kombu.transport.redis import Transport as PlainTransport
 from lossless.transport import message_fetch
 from lossless.transport.transport_scripts import HURRY
 from lossless.worker import consumer
-from lossless.worker.unknown_task_backoff import UNKNOWN_SINCE
+from lossless.worker.message_burial import UNKNOWN_SINCE
 from lossless.worker.unknown_tasks import UnknownTasks
 from tests.lossless.harness import TRANSPORT_APP, Broker, Worker, entry, wait_until
 from tests.servers.proxy import Proxy

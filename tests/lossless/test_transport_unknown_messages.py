@@ -10,7 +10,7 @@ from celery import Celery
 from celery.result import AsyncResult
 
 from lossless.worker.consumer import find_settings_fault
-from lossless.worker.unknown_task_backoff import UNKNOWN_SINCE
+from lossless.worker.message_burial import UNKNOWN_SINCE
 from tests.lossless.harness import ENDS_APP, QUICK, Broker, entry, wait_until, worker
 
 COUNT = 60

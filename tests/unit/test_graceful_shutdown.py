@@ -8,7 +8,7 @@ from celery.worker import state
 
 from lossless.worker import graceful_shutdown
 from lossless.worker.graceful_shutdown import GIVE_BACK_AFTER, begin_shutdown, list_unstarted_requests
-from lossless.worker.unknown_task_backoff import UNKNOWN_SINCE
+from lossless.worker.message_burial import UNKNOWN_SINCE
 from lossless.worker.unknown_tasks import UnknownTasks, identify_message
 
 

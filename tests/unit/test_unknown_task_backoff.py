@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lossless.worker.unknown_task_backoff import (
+from lossless.worker.message_burial import UNKNOWN_SINCE
+from lossless.worker.unknown_tasks import (
     LONGEST,
     MOST_MESSAGES,
     MOST_NAMES,
     SAY_EVERY,
     SHORTEST,
-    UNKNOWN_SINCE,
     UnknownMessages,
     find_unknown_pause,
     read_unknown_since,
