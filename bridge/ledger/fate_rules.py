@@ -1,7 +1,7 @@
 """The fates of a delivery, which fate may overwrite which, and operations on many fates as bytes (pure).
 
 In Redis a fate is half a byte; in Python many fates are a ``bytes`` with one byte per offset, so that
-counting, searching and comparing a million of them runs in C.
+counting, searching and comparing a million of them runs in C. skip_rules.py decides which deliveries are skipped.
 """
 
 import re
@@ -97,33 +97,6 @@ def find_fate_runs(fates: bytes, wanted: Collection[Fate]) -> Iterator[range]:
     """Yield the indexes of each unbroken run of fates that are among `wanted`."""
     for match in _any_of(frozenset(wanted)).finditer(fates):
         yield range(*match.span())
-
-
-def is_to_skip(own: Fate, origin: Fate = Fate.OPEN, *, retried: bool = False, again: bool = False) -> bool:
-    """Return whether a worker skips a delivery: its record is settled, or its source record is done or discarded.
-
-    A retry needs a parked source record and a replay a dead one, so these do not count. But a retry whose source record
-    is dead was parked by a run that was killed before it could mark that; the next run ended it.
-
-    Parameters:
-        own: the fate at the record's own coordinates.
-        origin: the fate of its source record; a record on a source topic is its own source record.
-        retried: whether its record was in a retry topic, and no person ever sent it back.
-        again: whether a person asked for another run whatever the source record's fate: then only `own` counts.
-    """
-    if own in SETTLED or again:
-        return own in SETTLED
-    return origin in (Fate.DONE, Fate.DISCARDED) or (retried and origin is Fate.DEAD)
-
-
-def is_to_run(own: Fate, *, passed: bool) -> bool:
-    """Return whether the delivery in a record of a retry topic is yet to run.
-
-    Parameters:
-        own: the fate at the record's own coordinates.
-        passed: whether the group has committed the record: an open one was forgotten, and is not read again.
-    """
-    return own is Fate.HANDED or (own is Fate.OPEN and not passed)
 
 
 @lru_cache(maxsize=64)
