@@ -1,6 +1,7 @@
 """RabbitMQ publisher confirms: a publish returns once the broker has the message."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -36,6 +37,10 @@ def open_confirming_connection(connection: Connection, **options: Any) -> Connec
 GIVEN_UP_AFTER: Final = 60.0
 
 
+#: The most messages that are known to have been confirmed late: one that nobody tries again stays among them.
+ARRIVED_KNOWN: Final = 1_000
+
+
 class ConfirmedPublisher:
     """A publisher on a RabbitMQ connection of its own, which repeats no message that may still arrive.
 
@@ -56,8 +61,8 @@ class ConfirmedPublisher:
         self._blocked = False
         #: The message that is not confirmed, and the time of its timeout.
         self._pending: tuple[Any, float] | None = None
-        #: The message that was confirmed after its timeout.
-        self._arrived: Any = None
+        #: The messages that were confirmed after their timeouts, and not tried again yet.
+        self._arrived: deque[Any] = deque(maxlen=ARRIVED_KNOWN)
 
     def publish(self, key: Any, send: Callable[[Any, float], None]) -> None:
         """Publish a message and return when RabbitMQ has it; at once if an earlier try has arrived.
@@ -70,8 +75,8 @@ class ConfirmedPublisher:
             OperationalError: nothing was sent: publishers are blocked, or an earlier message is not confirmed.
         """
         self._require_confirmed()
-        if self._arrived is not None and self._arrived == key:
-            self._arrived = None
+        if key in self._arrived:
+            self._arrived.remove(key)
             return
         try:
             send(self._channel or self._open(), self._answer_within)
@@ -84,8 +89,8 @@ class ConfirmedPublisher:
             raise
 
     def forget_arrived(self) -> None:
-        """Forget the message that was confirmed late: its key will name another one."""
-        self._arrived = None
+        """Forget the messages that were confirmed late: their keys will name other ones."""
+        self._arrived.clear()
 
     def close(self) -> None:
         """Drop the connection; RabbitMQ is not asked to close it, which would wait."""
@@ -130,7 +135,8 @@ class ConfirmedPublisher:
 
     def _note_basic_ack(self, *_: Any) -> None:
         if self._pending is not None:
-            self._arrived, self._pending = self._pending[0], None
+            self._arrived.append(self._pending[0])
+            self._pending = None
 
     def _note_basic_nack(self, *_: Any) -> None:
         self._pending = None
