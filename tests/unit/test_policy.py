@@ -171,11 +171,16 @@ def test_no_retry_starts_after_the_time_budget(policy, age, delay, asked):
         (RetryPolicy(max_retries=None, backoff=7, backoff_multiplier=1), 7),
         (RetryPolicy(max_retries=9, backoff_multiplier=1e300), 600),
         (RetryPolicy(delays=(1, 3_600)), 3_600),
+        (RetryPolicy(delays=()), 0),
         (RetryPolicy(fixed_delay=300, max_retries=1), 300),
     ],
 )
 def test_the_longest_delay_is_one_that_the_retries_reach(policy: RetryPolicy, longest: float):
     assert policy.longest_delay == longest
+
+
+def test_a_retry_that_a_handler_asks_for_after_the_listed_ones_waits_as_long_as_the_last_of_them():
+    assert [listed.delay(failures) for failures in range(4)] == [3, 7, 7, 7]
 
 
 @given(policies, st.integers(0, 10_000))
