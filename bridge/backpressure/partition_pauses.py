@@ -1,4 +1,8 @@
-"""The pauses of partitions and their reasons: the one place that pauses and resumes."""
+"""The pauses of partitions and their reasons: the one place that pauses and resumes.
+
+bridge/partitions/inflight_window.py decides when the window of a partition is full. queue_pressure.py and
+topic_pressure.py decide which topics have too much in a queue.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any

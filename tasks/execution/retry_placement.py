@@ -1,6 +1,7 @@
 """The place where the deliveries of a batch that run later wait: a Kafka retry topic, or Celery.
 
 It is also decided here which are due together, and which must not overtake others in their order.
+bridge/kafka/retry_tiers.py (`choose_tier`) decides which retry topic a wait goes to.
 """
 
 import os
