@@ -14,11 +14,10 @@ from bridge.formats.group_decision import (
     append_decision,
     halt_key,
 )
-from bridge.inspection import group_access
 from bridge.jobs.decision_sync import DecisionPublisher, GroupDecisions, TopicGates
 from bridge.kafka import control_topic
 from bridge.kafka.control_topic import PublishedDecisions
-from bridge.ledger import Ledger, decision_store
+from bridge.ledger import Ledger, decision_store, group_access
 from bridge.ledger.decision_store import DecisionMirror, MirroredDecisions, make_decision, read_standing_decisions
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tasks.policy.effective_decisions import DecisionCache

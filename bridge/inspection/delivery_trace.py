@@ -13,15 +13,15 @@ from bridge.formats.group_decision import GroupDecision
 from bridge.formats.retry_record import RetryRecord, read_retry_record
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Routes
-from bridge.inspection.group_access import open_ledger
-from bridge.inspection.topic_audit import wiped_below
 from bridge.kafka.clients import Record
 from bridge.kafka.partition_offsets import Extent
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogHistory
 from bridge.ledger.decision_store import DecisionMirror, look_up_decisions
+from bridge.ledger.group_access import open_ledger
 from bridge.ledger.handoff_times import STEP_SECONDS, find_handoff_times
 from bridge.ledger.task_notes import find_noted_tasks, name_single_task
+from bridge.ledger.unaccounted_offsets import find_wiped_end
 from bridge.ledger.unsettled_retry_records import ParkedSearch, UnsettledRecord
 from bridge.settings import Settings
 
@@ -148,7 +148,7 @@ def _forgotten(
     }
     for extent in there:
         ours = [a for a in accounts if a.partition == extent.partition and a.handler in routes.handlers]
-        wiped = wiped_below(settings, ledger, extent, ours)
+        wiped = find_wiped_end(settings, ledger, extent, ours)
         lost |= {account: max(lost[account], wiped) for account in ours}
     committed = {extent.partition: extent.committed or 0 for extent in there}
     return frozenset(

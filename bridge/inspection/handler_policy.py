@@ -22,12 +22,12 @@ from bridge.formats.group_decision import (
 )
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Handler, Routes, apply_waits
-from bridge.inspection.group_access import DecisionsInForce, open_decisions
 from bridge.jobs.problem import Problem
 from bridge.kafka.managed_topic import list_needed_tiers
 from bridge.kafka.retry_topics import RetryTopics
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger.decision_store import DecisionOutcome
+from bridge.ledger.group_access import DecisionsInForce, open_decisions
 from bridge.settings import Settings
 
 

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from bridge.errors import CannotReset, KafkaUnavailable, NoMoment
 from bridge.handler_routes import Routes
-from bridge.inspection.group_access import open_ledger
-from bridge.inspection.topic_audit import wiped_below
 from bridge.kafka.clients import (
     ConsumerGroupTopicPartitions,
     KafkaError,
@@ -23,7 +21,8 @@ from bridge.kafka.topic_names import DerivedTopics, TopicNames
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogHistory, Mark
 from bridge.ledger.fate_pages import PAGE
 from bridge.ledger.fate_rules import find_fate_runs
-from bridge.ledger.unaccounted_offsets import AuditLine, count_audit_line
+from bridge.ledger.group_access import open_ledger
+from bridge.ledger.unaccounted_offsets import AuditLine, count_audit_line, find_wiped_end
 from bridge.settings import Settings
 
 #: Seconds to wait for one answer of Kafka.
@@ -141,7 +140,7 @@ def _find_skipped(
         for each in found:
             log = LogHistory(ledger).log_id(topic, catalog.topic_ids[topic], each.partition)
             accounts = [Account(handler.name, topic, log, each.partition) for handler in routes.of(topic)]
-            target, wiped = targets[each.partition], wiped_below(settings, ledger, each, accounts)
+            target, wiped = targets[each.partition], find_wiped_end(settings, ledger, each, accounts)
             counts = [ledger.count(account, _begin(each), target - 1) for account in accounts]
             skipped[each.partition] = _Skipped(
                 sum(count.fates[Fate.OPEN] + count.pageless for count in counts),

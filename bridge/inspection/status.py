@@ -17,7 +17,6 @@ from bridge.formats.delivery_identity import Place
 from bridge.formats.group_decision import GroupDecision
 from bridge.formats.retry_record import RetryRecord, read_retry_record
 from bridge.handler_routes import Handler, Routes, changed_handlers
-from bridge.inspection.group_access import open_ledger
 from bridge.inspection.status_report import make_status_data
 from bridge.inspection.status_sources import ANSWER_WITHIN, StatusSources, gather_facts, take_decisions
 from bridge.jobs.deleted_topics import find_deleted_topics
@@ -34,6 +33,7 @@ from bridge.kafka.topic_names import DerivedTopics, TopicNames
 from bridge.kafka.topic_survey import SurveyedTopic, survey_topics
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, LogHistory
 from bridge.ledger.decision_store import merge_decisions
+from bridge.ledger.group_access import open_ledger
 from bridge.ledger.group_members import find_living_sources
 from bridge.ledger.handoff_times import find_oldest_delivery
 from bridge.ledger.unsettled_retry_records import ParkedSearch, count_handed_records

@@ -18,14 +18,14 @@ from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.errors import HandoffFailed, UnknownTopic
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Routes
-from bridge.inspection.group_access import open_ledger
 from bridge.kafka.dead_letter_reader import read_dead_letters
 from bridge.kafka.partition_offsets import Extent, read_extents
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.kafka.transactions import OpenTransaction, find_open_transactions
 from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, Ledger, LogHistory
+from bridge.ledger.group_access import open_ledger
 from bridge.ledger.handoff_times import find_handoff_times
-from bridge.ledger.unaccounted_offsets import NAMED, AuditLine, count_audit_line
+from bridge.ledger.unaccounted_offsets import NAMED, AuditLine, count_audit_line, find_wiped_end
 from bridge.ledger.unsettled_retry_records import ParkedOffsets, ParkedSearch, RetryTopicCount, count_handed_records
 from bridge.settings import Settings
 
@@ -217,7 +217,7 @@ def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> 
                 if (each.partition, each.topic_id) == (extent.partition, log) and each.handler not in imported
             ]
             now = [Account(name, topic, log, extent.partition) for name in imported]
-            wiped = wiped_below(settings, ledger, extent, now)
+            wiped = find_wiped_end(settings, ledger, extent, now)
             unread = 0
             for account in [*now, *gone]:
                 made = count_audit_line(ledger, account, extent, account in now, wiped)
@@ -284,19 +284,6 @@ def _show_ages(ledger: Ledger, account: Account, made: AuditLine) -> None:
     """Set since when the oldest delivery of a line is in flight."""
     if made.oldest and (at := find_handoff_times(ledger, account, made.oldest)):
         made.oldest_since = format_time(min(at.values()))
-
-
-def wiped_below(settings: Settings, ledger: Ledger, extent: Extent, accounts: Sequence[Account]) -> int:
-    """Return the offset below which a wiped ledger may have lost unsettled deliveries; 0 if there are none.
-
-    A ledger with the epoch of the commit that does not know the partition is older than the commit.
-    """
-    if extent.epoch is None or not accounts:
-        return 0
-    there = extent.epoch == ledger.state().epoch and Accounts(ledger).read_reached(accounts) is not None
-    if there or settings.topic(extent.topic).commit != "handoff":
-        return 0
-    return extent.committed or 0
 
 
 def _missing(runs: Iterable[range], partition: int, names: Sequence[str], there: Container[DeliveryPlace]) -> list[int]:

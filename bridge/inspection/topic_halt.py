@@ -20,8 +20,8 @@ from bridge.formats.gate_names import topic_gate
 from bridge.formats.group_decision import GroupDecision, halt_key, halted_topic
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Routes
-from bridge.inspection.group_access import open_decisions
 from bridge.ledger.decision_store import DecisionOutcome
+from bridge.ledger.group_access import open_decisions
 from bridge.settings import Settings
 
 

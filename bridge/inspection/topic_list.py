@@ -12,7 +12,6 @@ from celery import Celery
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NotDecided
 from bridge.formats.group_decision import find_changed_policies
 from bridge.handler_routes import Routes, changed_handlers
-from bridge.inspection.group_access import open_decisions, open_ledger
 from bridge.jobs.deployment_problems import describe_foreign_member, find_foreign_topics, unknown_members
 from bridge.kafka.clients import AdminClient, admin_client
 from bridge.kafka.managed_topic import ManagedTopic, TopicKind
@@ -20,6 +19,7 @@ from bridge.kafka.partition_offsets import read_extents
 from bridge.kafka.topic_admin import ANSWER_WITHIN, add_partitions, create_control_topic, create_topics, read_cluster
 from bridge.kafka.topic_survey import SurveyedTopic, list_waiting_topics, survey_topics
 from bridge.ledger import Ledger
+from bridge.ledger.group_access import open_decisions, open_ledger
 from bridge.ledger.group_members import find_living_sources
 from bridge.ledger.unsettled_retry_records import count_handed_records
 from bridge.settings import Settings

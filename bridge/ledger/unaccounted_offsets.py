@@ -1,6 +1,6 @@
 """The offsets of one handler on one partition that are unaccounted for, and how many have each fate: an audit line."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,6 +9,7 @@ from bridge.ledger.account_progress import Accounts
 from bridge.ledger.fate_pages import RETRY_RECORD, Account
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_client import Ledger
+from bridge.settings import Settings
 
 #: Maximum number of offsets that a report names of each kind.
 NAMED: Final = 10
@@ -77,6 +78,19 @@ class AuditLine:
         """
         forgotten = 0 if self.handler == RETRY_RECORD else self.forgotten
         return self.unaccounted + forgotten + self.evicted
+
+
+def find_wiped_end(settings: Settings, ledger: Ledger, extent: Extent, accounts: Sequence[Account]) -> int:
+    """Return the offset below which a wiped ledger may have lost unsettled deliveries; 0 if there are none.
+
+    A ledger with the epoch of the commit that does not know the partition is older than the commit.
+    """
+    if extent.epoch is None or not accounts:
+        return 0
+    there = extent.epoch == ledger.state().epoch and Accounts(ledger).read_reached(accounts) is not None
+    if there or settings.topic(extent.topic).commit != "handoff":
+        return 0
+    return extent.committed or 0
 
 
 def count_audit_line(
