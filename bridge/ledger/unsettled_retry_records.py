@@ -140,6 +140,7 @@ class ParkedSearch:
 
     Attributes:
         tiers: the counts by topic.
+        moved: whether the last reading met new records, settled or not.
     """
 
     def __init__(self, settings: Settings, ledger: Ledger, catalog: TopicCatalog, source: str) -> None:
@@ -150,6 +151,7 @@ class ParkedSearch:
             name: RetryTopicCount(name, each.kind, each.delay or None) for name, each in sorted(belonging.items())
         }
         self._read: dict[Place, int] = {}
+        self.moved = False
         if untold := catalog.identify([name for name in self.tiers if name not in catalog.topic_ids]):
             raise KafkaUnavailable(next(iter(untold.values())))
 
@@ -175,14 +177,14 @@ class ParkedSearch:
                 if found.account in parked:
                     parked[found.account].discard(found.origin.offset)
             parked = self._still(parked)
-            if not parked or (turn and not self._moved):
+            if not parked or (turn and not self.moved):
                 break
         return parked
 
     def read_new_records(self) -> Iterator["UnsettledRecord"]:
         """Yield each unsettled record of this group that was written since the last call."""
         alive = self._read_new_fates()
-        self._moved = bool(alive)
+        self.moved = bool(alive)
         starts = {place: span.start for place, span in alive.items()}
         ends = {place: span.start + len(span.fates) for place, span in alive.items()}
         for record in read_records(self._settings, starts, ends):

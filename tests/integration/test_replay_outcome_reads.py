@@ -17,13 +17,15 @@ from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOpti
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.outcome_deduction import OutcomeDeduction, SentDelivery, StillParked
+from bridge.deadletters.replay.plan_lanes import LaneRelease
+from bridge.deadletters.replay.plan_progress import require_plan
 from bridge.deadletters.replay.redrive_outcomes import RedriveOutcomes
 from bridge.deadletters.replay.replay_outcomes import ReplayOutcomes
 from bridge.formats.delivery_identity import Origin
 from bridge.formats.retry_record import replay_headers
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
-from bridge.settings import EnvironmentSettings, FileSettings, Settings
+from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings
 from tests.desk.rows import kind, letter
 from tests.servers.kafka import KafkaServer
 from tests.servers.redis import RedisServer
@@ -151,4 +153,47 @@ def test_what_a_redrive_sent_behind_the_end_of_its_log_ends_with_the_reason(
         assert plan_item_rows.count_item_states(connection, [plan_id])[plan_id] == {"sent": 1, "unknown": 1}
         why = connection.execute(select(tables.items.c.why).where(tables.items.c.position == 2)).scalar_one()
     assert "ends before it" in why
+    database.close()
+
+
+@pytest.mark.parametrize("as_letter", [False, True])
+def test_a_message_that_runs_again_holds_its_lane_until_the_later_handlers_of_its_sequence_have_run_again_too(
+    kafka: KafkaServer, redis_shared: RedisServer, tmp_path: Path, as_letter: bool
+):
+    settings = settings_of(kafka, redis_shared)
+    source, group, steps = f"{settings.group}.orders", settings.group, ("first", "second", "third")
+    chosen = {"commit": "completion", "order": "key", "sequence": steps}
+    settings.file.kafka_topics[source] = TopicSettings.model_validate(chosen)
+    replay = f"{source}.replay"
+    kafka.create_topics(source, replay, partitions=1)
+    catalog = TopicCatalog(settings, [source, replay])
+    catalog.prepare()
+    log, own = catalog.topic_ids[source], Account(RETRY_RECORD, replay, catalog.topic_ids[replay], 0)
+    database = Database(f"sqlite:///{tmp_path}/letters.db")
+    database.migrate()
+    with database.writing() as connection:
+        options = PlanOptions(again=True, logs={"0": log})
+        plan_id, _ = plan_rows.add_plan(connection, PlanKind.REDRIVE, "ann", "", {"topic": source}, options)
+        item = {"plan_id": plan_id, "state": PlanItemState.DONE, "ended_at": int(time.time() * 1000), "held": False}
+        if as_letter:
+            of = kind(connection, "first", source, consumer_group=group)
+            item["letter_id"] = letter(connection, of, 0, LetterStatus.RESOLVED, again="plan 1", topic_id=log)
+        else:
+            item["place"] = f"{source}-0-0:first"
+        connection.execute(insert(tables.items).values({**item, "position": 1, "next": 2}))
+        plan = require_plan(connection, plan_id)
+    with LedgerFates.opened(settings) as fates:
+        ledger = fates.ledger(group)
+        assert ledger is not None
+        # All ran before.
+        ledger.write([Mark(Account(name, source, log, 0), [0], Fate.DONE) for name in steps])
+        release = LaneRelease(settings, database, plan, fates)
+        for offset, name in enumerate(steps[1:]):
+            step = Origin(source, log, 0, 0, name, group)
+            write(kafka, replay, replay_headers(step, [], timestamp=None, again=plan.name))
+            assert release.passed() == []
+            ledger.write([Mark(own, [offset], Fate.HANDED)])
+            assert release.passed() == []
+            ledger.write([Mark(own, [offset], Fate.DONE)])
+        assert release.passed() == [1]
     database.close()

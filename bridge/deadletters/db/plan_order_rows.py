@@ -40,6 +40,7 @@ class EndedItem(NamedTuple):
     Attributes:
         place: the delivery, if it is no letter's own; else see `delivery`.
         at: ms since the epoch.
+        again: whether a letter's own delivery ran though it was done.
     """
 
     position: int
@@ -47,6 +48,7 @@ class EndedItem(NamedTuple):
     state: str
     at: int
     delivery: Origin | None
+    again: bool
 
 
 def find_ordered_kinds(connection: Connection, topics: Sequence[str]) -> list[tuple[int, str, str, str]]:
@@ -90,7 +92,8 @@ def read_ended_items(connection: Connection, plan_id: int) -> list[EndedItem]:
     message = (letters.c.topic_id, letters.c.partition, letters.c.offset)
     delivery = (kinds.c.topic, *message, kinds.c.handler, kinds.c.consumer_group)
     own = and_(letters.c.id == items.c.letter_id, items.c.place.is_(None))
-    asked = select(items.c.position, items.c.place, items.c.state, items.c.ended_at, *delivery).select_from(
+    item = (items.c.position, items.c.place, items.c.state, items.c.ended_at, letters.c.again)
+    asked = select(*item, *delivery).select_from(
         items.outerjoin(letters, own).outerjoin(kinds, kinds.c.id == letters.c.kind_id)
     )
     asked = asked.where(items.c.plan_id == plan_id, items.c.next.is_not(None), items.c.state.in_(_ENDED))
@@ -108,8 +111,9 @@ def release_held_items(connection: Connection, plan_id: int, positions: Sequence
 
 
 def _build_ended_item(row: Any) -> EndedItem:
-    position, place, state, at, *delivery = row
-    return EndedItem(position, place, state, at or 0, None if delivery[0] is None else Origin(*delivery))
+    position, place, state, at, again, *delivery = row
+    origin = None if delivery[0] is None else Origin(*delivery)
+    return EndedItem(position, place, state, at or 0, origin, again is not None)
 
 
 def _read_unended_items(

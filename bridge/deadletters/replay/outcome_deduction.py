@@ -235,7 +235,7 @@ class OutcomeDeduction:
         parked = self._parked.of(group, source)
         recorded = self._recorded.all_of(group, source, RECORDED_WITHIN)
         return {
-            number: judge_by_kafka(known[number], parked=_identify_delivery(delivery) in parked, recorded=recorded)
+            number: judge_by_kafka(known[number], parked=identify_delivery(delivery) in parked, recorded=recorded)
             for number, delivery in deliveries.items()
         }
 
@@ -244,7 +244,7 @@ class StillParked:
     """The deliveries parked in the retry and replay topics of sources.
 
     Results are cached, and new records are read for each call, so an answer covers all deliveries parked before the
-    call. It may include a delivery that has run meanwhile.
+    call, also in a sequence that goes on meanwhile. It may include a delivery that has run meanwhile.
     """
 
     def __init__(self, settings: Settings, fates: LedgerFates) -> None:
@@ -266,10 +266,10 @@ class StillParked:
             # A retry topic was created or deleted since.
             search = self._searches[group, source] = made
         found = self._found[group, source]
-        for _ in range(ROUNDS):
-            more = {_identify_delivery(lies.origin) for lies in search.read_new_records()}
-            found |= more
-            if not more:
+        # A delivery that ran before its fate was read may have left a later record: each round misses one step at most.
+        for _ in range(max(ROUNDS, len(settings.topic(source).sequence))):
+            found |= {identify_delivery(lies.origin) for lies in search.read_new_records()}
+            if not search.moved:
                 break
         return frozenset(found)
 
@@ -281,6 +281,6 @@ def _group_by_source(sent: Mapping[int, SentDelivery]) -> dict[tuple[str, str], 
     return found
 
 
-def _identify_delivery(delivery: Origin) -> tuple[str, str]:
+def identify_delivery(delivery: Origin) -> tuple[str, str]:
     """Return the identity of a delivery, and its log."""
     return delivery.identity, delivery.topic_id

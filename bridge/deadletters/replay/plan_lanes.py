@@ -1,6 +1,6 @@
 """The lanes of an approved plan: assigned when it begins, and released when the delivery ahead has ended."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bridge.deadletters.db import plan_counts, plan_order_rows, sql
@@ -10,6 +10,7 @@ from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanKind
 from bridge.deadletters.model.plan_order import OrderedCourse, find_course, find_ordered_topics
 from bridge.deadletters.model.stored_letter import LetterIdentity
 from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.outcome_deduction import StillParked, identify_delivery
 from bridge.deadletters.replay.redrive_action import find_redriven_delivery
 from bridge.formats.delivery_identity import Origin
 from bridge.ledger import Fate
@@ -34,7 +35,7 @@ WAITS: Final = 3_600.0
 
 
 def is_message_on_its_way(fates: Sequence[Fate], died: Sequence[bool]) -> bool:
-    """Return whether a message is in flight at the later handlers of its sequence (pure).
+    """Return whether a message that runs for the first time is in flight at later handlers of its sequence (pure).
 
     Parameters:
         fates: of its deliveries to these, in their order. After a death at an earlier handler, the later ones are dead
@@ -54,11 +55,17 @@ class LaneRelease:
         self._settings, self._database, self._plan, self._fates = settings, database, plan, fates
 
     def passed(self) -> list[int]:
-        """Return the positions of these items."""
+        """Return the positions of these items.
+
+        Raises:
+            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: a server did not answer.
+        """
         with self._database.reading() as connection:
             found, now = plan_order_rows.read_ended_items(connection, self._plan.id), sql.read_clock(connection)
         later = {each.position: self._later(each) for each in found if now - each.at < 1_000 * WAITS}
-        held = self._on_their_way({position: some for position, some in later.items() if some})
+        again = {each.position for each in found if self._runs_again(each)}
+        held = self._on_their_way({at: some for at, some in later.items() if some and at not in again})
+        held |= self._run_again({at: some for at, some in later.items() if some and at in again})
         return [each.position for each in found if each.position not in held]
 
     def _later(self, ended: EndedItem) -> list[Origin]:
@@ -74,7 +81,22 @@ class LaneRelease:
             return []
         return [delivery._replace(handler=name) for name in sequence[sequence.index(delivery.handler) + 1 :]]
 
-    def _on_their_way(self, later: dict[int, list[Origin]]) -> set[int]:
+    def _runs_again(self, ended: EndedItem) -> bool:
+        return ended.again if ended.delivery is not None else self._plan.options.again
+
+    def _run_again(self, later: Mapping[int, list[Origin]]) -> set[int]:
+        """Return those that run again and have a record that is to run.
+
+        Their fates, and letters, may be of the run before. A later handler's record is written before the end of the
+        earlier one is marked.
+        """
+        # Not kept: its answer would include deliveries that have run since an earlier call.
+        parked = StillParked(self._settings, self._fates)
+        sources = {(each.group, each.topic) for some in later.values() for each in some}
+        there = {found for group, topic in sources for found in parked.of(group, topic)}
+        return {at for at, some in later.items() if any(identify_delivery(each) in there for each in some)}
+
+    def _on_their_way(self, later: Mapping[int, list[Origin]]) -> set[int]:
         if not later:
             return set()
         asked = [each for some in later.values() for each in some]
