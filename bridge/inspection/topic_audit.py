@@ -18,10 +18,10 @@ from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.errors import HandoffFailed, UnknownTopic
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Routes
+from bridge.jobs.open_transactions import OpenTransaction, find_open_transactions
 from bridge.kafka.dead_letter_reader import read_dead_letters
 from bridge.kafka.partition_offsets import Extent, read_extents
 from bridge.kafka.topic_catalog import TopicCatalog
-from bridge.kafka.transactions import OpenTransaction, find_open_transactions
 from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, Ledger, LogHistory
 from bridge.ledger.group_access import open_ledger
 from bridge.ledger.handoff_times import find_handoff_times

@@ -31,10 +31,9 @@ from bridge.jobs.handler_health import (
     find_skewed_clocks,
     find_slow_workers,
 )
-from bridge.jobs.open_transactions import find_held_back_topics
+from bridge.jobs.open_transactions import OpenTransaction, find_held_back_topics
 from bridge.jobs.problem import Problem
 from bridge.jobs.problem_table import PROBLEM_ROWS, ProblemKind
-from bridge.kafka.transactions import OpenTransaction
 from bridge.ledger import Account, Accounts, Ledger
 from bridge.ledger.attempt_statistics import read_outcomes
 from bridge.ledger.clock_skew import ClockSkew

@@ -10,7 +10,7 @@ from bridge.bridge_metrics import BridgeMetrics
 from bridge.handler_routes import Routes
 from bridge.jobs import bridge_announcement as announcement_module
 from bridge.jobs.bridge_announcement import BridgeAnnouncement, find_other_accounts
-from bridge.kafka.transactions import OpenTransaction
+from bridge.jobs.open_transactions import OpenTransaction
 from bridge.ledger import Account, Ledger
 from bridge.ledger.group_members import read_announcement
 
