@@ -12,8 +12,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from bridge.demo.delivery_board import PARKED, RETRYING, WAITING, DeliveryBoard
-from bridge.demo.delivery_watch import DeliveryWatch
+from bridge.demo.delivery_watch import PARKED, RETRYING, WAITING, DeliveryBoard, DeliveryWatch
 from bridge.demo.demo_orders import HANDLERS, HANDLERS_MODULE, ORDER_KINDS, TOPIC, Order, generate_orders
 from bridge.demo.demo_screen import DemoScreen, make_outcome_table
 from bridge.demo.demo_servers import DESK, STOP_SIGNALS, DemoServers

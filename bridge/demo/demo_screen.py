@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from bridge.demo.delivery_board import (
+from bridge.demo.delivery_watch import (
     DEAD,
     DONE,
     PARKED,

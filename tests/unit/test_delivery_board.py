@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from bridge.demo.delivery_board import DONE, PARKED, RETRYING, DeliveryBoard
+from bridge.demo.delivery_watch import DONE, PARKED, RETRYING, DeliveryBoard
 
 CHARGE, NOTIFY = "shop.charge", "shop.notify"
 

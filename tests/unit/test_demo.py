@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bridge.demo.delivery_board import (
+from bridge.demo.delivery_watch import (
     DEAD,
     DONE,
     RETRYING,
@@ -18,8 +18,8 @@ from bridge.demo.delivery_board import (
     BoardRow,
     DeliveryBoard,
     DeliveryFailure,
+    _read_exception,
 )
-from bridge.demo.delivery_watch import _read_exception
 from bridge.demo.demo_orders import ORDER_KINDS, TROUBLE_EVERY, TROUBLED, generate_orders
 from bridge.demo.demo_screen import (
     BAR,
