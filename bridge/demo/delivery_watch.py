@@ -31,6 +31,9 @@ from bridge.ledger import Ledger
 from bridge.ledger.decision_store import DecisionMirror
 from lossless.background_thread import BackgroundThread
 
+logger = logging.getLogger(__name__)
+
+
 WAITING, RETRYING, PARKED, DONE, DEAD = "waiting", "retrying", "parked", "done", "dead"
 STATES: Final = (DONE, RETRYING, PARKED, DEAD, WAITING)
 
@@ -226,8 +229,6 @@ class DeliveryBoard:
         outcomes = {handler: Counter(counts) for handler, counts in row.outcomes.items()}
         return BoardRow(row.records, row.retries, outcomes)
 
-
-logger = logging.getLogger(__name__)
 
 #: The group of the demo's bridge: the default one.
 GROUP: Final = "bridge"

@@ -27,6 +27,9 @@ from bridge.ledger.ledger_hook import format_fate_place
 from bridge.partitions.ordering import Portion
 from bridge.partitions.partition import Partition
 
+logger = logging.getLogger(__name__)
+
+
 #: No handlers.
 NO_HANDLERS: frozenset[str] = frozenset()
 
@@ -67,9 +70,6 @@ class PartitionRotation:
         if ready:
             self._last = ready[start].place
         return [*ready[start:], *ready[:start]]
-
-
-logger = logging.getLogger(__name__)
 
 
 class ReplayCounter:

@@ -17,6 +17,8 @@ from bridge.kafka.topic_admin import ANSWER_WITHIN
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.settings import Settings
 
+logger = logging.getLogger(__name__)
+
 
 class OpenTransaction(NamedTuple):
     """An open transaction that holds back a partition.
@@ -74,8 +76,6 @@ def find_open_transactions(settings: Settings, places: Iterable[Place]) -> list[
         if stable[place] < end
     ]
 
-
-logger = logging.getLogger(__name__)
 
 #: Seconds without a record, although Kafka has more, before Kafka is asked about an open transaction; Kafka ends those
 #: of a dead producer after a minute (transaction.timeout.ms).

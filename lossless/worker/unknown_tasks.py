@@ -10,6 +10,9 @@ from celery.utils.log import get_logger
 from lossless.worker.message_burial import UNKNOWN_SINCE, Successor, make_comeback
 from lossless.worker.message_replacement import MessageReplacement
 
+logger = get_logger(__name__)
+
+
 #: Seconds between two looks at such a message: half as long as it has waited so far, within these. Whoever looks may
 #: again be one that does not know it, so there must be many looks before the first minute is over.
 SHORTEST, LONGEST = 1.0, 30.0
@@ -82,9 +85,6 @@ class UnknownMessages:
     def _of(self, name: object, now: float) -> _UnknownName:
         key = name if name in self._names or len(self._names) < MOST_NAMES else None
         return self._names.setdefault(key, _UnknownName(now))
-
-
-logger = get_logger(__name__)
 
 
 class TimedConsumer(Protocol):

@@ -34,6 +34,9 @@ from bridge.settings.address_values import read_networks
 from lossless.background_thread import BackgroundThread, start_call, start_thread
 from lossless.backoff import Backoff
 
+logger = logging.getLogger(__name__)
+
+
 #: Seconds for the whole request, also if the receiver answers a byte at a time.
 WITHIN: Final = 15.0
 
@@ -143,8 +146,6 @@ def decide_next_try(
     at = now + int(max(pause, min(RETRY_AFTER.most, (wanted or 0) * 1000)))
     return at if at <= made_at + GIVE_UP_AFTER else None
 
-
-logger = logging.getLogger(__name__)
 
 #: Seconds between two polls for due events, while something is sent.
 POLL_EVERY: Final = 0.5
