@@ -17,8 +17,8 @@ from lossless.transport.redis_permissions import is_refusal
 _ADVICE: Final[tuple[tuple[type[Exception], str], ...]] = (
     (redis.AuthenticationError, "check the user and password in {named}"),
     (redis.ReadOnlyError, "it is a replica: point {named} at the primary"),
-    (redis.ConnectionError, "start it or fix the network, and try again"),
-    (redis.TimeoutError, "see what keeps it busy (SLOWLOG GET), and try again"),
+    (redis.ConnectionError, "start it or fix the network"),
+    (redis.TimeoutError, "see what keeps it busy (SLOWLOG GET)"),
 )
 
 _REFUSED: Final = "allow this Redis user what it was refused (ACL SETUSER)"

@@ -53,7 +53,7 @@ def describe_redis_error(error: BaseException) -> str:
 
     The client's `repr` of an error has none of them.
     """
-    raw = f"{type(error).__name__}: {error}" if isinstance(error, redis.RedisError) else repr(error)
+    raw = f"{type(error).__name__}: {str(error).rstrip('. ')}" if isinstance(error, redis.RedisError) else repr(error)
     advice = advise_redis_error(error)
     return f"{advice} ({raw})" if advice else raw
 

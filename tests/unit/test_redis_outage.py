@@ -121,14 +121,14 @@ def test_an_outage_is_said_once_until_it_is_over(clock: Clock, caplog: pytest.Lo
         (
             redis.ReadOnlyError("You can't write against a read only replica."),
             "this Redis is a replica, or becomes one: connect to the primary "
-            "(ReadOnlyError: You can't write against a read only replica.)",
+            "(ReadOnlyError: You can't write against a read only replica)",
         ),
         (
             redis.ResponseError("NOREPLICAS Not enough good replicas to write."),
             "Redis refuses writes because too few replicas follow it: start them (INFO replication) "
-            "(ResponseError: NOREPLICAS Not enough good replicas to write.)",
+            "(ResponseError: NOREPLICAS Not enough good replicas to write)",
         ),
-        (redis.ConnectionError("Error 111"), "ConnectionError: Error 111"),
+        (redis.ConnectionError("Connection closed by server."), "ConnectionError: Connection closed by server"),
         (RuntimeError("of another kind"), "RuntimeError('of another kind')"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
