@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperGroup
 
-from bridge.inspection.topic_halt import find_person
+from bridge.operator_actions.topic_halt import find_person
 
 AppOption = Annotated[str, typer.Option("--app", "-A", help="The Celery app, as in `celery -A`.")]
 WhyOption = Annotated[str, typer.Option("--why", help="The reason: `bridge status` and the log show it.")]

@@ -33,7 +33,7 @@ from bridge.cli.deadletters.desk_access import open_desk, require_extra
 from bridge.cli.deadletters.plan_run import carry_out_plan, report_interruption
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, NoMoment, NotDecided, UnknownHandler, UnknownTopic
 from bridge.formats.text_forms import format_count
-from bridge.inspection.queue_discard import count_queued, discard_queued, find_order_risk
+from bridge.operator_actions.queue_discard import count_queued, discard_queued, find_order_risk
 
 
 def discard(

@@ -10,9 +10,9 @@ from bridge.cli.command_options import ByOption, DefaultCommandGroup, NeededWhyO
 from bridge.cli.exit_codes import add_commands
 from bridge.errors import NotDecided, PolicyRefused, UnknownHandler, UnknownTopic
 from bridge.inspection import report_tables as tables
-from bridge.inspection.handler_policy import read_policies, set_policy, unset_policy
-from bridge.inspection.handler_policy import read_policy_history as history_of
-from bridge.inspection.topic_halt import halt_topics, resume_topics
+from bridge.operator_actions.handler_policy import read_policies, set_policy, unset_policy
+from bridge.operator_actions.handler_policy import read_policy_history as history_of
+from bridge.operator_actions.topic_halt import halt_topics, resume_topics
 
 
 def halt(

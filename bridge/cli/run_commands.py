@@ -27,9 +27,9 @@ from bridge.errors import (
 )
 from bridge.formats import log_format as logs
 from bridge.formats.text_forms import format_count
-from bridge.inspection.offset_reset import ResetPlan, apply_reset, plan_reset
 from bridge.inspection.report_tables import describe_released
 from bridge.inspection.terminal_output import print_line
+from bridge.operator_actions.offset_reset import ResetPlan, apply_reset, plan_reset
 
 
 def run(

@@ -1,1 +1,1 @@
-"""Inspection from Kafka and Redis without a running bridge (status, audit, find, check, topics), and decisions."""
+"""Inspection from Kafka and Redis without a running bridge: status, audit, find, check, topics."""

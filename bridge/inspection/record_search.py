@@ -26,13 +26,13 @@ from bridge.inspection.delivery_trace import (
     trace_deliveries,
 )
 from bridge.inspection.terminal_output import EMPTY_KEY
-from bridge.inspection.topic_halt import find_halts, make_halt_view
 from bridge.kafka.clients import Record
 from bridge.kafka.dead_letter_reader import MOST_RECENT, read_dead_letters
 from bridge.kafka.partition_offsets import Extent, read_extents
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Fate
+from bridge.operator_actions.topic_halt import find_halts, make_halt_view
 from bridge.settings import Settings
 
 #: The most characters of an error that are printed; JSON has it whole.

@@ -9,7 +9,6 @@ from bridge.formats.group_decision import format_options, read_option_values, su
 from bridge.formats.text_forms import format_time
 from bridge.inspection import consumption_problems, delivery_problems, topic_problems
 from bridge.inspection.status_sources import StatusSources
-from bridge.inspection.topic_halt import make_halt_view
 from bridge.jobs import handler_health
 from bridge.jobs.deployment_problems import (
     describe_foreign_member,
@@ -23,6 +22,7 @@ from bridge.jobs.open_transactions import find_held_back_topics
 from bridge.jobs.problem import Problem
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, TopicHandler
+from bridge.operator_actions.topic_halt import make_halt_view
 
 
 def make_silent_problem(sentence: str, facts: GroupFacts | None = None) -> Problem:

@@ -14,8 +14,6 @@ from bridge.errors import HandoffFailed, KafkaUnavailable, LedgerUnavailable
 from bridge.formats.gate_names import gated_dependency, topic_gate
 from bridge.formats.group_decision import GroupDecision, PolicyData, find_changed_policies
 from bridge.handler_routes import Routes
-from bridge.inspection.handler_policy import find_policy_fault, find_stale_policies
-from bridge.inspection.topic_halt import find_halts
 from bridge.jobs.deployment_problems import find_unconsumed_queues
 from bridge.jobs.group_facts import DependencyDown, GroupFacts, HandlerFacts, RedisMemory, format_utc
 from bridge.kafka.partition_offsets import Extent
@@ -26,6 +24,8 @@ from bridge.ledger.decision_store import NO_DECISIONS, DecisionMirror, MirroredD
 from bridge.ledger.group_members import GroupMembers
 from bridge.ledger.redis_connection import explain_refused_login
 from bridge.ledger.redis_health import read_redis_health
+from bridge.operator_actions.handler_policy import find_policy_fault, find_stale_policies
+from bridge.operator_actions.topic_halt import find_halts
 from bridge.settings import Settings, hide_password
 
 #: Seconds to wait for an answer of Redis, which is asked twice.

@@ -16,7 +16,7 @@ from bridge.deadletters.model.bulk_plan import PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.letter_view import LetterLine
 from bridge.deadletters.model.stored_letter import LetterStatus
-from bridge.inspection.topic_halt import read_halts
+from bridge.operator_actions.topic_halt import read_halts
 from tests.browser import chromium as browsers
 from tests.browser.world import World, world
 from tests.desk.recorders import recorder

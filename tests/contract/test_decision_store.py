@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from bridge.formats.group_decision import GroupDecision
 from bridge.handler_routes import Handler, Routes
-from bridge.inspection import topic_halt as commands
 from bridge.ledger import Ledger
+from bridge.operator_actions import topic_halt as commands
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.decision_world import KEY, SETTINGS, World, agree, broken_world
 from tests.hypothesis_profiles import examples

@@ -8,8 +8,8 @@ from celery import Celery
 from bridge.errors import NotDecided
 from bridge.formats.group_decision import policy_key, read_option_values
 from bridge.handler_routes import find_routes
-from bridge.inspection import handler_policy as commands
 from bridge.ledger.decision_store import look_up_decisions, make_decision
+from bridge.operator_actions import handler_policy as commands
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tasks.declaration.celery_defaults import OWN_DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler

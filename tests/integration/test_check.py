@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from bridge.inspection.offset_reset import _move
 from bridge.kafka.consumer_groups import find_first_reads
+from bridge.operator_actions.offset_reset import _move
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.processes import Stack
 from tests.servers.process import free_port

@@ -13,10 +13,10 @@ from celery import Celery
 from bridge.errors import UnknownTopic
 from bridge.formats.group_decision import append_decision, halt_key, make_decision_entry
 from bridge.handler_routes import Handler, Routes
-from bridge.inspection import topic_halt as commands
 from bridge.kafka.control_topic import read_published_decisions
 from bridge.ledger import Ledger
 from bridge.ledger.decision_store import DecisionMirror, make_decision
+from bridge.operator_actions import topic_halt as commands
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from lossless.transport.message_gates import MessageGates
 from tests.delivery_checks import choose, command, json_of

@@ -12,8 +12,6 @@ from celery import Celery
 from kombu.exceptions import VersionMismatch
 
 from bridge.errors import ClusteredRedis, EvictingRedis, LedgerCannotFsync, LedgerUnavailable
-from bridge.inspection import queue_discard
-from bridge.inspection.offset_reset import find_released
 from bridge.jobs.stuck_deliveries import find_stuck_offsets
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.account_progress import Accounts
@@ -25,6 +23,8 @@ from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_scripts import Mark, Push
 from bridge.ledger.redis_health import check_redis_fit, read_redis_health
 from bridge.ledger.unaccounted_offsets import count_audit_line
+from bridge.operator_actions import queue_discard
+from bridge.operator_actions.offset_reset import find_released
 from lossless.transport import refuse_unfit
 from tests.processes import eventually
 from tests.servers.missing import need

@@ -10,7 +10,7 @@ from celery import Celery
 
 from bridge.errors import PolicyRefused, UnknownHandler
 from bridge.handler_routes import Routes, find_routes
-from bridge.inspection import handler_policy as commands
+from bridge.operator_actions import handler_policy as commands
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tasks.declaration.celery_defaults import OWN_DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler

@@ -1,6 +1,6 @@
 """What `bridge discard` says of an ordered topic, before it does anything."""
 
-from bridge.inspection.queue_discard import order_risk
+from bridge.operator_actions.queue_discard import order_risk
 
 
 def test_discarding_on_an_ordered_topic_that_is_not_halted_puts_its_order_at_risk() -> None:

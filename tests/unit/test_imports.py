@@ -22,6 +22,7 @@ ROOMS: Final = (
     {"cli"},
     {"console"},
     {"deadletters", "demo", "inspection"},
+    {"operator_actions"},
     {"bridge_process"},
     {"consumer"},
     {"backpressure", "jobs"},

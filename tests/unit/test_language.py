@@ -108,7 +108,9 @@ def test_the_help_has_the_words_of_the_field():
 
 
 @pytest.mark.parametrize(
-    "file", sorted((*ROOT.glob("bridge/inspection/*.py"), *ROOT.glob("bridge/cli/*.py"))), ids=lambda file: file.name
+    "file",
+    sorted(file for room in ("cli", "inspection", "operator_actions") for file in ROOT.glob(f"bridge/{room}/*.py")),
+    ids=lambda file: f"{file.parent.name}/{file.name}",
 )
 def test_what_commands_print_has_the_words_of_the_field(file: Path):
     texts = [

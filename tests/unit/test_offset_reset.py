@@ -7,7 +7,7 @@ import pytest
 
 from bridge.errors import KafkaUnavailable
 from bridge.handler_routes import Routes
-from bridge.inspection import offset_reset
+from bridge.operator_actions import offset_reset
 
 
 def test_nothing_is_reset_while_kafka_does_not_say_whether_a_bridge_runs(monkeypatch: pytest.MonkeyPatch):

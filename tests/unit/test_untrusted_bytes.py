@@ -34,7 +34,6 @@ from bridge.inspection.report_tables import print_status
 from bridge.inspection.status import redact_facts
 from bridge.inspection.status_report import make_status_data
 from bridge.inspection.status_sources import StatusSources
-from bridge.inspection.topic_halt import make_halt_view
 from bridge.jobs.backlog import add_up_counts
 from bridge.jobs.deployment_problems import (
     find_divided_topics,
@@ -50,6 +49,7 @@ from bridge.ledger.breaker_state import _read_open_breaker, read_breaker_status
 from bridge.ledger.group_members import read_announcement
 from bridge.ledger.handoff_times import read_steps
 from bridge.ledger.log_history import _read_change, _read_notes, _read_time
+from bridge.operator_actions.topic_halt import make_halt_view
 
 _HUGE = "9" * 400
 _DEEP = "[" * 100_000 + "]" * 100_000

@@ -13,8 +13,8 @@ from bridge.console.status_cache import make_status_cache
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.handler_routes import Handler, Routes
-from bridge.inspection.handler_policy import read_policies
-from bridge.inspection.topic_halt import halt_topics, read_halts, resume_topics
+from bridge.operator_actions.handler_policy import read_policies
+from bridge.operator_actions.topic_halt import halt_topics, read_halts, resume_topics
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tasks.declaration.celery_defaults import DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler

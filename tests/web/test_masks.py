@@ -28,7 +28,7 @@ from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskUnavailable
 from bridge.inspection import record_search
-from bridge.inspection import topic_halt as commands
+from bridge.operator_actions import topic_halt as commands
 from bridge.settings import EnvironmentSettings
 from tests.desk.letters import HANDLER, letter
 from tests.web.site import session

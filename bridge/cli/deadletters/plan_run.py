@@ -13,8 +13,8 @@ from bridge.cli.command_io import AGAIN, BAD, FAULTS, INTERRUPTED, OK, console, 
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, BulkPlan, PlanCounts, PlanItemState, PlanKind, PlanState
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.inspection.terminal_output import print_line
-from bridge.inspection.topic_halt import find_person
 from bridge.jobs.group_facts import format_letter_count
+from bridge.operator_actions.topic_halt import find_person
 
 if TYPE_CHECKING:
     from bridge.deadletters.dead_letter_service import DeadLetterService

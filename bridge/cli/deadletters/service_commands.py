@@ -22,8 +22,8 @@ from bridge.errors import (
 from bridge.formats import log_format as logs
 from bridge.handler_routes import Routes
 from bridge.inspection.terminal_output import print_line
-from bridge.inspection.topic_halt import find_person
 from bridge.kafka.topic_names import topic_fault
+from bridge.operator_actions.topic_halt import find_person
 from bridge.settings import Settings
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from bridge.console.decision_audit import list_durability_warnings, note_decisio
 from bridge.console.thread_pools import WaitKind
 from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import PolicyRefused
-from bridge.inspection import handler_policy as policies
-from bridge.inspection import topic_halt as halts
 from bridge.inspection.status import redact_halt
+from bridge.operator_actions import handler_policy as policies
+from bridge.operator_actions import topic_halt as halts
 
 operations: Final = OperationTable()
 

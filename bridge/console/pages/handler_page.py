@@ -31,7 +31,7 @@ from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.errors import DeskUnavailable, PolicyRefused, UnknownHandler
 from bridge.formats import group_decision
 from bridge.handler_routes import Handler
-from bridge.inspection import handler_policy as commands
+from bridge.operator_actions import handler_policy as commands
 
 #: The most groups that are listed; the others are counted.
 MAX_LISTED_GROUPS: Final = 50

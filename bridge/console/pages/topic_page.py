@@ -28,10 +28,10 @@ from bridge.console.pages.status_view import (
 from bridge.deadletters.db.audit_rows import AuditEntry
 from bridge.errors import UnknownTopic
 from bridge.formats.text_forms import format_count
-from bridge.inspection import topic_halt
-from bridge.inspection import topic_halt as commands
 from bridge.inspection.status import redact_halt
 from bridge.kafka.topic_names import TopicNames
+from bridge.operator_actions import topic_halt
+from bridge.operator_actions import topic_halt as commands
 
 #: The prefix of element ids in its page.
 PLACE: Final = partial(build_place_id, "t")

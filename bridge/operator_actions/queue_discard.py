@@ -6,10 +6,10 @@ from typing import Final
 
 from bridge.errors import UnknownHandler, UnknownTopic
 from bridge.handler_routes import Routes
-from bridge.inspection.topic_halt import read_halts
 from bridge.kafka.partition_offsets import read_extents
 from bridge.ledger import Account, Fate, Ledger, LogHistory
 from bridge.ledger.group_access import open_ledger
+from bridge.operator_actions.topic_halt import read_halts
 from bridge.settings import Settings
 
 QUEUED: Final = frozenset({Fate.HANDED})
