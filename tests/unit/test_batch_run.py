@@ -2,7 +2,6 @@
 
 import json
 import logging
-import pickle
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -598,13 +597,6 @@ def test_what_only_observes_decides_nothing(world: World, monkeypatch: pytest.Mo
     assert world.book.fates == {0: Fate.DONE, 1: Fate.DEAD}
     assert world.letters == [(1, "permanent")]
     assert world.sent == [(4, [2])]
-
-
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_a_comeback_keeps_its_headers_on_its_way_out_of_the_process(protocol: int) -> None:
-    sent = ComeBack("why", {"kafka": {"messages": [[1, None, None, "MQ==", None]]}})
-    found = pickle.loads(pickle.dumps(sent, protocol))
-    assert (vars(found)["reason"], vars(found)["requeue"], found.headers) == ("why", True, sent.headers)
 
 
 def test_the_handler_is_one_of_the_app() -> None:

@@ -73,6 +73,11 @@ def test_tiers_shorter_than_what_is_parked_are_not_needed():
     assert required_tiers(None, 10**6, 10**6, STANDARD) == (86_400,)
 
 
+def test_where_every_tier_is_shorter_than_what_is_parked_a_delivery_is_parked_in_the_longest_alone():
+    assert usable_tiers(None, 10**6, STANDARD) == (86_400,)
+    assert usable_tiers((45,), 10**6, (60, 120)) == (120,)
+
+
 def test_a_delivery_may_be_parked_into_its_handlers_own_tiers_and_into_everybodys():
     assert usable_tiers((45, 90, 7), 45, (60, 120)) == (45, 60, 90, 120)
     assert usable_tiers(None, 300, STANDARD) == (300, 600, 1_800, 3_600, 21_600, 86_400)

@@ -1,6 +1,9 @@
 """What an exception reported to the main process stands for."""
 
+import pickle
+
 import pytest
+from billiard.einfo import ExceptionWithTraceback  # type: ignore[attr-defined]
 from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLostError
 from celery.exceptions import Ignore, Reject, Retry
 from hypothesis import given
@@ -8,7 +11,14 @@ from hypothesis import strategies as st
 from kombu.exceptions import EncodeError, OperationalError
 
 from lossless.worker.poison_isolation import LOST_LIMIT, LOST_PAUSES
-from lossless.worker.run_outcome import REQUEUE_PAUSES, RunOutcome, decide_outcome, find_pause
+from lossless.worker.run_outcome import (
+    REQUEUE_PAUSES,
+    ComeBack,
+    RunOutcome,
+    decide_outcome,
+    find_pause,
+    unwrap_exception,
+)
 
 AWAY = OperationalError("away")
 
@@ -41,6 +51,27 @@ CASES = [
 @pytest.mark.parametrize(("error", "returned", "internal", "ending"), CASES, ids=repr)
 def test_an_error_stands_for_an_ending(error, returned, internal, ending):
     assert decide_outcome(error, returned=returned, internal=internal) is ending
+
+
+def test_an_error_that_travels_between_processes_is_found_in_its_wrapper_and_one_without_is_itself():
+    class NamedAlike(ValueError):
+        exc = KeyError("of its own")
+
+    error = NamedAlike("no")
+    assert unwrap_exception(ExceptionWithTraceback(error, None)) is error
+    assert unwrap_exception(error) is error
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_comeback_keeps_its_headers_and_its_gate_on_its_way_out_of_the_process(protocol: int) -> None:
+    sent = ComeBack("why", {"kafka": {"messages": [[1, None, None, "MQ==", None]]}}, "needs", 7.0, True)
+    found = pickle.loads(pickle.dumps(sent, protocol))
+    assert vars(found) == vars(sent)
+    assert (found.reason, found.requeue, found.gate, found.after, found.first) == ("why", True, "needs", 7.0, True)
+
+
+def test_a_message_that_comes_back_is_the_first_at_its_gate_only_if_its_task_says_so():
+    assert not ComeBack("gate shut", {}, "needs").first
 
 
 @given(st.integers(), st.lists(st.floats(0, 100), min_size=1).map(sorted))
