@@ -149,7 +149,7 @@ class OffsetCommits:
         epoch = self._state.epoch if self._state is not None else None
         ours = []
         for place, safe in offsets.items():
-            metadata = commit_note(epoch, self._assignment.logs[place].id)
+            metadata = commit_note(epoch, self._assignment.logs[place].id, self._assignment.find_commit_mode(place))
             offset = TopicPartition(*place, safe, metadata, self._assignment.epoch_below(place, safe))
             try:
                 consumer.store_offsets(offsets=[offset])

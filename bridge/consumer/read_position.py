@@ -19,7 +19,7 @@ from bridge.consumer.start_offset import CommittedOffset, LogRange, StartOffsetF
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.kafka.clients import Consumer, KafkaException, TopicPartition, explain_error
-from bridge.kafka.partition_offsets import committed_offset, noted_epoch, noted_log
+from bridge.kafka.partition_offsets import committed_offset, noted_commit_mode, noted_epoch, noted_log
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import KnownLog
 from bridge.partitions.assignment import Assignment
@@ -156,7 +156,9 @@ class PartitionStarts:
                 continue
             epoch: Any = partition.leader_epoch
             evidence = CommitEvidence(offset, noted_log(partition.metadata), -1 if epoch is None else epoch)
-            self._open[place].committed = CommittedOffset(offset, noted_epoch(partition.metadata), evidence)
+            self._open[place].committed = CommittedOffset(
+                offset, noted_epoch(partition.metadata), evidence, noted_commit_mode(partition.metadata)
+            )
 
     def _hear_log(self, place: Place, starting: _StartingPartition) -> None:
         """Ask for the range of one partition, so that one without a leader holds up no other; take in the answer."""

@@ -36,11 +36,13 @@ class CommittedOffset(NamedTuple):
         offset: `None` if nothing is committed.
         epoch: the ledger that the commit depends on; `None` if no bridge committed it.
         evidence: what it tells about the log.
+        mode: `handoff` or `completion`; `None` if it does not say.
     """
 
     offset: int | None
     epoch: str | None
     evidence: CommitEvidence
+    mode: str | None = None
 
     @property
     def is_external(self) -> bool:
@@ -201,8 +203,8 @@ class StartOffsetFinder:
         """Return the first offset below the commit that the ledger has forgotten, or the commit if there is none.
 
         The ledger is told before each commit how far that will go. If it has less, it was set back, and what came since
-        is read again. If it is another ledger, or does not know the partition, nothing is known below the commit: with
-        commit="completion" all of that was settled, else queued deliveries are lost.
+        is read again. If it is another ledger, or does not know the partition, nothing is known below the commit: if it
+        was made with commit="completion", all of that was settled, else queued deliveries are lost.
         """
         assert self._ledger is not None
         if committed.offset is None or committed.epoch is None or not accounts:
@@ -212,7 +214,7 @@ class StartOffsetFinder:
         reached = None if wiped else known.read_reached(accounts, self._everyone)
         if reached is not None:
             return min(first, reached)
-        if partition.chosen.commit == "handoff":
+        if (committed.mode or partition.chosen.commit) == "handoff":
             known.lose(accounts, committed.offset)
             _log_lost_fates(partition, committed.offset, wiped)
         return first

@@ -151,6 +151,7 @@ class Extent:
         end: one more than the last.
         committed: the group's, or `None` if it has committed nothing.
         epoch: the epoch of the ledger noted with the commit, or `None` if a bridge did not commit it.
+        commit_mode: `handoff` or `completion`, as noted with the commit; `None`: not by a bridge, or by an older one.
     """
 
     topic: str
@@ -159,6 +160,7 @@ class Extent:
     end: int
     committed: int | None
     epoch: str | None = None
+    commit_mode: str | None = None
 
     @property
     def place(self) -> Place:
@@ -171,9 +173,9 @@ class Extent:
         return max(0, self.end - max(self.first, self.committed or 0))
 
 
-def commit_note(epoch: str | None, log: str = "") -> str:
-    """Return the metadata that a bridge commits with an offset: the epoch of the ledger, and the id of the log."""
-    return " ".join([*([f"ledger={epoch}"] if epoch else []), *([f"log={log}"] if log else [])])
+def commit_note(epoch: str | None, log: str = "", mode: str = "") -> str:
+    """Return the metadata that a bridge commits with an offset: the ledger's epoch, the log's id, and `commit`."""
+    return " ".join(f"{name}={value}" for name, value in (("ledger", epoch), ("log", log), ("commit", mode)) if value)
 
 
 def noted_epoch(noted: str | None) -> str | None:
@@ -184,6 +186,11 @@ def noted_epoch(noted: str | None) -> str | None:
 def noted_log(noted: str | None) -> str | None:
     """Return the id of the log from a commit's metadata; `None` if a bridge did not commit it."""
     return _word("log", noted)
+
+
+def noted_commit_mode(noted: str | None) -> str | None:
+    """Return `commit` from a commit's metadata; `None` if no bridge, or an older one, committed it."""
+    return _word("commit", noted)
 
 
 def _word(wanted: str, noted: str | None) -> str | None:
@@ -210,7 +217,8 @@ def read_extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
         for place in read_committed_offsets(client, places) if places else []:
             first, end = watermarks(client, place)
             committed = committed_offset(place)
-            found.append(Extent(place.topic, place.partition, first, end, committed, noted_epoch(place.metadata)))
+            noted = (noted_epoch(place.metadata), noted_commit_mode(place.metadata))
+            found.append(Extent(place.topic, place.partition, first, end, committed, *noted))
         return found
     except KafkaException as error:
         raise KafkaUnavailable(f"Kafka does not answer: {explain_error(error)}.") from None

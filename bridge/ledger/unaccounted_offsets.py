@@ -88,7 +88,8 @@ def find_wiped_end(settings: Settings, ledger: Ledger, extent: Extent, accounts:
     if extent.epoch is None or not accounts:
         return 0
     there = extent.epoch == ledger.state().epoch and Accounts(ledger).read_reached(accounts) is not None
-    if there or settings.topic(extent.topic).commit != "handoff":
+    # The setting may have changed since the commit.
+    if there or (extent.commit_mode or settings.topic(extent.topic).commit) != "handoff":
         return 0
     return extent.committed or 0
 

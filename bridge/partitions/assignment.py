@@ -90,6 +90,11 @@ class Assignment:
         """Return the leader epoch that wrote the last record below an offset; -1 if unknown."""
         return next((epoch for first, epoch in reversed(self._epochs.get(place, [])) if first < offset), -1)
 
+    def find_commit_mode(self, place: Place) -> str:
+        """Return the `commit` of a partition's topic; a retry or replay topic has that of its source."""
+        belongs = self._catalog.belonging(place[0])
+        return self._settings.topic(place[0] if belongs is None else belongs.source).commit
+
     def restart(self, place: Place, first: int) -> None:
         """Start a partition anew at an offset; Kafka and the ledger have all that is known of it.
 

@@ -20,10 +20,11 @@ from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Handler, Routes
 from bridge.kafka.clients import TopicPartition
-from bridge.kafka.partition_offsets import commit_note
+from bridge.kafka.partition_offsets import Extent, commit_note, noted_commit_mode, noted_epoch
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, Mark, Push
 from bridge.ledger.fate_pages import PAGE, ledger_key
+from bridge.ledger.unaccounted_offsets import find_wiped_end
 from bridge.partitions.assignment import Assignment
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 from tests.delivery_checks import audit, choose, ledger
@@ -264,6 +265,22 @@ def test_a_ledger_that_was_wiped_knows_what_it_has_lost_where_that_was_only_hand
         assert accounts.read_progress([CHARGE])[0].lost == 20
 
 
+@pytest.mark.parametrize(("before", "now", "lost"), [("handoff", "completion", 20), ("completion", "handoff", None)])
+def test_what_a_wiped_ledger_has_lost_depends_on_how_it_was_committed_and_not_on_a_setting_that_was_changed_since(
+    redis_url: str, before: str, now: str, lost: int | None
+):
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        metadata = commit_note("another", "id", before)
+        # Before a bridge has started again, and after.
+        extent = Extent("orders", 0, 0, 30, 20, noted_epoch(metadata), noted_commit_mode(metadata))
+        assert find_wiped_end(settings_of(now), fates, extent, [CHARGE]) == (lost or 0)
+        assert start_of(fates, Kafka(0, 30, 20, metadata), now) == 20
+        assert Accounts(fates).read_progress([CHARGE])[0].lost == lost
+        # A commit of an older version does not say it.
+        old = Extent("orders", 0, 0, 30, 20, "another")
+        assert find_wiped_end(settings_of("handoff"), fates, old, [CHARGE]) == 20
+
+
 def test_a_ledger_set_back_to_before_it_knew_of_a_partition_has_lost_what_was_handed_off(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         metadata = commit_note(fates.state().epoch)
@@ -324,6 +341,9 @@ def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_
             def epoch_below(self, place: Place, offset: int) -> int:
                 return -1
 
+            def find_commit_mode(self, place: Place) -> str:
+                return "completion"
+
         class Consumer:
             def store_offsets(self, offsets: list[TopicPartition]) -> None:
                 (known,) = Accounts(fates).read_progress([CHARGE])
@@ -339,7 +359,7 @@ def test_the_ledger_knows_what_is_safe_before_it_is_committed_and_also_what_was_
         assert (Accounts(fates).read_progress([CHARGE])[0].reached, seen) == (5, [])
         one.safe = lambda: 12
         commits.commit(consumer, set(), wait=False)
-        assert seen == [(12, 12, commit_note(fates.state().epoch, assigned.logs[place].id))]
+        assert seen == [(12, 12, commit_note(fates.state().epoch, assigned.logs[place].id, "completion"))]
 
 
 def test_a_ledger_set_back_while_it_is_looked_at_is_looked_at_anew(redis_url: str, monkeypatch: pytest.MonkeyPatch):

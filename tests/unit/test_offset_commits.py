@@ -50,6 +50,9 @@ class Assigned(dict[Any, Any]):
     def epoch_below(self, place: Any, offset: int) -> int:
         return 4
 
+    def find_commit_mode(self, place: Any) -> str:
+        return "handoff"
+
 
 def test_a_commit_that_kafka_does_not_answer_is_not_waited_for_and_its_late_answer_counts(monkeypatch):
     monkeypatch.setattr(offset_commits, "COMMIT_WITHIN", 0.05)
@@ -80,12 +83,12 @@ def test_a_slow_disk_delays_the_commit_and_nothing_else(caplog: pytest.LogCaptur
     assert caplog.text.count("nothing is committed until this is fixed") == 1
 
 
-def test_a_commit_says_which_log_it_is_of_and_which_leader_epoch_wrote_what_lies_below():
+def test_a_commit_says_which_log_it_is_of_its_mode_and_which_leader_epoch_wrote_what_lies_below():
     assigned: Any = Assigned()
     consumer: Any = Slow()
     OffsetCommits(assigned, None, False, BridgeMetrics()).commit(consumer, set(), wait=False)
     (sent,) = consumer.sent
-    assert (sent.offset, sent.metadata, sent.leader_epoch) == (7, "log=id.2", 4)
+    assert (sent.offset, sent.metadata, sent.leader_epoch) == (7, "log=id.2 commit=handoff", 4)
 
 
 def test_what_is_another_bridges_now_is_not_committed_by_name():
