@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.console.console import Console
 from bridge.deadletters.dead_letter_service import DeadLetterService
-from bridge.deadletters.inspection.failure_groups import CauseFix, GroupState
+from bridge.deadletters.inspection.failure_groups import FixedCause, GroupState
 from bridge.errors import DeskUnavailable
 
 logger = logging.getLogger("bridge")
@@ -39,6 +39,6 @@ def list_durability_warnings(found: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def build_group_version(group: GroupState | CauseFix) -> str:
+def build_group_version(group: GroupState | FixedCause) -> str:
     """Return the version of a group or cause that a user saw when deciding whether it is fixed."""
     return f"{group.fixed_in or ''} {group.fixed_at or 0} {group.regressed_at or 0}"

@@ -45,7 +45,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
     """
 
     abstract = True
-    Request = "tasks.worker.delivery_request:Request"
+    Request = "tasks.worker.delivery_request:DeliveryRequest"
     # The arguments of a delivery are made from its record; there are none to check when it is sent.
     typing = False
     max_retries = MAX_RETRIES

@@ -79,7 +79,7 @@ SETTLE_WITHIN: Final = 300
 #: What ended in this process, by the delivery's identity.
 recent_ends: Final = RecentEnds()
 #: The messages here of deliveries that were parked or sent back, by the delivery's identity.
-numbered_requests: Final[WeakValueDictionary[str, "Request"]] = WeakValueDictionary()
+numbered_requests: Final[WeakValueDictionary[str, "DeliveryRequest"]] = WeakValueDictionary()
 
 
 def find_identity(task_id: str) -> str:
@@ -87,7 +87,7 @@ def find_identity(task_id: str) -> str:
     return task_id.partition("#")[0]
 
 
-class Request(request.Request):
+class DeliveryRequest(request.Request):
     """A request of deliveries. Its time limits are kept in the child (tasks/execution/time_limits.py); here one
     stands behind them.
     """

@@ -11,7 +11,7 @@ from celery.worker import state
 from bridge.formats.celery_header import HEADER
 from lossless.transport.delayed_messages import JOINS
 from lossless.transport.script_hook import LOOKED
-from tasks.worker.delivery_request import SETTLE_WITHIN, RecentEnds, Request, recent_ends
+from tasks.worker.delivery_request import SETTLE_WITHIN, DeliveryRequest, RecentEnds, recent_ends
 
 
 class Ours:
@@ -37,7 +37,7 @@ def request(channel: Any, task_id: str = "orders-0-1:h", **headers: Any) -> Any:
         channel=channel,
         decode=lambda: [[], {}, {}],
     )
-    return Request(message, app=app, task=h, hostname="here", decoded=True, body=([], {}, {}), utc=True)
+    return DeliveryRequest(message, app=app, task=h, hostname="here", decoded=True, body=([], {}, {}), utc=True)
 
 
 def test_a_look_that_our_transport_took_along_is_believed() -> None:
@@ -107,7 +107,7 @@ def test_a_limit_of_the_settings_is_a_messages_and_not_its_whole_tasks(
     made.task.app.conf.update(conf)
     made.task.batch_seconds = 0.5
     made.request_dict.update({HEADER: {}, "timelimit": limits})
-    again = Request(
+    again = DeliveryRequest(
         made.message, app=made.task.app, task=made.task, decoded=True, body=([], {}, {}), headers=made.request_dict
     )
     assert tuple(again.time_limits) == expected

@@ -15,7 +15,7 @@ from bridge.console.pages import charts
 from bridge.console.pages.form_submission import MAX_NOTE, check_length, submit_once
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.failure_groups import (
-    CauseFix,
+    FixedCause,
     GroupOrder,
     GroupState,
     RankedGroup,
@@ -191,7 +191,7 @@ def _cause(said: Mapping[str, str]) -> str | None:
     return said.get("cause", "")[:12] or None
 
 
-def _marked(group: GroupState, cause: str | None) -> GroupState | CauseFix:
+def _marked(group: GroupState, cause: str | None) -> GroupState | FixedCause:
     return group if cause is None else group.fix_of(cause)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from bridge.deadletters.inspection.failure_groups import CauseFix, GroupState
+from bridge.deadletters.inspection.failure_groups import FixedCause, GroupState
 from bridge.deadletters.model.failure_growth import FailureGrowth
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.formats.group_decision import GroupDecision
@@ -136,7 +136,7 @@ def describe_regression(group: GroupState) -> Alarm:
     return Alarm(AlarmKind.REGRESSION, str(group.id), group.regressed_at or 0, _group_data(group))
 
 
-def regression_of_cause(group: GroupState, fix: CauseFix) -> Alarm:
+def regression_of_cause(group: GroupState, fix: FixedCause) -> Alarm:
     """Return the alarm for a cause of a group that failed again in the version that was to fix it."""
     told = {**_group_data(group), "cause": fix.cause}
     return Alarm(AlarmKind.REGRESSION, f"{group.id}/{fix.cause}", fix.regressed_at or 0, told)

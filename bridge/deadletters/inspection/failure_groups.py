@@ -61,7 +61,7 @@ class RankedGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CauseFix:
+class FixedCause:
     """A cause of a group that is marked as fixed in a version, or failed in it again."""
 
     cause: str
@@ -117,17 +117,17 @@ class GroupState:
     fixed_by: str | None
     fixed_plan: int | None
     regressed_at: int | None
-    cause_fixes: tuple[CauseFix, ...] = ()
+    cause_fixes: tuple[FixedCause, ...] = ()
 
     @property
     def came_back(self) -> bool:
         """Return whether it, or a cause of it, failed in the version in which it was fixed."""
         return self.regressed_at is not None or any(each.regressed_at is not None for each in self.cause_fixes)
 
-    def fix_of(self, cause: str) -> CauseFix:
+    def fix_of(self, cause: str) -> FixedCause:
         """Return the marks of a cause."""
         found = next((each for each in self.cause_fixes if each.cause == cause), None)
-        return found or CauseFix(cause, None, None, None, None, None)
+        return found or FixedCause(cause, None, None, None, None, None)
 
     @property
     def count(self) -> int:
@@ -292,11 +292,11 @@ class FailureGroups:
         return [_build_group_state(row, found, now) for row in found.rows]
 
 
-def _read_marks(seen: GroupState | CauseFix | None) -> group_rows.GroupMarks | None:
+def _read_marks(seen: GroupState | FixedCause | None) -> group_rows.GroupMarks | None:
     return None if seen is None else group_rows.GroupMarks(seen.fixed_in, seen.fixed_at, seen.regressed_at)
 
 
-def explain_group_change(group: GroupState | CauseFix) -> GroupChanged:
+def explain_group_change(group: GroupState | FixedCause) -> GroupChanged:
     """Return the error for a group or cause that has changed since it was seen."""
     if group.fixed_in is None or group.fixed_at is None:
         return GroupChanged("It is not marked as fixed any more.")
@@ -323,7 +323,8 @@ def _build_group_state(row: Any, found: group_rows.GroupRows, now: int) -> Group
         rate=measure_rate(hours, now),
         growth=measure_growth(hours, now, row.first_at),
         cause_fixes=tuple(
-            CauseFix(fix.cause, *(getattr(fix, name) for name in _MARK_COLUMNS)) for fix in found.fixes.get(row.id, ())
+            FixedCause(fix.cause, *(getattr(fix, name) for name in _MARK_COLUMNS))
+            for fix in found.fixes.get(row.id, ())
         ),
     )
 
