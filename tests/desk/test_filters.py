@@ -7,10 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.deadletters.model import filter_syntax
-from bridge.deadletters.model.letter_filter import MOST_IDS, LetterFilter, list_filter_pairs
+from bridge.deadletters.model.letter_filter import (
+    MOST_IDS,
+    MOST_VALUES,
+    LetterFilter,
+    describe_filter,
+    describe_filter_for_audit,
+    list_filter_pairs,
+)
 from bridge.deadletters.model.search_words import mark_header
 from bridge.deadletters.model.stored_letter import LetterStatus
-from bridge.errors import FilterFault
+from bridge.errors import FilterFault, NoMoment
 
 #: 2026-11-20T08:30:00Z.
 NOW = 1_795_163_400.0
@@ -44,6 +51,34 @@ filters = st.builds(
 @given(filters)
 def test_a_filter_travels_as_json(asked):
     assert LetterFilter.from_data(json.loads(json.dumps(asked.to_data()))) == asked
+
+
+def test_a_filter_may_name_as_many_letters_and_values_as_the_database_takes():
+    words = " ".join(map(str, range(MOST_VALUES)))
+    assert LetterFilter(ids=(0, *[2**63 - 1] * (MOST_IDS - 1)), text=words).ids[-1] == 2**63 - 1
+    assert len(LetterFilter(exceptions=("Declined",) * MOST_VALUES).exceptions) == MOST_VALUES
+    with pytest.raises(FilterFault, match="no letter's id"):
+        LetterFilter(groups=(2**63,))
+
+
+@pytest.mark.parametrize(
+    ("asked", "words", "audited"),
+    [
+        (LetterFilter(), "", "all"),
+        (LetterFilter(handlers=("charge",), reasons=("poison",)), "handler charge, reason poison", None),
+        (LetterFilter(statuses=(LetterStatus.OPEN,), handlers=("charge",)), "handler charge", None),
+        (LetterFilter(ids=(7,)), "letter 7", "letter 7"),
+        (LetterFilter(ids=(7, 9)), "2 letters, chosen one by one", "2 letters, chosen one by one"),
+        (
+            LetterFilter(handlers=("charge",), text="Zoe", key=b"Zoe", headers=(("name", "Zoe"),)),
+            None,
+            "handler charge, words, a key, headers",
+        ),
+    ],
+)
+def test_a_filter_is_described_in_words_and_the_audit_log_has_no_words_keys_and_headers_of_it(asked, words, audited):
+    assert words is None or describe_filter(asked.to_data()) == words
+    assert audited is None or describe_filter_for_audit(asked) == audited
 
 
 def test_a_filter_of_nothing_is_empty_json():
@@ -86,6 +121,22 @@ def test_a_filter_that_means_nothing_says_why(data, said):
 )
 def test_a_time_is_written_as_people_do(text, at):
     assert filter_syntax.parse_moment(text, NOW) == filter_syntax.parse_moment(at, NOW)
+
+
+def test_an_end_of_a_range_is_a_word_or_an_offset_as_it_stands_or_a_time_with_its_zone():
+    assert [filter_syntax.parse_range_end(text, NOW) for text in ("earliest", "latest", "42")] == [
+        "earliest",
+        "latest",
+        "42",
+    ]
+    assert filter_syntax.parse_range_end("2h", NOW) == "2026-11-20T06:30:00+00:00"
+    with pytest.raises(NoMoment, match="or an offset, earliest or latest"):
+        filter_syntax.parse_range_end("-1", NOW)
+
+
+def test_an_address_has_the_time_of_a_filter_as_a_person_writes_it():
+    asked = LetterFilter(since=int(NOW * 1000) + 5).to_data()
+    assert list(list_filter_pairs(asked)) == [("since", "2026-11-20T08:30:00.005Z")]
 
 
 def test_a_time_is_milliseconds_since_the_epoch():
