@@ -271,8 +271,7 @@ def _describe_unpublished(facts: GroupFacts, name: str, sample: WaitingFailures 
     error = counted.error if counted else sample.error if sample else ""
     return Problem(
         f"Kafka does not take the dead letters of {least.lower()}{format_count(count, 'delivery')} of "
-        f"{name}, {f'the first failed {format_since(since, facts.now)}' if since else 'since when is not known'}: "
-        f"{error}. "
+        f"{name}, {format_since(since, facts.now) if since else 'since when is not known'}: {error.rstrip('. ')}. "
         "They are tried again. See the workers' log, and the topic of the dead letters.",
         "unpublished",
         f"Kafka does not take the dead letters of {name}",

@@ -188,6 +188,8 @@ _IN_WORDS: Final = {
     KafkaError.NOT_COORDINATOR: "another broker becomes the coordinator of the consumer group, which takes seconds",
     KafkaError.COORDINATOR_NOT_AVAILABLE: "no broker is the coordinator of the consumer group yet",
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator of the consumer group starts, which takes seconds",
+    # Its own words count down, and end with "0/2 brokers are down".
+    KafkaError._ALL_BROKERS_DOWN: "no broker can be reached",
     KafkaError._WAIT_COORD: "no broker is the coordinator of the consumer group yet",
     KafkaError.NOT_LEADER_FOR_PARTITION: "another broker becomes the leader of the partition, which takes seconds",
     KafkaError.LEADER_NOT_AVAILABLE: "the partition has no leader",

@@ -31,7 +31,11 @@ def is_unavailable(error: BaseException) -> bool:
 
 #: The states of a Redis in which it refuses commands: the class or the word of its error, and what to do.
 _REFUSING_STATES: tuple[tuple[type[Exception] | None, str, str], ...] = (
-    (redis.OutOfMemoryError, "OOM command", "Redis is full and refuses writes: raise its maxmemory or free memory"),
+    (
+        redis.OutOfMemoryError,
+        "command not allowed when used memory",
+        "Redis is full and refuses writes: raise its maxmemory or free memory",
+    ),
     (None, "MISCONF", "Redis cannot save its data and refuses writes: see its log, and make room on its disk"),
     (redis.BusyLoadingError, "LOADING", "Redis loads its files after a start: wait"),
     (redis.ReadOnlyError, "READONLY", "this Redis is a replica, or becomes one: connect to the primary"),
@@ -40,9 +44,10 @@ _REFUSING_STATES: tuple[tuple[type[Exception] | None, str, str], ...] = (
 
 
 def advise_redis_error(error: BaseException) -> str | None:
-    """Return what Redis' refusal of a command means and what to do; None for an error of another kind."""
-    if not isinstance(error, redis.RedisError):
-        return None
+    """Return what Redis' refusal of a command means and what to do; None for an error of another kind.
+
+    kombu's errors have only the text of Redis'.
+    """
     words = str(error)
     known = (advice for kind, sign, advice in _REFUSING_STATES if sign in words or (kind and isinstance(error, kind)))
     return next(known, None)
@@ -53,7 +58,8 @@ def describe_redis_error(error: BaseException) -> str:
 
     The client's `repr` of an error has none of them.
     """
-    raw = f"{type(error).__name__}: {str(error).rstrip('. ')}" if isinstance(error, redis.RedisError) else repr(error)
+    words = str(error).rstrip(". ")
+    raw = f"{type(error).__name__}: {words}" if words else repr(error)
     advice = advise_redis_error(error)
     return f"{advice} ({raw})" if advice else raw
 

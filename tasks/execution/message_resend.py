@@ -21,6 +21,7 @@ from bridge.formats.gate_names import gates_for
 from lossless.backoff import Backoff
 from lossless.transport.delayed_messages import JOINS
 from lossless.transport.message_gates import GATES
+from lossless.transport.redis_outage import describe_redis_error
 from lossless.worker.process_death import LOSS_HISTORY
 from lossless.worker.run_outcome import ComeBack
 from tasks import logs
@@ -161,6 +162,17 @@ def _gates(app: Celery, batch: Batch, again: bool) -> str:
 logger = logs.harmless_logger("tasks.execution.batch_run")
 
 
+def find_reject_cause(error: BaseException) -> tuple[str, str]:
+    """Return the class and the words of the error for which a message is redelivered, or of a `Reject`'s reason.
+
+    Celery's own text of a `Reject` is a tuple, and says nothing of what to do.
+    """
+    cause = vars(error)["reason"] if isinstance(error, Reject) else None
+    if not isinstance(cause, BaseException):
+        return type(error).__name__, str(error)
+    return type(cause).__name__, f"the message of its retry could not be sent: {describe_redis_error(cause)}"
+
+
 class BatchReturn:
     """The return of one batch's message after its run broke off."""
 
@@ -195,8 +207,9 @@ class BatchReturn:
             return None
         foreseen = isinstance(error, BridgeError | Reject | KombuError | OSError)
         level = logging.WARNING if foreseen else logging.ERROR
-        logger.log(level, "%s is redelivered: %s", str(self._batch), str(error), exc_info=not foreseen)
-        return ComeBack(f"{self._batch} could not be settled: {type(error).__name__}", self._headers(left))
+        cause, words = find_reject_cause(error)
+        logger.log(level, "%s is redelivered: %s", str(self._batch), words, exc_info=not foreseen)
+        return ComeBack(f"{self._batch} could not be settled: {cause}", self._headers(left))
 
     def _left(self) -> Batch:
         """Return the batch of deliveries that have not ended, or whose end the ledger does not know."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from celery.app.trace import LOG_SUCCESS
 from celery.exceptions import Reject, Retry
+from kombu.exceptions import OperationalError
 
 from bridge.errors import LedgerUnavailable, PublishFailed, RecordTooLarge
 from bridge.formats.celery_header import HEADER, from_header, to_header
@@ -977,3 +978,23 @@ def test_while_kafka_is_away_a_batch_waits_for_it_no_more_than_twice(
     assert world.given == [(1, 1), (4, 3)]
     assert [len(each.outgoing) for batch in world.batches for each in batch.deliveries] == [1, 1, 1, 1]
     assert world.book.fates == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (
+            Reject(OperationalError("LLEN: command not allowed when used memory > 'maxmemory'."), requeue=True),
+            (
+                "OperationalError",
+                "the message of its retry could not be sent: Redis is full and refuses writes: raise its maxmemory or "
+                "free memory (OperationalError: LLEN: command not allowed when used memory > 'maxmemory')",
+            ),
+        ),
+        (Reject("of a newer version", requeue=True), ("Reject", "('of a newer version', True)")),
+        (LedgerUnavailable("The ledger is down."), ("LedgerUnavailable", "The ledger is down.")),
+    ],
+    ids=["a retry that Redis refused", "no error inside", "another error"],
+)
+def test_a_redelivered_message_names_the_error_for_which_its_retry_could_not_be_sent(error: Exception, cause: Any):
+    assert message_resend.find_reject_cause(error) == cause

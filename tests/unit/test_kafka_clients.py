@@ -50,6 +50,10 @@ def test_a_line_that_repeats_itself_is_let_through_once_a_minute(monkeypatch):
             KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE),
             "no broker is the coordinator of the consumer group yet (COORDINATOR_NOT_AVAILABLE)",
         ),
+        (
+            KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/2 brokers are down"),
+            "no broker can be reached (_ALL_BROKERS_DOWN)",
+        ),
         (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), "Broker: Topic authorization failed"),
         (TimeoutError("no answer"), "no answer"),
     ],

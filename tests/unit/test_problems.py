@@ -230,8 +230,12 @@ def test_what_is_not_known_is_no_problem():
             ],
         ),
         (
-            {"failing": [WaitingFailures(CHARGE.name, "unpublished", 2, NOW - 60, "OSError: no")]},
-            ["2 deliveries", "Kafka does not take the dead letters", "1 min"],
+            {"failing": [WaitingFailures(CHARGE.name, "unpublished", 2, NOW - 60, "Timed out.")]},
+            [
+                "Kafka does not take the dead letters of 2 deliveries",
+                ", since 2026",
+                "(1 min): Timed out. They are tried",
+            ],
         ),
         (
             {"changes": [KafkaLogChange("orders", 1, "expired", 40, 100, 60, NOW - 120)]},

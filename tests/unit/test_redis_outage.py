@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import redis
+from kombu.exceptions import OperationalError
 
 from lossless.transport import redis_outage
 from lossless.transport.redis_outage import RETRY_INTERVAL, RedisOutage, describe_redis_error, is_unavailable
@@ -100,14 +101,21 @@ def test_an_outage_is_said_once_until_it_is_over(clock: Clock, caplog: pytest.Lo
     ("error", "words"),
     [
         (
-            redis.OutOfMemoryError("command not allowed"),
+            redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."),
             "Redis is full and refuses writes: raise its maxmemory or free memory "
-            "(OutOfMemoryError: command not allowed)",
+            "(OutOfMemoryError: command not allowed when used memory > 'maxmemory')",
         ),
         (
-            redis.ResponseError("@user_script: 7: -OOM command not allowed"),
+            redis.ResponseError("@user_script: 7: -OOM command not allowed when used memory > 'maxmemory'."),
             "Redis is full and refuses writes: raise its maxmemory or free memory "
-            "(ResponseError: @user_script: 7: -OOM command not allowed)",
+            "(ResponseError: @user_script: 7: -OOM command not allowed when used memory > 'maxmemory')",
+        ),
+        (
+            OperationalError(
+                "Command # 1 (LLEN bridge) of pipeline: command not allowed when used memory > 'maxmemory'."
+            ),
+            "Redis is full and refuses writes: raise its maxmemory or free memory (OperationalError: Command # 1 "
+            "(LLEN bridge) of pipeline: command not allowed when used memory > 'maxmemory')",
         ),
         (
             redis.ResponseError("MISCONF Errors writing to the AOF file"),
@@ -129,7 +137,8 @@ def test_an_outage_is_said_once_until_it_is_over(clock: Clock, caplog: pytest.Lo
             "(ResponseError: NOREPLICAS Not enough good replicas to write)",
         ),
         (redis.ConnectionError("Connection closed by server."), "ConnectionError: Connection closed by server"),
-        (RuntimeError("of another kind"), "RuntimeError('of another kind')"),
+        (RuntimeError("of another kind"), "RuntimeError: of another kind"),
+        (TimeoutError(), "TimeoutError()"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
