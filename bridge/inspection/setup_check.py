@@ -42,6 +42,7 @@ from bridge.ledger.redis_health import check_redis_fit
 from bridge.settings import OWN_APP, Settings, hide_password, hide_passwords_in, is_redis
 from bridge.settings.app_discovery import import_handlers
 from lossless.transport import eviction_risk, refuse_unfit, risks
+from lossless.transport.redis_outage import advise_redis_error
 
 #: librdkafka's reports of a connection that is open and of another kind than the listener.
 _LOGIN: Final = re.compile(r"security\.protocol|SSL|SASL|[Aa]uthenticat|listener\?")
@@ -274,8 +275,9 @@ def _broker(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
     except Exception as error:
         # Whatever the transport raises: the report must go on, and name it.
         words = hide_passwords_in(str(error))
+        raw, advice = f"{type(error).__name__}: {words.rstrip('. ')}", advise_redis_error(error)
         why = explain_refused_login(words, "CELERY_BROKER_URL") or (
-            f"{type(error).__name__}: {words.rstrip('. ')}. Check CELERY_BROKER_URL, and whether the broker runs."
+            f"{advice} ({raw})." if advice else f"{raw}. Check CELERY_BROKER_URL, and whether the broker runs."
         )
         yield CheckFinding("fault", f"the Celery broker at {shown}: {why}")
     finally:

@@ -27,6 +27,7 @@ from bridge.ledger.redis_health import read_redis_health
 from bridge.operator_actions.handler_policy import find_policy_fault, find_stale_policies
 from bridge.operator_actions.topic_halt import find_halts
 from bridge.settings import Settings, hide_password
+from lossless.transport.redis_outage import advise_redis_error
 
 #: Seconds to wait for an answer of Redis, which is asked twice.
 ANSWER_WITHIN: Final = 2.0
@@ -73,10 +74,13 @@ class StatusSources:
                 self.note_full(self.broker)
                 return None
             words = str(error).rstrip(".")
-            why = "The Celery broker does not answer: " + (
-                explain_refused_login(words, "CELERY_BROKER_URL")
-                or f"{words}. Start it, or fix the network or CELERY_BROKER_URL."
-            )
+            if advice := advise_redis_error(error):
+                why = f"The Celery broker ({self.broker}) answers, but refuses: {advice} ({words})."
+            else:
+                why = "The Celery broker does not answer: " + (
+                    explain_refused_login(words, "CELERY_BROKER_URL")
+                    or f"{words}. Start it, or fix the network or CELERY_BROKER_URL."
+                )
         self.note_silent(why)
         return None
 

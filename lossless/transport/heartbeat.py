@@ -226,10 +226,14 @@ class HeartbeatKeeper:
             share = self.due_interval * max(1, self._sweep.owners)
             self._due_at = monotonic() + share * random.uniform(0.8, 1.2)
 
-    def _run_step(self, doing: str, step: Callable[[], None]) -> None:
-        """Do one step; its error is logged once and stops no other step, unless Redis is unavailable."""
+    def _run_step(self, doing: str, step: Callable[[], bool | None]) -> None:
+        """Do one step; its error is logged once and stops no other step, unless Redis is unavailable.
+
+        Parameters:
+            step: returns False if it had nothing to try: an earlier fault may last.
+        """
         try:
-            step()
+            tried = step()
         except Exception as exc:
             if isinstance(exc, UNAVAILABLE) and is_unavailable(exc):
                 raise
@@ -237,7 +241,8 @@ class HeartbeatKeeper:
                 logger.error("the heartbeat keeper failed at %s, and tries again: %s", doing, self.explained(exc))
             self._faults[doing] = str(exc)
         else:
-            self._faults.pop(doing, None)
+            if tried is not False:
+                self._faults.pop(doing, None)
 
     def _tend(self, holder: MessageHolder) -> None:
         holder.settle()

@@ -202,14 +202,19 @@ class IdleWorkerNotifier:
         #: Queues with idle workers, as in Redis, and whether any was there at the last ring.
         self._queues: dict[bytes, bool] = {}
 
-    def apply(self, run: Callable[..., Any], rivals: int) -> None:
-        """Try now and then to take a free lease; ``rivals``: about how many try. Raises redis-py's errors."""
+    def apply(self, run: Callable[..., Any], rivals: int) -> bool:
+        """Try now and then to take a free lease, and return whether it was tried now. Raises redis-py's errors.
+
+        Parameters:
+            rivals: about how many try.
+        """
         now = monotonic()
         if now < self._apply_at or (self._thread is not None and self._thread.is_alive()):
-            return
+            return False
         self._apply_at = now + min(APPLY_EVERY * max(1, rivals), APPLY_WITHIN) * random.uniform(0.8, 1.2)
         if self._ring(lambda keys, args: run(RING, keys, args)) is not None:
             self._thread = start_thread("transport-notifier", self._work)
+        return True
 
     # -- the thread
 

@@ -117,6 +117,24 @@ def test_a_fault_is_said_once(
     assert "failed at moving what is due" in caplog.text
 
 
+def test_a_fault_is_said_once_also_of_a_step_that_most_turns_leave_out(
+    broker: Broker, make_keeper: Callable[..., HeartbeatKeeper], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A turn without an attempt counted as a success: a Redis that refused writes made four lines a second."""
+    broker.client.set(TransportKeys().idle_queues, "no set")
+    keeper = make_keeper()
+    attempts: set[float] = set()
+
+    def attempted() -> bool:
+        attempts.add(keeper._notifier._apply_at)
+        return len(attempts) >= 4
+
+    with caplog.at_level(logging.WARNING):
+        keeper.holder()
+        wait_until(attempted)
+    assert ["standing as notifier" in record.getMessage() for record in caplog.records] == [True]
+
+
 def monotonic_turns(keeper: HeartbeatKeeper, wanted: int) -> int:
     """Wait until the keeper has made some turns."""
     seen: set[float] = set()

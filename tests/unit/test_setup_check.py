@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kombu.exceptions import OperationalError
 
 from bridge.inspection import setup_check
 from bridge.inspection.status_sources import StatusSources
@@ -61,3 +62,20 @@ def test_topics_that_kafka_has_refused_to_create_are_a_fault(monkeypatch: pytest
     ((level, text),) = check_members(monkeypatch, "'orders.dlq': a dead letter stays in the Celery broker")
     assert level == "fault"
     assert "Kafka has refused to create 1 topic of the group: 'orders.dlq'" in text
+
+
+def test_a_broker_that_refuses_writes_is_said_with_what_to_do_and_not_as_one_that_is_down(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OperationalError("MISCONF Errors writing to the AOF file.")
+
+    monkeypatch.setattr(
+        setup_check, "make_broker_connection", lambda _: SimpleNamespace(ensure_connection=refuse, release=lambda: None)
+    )
+    app: Any = SimpleNamespace(conf=SimpleNamespace(broker_url="redis://h/0"))
+    (finding,) = setup_check._broker(app, SimpleNamespace())  # type: ignore[arg-type]
+    assert finding.text == (
+        "the Celery broker at redis://h/0: Redis cannot save its data and refuses writes: see its log, and make room "
+        "on its disk (OperationalError: MISCONF Errors writing to the AOF file)."
+    )

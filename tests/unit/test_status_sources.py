@@ -19,6 +19,18 @@ def test_a_broker_that_does_not_answer_is_said_with_what_mends_it():
     ]
 
 
+def test_a_broker_that_refuses_writes_is_not_told_as_one_to_start():
+    def question() -> None:
+        raise HandoffFailed("OperationalError: MISCONF Errors writing to the AOF file.")
+
+    asked = StatusSources(GroupFacts(0.0, "shop", ()), broker="r:6379")
+    asked.ask(question)
+    assert asked.silent == [
+        "The Celery broker (r:6379) answers, but refuses: Redis cannot save its data and refuses writes: see its log, "
+        "and make room on its disk (OperationalError: MISCONF Errors writing to the AOF file)."
+    ]
+
+
 @pytest.mark.parametrize("known", [(), (RedisMemory("r:6379", 99, 100),)])
 def test_a_full_broker_answers_and_is_one_redis_that_is_full(known: tuple[RedisMemory, ...]):
     def question() -> None:
