@@ -288,9 +288,10 @@ class BridgeAnnouncement:
     def _poll_workers(self) -> None:
         """Show the workers of each queue, and the age of the oldest delivery in flight."""
         workers = self._workers.living()
-        counts = {queue: sum(queue in w["queues"] for w in workers.values()) for queue in self._routes.queues}
-        self._metrics.show_workers(counts)
-        self._warn(workers)
+        if not self._workers.mute:  # a Redis that refuses writes takes no announcements: who is not listed may run
+            counts = {queue: sum(queue in w["queues"] for w in workers.values()) for queue in self._routes.queues}
+            self._metrics.show_workers(counts)
+            self._warn(workers)
         if self._ledger is None:
             return
         ages = {(topic, handler.name): 0.0 for handler in self._routes for topic in handler.topics}

@@ -66,6 +66,25 @@ def test_the_log_names_what_has_a_worker_again_with_its_kind(
     ]
 
 
+def test_a_worker_that_a_redis_which_refuses_writes_does_not_list_is_not_called_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """A paged person read that a worker must be started, while the worker could not announce itself."""
+    made = announcement()
+    monkeypatch.setattr(Routes, "queues", ["shop"])
+    monkeypatch.setattr(made._workers, "living", dict)
+    shown: list[Any] = []
+    monkeypatch.setattr(made._metrics, "show_workers", shown.append)
+    monkeypatch.setattr(made, "_warn", shown.append)
+    made._ledger = None
+    made._workers.mute = "MISCONF Errors writing to the AOF file"
+    made._poll_workers()
+    assert shown == []
+    made._workers.mute = ""
+    made._poll_workers()
+    assert shown == [{"shop": 0}, {}]
+
+
 def test_every_count_may_be_of_any_kind_of_mapping():
     waiting = announcement()
     waiting.update_state([], due=MappingProxyType({"q": MappingProxyType({"h": 2})}), unmade=["'orders.dlq': why"])
