@@ -58,6 +58,12 @@ def test_finding_is_what_a_plain_search_finds(some: bytes, wanted: set[Fate], st
     assert flat == [at for at in range(len(some)) if some[at] in wanted]
 
 
+@given(st.binary(max_size=300).map(lambda raw: bytes(byte % 16 for byte in raw)))
+def test_the_first_fate_of_a_later_version_is_found_and_without_one_none_is(some: bytes) -> None:
+    expected = next((at for at, fate in enumerate(some) if fate > max(Fate)), -1)
+    assert fate_rules.find_unknown_fate(some) == expected
+
+
 @given(_FATES)
 def test_the_counts_add_up(some: bytes) -> None:
     assert sum(fate_rules.count_fates(some).values()) == len(some)
