@@ -145,6 +145,22 @@ def test_a_fate_that_went_back_is_seen(before: Fate, now: Fate, back: bool) -> N
     assert change.went_back is back
 
 
+def test_fates_are_marked_and_found_on_both_sides_of_a_long_gap_also_with_holes_in_between() -> None:
+    offsets = OffsetTracker(0, ["charge"], "completion")
+    far = 5 + NEAR + 1
+    offsets.read([*range(5), *range(far, far + 5)])
+    offsets.mark("charge", [0, 1, 4], Fate.DEAD)
+    offsets.mark("charge", [2, far], Fate.HANDED)
+    offsets.mark("charge", [far + 1, far + 2], Fate.PARKED)
+    every = offsets.fates("charge", [*range(5), *range(far, far + 5)])
+    open_, handed, parked, dead = Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.DEAD
+    assert list(every) == [dead, dead, handed, open_, dead, handed, parked, parked, open_, open_]
+    known = dict(zip([*range(5), *range(far, far + 5)], every, strict=True))
+    for some in ([0, 1, 4], [1, 2, 3], [far, far + 3], [4, far], [2]):
+        assert list(offsets.fates("charge", some)) == [known[offset] for offset in some]
+    assert offsets.still_open("charge", [*known]) == [3, far + 3, far + 4]
+
+
 def test_what_waits_and_what_is_in_flight_is_counted() -> None:
     offsets = OffsetTracker(0, ["charge"], "completion")
     offsets.read(range(100))
