@@ -167,7 +167,9 @@ def _guard_page(page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
             if page.role > Role.NOBODY and not _has_session_token(request.state.form, who):
                 return _answer_other_session(request, page, who)
         elif id_ := request.query_params.get("kept"):
-            request.state.kept = console.get_console(request).form_drafts.found(id_, who.name, request.scope["path"])
+            request.state.kept = console.get_console(request).form_drafts.find_draft(
+                id_, who.name, request.scope["path"]
+            )
         return await thread_pools.run_in_pool(page.waits, page.answer, request)
 
     return answer

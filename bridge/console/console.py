@@ -156,9 +156,9 @@ class Console:
         self.login_throttle = LoginThrottle()
         self.form_drafts = FormDrafts()
         self.bearers = BearerTokens(self.desk, LoginThrottle(), lambda: self.clock())
-        self.proxy = TrustedProxy.of(said)
+        self.proxy = TrustedProxy.from_environment(said)
         self.issuer = _build_oidc_sign_in(said, lambda: self.clock()) if said.DEADLETTERS_OIDC_ISSUER else None
-        self.masking = MaskAccess.of(said, lambda: self.clock())
+        self.masking = MaskAccess.from_environment(said, lambda: self.clock())
         self.hosts = list_host_names(said.DEADLETTERS_CONSOLE_HOSTS, said.DEADLETTERS_CONSOLE_URL)
         recent = RecentDeadLetters(self.desk.settings)
         self.status_cache = make_status_cache(lambda: read_group_status(self.desk, recent))
@@ -210,7 +210,7 @@ def _build_oidc_sign_in(said: EnvironmentSettings, clock: Callable[[], int]) -> 
         if (error.name or "").partition(".")[0] not in ("cryptography", "joserfc"):
             raise
         raise ConsoleRefused(f"DEADLETTERS_OIDC_ISSUER needs {error.name}; {how_to_install('oidc')}.") from None
-    return OidcSignIn.of(said, clock)
+    return OidcSignIn.from_environment(said, clock)
 
 
 def get_console(request: Request) -> Console:

@@ -74,7 +74,7 @@ class FormDrafts:
                 del self._forms[next(iter(self._forms))]
         return id_
 
-    def found(self, id_: str, name: str, path: str) -> QueryParams | None:
+    def find_draft(self, id_: str, name: str, path: str) -> QueryParams | None:
         """Return the typed values, for the page and the author of the form only."""
         with self._lock:
             self._forget()

@@ -120,7 +120,7 @@ class LookupAnswer:
     silent: list[str] = field(default_factory=list)
 
     @property
-    def found(self) -> bool:
+    def has_results(self) -> bool:
         """Return whether anything was found."""
         return bool(self.records or self.letters)
 
@@ -175,7 +175,7 @@ def mask_lookup_answer(lists: MaskedLists, answer: LookupAnswer) -> None:
     letters, answer.letters = answer.letters, lists.lines(answer.letters)
     for found in answer.records:
         record = found["record"]
-        fields = lists.masks.of(record["topic"])
+        fields = lists.masks.find_fields(record["topic"])
         if not fields:
             continue
         name = f"{record['topic']}-{record['partition']}-{record['offset']}"

@@ -83,7 +83,7 @@ class Night:
 
     def acts(self, plan: int) -> list[str]:
         """What was done with a plan, by the trail."""
-        return [act.what for act in self.desk.progress.of(plan).trail]
+        return [act.what for act in self.desk.progress.read_progress(plan).trail]
 
     @contextmanager
     def mended(self) -> Iterator[None]:

@@ -62,7 +62,7 @@ def announce(redis_url, member, version, at):
 
 def test_of_a_version_that_runs_alone_the_rate_is_known(versions, group, redis_url):
     announce(redis_url, "a", "2", NOW - 600)
-    new, old = versions.of(group)
+    new, old = versions.read_versions(group)
     assert (new.version, new.workers, new.started, new.meanwhile.handled) == ("2", 1, (NOW - 600) * 1000, 9)
     assert (new.meanwhile.failed.number, new.meanwhile.share) == (1, 10.0)
     assert (old.version, old.workers, old.started, old.meanwhile) == ("1", 0, None, None)
@@ -72,12 +72,14 @@ def test_of_a_version_that_runs_alone_the_rate_is_known(versions, group, redis_u
 def test_while_two_versions_run_neither_has_a_rate(versions, group, redis_url):
     announce(redis_url, "a", "2", NOW - 600)
     announce(redis_url, "b", "1", NOW - 900)
-    assert [(each.meanwhile.alone, each.meanwhile.share) for each in versions.of(group)] == [(False, None)] * 2
+    assert [(each.meanwhile.alone, each.meanwhile.share) for each in versions.read_versions(group)] == [
+        (False, None)
+    ] * 2
 
 
 def test_without_redis_nothing_is_claimed(group, database):
     settings = Settings(FileSettings(), EnvironmentSettings(), "memory://", {})
-    found = GroupVersions(settings, Routes({}), database, lambda: NOW).of(group)
+    found = GroupVersions(settings, Routes({}), database, lambda: NOW).read_versions(group)
     assert [(each.version, each.letters, each.workers, each.meanwhile) for each in found] == [
         ("2", 1, None, None),
         ("1", 3, None, None),

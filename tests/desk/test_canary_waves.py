@@ -99,7 +99,7 @@ def stop_and_go_on(database, plan_id):
 
 def waves_of(database, plan_id):
     """Of each wave its number, how many letters it has, at how many deaths it stops, and if the plan is at it."""
-    found = PlanProgressReader(database).of(plan_id).waves
+    found = PlanProgressReader(database).read_progress(plan_id).waves
     return [(each.number, each.letters, each.stops_at, each.is_now) for each in found]
 
 

@@ -57,12 +57,12 @@ def test_groups_are_ranked_as_they_are_listed_and_a_page_of_them_is_the_same_gro
     ranked, listed = groups.ranked(asked, order), groups.all(asked, order)
     assert [each.id for each in ranked] == [each.id for each in listed]
     assert [each.open for each in ranked] == [each.open for each in listed]
-    assert groups.of([each.id for each in ranked[1:]]) == listed[1:]
+    assert groups.read_groups([each.id for each in ranked[1:]]) == listed[1:]
 
 
 def test_of_no_group_there_is_none_and_of_one_that_is_gone_too(groups):
-    assert groups.of([]) == []
-    assert [each.id for each in groups.of([999, groups.all()[0].id])] == [groups.all()[0].id]
+    assert groups.read_groups([]) == []
+    assert [each.id for each in groups.read_groups([999, groups.all()[0].id])] == [groups.all()[0].id]
 
 
 def test_urgent_are_groups_with_open_letters_that_grow_or_came_back(groups):

@@ -127,13 +127,13 @@ def test_neither_groups_nor_totals_nor_a_letter_scan_the_letters(letters):
     with statements(database) as executed:
         FailureGroups(database).all(LetterFilter(handlers=(CHARGE,)))
         FailureGroups(database).one(1)
-        FailureGroups(database).of([each.id for each in FailureGroups(database).ranked()])
+        FailureGroups(database).read_groups([each.id for each in FailureGroups(database).ranked()])
         FailureGroups(database).urgent()
         LetterTotals(database).stats()
         LetterTotals(database).counted()
         letters.one(1)
         letters.at("orders", 0, 1)
-        GroupTraits(database, NO_MASKS).of(FailureGroups(database).one(1))
+        GroupTraits(database, NO_MASKS).find_traits(FailureGroups(database).one(1))
     assert scans(database, executed) == []
 
 

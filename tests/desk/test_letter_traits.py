@@ -54,7 +54,7 @@ def group(database):
 
 
 def test_open_letters_of_a_group_are_compared_with_others_of_its_topics(database, group):
-    found = GroupTraits(database, NO_MASKS).of(group)
+    found = GroupTraits(database, NO_MASKS).find_traits(group)
     assert (len(found.these.traits), len(found.others.traits), found.these.unread) == (3, 2, 0)
     assert {(each.what, each.name, each.says, each.letters, each.others) for each in found.traits} == {
         ("field", "card", "zebra", 3, 0),
@@ -77,7 +77,7 @@ def test_open_letters_of_a_group_are_compared_with_others_of_its_topics(database
     ],
 )
 def test_what_is_masked_is_not_compared_nor_what_quotes_it(database, group, mask, left):
-    found = GroupTraits(database, LetterMasks(read_mask_rules(mask))).of(group)
+    found = GroupTraits(database, LetterMasks(read_mask_rules(mask))).find_traits(group)
     assert {each.name for each in found.traits} == left
 
 
@@ -86,12 +86,12 @@ def test_of_a_value_in_which_masks_cannot_be_found_nothing_is_compared(database,
         rows.letter(
             connection, rows.kind(connection), 77, value=b'{"card": "zebra', headers=pack_headers([("x", b"zebra")])
         )
-    assert len(GroupTraits(database, LetterMasks(read_mask_rules("orders: card"))).of(group).these.traits) == 3
-    unmasked = GroupTraits(database, NO_MASKS).of(group).these
+    assert len(GroupTraits(database, LetterMasks(read_mask_rules("orders: card"))).find_traits(group).these.traits) == 3
+    unmasked = GroupTraits(database, NO_MASKS).find_traits(group).these
     assert (len(unmasked.traits), unmasked.unread) == (4, 1)
 
 
 def test_what_has_letters_no_more_has_nothing_in_common(database, group):
     with database.writing() as connection:
         connection.exec_driver_sql("DELETE FROM letters")
-    assert GroupTraits(database, NO_MASKS).of(group).traits == []
+    assert GroupTraits(database, NO_MASKS).find_traits(group).traits == []

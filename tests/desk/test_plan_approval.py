@@ -27,9 +27,9 @@ def desk(plans: PlanService, database) -> SimpleNamespace:
 
 def test_who_decides_says_as_what_they_have_seen_the_plan(desk, database):
     plan = make(desk.plans)
-    seen = desk.progress.of(plan.id)
+    seen = desk.progress.read_progress(plan.id)
     desk.plans.decide(plan.id, "ann", PlanApproval(seen.key, seen.left, 50.0, True, "mended"))
-    done = desk.progress.of(plan.id)
+    done = desk.progress.read_progress(plan.id)
     assert (done.plan.state, done.plan.options.rate, done.plan.why) == (PlanState.APPLYING, 50.0, "mended")
     assert [wave.letters for wave in done.waves] == [1, 4]
     for tried in (
@@ -43,7 +43,7 @@ def test_who_decides_says_as_what_they_have_seen_the_plan(desk, database):
 
 def test_a_plan_whose_letters_others_have_taken_is_looked_at_again(desk, database):
     mine, other = make(desk.plans), make(desk.plans, PlanKind.ARCHIVE)
-    seen = desk.progress.of(mine.id)
+    seen = desk.progress.read_progress(mine.id)
     with database.writing() as connection:
         (first, *_) = plan_item_rows.read_waiting_items(connection, other.id, 0, 10)
         assert first.letter_id is not None
@@ -52,17 +52,17 @@ def test_a_plan_whose_letters_others_have_taken_is_looked_at_again(desk, databas
         letter_rows.change_letter_status(connection, [first.letter_id], LetterStatus.OPEN, LetterStatus.ARCHIVED, 2**42)
     with pytest.raises(PlanChanged, match=f"Plan {other.id} of ann has taken 1 of these 5 letters. 4 are left"):
         desk.plans.decide(mine.id, "bob", PlanApproval(seen.key, seen.left))
-    again = desk.progress.of(mine.id)
+    again = desk.progress.read_progress(mine.id)
     assert (again.gone, again.left, preview_plan(again.plan, again.gone).elsewhere) == (1, 4, 1)
     assert desk.plans.decide(mine.id, "bob", PlanApproval(again.key, again.left)).state is PlanState.APPLYING
 
 
 def test_a_draft_of_a_discard_needs_its_reason_when_it_is_decided_on(desk, database):
     plan = desk.plans.draft(PlanKind.DISCARD, ALL_LETTERS, "ann")
-    seen = desk.progress.of(plan.id)
+    seen = desk.progress.read_progress(plan.id)
     with pytest.raises(PlanRefused, match="a reason is needed"):
         desk.plans.decide(plan.id, "ann", PlanApproval(seen.key, seen.left))
     desk.plans.decide(plan.id, "ann", PlanApproval(seen.key, seen.left, why="no such shop"))
-    assert desk.progress.of(plan.id).taken_up
+    assert desk.progress.read_progress(plan.id).taken_up
     with database.writing() as connection:
         assert stored.find_abandoned_plans(connection) == []

@@ -94,7 +94,7 @@ class World:
         self.kafka = Kafka(happens, self.ends)
         self.database.happens = happens
         self.chosen = CHOSEN
-        self.fates: Any = SimpleNamespace(of=lambda some: [Fate.DEAD] * len(some))
+        self.fates: Any = SimpleNamespace(read_fates=lambda some: [Fate.DEAD] * len(some))
 
     def process(self, who: str) -> None:
         """One process that takes the plan up, as far as it comes."""
@@ -316,7 +316,7 @@ def test_an_open_letter_whose_delivery_was_discarded_as_it_died_runs_as_do_the_l
     def fates(some: list[Origin]) -> list[Fate]:
         return [Fate.DISCARDED if each.offset == 2 else Fate.DEAD for each in some]
 
-    made.fates = SimpleNamespace(of=fates, undo_discards=undo)
+    made.fates = SimpleNamespace(read_fates=fates, undo_discards=undo)
     made.process("one")
     assert made.outcomes() == {"sent": LETTERS}
     assert undone == [(2, HANDLER), (2, OTHER)]

@@ -153,7 +153,7 @@ def test_of_two_recorders_with_different_databases_the_second_refuses(redis_url:
     with pytest.raises(RecordedElsewhere):
         once.enter("two", "two.db")
     with ledger(first._settings) as found:
-        first.look(found)
+        first.announce_recorder(found)
     assert first.refused is None
 
 
@@ -173,16 +173,16 @@ def test_of_two_that_start_in_one_second_or_without_redis_one_ends_as_soon_as_it
             second.enter("two", "two.db")
             first.enter("one", "one.db")
         for _ in range(2):
-            first.look(found)
-            second.look(found)
+            first.announce_recorder(found)
+            second.announce_recorder(found)
         assert [each.refused is None for each in (first, second)] == [True, False]
         # A wiped Redis changes nothing of who was there first.
         with redis.Redis.from_url(redis_url) as client:
             client.flushdb()
         second.refused = None
-        second.look(found)
-        first.look(found)
-        second.look(found)
+        second.announce_recorder(found)
+        first.announce_recorder(found)
+        second.announce_recorder(found)
         assert [each.refused is None for each in (first, second)] == [True, False]
 
 

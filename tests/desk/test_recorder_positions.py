@@ -112,11 +112,11 @@ def test_one_answer_of_kafka_is_no_proof_that_a_log_lost_something(database, mon
     settings = Settings(FileSettings(), EnvironmentSettings(), "", {})
     looks, place = start_position.StartFinder(settings, database, ()), ("orders.dlq", 0)
     for Catalog.low, Catalog.high in ((0, 3), (25, 30)):
-        assert looks.look([place], []).beginnings == []
+        assert looks.find_starts([place], []).beginnings == []
         lows = Catalog.low, Catalog.high
         Catalog.low, Catalog.high = 0, 20
-        assert looks.look([place], []).beginnings[0].at == RecordedPosition(20, -1)
+        assert looks.find_starts([place], []).beginnings[0].at == RecordedPosition(20, -1)
         Catalog.low, Catalog.high = lows
     # Two say the same.
-    assert "asked again" in looks.look([place], []).untold[0]
-    assert looks.look([place], []).beginnings[0].at == RecordedPosition(25, -1)
+    assert "asked again" in looks.find_starts([place], []).untold[0]
+    assert looks.find_starts([place], []).beginnings[0].at == RecordedPosition(25, -1)

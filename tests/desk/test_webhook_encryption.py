@@ -60,7 +60,7 @@ def send(hooks, name="ops"):
     """The answer to a test event."""
     message = hooks.test(name, "ann")
     told = hooks.find_delivery(message)
-    sender_settings = webhook_sender.SenderSettings.of(hooks.settings)
+    sender_settings = webhook_sender.SenderSettings.from_settings(hooks.settings)
     webhook_sender.WebhookSender(hooks.database, sender_settings, told.webhook_id, threading.Event(), []).run()
     return hooks.find_delivery(message)
 
@@ -189,7 +189,9 @@ def test_the_check_says_what_lies_plain_and_what_nobody_here_can_read(new_hooks,
 
 def test_no_key_is_in_a_repr(new_hooks, key):
     hooks = new_hooks(key)
-    assert key not in repr(hooks) + repr(hooks.settings) + repr(webhook_sender.SenderSettings.of(hooks.settings))
+    assert key not in repr(hooks) + repr(hooks.settings) + repr(
+        webhook_sender.SenderSettings.from_settings(hooks.settings)
+    )
 
 
 @pytest.mark.parametrize("changed", ["address", "format"])

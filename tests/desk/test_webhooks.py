@@ -115,7 +115,7 @@ def send_once(hooks):
         ids = [each.id for each in stored.list_webhooks(connection)]
     for id_ in ids:
         one = webhook_sender.WebhookSender(
-            hooks.database, webhook_sender.SenderSettings.of(hooks.settings), id_, threading.Event(), []
+            hooks.database, webhook_sender.SenderSettings.from_settings(hooks.settings), id_, threading.Event(), []
         )
         with hooks.database.writing() as connection:
             assert stored.lease_webhook(connection, id_, one._who)

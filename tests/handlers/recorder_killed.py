@@ -53,7 +53,7 @@ if AFTER:
     kind_rows.add_to_tallies = _dies_after("tallies", kind_rows.add_to_tallies)
     kind_rows.widen_group_times = _dies_after("seen", kind_rows.widen_group_times)
     letter_writer.LetterWriter.record = _dies_after("letters", letter_writer.LetterWriter.record)  # type: ignore[method-assign]
-    StartFinder.look = _dies_after("begun", StartFinder.look)  # type: ignore[method-assign]
+    StartFinder.find_starts = _dies_after("begun", StartFinder.find_starts)  # type: ignore[method-assign]
     Intake.put_back = _dies_after("put back", Intake.put_back)  # type: ignore[method-assign]
     _take_in, _written, _writing = Intake._take_in, Intake.written, Database.writing
     Intake._take_in = _dies_after("read", _take_in)  # type: ignore[method-assign]

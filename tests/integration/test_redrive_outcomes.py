@@ -36,7 +36,7 @@ def test_what_dies_though_it_was_done_before_is_dead_and_runs_when_it_is_sent_ba
         here.plans.apply(plan.id, "ann")
         with LedgerFates.opened(here.settings) as fates:
             outcomes = ReplayOutcomes(here.settings, here.database, fates)
-            eventually(lambda: outcomes.look(plan.id) == 0, 30, "it has ended")
+            eventually(lambda: outcomes.note_outcomes(plan.id) == 0, 30, "it has ended")
         assert here.plans.one(plan.id).outcomes == {"dead": 1}
         # Its letter is sent back, and runs, though its delivery was done all the time.
         record(stack, here, "odd", 1)
@@ -66,7 +66,7 @@ def test_what_dies_in_a_retry_and_is_recorded_while_it_is_looked_for_is_dead(
         monkeypatch.setattr(RecordingProgress, "all_of", all_of)
         with LedgerFates.opened(here.settings) as fates:
             outcomes = ReplayOutcomes(here.settings, here.database, fates)
-            eventually(lambda: outcomes.look(plan.id) == 0, 30, "it has ended")
+            eventually(lambda: outcomes.note_outcomes(plan.id) == 0, 30, "it has ended")
         assert here.plans.one(plan.id).outcomes == {"dead": 1}
 
 

@@ -60,19 +60,19 @@ def test_one_that_is_sent_after_a_look_has_begun_is_not_said_to_be_gone(
             delivery = Origin(source, "", 0, number, "charge", group)
             where = SentPosition(LogPosition(f"{source}.replay", 0, number), int(time.time() * 1000))
             sent[number] = SentDelivery(delivery, where)
-            assert deducing.of({number: sent[number]}) == {}
+            assert deducing.deduce_outcomes({number: sent[number]}) == {}
         # Handed off, and its topic deleted: it runs.
         catalog = TopicCatalog(settings, [f"{source}.replay"])
         catalog.prepare()
         log = catalog.topic_ids[f"{source}.replay"]
         ledger.write([Mark(Account(RETRY_RECORD, f"{source}.replay", log, 0), [0], Fate.HANDED)])
-        assert deducing.of(sent) == {}
+        assert deducing.deduce_outcomes(sent) == {}
         # Without Redis nothing proves that it did not run.
         nothing = OutcomeDeduction(settings, database, LedgerFates(lambda _: None))
         gone = {
             5: SentDelivery(sent[0].delivery, SentPosition(LogPosition(f"{source}.nowhere", 0, 0), sent[0].where.at))
         }
-        assert nothing.of(gone) == {}
+        assert nothing.deduce_outcomes(gone) == {}
     database.close()
 
 
@@ -82,10 +82,10 @@ def test_what_is_parked_after_a_first_look_is_found_by_the_second(kafka: KafkaSe
     kafka.create_topics(source, f"{source}.retry.5m", partitions=1)
     with LedgerFates.opened(settings) as fates:
         still_parked = StillParked(settings, fates)
-        assert still_parked.of(group, source) == frozenset()
+        assert still_parked.find_parked(group, source) == frozenset()
         delivery = Origin(source, "", 0, 3, "charge", group)
         write(kafka, f"{source}.retry.5m", replay_headers(delivery, [], timestamp=None, number=0, once=False, again=""))
-        assert {identity for identity, _ in still_parked.of(group, source)} == {delivery.identity}
+        assert {identity for identity, _ in still_parked.find_parked(group, source)} == {delivery.identity}
 
 
 def test_a_letter_whose_end_nobody_knows_stays_as_it_is_until_that_is_proven(
@@ -115,13 +115,13 @@ def test_a_letter_whose_end_nobody_knows_stays_as_it_is_until_that_is_proven(
         outcomes = ReplayOutcomes(settings, database, fates)
         outcomes._deduced_at = float("-inf")
         # Neither Kafka nor Redis has anything of it: it may have run before both lost it.
-        assert outcomes.look() == 0
+        assert outcomes.note_outcomes() == 0
         assert stands() == ("replaying", {"unknown": 1})
         ledger = fates.ledger(group)
         assert ledger is not None
         ledger.write([Mark(Account("charge", source, "log", 0), [7], Fate.DONE)])
         outcomes._deduced_at = float("-inf")
-        assert outcomes.look() == 0
+        assert outcomes.note_outcomes() == 0
         assert stands() == ("resolved", {"done": 1})
     database.close()
 
@@ -146,9 +146,9 @@ def test_what_a_redrive_sent_behind_the_end_of_its_log_ends_with_the_reason(
         ending = RedriveOutcomes(settings, database, fates)
         # Just sent, an answer of Kafka's may be older than that.
         settings.file.__dict__["kafka_stuck_after"] = 1e12
-        assert ending.look(plan_id, deduces=True) == 2
+        assert ending.note_outcomes(plan_id, deduces=True) == 2
         settings.file.__dict__["kafka_stuck_after"] = 3_600.0
-        assert ending.look(plan_id, deduces=True) == 1
+        assert ending.note_outcomes(plan_id, deduces=True) == 1
     with database.reading() as connection:
         assert plan_item_rows.count_item_states(connection, [plan_id])[plan_id] == {"sent": 1, "unknown": 1}
         why = connection.execute(select(tables.items.c.why).where(tables.items.c.position == 2)).scalar_one()

@@ -131,14 +131,14 @@ def test_what_is_kept_is_bounded_in_time_number_and_size():
     found = FormDrafts(lambda: at[0])
     form = FormDraft("ann", "/letters/1", QueryParams({"note": NOTE}))
     first = found.keep(form)
-    assert found.found(first, "ann", "/letters/1") == form.fields
+    assert found.find_draft(first, "ann", "/letters/1") == form.fields
     assert NOTE not in repr(found._forms)
     for _ in range(form_drafts.MAX_DRAFTS):
         last = found.keep(form)
-    assert found.found(first, "ann", "/letters/1") is None
-    assert found.found(last, "ann", "/letters/1") == form.fields
+    assert found.find_draft(first, "ann", "/letters/1") is None
+    assert found.find_draft(last, "ann", "/letters/1") == form.fields
     at[0] = form_drafts.DRAFT_MS + 1
-    assert found.found(last, "ann", "/letters/1") is None
+    assert found.find_draft(last, "ann", "/letters/1") is None
     assert found.keep(form._replace(fields=QueryParams({"note": "x" * form_drafts.MAX_DRAFT_CHARACTERS}))) == ""
 
 

@@ -171,7 +171,7 @@ def test_the_same_form_sent_again_changes_nothing(console, ann, database):
     assert ann.post(f"{address}/stop", **stop).status_code == 303
     assert ann.post(f"{address}/apply", **form).status_code == 409
     assert stands(console, address) is PlanState.STOPPED
-    assert [act.what for act in PlanProgressReader(database).of(1).trail] == ["replay", "apply", "stop"]
+    assert [act.what for act in PlanProgressReader(database).read_progress(1).trail] == ["replay", "apply", "stop"]
 
 
 def test_a_form_of_before_a_stop_does_not_stop_what_was_gone_on_with(console, ann, database):
@@ -410,7 +410,7 @@ def test_a_second_tab_of_the_same_person_shows_what_was_done_also_when_it_is_ove
     with database.writing() as connection:
         connection.execute(update(tables.plans).values(state=PlanState.DONE))
     assert ann.post(f"{address}/apply", **form).headers["location"] == address
-    assert len([act for act in PlanProgressReader(database).of(1).trail if act.what == "apply"]) == 1
+    assert len([act for act in PlanProgressReader(database).read_progress(1).trail if act.what == "apply"]) == 1
 
 
 @pytest.mark.parametrize("what", ["discard", "replay"])
@@ -422,7 +422,7 @@ def test_what_was_thrown_away_before_it_was_decided_on_is_not_gone_on_with(conso
     page = ann.get(address).text
     assert "thrown away" in page
     assert "Resume with" not in page
-    key = console.desk.progress.of(1).key
+    key = console.desk.progress.read_progress(1).key
     answer = ann.post(f"{address}/apply", **form | {"act": key})
     assert (answer.status_code, "thrown away before anybody had decided" in answer.text) == (400, True)
     assert stands(console, address) is PlanState.STOPPED

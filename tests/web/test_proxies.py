@@ -109,5 +109,5 @@ def token_of(site, name):
     ],
 )
 def test_wrong_passwords_are_counted_by_the_address_that_the_proxy_has_seen(peer, forwarded, sender):
-    proxy = TrustedProxy.of(EnvironmentSettings.model_validate(FOR_ALL))
+    proxy = TrustedProxy.from_environment(EnvironmentSettings.model_validate(FOR_ALL))
     assert proxy.sender(peer, Headers({"x-forwarded-for": forwarded} if forwarded else {})) == sender

@@ -69,7 +69,7 @@ def _require_libraries(extra: str, what: str, libraries: Collection[str]) -> Non
 
 def report_absent(desk: "DeadLetterService", chosen: LetterFilter) -> None:
     """Print on stderr the names of a filter that do not exist."""
-    for sentence in desk.absent.of(chosen):
+    for sentence in desk.absent.describe_absent(chosen):
         print_line(error_console, sentence, "yellow")
 
 
@@ -81,5 +81,5 @@ def report_unrecorded(desk: "DeadLetterService") -> None:
 
 def refuse_absent(desk: "DeadLetterService", chosen: LetterFilter) -> None:
     """End a command that would change letters if its filter names something that does not exist."""
-    if found := desk.absent.of(chosen):
+    if found := desk.absent.describe_absent(chosen):
         fail("\n".join([*found, "Nothing was planned."]), FAULTS)

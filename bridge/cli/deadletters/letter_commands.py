@@ -141,7 +141,7 @@ def list_groups(context: typer.Context, chosen: LetterFilter, as_json: ListJsonO
     """
     with open_desk(context) as desk:
         found = desk.groups.all(chosen)
-        causes = desk.causes.of([each.id for each in found]) if chosen.groups else {}
+        causes = desk.causes.read_causes([each.id for each in found]) if chosen.groups else {}
         data = [each.to_data() | _build_causes_data(causes.get(each.id)) for each in found]
         print_result(data, as_json, lambda: letter_printout.print_groups(console, found, causes))
         if not found and not as_json:

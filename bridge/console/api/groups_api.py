@@ -32,7 +32,7 @@ def list_groups(asked: ApiRequest, query: shapes.GroupsQuery) -> shapes.Groups:
     some = found[begins : begins + query.limit]
     ids, more = [each.id for each in some], begins + query.limit < len(found)
     following = api_request.write_cursor(_LIST, f"{some[-1].id}-{begins + query.limit}") if more and some else None
-    items = [each.to_data() for each in asked.desk.groups.of(ids)]
+    items = [each.to_data() for each in asked.desk.groups.read_groups(ids)]
     return shapes.Groups.model_validate({"items": items, "next": following})
 
 
@@ -40,7 +40,7 @@ def list_groups(asked: ApiRequest, query: shapes.GroupsQuery) -> shapes.Groups:
 def show_group(asked: ApiRequest) -> shapes.OneGroup:
     """Return a group, and what to do with it next."""
     group = asked.desk.groups.one(asked.path["id"])
-    stand = asked.desk.standings.of([group])
+    stand = asked.desk.standings.read_standings([group])
     following = stand.groups[0].next
     return shapes.OneGroup.model_validate(
         group.to_data()
@@ -48,7 +48,7 @@ def show_group(asked: ApiRequest) -> shapes.OneGroup:
             "etag": quote_etag(build_group_etag(group)),
             "next": {"do": str(following.do), "why": following.why},
             "causes": [each.to_data() for each in _list_causes(asked, group.id)],
-            "by_version": [_describe_version(each) for each in asked.desk.versions.of(group)],
+            "by_version": [_describe_version(each) for each in asked.desk.versions.read_versions(group)],
             "trail": [each.to_data() for each in asked.desk.notes.of_group(group.id)],
             "unknown": stand.trouble or None,
         }
@@ -143,7 +143,7 @@ def _require_seen(asked: ApiRequest, group: GroupState) -> None:
 
 def _list_causes(asked: ApiRequest, group_id: int) -> list[GroupCause]:
     """Return the causes of a group, with their messages as the caller may see them."""
-    causes = asked.desk.causes.of([group_id])[group_id]
+    causes = asked.desk.causes.read_causes([group_id])[group_id]
     return replace_newest_letters(causes, asked.desk.lists(asked.masks).lines(each.newest for each in causes))
 
 

@@ -93,7 +93,7 @@ def simulate_policy(asked: ApiRequest, body: shapes.Trying) -> shapes.Simulation
 
 def _redact_halt(asked: ApiRequest, topic: str, halt: Mapping[str, Any]) -> dict[str, Any]:
     """Return a halt without the handler's words, which may quote what the caller may not see."""
-    return redact_halt(halt) if asked.masks.of(topic) else dict(halt)
+    return redact_halt(halt) if asked.masks.find_fields(topic) else dict(halt)
 
 
 def _answer_topic(asked: ApiRequest, found: Mapping[str, Any]) -> shapes.Halted:

@@ -44,7 +44,7 @@ def require_letters(desk: DeadLetterService, masks: LetterMasks, wanted: shapes.
     found = masks.check(read_body_filter(wanted))
     if found == LetterFilter():
         raise FilterFault('This means all letters: if that is what you want, say {"status": ["open"]}.')
-    if unknown := desk.absent.of(found):
+    if unknown := desk.absent.describe_absent(found):
         raise FilterFault(" ".join(unknown))
     return found
 

@@ -91,7 +91,7 @@ def apply_plan(asked: ApiRequest, body: shapes.Applying) -> shapes.OnePlan:
 
     A discard of more than 1,000 letters takes an admin; it begins after 10 seconds.
     """
-    found = asked.desk.progress.of(asked.path["id"])
+    found = asked.desk.progress.read_progress(asked.path["id"])
     plan = found.plan
     _require_seen(asked, found)
     if plan.state is PlanState.PLANNED:
@@ -106,7 +106,7 @@ def apply_plan(asked: ApiRequest, body: shapes.Applying) -> shapes.OnePlan:
 @operations.declare("POST /plans/{id:int}/stop", Role.OPERATOR, "stopPlan", Effect(show_plan, "may"))
 def stop_plan(asked: ApiRequest, body: shapes.Stopping) -> shapes.OnePlan:
     """Stop a plan; letters that it has not reached stay as they are."""
-    found = asked.desk.progress.of(asked.path["id"])
+    found = asked.desk.progress.read_progress(asked.path["id"])
     if asked.seen is not None:
         _require_seen(asked, found)
     asked.desk.plans.stop(found.plan.id, asked.who.name, body.why.strip(), found.key)
@@ -132,7 +132,7 @@ def _list_plan_fields(plan: BulkPlan) -> dict[str, Any]:
 
 def describe_plan(asked: ApiRequest, id_: int) -> shapes.OnePlan:
     """Return a plan as an answer."""
-    found = asked.lists.progress(asked.desk.progress.of(id_))
+    found = asked.lists.progress(asked.desk.progress.read_progress(id_))
     plan = found.plan
     begun = plan.state not in (PlanState.PLANNED, PlanState.MAKING)
     waves = [

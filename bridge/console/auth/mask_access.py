@@ -35,7 +35,7 @@ class MaskAccess:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @classmethod
-    def of(cls, said: EnvironmentSettings, clock: Callable[[], int]) -> Self:
+    def from_environment(cls, said: EnvironmentSettings, clock: Callable[[], int]) -> Self:
         """Return the access that the settings describe."""
         lifted = said.DEADLETTERS_UNMASK == "yes"
         return cls(

@@ -285,7 +285,7 @@ class OidcSignIn:
     default: Role
 
     @classmethod
-    def of(cls, said: EnvironmentSettings, clock: Callable[[], int]) -> "OidcSignIn":
+    def from_environment(cls, said: EnvironmentSettings, clock: Callable[[], int]) -> "OidcSignIn":
         """Return the sign-in for the issuer in the settings."""
         client = OidcClient(
             said.DEADLETTERS_OIDC_ISSUER,

@@ -27,7 +27,7 @@ class TrustedProxy:
     role: Role = Role.NOBODY
 
     @classmethod
-    def of(cls, said: EnvironmentSettings) -> "TrustedProxy":
+    def from_environment(cls, said: EnvironmentSettings) -> "TrustedProxy":
         """Return the proxy in the settings."""
         return cls(
             read_networks(said.DEADLETTERS_TRUSTED_PROXY),

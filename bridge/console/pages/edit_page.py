@@ -208,7 +208,7 @@ def _read_letters(request: Request, said: QueryParams) -> LetterFilter:
     masks = console.get_masks(request)
     wanted = masks.check(filter_address.read_filter(filter_address.add_open_status(said))).only_open()
     masks.whole(wanted.topics, "patch")
-    if unknown := console.get_console(request).desk.absent.of(wanted):
+    if unknown := console.get_console(request).desk.absent.describe_absent(wanted):
         raise FilterFault(" ".join(unknown))
     return wanted
 

@@ -36,7 +36,7 @@ def show_find(request: Request) -> Response:
         case _:
             look_up(asked.desk, wanted, answer, console.get_masks(request))
     mask_lookup_answer(asked.desk.lists(console.get_masks(request)), answer)
-    return _render_find(request, text, wanted, answer, 200 if answer.found or answer.silent else 404)
+    return _render_find(request, text, wanted, answer, 200 if answer.has_results or answer.silent else 404)
 
 
 def _has_letter(desk: DeadLetterService, id_: int, answer: LookupAnswer) -> bool:

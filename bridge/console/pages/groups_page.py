@@ -43,7 +43,7 @@ def list_groups(request: Request) -> Response:
     place = query.get("place", "")
     found = [each for each in here.desk.groups.ranked(wanted, GroupOrder.OPEN) if _is_shown(each, show, place)]
     first, some = _select_page(found, query.get("before"))
-    stand = here.desk.standings.of(here.desk.groups.of([each.id for each in some]))
+    stand = here.desk.standings.read_standings(here.desk.groups.read_groups([each.id for each in some]))
     return here.page(
         request,
         "groups.html",
@@ -93,8 +93,8 @@ def show_group(request: Request) -> Response:
     here = console.get_console(request)
     group = here.desk.groups.one(request.path_params["id"])
     newest = here.desk.letters.page(LetterFilter(groups=(group.id,)), 10).letters
-    stand = here.desk.standings.of([group])
-    lists, causes = here.desk.lists(console.get_masks(request)), here.desk.causes.of([group.id])[group.id]
+    stand = here.desk.standings.read_standings([group])
+    lists, causes = here.desk.lists(console.get_masks(request)), here.desk.causes.read_causes([group.id])[group.id]
     return here.page(
         request,
         "group.html",
@@ -103,7 +103,7 @@ def show_group(request: Request) -> Response:
         around=stand.groups[0].around,
         next=stand.groups[0].next,
         trouble=stand.trouble,
-        versions=here.desk.versions.of(group),
+        versions=here.desk.versions.read_versions(group),
         again=here.desk.standings.died_again(group),
         letters=lists.lines(newest),
         act=build_group_version,
@@ -118,7 +118,9 @@ def show_common(request: Request) -> Response:
     here = console.get_console(request)
     group = here.desk.groups.one(request.path_params["id"])
     masks = console.get_masks(request)
-    return here.page(request, "common.html", group=group, found=here.desk.common(masks).of(group), masked=bool(masks))
+    return here.page(
+        request, "common.html", group=group, found=here.desk.common(masks).find_traits(group), masked=bool(masks)
+    )
 
 
 def show_fixed_form(request: Request) -> Response:
@@ -219,5 +221,5 @@ def _render_fixed_form(
         changed=status == 409,
         typed=typed,
         undoes=undoes,
-        versions=here.desk.versions.of(group),
+        versions=here.desk.versions.read_versions(group),
     )

@@ -136,7 +136,7 @@ def _list_groups(asked: Console, name: str) -> tuple[Sequence[GroupState], int] 
     groups = asked.desk.groups
     try:
         found = [each.id for each in groups.ranked(LetterFilter(handlers=(name,), statuses=(LetterStatus.OPEN,)))]
-        return groups.of(found[:MAX_LISTED_GROUPS]), max(0, len(found) - MAX_LISTED_GROUPS)
+        return groups.read_groups(found[:MAX_LISTED_GROUPS]), max(0, len(found) - MAX_LISTED_GROUPS)
     except DeskUnavailable:
         return None
 

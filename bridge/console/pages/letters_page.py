@@ -164,7 +164,7 @@ def _list_same_columns(given: LetterFilter) -> frozenset[str]:
 
 def _explain_absence(desk: DeadLetterService, given: LetterFilter) -> dict[str, object]:
     """Explain an empty list: unknown values in the filter, and the number of letters without it."""
-    return {"sentences": desk.absent.of(given), "all": desk.letters.count(ALL_LETTERS)}
+    return {"sentences": desk.absent.describe_absent(given), "all": desk.letters.count(ALL_LETTERS)}
 
 
 #: The most bytes of two values that are compared for the page.

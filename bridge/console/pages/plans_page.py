@@ -59,7 +59,7 @@ def draft_plan(request: Request) -> Response:
         raise FilterFault(f"{what!r} is nothing that is done with letters here: {', '.join(DRAFTED_ACTIONS)}.")
     desk = console.get_console(request).desk
     wanted = console.get_masks(request).check(filter_address.read_chosen_filter(form))
-    if unknown := desk.absent.of(wanted):
+    if unknown := desk.absent.describe_absent(wanted):
         raise FilterFault(" ".join(unknown))
     who = console.get_principal(request).name
     id_ = submit_once(request, lambda desk: desk.plans.draft(PlanKind(what), wanted, who).id)
@@ -168,7 +168,7 @@ def watch_plan(here: Console, id_: str, masks: LetterMasks) -> Callable[[], Live
     """
     number = int(id_) if id_.isascii() and id_.isdecimal() and len(id_) < 20 else 0
     here.desk.plans.one(number)
-    return lambda: _take_snapshot(here, here.desk.lists(masks).progress(here.desk.progress.of(number)))
+    return lambda: _take_snapshot(here, here.desk.lists(masks).progress(here.desk.progress.read_progress(number)))
 
 
 def _take_snapshot(here: Console, found: PlanProgress) -> LiveSnapshot:
@@ -227,7 +227,7 @@ def _answer_conflict(request: Request, error: PlanRefused, wanted: str) -> Respo
 
 def _read_progress(request: Request) -> PlanProgress:
     desk = console.get_console(request).desk
-    return desk.lists(console.get_masks(request)).progress(desk.progress.of(request.path_params["id"]))
+    return desk.lists(console.get_masks(request)).progress(desk.progress.read_progress(request.path_params["id"]))
 
 
 def _render_plan(

@@ -70,7 +70,7 @@ def show_decisions(request: Request) -> Response:
 
 def _read_history(request: Request, name: str) -> list[dict[str, Any]]:
     found = topic_halt.read_halt_history(console.get_console(request).desk.settings, name)
-    return [redact_halt(each) for each in found] if console.get_masks(request).of(name) else found
+    return [redact_halt(each) for each in found] if console.get_masks(request).find_fields(name) else found
 
 
 def watch_topic(here: Console, name: str) -> Callable[[], LiveSnapshot]:
@@ -204,7 +204,7 @@ def _render_halt_form(
         "halt.html",
         status,
         topic=topic,
-        halt=redact_halt(halt) if halt is not None and console.get_masks(request).of(topic) else halt,
+        halt=redact_halt(halt) if halt is not None and console.get_masks(request).find_fields(topic) else halt,
         halts=_is_halt_form(request),
         seen=_build_halt_version(halt),
         unsent=unsent,

@@ -52,7 +52,7 @@ class PasswordLink(NamedTuple):
     until: int
 
     @classmethod
-    def of(cls, token: str, now: int) -> Self | None:
+    def for_token(cls, token: str, now: int) -> Self | None:
         """Return a link of this token; `None` if the token is none, or may be guessed."""
         return cls(_digest_token(token), now + LINK_LASTS) if _TOKEN.fullmatch(token) else None
 
@@ -320,7 +320,7 @@ def _require_known_user(found: User | None) -> User:
 
 
 def _build_link(token: str, at: int) -> PasswordLink:
-    made = PasswordLink.of(token, at)
+    made = PasswordLink.for_token(token, at)
     if made is None:
         raise UserRefused("This form has no link of the console's: load the page again. Nothing was changed.")
     return made

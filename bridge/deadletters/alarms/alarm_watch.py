@@ -120,10 +120,10 @@ def notice_topics(
     group = settings.group
     scope = tuple(start_alarm_key(about, group) for about in (AlarmKind.HALT, AlarmKind.BREAKER))
 
-    def look() -> tuple[list[Alarm], set[str]]:
+    def find_alarms() -> tuple[list[Alarm], set[str]]:
         return find_topic_alarms(settings, routes)
 
-    _notice_alarms(database, (AlarmKind.HALT, AlarmKind.BREAKER), scope, look, seconds)
+    _notice_alarms(database, (AlarmKind.HALT, AlarmKind.BREAKER), scope, find_alarms, seconds)
 
 
 def notice_groups(database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
@@ -134,10 +134,10 @@ def notice_groups(database: Database, seconds: Callable[[], float] = time.monoto
     """
     scope = tuple(start_alarm_key(about, "") for about in (AlarmKind.GROWTH, AlarmKind.REGRESSION))
 
-    def look() -> tuple[list[Alarm], set[str]]:
+    def find_alarms() -> tuple[list[Alarm], set[str]]:
         return find_group_alarms(database), set()
 
-    _notice_alarms(database, (AlarmKind.GROWTH, AlarmKind.REGRESSION), scope, look, seconds)
+    _notice_alarms(database, (AlarmKind.GROWTH, AlarmKind.REGRESSION), scope, find_alarms, seconds)
     _delete_old_deliveries(database)
 
 

@@ -440,7 +440,7 @@ def _find_plain_secrets(hooks: Sequence[addresses.Webhook], keys: str) -> Iterat
 def _find_unreadable_secrets(hooks: Sequence[addresses.Webhook], keys: str) -> Iterator[DatabaseCheck]:
     for each in hooks:
         try:
-            WebhookCipher.of(keys).decrypt(each)
+            WebhookCipher.from_keys(keys).decrypt(each)
         except WebhookRefused as error:
             if CHANGED in str(error):
                 yield DatabaseCheck("warning", f"nothing is sent to the webhook {each.name}: {error}.")

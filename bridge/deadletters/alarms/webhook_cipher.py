@@ -26,7 +26,7 @@ class WebhookCipher:
     keys: tuple[str, ...] = field(repr=False)
 
     @classmethod
-    def of(cls, text: str) -> "WebhookCipher":
+    def from_keys(cls, text: str) -> "WebhookCipher":
         """Return the cipher with the keys in DEADLETTERS_SECRET_KEY."""
         return cls(split_list(text))
 

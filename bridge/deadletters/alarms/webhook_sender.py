@@ -168,14 +168,14 @@ class SenderSettings(NamedTuple):
     cipher: WebhookCipher
 
     @classmethod
-    def of(cls, settings: Settings) -> "SenderSettings":
+    def from_settings(cls, settings: Settings) -> "SenderSettings":
         """Return what these settings say of it."""
         said = settings.environment
         return cls(
             settings.group,
             said.DEADLETTERS_CONSOLE_URL,
             read_networks(said.DEADLETTERS_WEBHOOK_NETWORKS),
-            WebhookCipher.of(said.DEADLETTERS_SECRET_KEY),
+            WebhookCipher.from_keys(said.DEADLETTERS_SECRET_KEY),
         )
 
 
@@ -192,7 +192,7 @@ def send_due_events(settings: Settings, database: Database, stopping: threading.
     while not stopping.is_set() and not failed:
         sending = {id_: each for id_, each in sending.items() if each.is_alive}
         for id_ in take_due_webhooks(database, AT_ONCE - len(sending), set(sending)):
-            sending[id_] = WebhookSender(database, SenderSettings.of(settings), id_, stopping, failed)
+            sending[id_] = WebhookSender(database, SenderSettings.from_settings(settings), id_, stopping, failed)
             sending[id_].start()
         if not sending:
             return

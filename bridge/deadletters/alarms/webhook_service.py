@@ -219,7 +219,7 @@ class WebhookService:
 
     @property
     def _cipher(self) -> WebhookCipher:
-        return WebhookCipher.of(self.settings.environment.DEADLETTERS_SECRET_KEY)
+        return WebhookCipher.from_keys(self.settings.environment.DEADLETTERS_SECRET_KEY)
 
     def _change(self, name: str, by: str, word: str, do: Callable[[Connection, Webhook, int], None]) -> None:
         with self.database.writing() as connection:

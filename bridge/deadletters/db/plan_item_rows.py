@@ -352,7 +352,7 @@ def read_other_deliveries(connection: Connection, plan_id: int, after: int, limi
 
 def find_dead_deliveries(connection: Connection, found: Sequence[OtherDelivery]) -> list[OtherDelivery]:
     """Return those of these deliveries that have a letter of their own by now."""
-    digests = {LetterIdentity.of(each.delivery).digest: each for each in found}
+    digests = {LetterIdentity.for_delivery(each.delivery).digest: each for each in found}
     dead: list[OtherDelivery] = []
     for some in split_into_batches(list(digests)):
         asked = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(some))

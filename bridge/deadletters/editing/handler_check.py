@@ -103,7 +103,7 @@ class HandlerCheck:
         """Return the number of letters that were checked."""
         return self.valid + self.upgraded + self.invalid.count + self.unknown.count
 
-    def look(self, app: Celery, found: Iterable[LetterValue]) -> None:
+    def check_values(self, app: Celery, found: Iterable[LetterValue]) -> None:
         """Ask the handlers of some letters."""
         for letter in found:
             self._count(letter.id, app, letter)

@@ -246,7 +246,7 @@ class LetterEditor:
         """
         found, after = HandlerCheck(), 0
         while some := self._after(asked, after):
-            found.look(self.app, some)
+            found.check_values(self.app, some)
             after = some[-1].id
         return found
 

@@ -191,7 +191,7 @@ class FailureGroups:
             (_build_ranked_row(row, grow.get(row.id, 0)) for row in rows), key=lambda each: each.by(order), reverse=True
         )
 
-    def of(self, ids: Sequence[int]) -> list[GroupState]:
+    def read_groups(self, ids: Sequence[int]) -> list[GroupState]:
         """Return groups by id, in this order, without those that have no letters any more."""
         with self.database.reading() as connection:
             found = {each.id: each for each in self._of(connection, ids)}

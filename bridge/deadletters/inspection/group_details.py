@@ -155,7 +155,7 @@ class GroupVersions:
     database: Database
     clock: Callable[[], float] = time.time
 
-    def of(self, group: GroupState) -> list[GroupVersion]:
+    def read_versions(self, group: GroupState) -> list[GroupVersion]:
         """Return the versions in which a group has failed, and those that run, in descending order of names."""
         now = self.clock()
         runs = read_running_handlers(self.settings, self.routes)
@@ -253,7 +253,7 @@ class GroupCauses:
 
     database: Database
 
-    def of(self, group_ids: Sequence[int]) -> dict[int, list[GroupCause]]:
+    def read_causes(self, group_ids: Sequence[int]) -> dict[int, list[GroupCause]]:
         """Return the causes of each group, those with most open letters first."""
         if not group_ids:
             return {}
@@ -322,7 +322,7 @@ class GroupDetails:
     routes: Routes
     database: Database
 
-    def of(self, groups: Sequence[GroupState]) -> StandingGroups:
+    def read_standings(self, groups: Sequence[GroupState]) -> StandingGroups:
         """Return groups with their surroundings, as far as Redis answers."""
         runs = read_running_handlers(self.settings, self.routes)
         replaying = [each.id for each in groups if each.statuses.get("replaying")]

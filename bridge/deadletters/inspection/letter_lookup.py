@@ -170,7 +170,7 @@ class AbsentNames:
     routes: Routes
     database: Database
 
-    def of(self, asked: LetterFilter) -> list[str]:
+    def describe_absent(self, asked: LetterFilter) -> list[str]:
         """Return a sentence for each name of a filter that does not exist; a single one if nothing is recorded.
 
         A handler, topic, reason or origin exists if a letter had it, or if the app or this version has it.

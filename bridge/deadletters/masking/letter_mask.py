@@ -43,7 +43,7 @@ class LetterMasks:
         """Return whether a field is masked."""
         return bool(self.rules)
 
-    def of(self, topic: str) -> MaskedFields:
+    def find_fields(self, topic: str) -> MaskedFields:
         """Return the masked fields of a source topic."""
         return self.rules.find_fields(topic)
 
@@ -52,7 +52,7 @@ class LetterMasks:
 
         A value that cannot be parsed is not shown if its topic has masked fields, nor are texts that may quote it.
         """
-        fields = self.of(letter.listed.topic)
+        fields = self.find_fields(letter.listed.topic)
         found = find_hidden_parts(letter.value, fields)
         if not fields:
             return MaskedView(letter, found, NOTHING, 0)
@@ -115,7 +115,7 @@ class LetterMasks:
 
     def _of(self, topics: Sequence[str]) -> Iterator[MaskedFields]:
         """Yield the masked fields of topics; without topics, of any."""
-        return map(self.of, topics) if topics else map(self.rules.of_rule, range(len(self.rules.rules)))
+        return map(self.find_fields, topics) if topics else map(self.rules.of_rule, range(len(self.rules.rules)))
 
 
 #: Masks of a role that sees everything.
@@ -205,7 +205,7 @@ _HASHES: Final = ("digest", "key_digest")
 
 def mask_exported_letter(masks: LetterMasks, row: ExportedLetter) -> ExportedLetter:
     """Return an exported letter without hidden parts; unchanged if nothing can be hidden."""
-    fields = masks.of(row["topic"])
+    fields = masks.find_fields(row["topic"])
     if not fields:
         return row
     known = _build_row_quotes(row, fields)

@@ -127,7 +127,7 @@ class GroupTraits:
     database: Database
     masks: LetterMasks
 
-    def of(self, group: GroupState) -> CommonTraits:
+    def find_traits(self, group: GroupState) -> CommonTraits:
         """Return the common traits of a group's newest open letters, beside the newest letters of its topics in
         other groups.
 
@@ -141,7 +141,7 @@ class GroupTraits:
             asked = LetterFilter(groups=tuple(beside), topics=group.topics)
             others = letter_query.find_letter_page(connection, asked, LOOKED_AT).letters if beside else []
         # A field that is masked in one topic is compared in none: it would seem absent.
-        fields = [self.masks.of(topic) for topic in group.topics]
+        fields = [self.masks.find_fields(topic) for topic in group.topics]
         return find_common_traits(
             self._side([each.id for each in these], fields), self._side([each.id for each in others], fields)
         )
@@ -153,7 +153,7 @@ class GroupTraits:
             with self.database.reading() as connection:
                 some = read_quotable_contents(connection, ids[at : at + _AT_ONCE], LARGEST)
             for each in some.values():
-                known = find_content_quotes(self.masks.of(each.topic), each, min(left, MOST))
+                known = find_content_quotes(self.masks.find_fields(each.topic), each, min(left, MOST))
                 left -= known.size
                 if not known.unknown:
                     tree = _tree(each.value)

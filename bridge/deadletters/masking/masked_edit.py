@@ -132,7 +132,7 @@ class MaskedEditor:
             return self._told(letter_id, self.mending.tried(letter_id, text))
         value = replace_tokens(text, _require_editable(found), before)
         view = self._view(letter_id)
-        after = mask_value(value, find_hidden_parts(value, self.masks.of(view.letter.listed.topic))) or b""
+        after = mask_value(value, find_hidden_parts(value, self.masks.find_fields(view.letter.listed.topic))) or b""
         tried = self._told(letter_id, self.mending.tried_value(letter_id, value))
         # No hash of hidden parts: they could be guessed by it.
         return tried._replace(difference=diff_values(view.letter.value, after), shown=after + b"\0" + text.encode())
@@ -169,7 +169,7 @@ class MaskedEditor:
         """
         new, view = self.filled(letter_id, value), self._view(letter_id)
         said = self.mending.takes(view.letter.listed.handler, new)
-        after = mask_value(new, find_hidden_parts(new, self.masks.of(view.letter.listed.topic)))
+        after = mask_value(new, find_hidden_parts(new, self.masks.find_fields(view.letter.listed.topic)))
         return JudgedValue(said._replace(why=view.quotes.masked(said.why)), diff_values(view.letter.value, after))
 
     def edit(self, letter_id: int, value: bytes | None, by: str, why: str, *, force: bool) -> BulkPlan:
@@ -185,7 +185,7 @@ class MaskedEditor:
 
     def _hidden(self, letter_id: int, *, needs_all: bool = False) -> tuple[HiddenParts, bytes | None]:
         letter = self.letters.one(letter_id)
-        fields = self.masks.of(letter.listed.topic)
+        fields = self.masks.find_fields(letter.listed.topic)
         if needs_all and fields.of_value and not letter.kept:
             raise EditRefused(
                 "This value is too large for the database, so its hidden fields cannot be filled in. "
@@ -249,7 +249,7 @@ class MaskedDifferences:
                 if letter.id not in known:
                     # It was just cleaned up: its hidden parts are unknown.
                     continue
-                fields = self.masks.of(known[letter.id].topic)
+                fields = self.masks.find_fields(known[letter.id].topic)
                 sides = [mask_value(each, find_hidden_parts(each, fields)) for each in sides]
             told.append(LetterDifference(letter.id, diff_values(*sides)))
         return DifferencePage(told, found[-1][0].id if more else None)

@@ -33,14 +33,15 @@ class MaskedLists:
     def lines(self, letters: Iterable[LetterLine]) -> tuple[LetterLine, ...]:
         """Return masked lines of a list of letters."""
         some = tuple(letters)
-        known = self._quotes({each.id: self.masks.of(each.topic) for each in some})
+        known = self._quotes({each.id: self.masks.find_fields(each.topic) for each in some})
         return tuple(
-            mask_line(each, self.masks.of(each.topic), known[each.id]) if each.id in known else each for each in some
+            mask_line(each, self.masks.find_fields(each.topic), known[each.id]) if each.id in known else each
+            for each in some
         )
 
     def quotes_of(self, topic: str, letters: Iterable[LetterLine]) -> HiddenQuotes:
         """Return the hidden texts that texts about a record may quote, from its letters."""
-        fields, some = self.masks.of(topic), tuple(letters)
+        fields, some = self.masks.find_fields(topic), tuple(letters)
         if not fields:
             return NOTHING
         if not some:
@@ -87,10 +88,10 @@ class MaskedLists:
         if not self.masks:
             return found
         topics = {each.id: each.name.rsplit("-", 2)[0] for each in found.dead}
-        known = self._quotes({id_: self.masks.of(topic) for id_, topic in topics.items()})
+        known = self._quotes({id_: self.masks.find_fields(topic) for id_, topic in topics.items()})
         dead = tuple(
             each._replace(
-                key=mask_key(each.key, self.masks.of(topics[each.id]), known[each.id]),
+                key=mask_key(each.key, self.masks.find_fields(topics[each.id]), known[each.id]),
                 error=known[each.id].masked(each.error),
             )
             if each.id in known

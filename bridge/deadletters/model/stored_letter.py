@@ -81,7 +81,7 @@ class LetterIdentity(NamedTuple):
     handler: str
 
     @classmethod
-    def of(cls, delivery: Origin) -> Self:
+    def for_delivery(cls, delivery: Origin) -> Self:
         """Return the identity of the letter that a delivery has if it dies."""
         return cls(
             delivery.group, delivery.topic, delivery.topic_id, delivery.partition, delivery.offset, delivery.handler

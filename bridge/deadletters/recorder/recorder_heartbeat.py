@@ -60,13 +60,13 @@ class RecorderMembership:
             return
         try:
             with closing(ledger):
-                self.look(ledger)
+                self.announce_recorder(ledger)
         except LedgerUnavailable:
             return
         if self.refused is not None:
             raise self.refused
 
-    def look(self, ledger: Ledger) -> None:
+    def announce_recorder(self, ledger: Ledger) -> None:
         """Announce this recorder, then read the others: of two that start at once, one sees the other."""
         members = GroupMembers(ledger, "recorders")
         if self._stays:
@@ -105,7 +105,7 @@ class RecorderMembership:
         with closing(ledger):
             while not stopping.is_set():
                 if self._is_alive() and self.refused is None:
-                    self.look(ledger)
+                    self.announce_recorder(ledger)
                 # Soon again, until others know the database of this one.
                 stopping.wait(ANNOUNCE_EVERY if self._identity else UNKNOWN_EVERY)
 

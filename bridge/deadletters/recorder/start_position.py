@@ -138,7 +138,7 @@ class StartFinder:
         self._prepared = False
         self._suspected: set[RecordedLog] = set()
 
-    def look(self, places: Collection[Place], went_back: Collection[Place]) -> StartsFound:
+    def find_starts(self, places: Collection[Place], went_back: Collection[Place]) -> StartsFound:
         """Return the start positions of partitions, after the database has noted them.
 
         A loss of unrecorded records, or a recreated topic, is believed only after two answers of Kafka.
@@ -261,7 +261,7 @@ class StartSearch:
             self.outage.over()
         elif self.outage.may_try:
             asked, back = frozenset(places), frozenset(went_back)
-            self._task.begin(lambda: self._finder.look(asked, back))
+            self._task.begin(lambda: self._finder.find_starts(asked, back))
 
     def take(self) -> StartsFound | None:
         """Return what was found since the last call; `None`: nothing yet.

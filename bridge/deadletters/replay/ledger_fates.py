@@ -59,7 +59,7 @@ class LedgerFates:
         ledger = self._ledger_of(group)
         return 0.0 if ledger is None else ledger.since()
 
-    def of(self, deliveries: Sequence[Origin]) -> list[Fate]:
+    def read_fates(self, deliveries: Sequence[Origin]) -> list[Fate]:
         """Return the fate of each delivery; open if no ledger knows it."""
         found: dict[Origin, Fate] = {}
         for group, wanted in _by_account(deliveries).items():
@@ -102,7 +102,7 @@ class LedgerFates:
             if (ledger := self._ledger_of(group)) is None:
                 raise LedgerUnavailable("There is no ledger to note it in: the broker is no Redis; set LEDGER_URL.")
             ledger.write([Mark(account, sorted(some), Fate.DISCARDED) for account, some in wanted.items()])
-        return self.of(deliveries)
+        return self.read_fates(deliveries)
 
     def undo_discards(self, deliveries: Sequence[Origin]) -> None:
         """Note those of these deliveries as dead that the ledger has as discarded: else a worker would skip them."""

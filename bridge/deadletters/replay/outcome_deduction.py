@@ -180,11 +180,11 @@ class OutcomeDeduction:
         with self._database.reading() as connection:
             sent = plan_item_rows.read_sent_positions(connection, [letter.id for letter in letters])
         ours = [letter for letter in letters if letter.is_ours and letter.id in sent]
-        return self.of(
+        return self.deduce_outcomes(
             {letter.id: SentDelivery(letter.delivery, sent[letter.id], bool(letter.again)) for letter in ours}
         )
 
-    def of(self, sent: Mapping[int, SentDelivery]) -> dict[int, OutcomeVerdict]:
+    def deduce_outcomes(self, sent: Mapping[int, SentDelivery]) -> dict[int, OutcomeVerdict]:
         """Return the verdicts on deliveries by any number, without those in flight."""
         with self._database.reading() as connection:
             now = sql.read_clock(connection)
@@ -208,7 +208,7 @@ class OutcomeDeduction:
         topic_id = read_topic_id(self._settings, topic)
         spots = [(each.where.spot.partition, each.where.spot.offset) for each in sent.values()]
         own = self._fates.own(group, topic, topic_id, spots)
-        origins = self._fates.of([each.delivery for each in sent.values()])
+        origins = self._fates.read_fates([each.delivery for each in sent.values()])
         chosen, since = self._settings.topic(source), self._fates.since(group)
         has_ledger = self._fates.ledger(group) is not None
         known: dict[int, KnownOutcome] = {}
@@ -232,7 +232,7 @@ class OutcomeDeduction:
         self, group: str, source: str, deliveries: Mapping[int, Origin], known: Mapping[int, KnownOutcome]
     ) -> dict[int, OutcomeVerdict]:
         # In this order: a delivery that leaves a retry topic meanwhile has its dead letter written before.
-        parked = self._parked.of(group, source)
+        parked = self._parked.find_parked(group, source)
         recorded = self._recorded.all_of(group, source, RECORDED_WITHIN)
         return {
             number: judge_by_kafka(known[number], parked=identify_delivery(delivery) in parked, recorded=recorded)
@@ -252,7 +252,7 @@ class StillParked:
         self._searches: dict[tuple[str, str], ParkedSearch] = {}
         self._found: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
 
-    def of(self, group: str, source: str) -> frozenset[tuple[str, str]]:
+    def find_parked(self, group: str, source: str) -> frozenset[tuple[str, str]]:
         """Return identity and log of each parked delivery of a source that is to run."""
         ledger = self._fates.ledger(group)
         if ledger is None:

@@ -50,7 +50,7 @@ class PlanConflicts:
         self._elsewhere, self._letters = elsewhere, letters
 
     @classmethod
-    def of(
+    def find_conflicts(
         cls, connection: Connection, plan_id: int, own: Iterable[Origin] = (), others: Iterable[Origin] = ()
     ) -> "PlanConflicts":
         """Return the conflicts of deliveries.
@@ -63,7 +63,9 @@ class PlanConflicts:
         found = redrive_rows.find_deliveries_elsewhere(connection, plan_id, [each.identity for each in (*own, *others)])
         return cls(
             found,
-            plan_counts.find_letters_by_digest(connection, [LetterIdentity.of(each).digest for each in others])
+            plan_counts.find_letters_by_digest(
+                connection, [LetterIdentity.for_delivery(each).digest for each in others]
+            )
             if others
             else {},
         )
@@ -81,14 +83,14 @@ class PlanConflicts:
         """Return why a delivery that is no letter's own is left out; empty if it is sent (pure)."""
         if (other := self._elsewhere.get(delivery.identity)) is not None:
             return _explain_in_flight(other)
-        letter = self._letters.get(LetterIdentity.of(delivery).digest)
+        letter = self._letters.get(LetterIdentity.for_delivery(delivery).digest)
         return (
             "" if letter is None or letter.status is not LetterStatus.REPLAYING else f"letter {letter.id} is replaying"
         )
 
     def letter(self, delivery: Origin) -> DeadDelivery | None:
         """Return the open letter of such a delivery; `None` if it has none (pure)."""
-        letter = self._letters.get(LetterIdentity.of(delivery).digest)
+        letter = self._letters.get(LetterIdentity.for_delivery(delivery).digest)
         return letter if letter is not None and letter.status is LetterStatus.OPEN else None
 
 

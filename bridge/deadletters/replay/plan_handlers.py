@@ -89,4 +89,4 @@ def _find_others(
             continue
         for handler in [handler.name for handler in routes.of(origin.topic)]:
             if handler != origin.handler:
-                yield LetterIdentity.of(origin._replace(handler=handler)).digest, (letter, handler)
+                yield LetterIdentity.for_delivery(origin._replace(handler=handler)).digest, (letter, handler)

@@ -90,15 +90,15 @@ class LaneRelease:
         # Not kept: its answer would include deliveries that have run since an earlier call.
         parked = StillParked(self._settings, self._fates)
         sources = {(each.group, each.topic) for some in later.values() for each in some}
-        there = {found for group, topic in sources for found in parked.of(group, topic)}
+        there = {found for group, topic in sources for found in parked.find_parked(group, topic)}
         return {at for at, some in later.items() if any(identify_delivery(each) in there for each in some)}
 
     def _on_their_way(self, later: Mapping[int, list[Origin]]) -> set[int]:
         if not later:
             return set()
         asked = [each for some in later.values() for each in some]
-        digests = [LetterIdentity.of(each).digest for each in asked]
-        fates = dict(zip(asked, self._fates.of(asked), strict=True))
+        digests = [LetterIdentity.for_delivery(each).digest for each in asked]
+        fates = dict(zip(asked, self._fates.read_fates(asked), strict=True))
         # In this order: a dead delivery gets its fate before its letter.
         with self._database.reading() as connection:
             known = plan_counts.find_letters_by_digest(connection, digests)

@@ -91,9 +91,9 @@ class PlanCounter:
                 if not page:
                     return count
                 after = page[-1].position
-                count += fates.of([letter.delivery for letter in letters if letter.is_ours and not letter.again]).count(
-                    Fate.DONE
-                )
+                count += fates.read_fates(
+                    [letter.delivery for letter in letters if letter.is_ours and not letter.again]
+                ).count(Fate.DONE)
 
     def _too_large(self, plan_id: int, heaps: Sequence[LetterHeap]) -> int:
         """Return how many letters have a value larger than their topic takes."""

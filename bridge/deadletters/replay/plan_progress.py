@@ -173,7 +173,7 @@ class PlanProgressReader:
     database: Database
     clock: Callable[[], float] = time.time
 
-    def of(self, id_: int) -> PlanProgress:
+    def read_progress(self, id_: int) -> PlanProgress:
         """Return a plan with its progress.
 
         Raises:

@@ -280,7 +280,7 @@ class PlanService:
             outcomes = ReplayOutcomes(self.settings, self.database, fates)
             while not (plan := self.one(id_)).is_over:
                 heard(plan)
-                _look_and_rest(lambda: outcomes.look(id_), time.sleep)
+                _look_and_rest(lambda: outcomes.note_outcomes(id_), time.sleep)
             return plan
 
     def go_on(self, stopping: Event) -> None:
@@ -298,7 +298,7 @@ class PlanService:
         with LedgerFates.opened(self.settings) as fates:
             outcomes = ReplayOutcomes(self.settings, self.database, fates)
             while not stopping.is_set():
-                _look_and_rest(outcomes.look, stopping.wait)
+                _look_and_rest(outcomes.note_outcomes, stopping.wait)
 
     def _check_cluster(self, id_: int) -> None:
         """Require that the letters are of this Kafka cluster; to archive needs none."""
@@ -339,13 +339,13 @@ class PlanService:
                 if plan.what in SENDS:
                     # Sends of other plans that have ended are no longer in flight.
                     with suppress(KafkaUnavailable, LedgerUnavailable):
-                        outcomes.look()
+                        outcomes.note_outcomes()
                 passing = LaneRelease(self.settings, self.database, plan, fates)
                 with self.database.reading() as connection:
                     # Lanes wait for other plans' sends, whose outcomes no other process may be reading.
                     looked_at = None if plan_order_rows.has_lanes(connection, id_) else id_
                 around = RunnerHooks(
-                    lambda: outcomes.look(looked_at), passing.passed, lambda: heard(self.one(id_)), leaves
+                    lambda: outcomes.note_outcomes(looked_at), passing.passed, lambda: heard(self.one(id_)), leaves
                 )
                 with create_action(self.app, self.settings, self.routes, self.database, plan, fates) as doing:
                     PlanRunner(self.database, plan, doing, who, around).run()

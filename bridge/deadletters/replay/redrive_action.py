@@ -68,7 +68,7 @@ class RedriveAction:
     def take(self, connection: Connection, waiting: Sequence[PlanItem], at: int) -> TakenDeliveries:
         """Claim letters as a replay does, and all else unless another plan has it, or its topic was recreated."""
         others = [self._redriven(item) for item in waiting if not item.letter_id]
-        ahead = PlanConflicts.of(connection, self._plan.id, others=[each.delivery for each in others])
+        ahead = PlanConflicts.find_conflicts(connection, self._plan.id, others=[each.delivery for each in others])
         become = {each.item.position: item for each, item in self._as_letters(others, ahead)}
         plan_item_rows.note_own_letters(connection, self._plan.id, [*become.values()])
         letters = [item for item in waiting if item.letter_id] + [*become.values()]
@@ -146,7 +146,7 @@ class RedriveAction:
         return [each for each, fate in self._with_fates(redriven) if fate is Fate.DONE]
 
     def _with_fates(self, redriven: Sequence[ResentDelivery]) -> Iterator[tuple[ResentDelivery, Fate]]:
-        fates = self._fates.of([each.delivery for each in redriven]) if redriven else []
+        fates = self._fates.read_fates([each.delivery for each in redriven]) if redriven else []
         return zip(redriven, fates, strict=True)
 
     def _there(self, claimed: Sequence[ClaimedDelivery], read: Iterable[Record]) -> Iterator[SentRecord]:

@@ -62,7 +62,7 @@ class RedriveOutcomes:
     def __init__(self, settings: Settings, database: Database, fates: LedgerFates) -> None:
         self._settings, self._database, self._fates = settings, database, fates
 
-    def look(self, plan_id: int | None, *, deduces: bool) -> int:
+    def note_outcomes(self, plan_id: int | None, *, deduces: bool) -> int:
         """Note new outcomes; return how many deliveries are still in flight.
 
         Parameters:
@@ -109,7 +109,7 @@ class RedriveOutcomes:
         """Note outcomes from the ledger and the database; return the others, with their records' own fates."""
         own = self._own(plan, page)
         deliveries = [find_redriven_delivery(plan, self._settings.group, each.place) for each in page]
-        origins = self._fates.of(deliveries)
+        origins = self._fates.read_fates(deliveries)
         died = self._died(page, deliveries)
         ended: dict[PlanItemState, list[int]] = {}
         silent: dict[SentRedrive, Fate] = {}
@@ -138,7 +138,7 @@ class RedriveOutcomes:
         behind = {each.position for each in cut}
         if ran or forgotten or cut:
             topic = str(plan.asked["topic"])
-            parked = {identity for identity, _ in still_parked.of(self._settings.group, topic)}
+            parked = {identity for identity, _ in still_parked.find_parked(self._settings.group, topic)}
             # In this order: a delivery that leaves a retry topic meanwhile has its dead letter written before.
             if RecordingProgress(self._settings, self._database).all_of(self._settings.group, topic, RECORDED_WITHIN):
                 left = [each for each in (*ran, *forgotten, *cut) if each.place not in parked]
@@ -205,7 +205,7 @@ class RedriveOutcomes:
         return self._fates.own(self._settings.group, topic, now, spots)
 
     def _died(self, page: Sequence[SentRedrive], deliveries: Sequence[Origin]) -> list[bool]:
-        digests = [LetterIdentity.of(each).digest for each in deliveries]
+        digests = [LetterIdentity.for_delivery(each).digest for each in deliveries]
         with self._database.reading() as connection:
             numbers = redrive_rows.read_death_numbers(connection, digests)
         return [numbers.get(digest, -1) >= each.number for digest, each in zip(digests, page, strict=True)]

@@ -138,7 +138,7 @@ class ReplayAction:
         own, others = (
             [_find_delivery(*each) for each in ours if bool(each[0].place) is other] for other in (False, True)
         )
-        return PlanConflicts.of(connection, self._plan.id, own, others)
+        return PlanConflicts.find_conflicts(connection, self._plan.id, own, others)
 
     def _why_not(self, item: PlanItem, letter: LetterStanding | None, by: Mapping[int, str]) -> str:
         if letter is None:
@@ -172,7 +172,7 @@ class ReplayAction:
                 found.setdefault(job.item.position, self._sent(job, spot))
         left = [job for job in jobs.values() if job.item.position in lost - found.keys()]
         # A delivery that is done may be sent: it does not run.
-        told = self._fates.of([job.delivery for job in left]) if left else []
+        told = self._fates.read_fates([job.delivery for job in left]) if left else []
         open_ = [job for job, fate in zip(left, told, strict=True) if job.again or fate is not Fate.DONE]
         return ActionResult(
             [*found.values()], {job.item.position: ActionEnd(PlanItemState.UNKNOWN, LOST) for job in open_}
@@ -206,7 +206,7 @@ class ReplayAction:
     def _undo_discards(self, jobs: Sequence[_Job]) -> None:
         """Have workers run deliveries that were discarded just as they died: their letters are open."""
         deliveries = [job.delivery for job in jobs]
-        fates = self._fates.of(deliveries) if deliveries else []
+        fates = self._fates.read_fates(deliveries) if deliveries else []
         discarded = [each for each, fate in zip(deliveries, fates, strict=True) if fate is Fate.DISCARDED]
         # In a sequence the later ones ended with it.
         if discarded:
@@ -249,7 +249,7 @@ class ReplayAction:
         done.
         """
         others = [job for job in jobs if not job.is_own]
-        fates = self._fates.of([job.delivery for job in others]) if others else []
+        fates = self._fates.read_fates([job.delivery for job in others]) if others else []
         return [(job, _explain_fate(fate)) for job, fate in zip(others, fates, strict=True) if fate is not Fate.DEAD]
 
     def _letters(self, jobs: Sequence[_Job], live: Live) -> tuple[dict[int, OutgoingRecord], dict[int, str]]:

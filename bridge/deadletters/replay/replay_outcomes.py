@@ -52,7 +52,7 @@ class ReplayOutcomes:
         self._settings, self._database, self._fates = settings, database, fates
         self._deduced_at = time.monotonic()
 
-    def look(self, plan_id: int | None = None) -> int:
+    def note_outcomes(self, plan_id: int | None = None) -> int:
         """Note new outcomes; return how many deliveries are still in flight.
 
         Parameters:
@@ -60,7 +60,7 @@ class ReplayOutcomes:
         """
         deduces = time.monotonic() - self._deduced_at >= DEDUCE_EVERY
         left = self._letters(plan_id, deduces) + self._others(plan_id, deduces)
-        left += RedriveOutcomes(self._settings, self._database, self._fates).look(plan_id, deduces=deduces)
+        left += RedriveOutcomes(self._settings, self._database, self._fates).note_outcomes(plan_id, deduces=deduces)
         if deduces:
             self._deduced_at = time.monotonic()
         return left
@@ -88,7 +88,7 @@ class ReplayOutcomes:
 
     def _told(self, page: Sequence[ReplayingLetter]) -> list[ReplayingLetter]:
         """Note outcomes from the ledger; return the other letters."""
-        fates = self._fates.of([letter.delivery for letter in page])
+        fates = self._fates.read_fates([letter.delivery for letter in page])
         # The origin's fate says nothing about a delivery that runs again.
         found = [Fate.OPEN if letter.again else fate for letter, fate in zip(page, fates, strict=True)]
         for fate in ENDS:
@@ -138,14 +138,14 @@ class ReplayOutcomes:
             if not page:
                 return left
             after = page[-1].position
-            found = self._fates.of([each.delivery for each in page])
+            found = self._fates.read_fates([each.delivery for each in page])
             with self._database.writing() as connection:
                 silent = self._end_others(connection, page, found)
             left += len(silent) - (self._deduce_others(deducing, silent) if deducing is not None and silent else 0)
 
     def _deduce_others(self, deducing: OutcomeDeduction, silent: Sequence[OtherDelivery]) -> int:
         """Note outcomes deduced from Kafka; return how many."""
-        verdicts = deducing.of({each.position: SentDelivery(each.delivery, each.where) for each in silent})
+        verdicts = deducing.deduce_outcomes({each.position: SentDelivery(each.delivery, each.where) for each in silent})
         with self._database.writing() as connection:
             at = sql.read_clock(connection)
             for verdict, (state, why) in DEDUCED.items():
