@@ -135,6 +135,15 @@ def test_when_a_handler_of_a_sequence_ends_dead_the_rest_are_dead_too() -> None:
     assert lanes.take() == [DeliveryGroup("b", [1])]
 
 
+@pytest.mark.parametrize("fate", [DONE, PARKED, Fate.HANDED, Fate.GAP])
+def test_a_handler_of_a_sequence_that_ends_in_another_way_skips_no_later_one(fate: Fate) -> None:
+    lanes = make_delivery_queue("key", ["a", "b"], [10, 10])
+    assert lanes.settle("a", [0], fate) == []
+    lanes.add([0, 1], [b"k", b"l"])
+    lanes.take()
+    assert lanes.settle("a", [0], fate) == []
+
+
 def test_a_bridge_that_starts_goes_on_from_the_ledger() -> None:
     lanes = make_delivery_queue("key", ["a", "b"], [10, 10])
     keys = [b"x", b"y", b"z", b"w", b"v", b"x"]

@@ -161,6 +161,16 @@ def test_fates_are_marked_and_found_on_both_sides_of_a_long_gap_also_with_holes_
     assert offsets.still_open("charge", [*known]) == [3, far + 3, far + 4]
 
 
+def test_what_lies_below_the_window_counts_as_done() -> None:
+    offsets = OffsetTracker(0, ["charge"], "handoff")
+    offsets.read(range(6))
+    offsets.mark("charge", [0, 1, 3], Fate.HANDED)
+    offsets.mark("charge", [4], Fate.PARKED)
+    assert offsets.safe() == 2
+    assert list(offsets.fates("charge", [2, 3, 4])) == [Fate.OPEN, Fate.HANDED, Fate.PARKED]
+    assert list(offsets.fates("charge", [1, 2, 4])) == [Fate.DONE, Fate.OPEN, Fate.PARKED]
+
+
 def test_what_waits_and_what_is_in_flight_is_counted() -> None:
     offsets = OffsetTracker(0, ["charge"], "completion")
     offsets.read(range(100))
