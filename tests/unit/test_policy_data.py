@@ -11,9 +11,12 @@ from bridge.formats.group_decision import (
     GroupDecision,
     PolicyChange,
     append_decision,
+    find_changed_policies,
     format_options,
+    halt_key,
     list_policy_changes,
     make_decision_entry,
+    policy_key,
     read_changed_options,
     read_decision,
     read_option_values,
@@ -67,6 +70,16 @@ def test_what_is_no_change_changes_nothing(data):
 @pytest.mark.parametrize("value", [{"is": 5}, {"is": 5, "at": "then"}, {"is": 5, "by": None, "why": 3}])
 def test_a_change_of_which_little_is_told_is_one(value: Any):
     assert read_option_values({"max_retries": value}) == {"max_retries": 5}
+    assert read_changed_options({"max_retries": value})["max_retries"].at == 0.0
+
+
+def test_the_changed_policies_are_those_with_a_change_and_no_halt_is_one():
+    changed = set_policy_options(None, {"max_retries": 20}, "ann", 1.0, "the bank is slow")
+    made = {policy_key("charge"): changed, policy_key("notify"): None, halt_key("orders"): changed}
+    standing = {
+        key: append_decision(key, None, make_decision_entry(data, "ann", 1.0, "why")) for key, data in made.items()
+    }
+    assert find_changed_policies(standing) == {"charge": changed}
 
 
 def test_changes_are_told_as_a_person_would_set_them():
