@@ -1,6 +1,6 @@
 """The options of a handler's policy that a person may change at run time: how values are read and validated, the
 policy that results, and a forecast of its retries (pure). All changes of a handler are in force, or none.
-retry_policy.py (`make_policy`) decides which policy results from options.
+retry_policy.py (`make_policy`) decides which policy results from options, effective_decisions.py which is in force.
 """
 
 import sys

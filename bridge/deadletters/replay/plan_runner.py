@@ -1,6 +1,6 @@
 """The runner of a plan: in batches, at a limited rate, by one process at a time; another process resumes a plan whose
 process died. Each batch is claimed in one transaction, acted on, and noted in another. Claims of a dead process are
-looked up in Kafka before they are sent.
+looked up in Kafka before they are sent. model/plan_order.py decides when the next wave of a canary goes out.
 """
 
 import logging
