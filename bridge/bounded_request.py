@@ -1,7 +1,7 @@
 """One HTTP request that ends by one deadline, follows no redirect, and uses no proxy, no cookie and no netrc file.
 
-httpcore2, the lower half of httpx2, speaks HTTP over a network of ours. The timeouts of HTTP clients are for each
-step, so a server that sends a byte at a time would never be late.
+httpcore2, the lower half of httpx2, speaks HTTP over the network backend of this module. HTTP clients have a timeout
+for each step, so a server that sends a byte at a time would never exceed it.
 """
 
 import socket
@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import httpcore2
 
-#: The address that a socket connects to.
+#: An address to which a socket connects.
 Where = tuple[socket.AddressFamily, tuple[str, int]]
-#: What a request that got no answer raises.
+#: The errors of a request without an answer.
 REQUEST_ERRORS: Final = (OSError, httpcore2.ProtocolError, ValueError)
 #: Seconds for a connection to one address.
 CONNECT_WITHIN: Final = 5.0
@@ -50,11 +50,11 @@ def open_answer(
     addresses: Sequence[Where],
     deadline: Deadline,
 ) -> Iterator[httpcore2.Response]:
-    """Yield the answer to a request, of which the body is not read yet; it is sent to the first address that answers.
+    """Send a request to the first address that responds, and yield the answer with its body unread.
 
     Raises:
-        TimeoutError: the time was over.
-        OSError, httpcore2.ProtocolError, ValueError: there was no answer, or none of HTTP.
+        TimeoutError: the deadline passed.
+        OSError, httpcore2.ProtocolError, ValueError: there was no answer, or it is not HTTP.
     """
     network = _PinnedNetwork(addresses, deadline)
     connection = httpcore2.HTTPConnection(url.origin, ssl_context=make_tls_context(), network_backend=network)
@@ -70,7 +70,7 @@ def make_tls_context() -> ssl.SSLContext:
 
 
 class _PinnedNetwork(httpcore2.NetworkBackend):
-    """The network of one request, which leads to its addresses and nowhere else."""
+    """The network backend of one request, which connects to the given addresses only."""
 
     def __init__(self, addresses: Sequence[Where], deadline: Deadline) -> None:
         self._addresses = addresses
@@ -79,19 +79,19 @@ class _PinnedNetwork(httpcore2.NetworkBackend):
     def connect_tcp(self, *_: object, **__: object) -> httpcore2.NetworkStream:
         error: OSError = OSError("no address")
         for family, where in self._addresses:
-            made = socket.socket(family, socket.SOCK_STREAM)
+            connection = socket.socket(family, socket.SOCK_STREAM)
             try:
-                made.settimeout(min(CONNECT_WITHIN, self._deadline.left))
-                made.connect(where)
-                return _BoundedStream(made, self._deadline)
-            except OSError as raised:
-                made.close()
-                error = raised
+                connection.settimeout(min(CONNECT_WITHIN, self._deadline.left))
+                connection.connect(where)
+                return _BoundedStream(connection, self._deadline)
+            except OSError as failure:
+                connection.close()
+                error = failure
         raise error
 
 
 class _BoundedStream(httpcore2.NetworkStream):
-    """A connection of which every step ends by the deadline, also if each brings a byte."""
+    """A connection whose steps all end by the deadline, also if each step brings one byte."""
 
     def __init__(self, made: socket.socket, deadline: Deadline) -> None:
         self._socket = made

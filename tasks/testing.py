@@ -163,7 +163,7 @@ def _check_handler(handler: Any, breaker_open: bool) -> None:
 
 
 def _ends_the_test(error: BaseException) -> bool:
-    """Whether an exception is about the test and not about the handler's work.
+    """Return whether an exception is about the test and not about the handler's work.
 
     `pytest.fail` and `pytest.skip` raise exceptions that are no `Exception`, as Ctrl-C does. A worker retries
     `SystemExit`, `GeneratorExit` and a cancelled coroutine, so these are outcomes.
@@ -244,7 +244,7 @@ def _bytes(handler: HandlerTask[..., Any], value: Any) -> bytes | None:
 
 @contextmanager
 def _running(handler: HandlerTask[..., Any], message: Message) -> Iterator[HandlerRun]:
-    """As in a worker, so that `self.request` and `self.retry()` are what they are there; and without jitter."""
+    """Run the handler as in a worker, with the same `self.request` and `self.retry()`, but without jitter."""
     task: Any = handler
     task.push_request(
         id=message.delivery,

@@ -1,4 +1,4 @@
-"""The Celery queues that are too long, too large or too much work, and the topics that pause for them."""
+"""The Celery queues that are too long, too large or hold too much work, and the topics that pause for them."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 class QueuePressure:
-    """The queues that were too long, too large or too much work at the last poll.
+    """The queues that exceeded a limit (length, bytes or work) at the last poll.
 
     Attributes:
-        depths: what each queue holds, as last seen.
+        depths: the contents of each queue at the last poll.
     """
 
     def __init__(
@@ -50,16 +50,16 @@ class QueuePressure:
         self.depths: Mapping[str, QueueDepth] = {}
 
     def update_lengths(self) -> None:
-        """Poll the lengths; while the broker does not answer, all stays as it was."""
+        """Poll the lengths; keep the last ones if the broker does not respond."""
         self._quietly(self._poll_lengths)
 
     def update_depths(self) -> None:
-        """Poll the contents; while the broker does not answer, all stays as it was."""
+        """Poll the contents; keep the last ones if the broker does not respond."""
         self._quietly(self._poll_depths)
 
     def pauses(self, places: Iterable[Place]) -> dict[Place, str]:
         """Return the partitions that must pause, with the reason."""
-        # One reason a queue: the length before the bytes, the bytes before the work.
+        # Each queue has one reason: the length comes before the bytes, the bytes before the work.
         labels = {**self._work.paused, **self._bytes.paused, **self._long}
         topics = {topic: labels[queue] for queue in sorted(labels) for topic in self._routes.topics_into(queue)}
         return {place: topics[place[0]] for place in places if place[0] in topics}
@@ -91,12 +91,12 @@ class QueuePressure:
             self._work.update_counts(self._measure_work(self._ledger))
 
     def _measure_work(self, ledger: Ledger) -> dict[str, float | None]:
-        """Return the seconds of work in each queue; an empty one costs no question."""
-        waits = {queue: depth for queue, depth in self.depths.items() if depth.messages}
-        handlers = {*chain.from_iterable(depth.carried for depth in waits.values())}
+        """Return the seconds of work in each queue; Redis is asked about queues with messages only."""
+        backlog = {queue: depth for queue, depth in self.depths.items() if depth.messages}
+        handlers = {*chain.from_iterable(depth.carried for depth in backlog.values())}
         known = HandlerCosts(ledger).read_costs(handlers) if handlers else {}
-        costs = {name: found.cost.mean if found.cost is not None else None for name, found in known.items()}
-        processes = count_processes(GroupMembers(ledger, "workers").living().values()) if waits else {}
+        costs = {name: handler.cost.mean if handler.cost is not None else None for name, handler in known.items()}
+        processes = count_processes(GroupMembers(ledger, "workers").living().values()) if backlog else {}
         return {
             queue: pause_limits.estimate_work_seconds(depth.carried, costs, processes.get(queue, 0), depth.messages)
             for queue, depth in self.depths.items()
@@ -105,7 +105,7 @@ class QueuePressure:
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """The contents of a queue: what is ready, and the size of all.
+    """The contents of a queue: its ready messages, and the size of all.
 
     Attributes:
         messages: messages that wait to be taken.
@@ -122,7 +122,7 @@ def read_queue_depths(broker: CeleryBroker, queues: Collection[str]) -> dict[str
     """Return the depth of each queue.
 
     Raises:
-        HandoffFailed: the broker does not answer.
+        HandoffFailed: the broker does not respond.
     """
     lengths, weighed = broker.read_lengths(queues), broker.weigh(queues)
     return {

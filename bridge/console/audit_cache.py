@@ -1,4 +1,4 @@
-"""A cache of the last `bridge audit` count of each topic, since a count may take seconds."""
+"""A cache of the last `bridge audit` of each topic, because an audit may take seconds."""
 
 import threading
 import time
@@ -49,18 +49,18 @@ class AuditCount:
     def handlers(self) -> list[HandlerCount]:
         """Return a count for each handler, those with unaccounted deliveries first."""
         names = {line.handler: None for line in self.audit.lines}
-        found = [_count_handler(name, [line for line in self.audit.lines if line.handler == name]) for name in names]
-        return sorted(found, key=lambda each: (-each.unaccounted, each.handler))
+        counts = [_count_handler(name, [line for line in self.audit.lines if line.handler == name]) for name in names]
+        return sorted(counts, key=lambda count: (-count.unaccounted, count.handler))
 
     @property
     def deliveries(self) -> int:
-        """Return how many deliveries must have a fate."""
-        return sum(each.deliveries for each in self.handlers)
+        """Return the number of deliveries that must have a fate."""
+        return sum(count.deliveries for count in self.handlers)
 
     @property
     def unaccounted(self) -> int:
-        """Return how many deliveries have no fate: it must be 0."""
-        return sum(each.unaccounted for each in self.handlers)
+        """Return the number of deliveries without a fate, which must be 0."""
+        return sum(count.unaccounted for count in self.handlers)
 
 
 @dataclass
@@ -81,19 +81,19 @@ class AuditCache:
         """
         with self._counting:
             began = time.monotonic()
-            found = audit_topic(self.desk.app, self.desk.settings, self.desk.routes, topic)
-            self._last[topic] = proof = AuditCount(found, int(self.clock() * 1000), time.monotonic() - began)
-        return proof
+            audit = audit_topic(self.desk.app, self.desk.settings, self.desk.routes, topic)
+            self._last[topic] = count = AuditCount(audit, int(self.clock() * 1000), time.monotonic() - began)
+        return count
 
     def all(self) -> list[AuditCount]:
-        """Return the last audit of each topic that was counted since this console started."""
-        return [proof for _, proof in sorted(self._last.copy().items())]
+        """Return the last audit of each topic, sorted by topic."""
+        return [audit for _, audit in sorted(self._last.copy().items())]
 
 
 def _count_handler(handler: str, lines: Sequence[AuditLine]) -> HandlerCount:
     ended = {name: sum(getattr(line, name) for line in lines) for name in _FINAL_FATES}
     missing, open_ = sum(line.missing for line in lines), sum(line.open for line in lines)
-    # Deliveries that are parked in no topic are unaccounted for as well, and were not open.
+    # A delivery whose fate is parked, but that no topic holds, is unaccounted without being open.
     nowhere = sum(line.unaccounted for line in lines if line.parked_nowhere)
     unaccounted_open = sum(line.unaccounted for line in lines) - nowhere
     bad = [line for line in lines if line.missing or line.letters_missing]

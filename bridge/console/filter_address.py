@@ -26,8 +26,7 @@ def read_filter(query: QueryParams) -> LetterFilter:
     Raises:
         FilterFault: a field is malformed.
     """
-
-    texts = {word: [each for each in query.getlist(word) if each and not _is_any(word, each)] for word in _OPTIONS}
+    texts = {word: [text for text in query.getlist(word) if text and not _is_any(word, text)] for word in _OPTIONS}
     return LetterFilter.parse(texts, time.time())
 
 
@@ -36,10 +35,10 @@ def _is_any(word: str, value: str) -> bool:
 
 
 def build_address(path: str, query: QueryParams, **other: str) -> str:
-    """Return an address with the same filter and other parameters besides."""
+    """Return an address with the same filter, and with the other parameters added or replaced."""
     kept = [(name, value) for name, value in query.multi_items() if name not in other and value]
-    said = urlencode([*kept, *((name, value) for name, value in other.items() if value)])
-    return f"{path}?{said}" if said else path
+    encoded = urlencode([*kept, *((name, value) for name, value in other.items() if value)])
+    return f"{path}?{encoded}" if encoded else path
 
 
 def read_chosen_filter(form: QueryParams) -> LetterFilter:
@@ -53,7 +52,7 @@ def read_chosen_filter(form: QueryParams) -> LetterFilter:
     """
     if form.get("scope") == "filter":
         return read_filter(form)
-    ids = [each.strip() for said in form.getlist("ids") for each in said.split(",") if each.strip()]
+    ids = [number.strip() for text in form.getlist("ids") for number in text.split(",") if number.strip()]
     if not ids:
         raise FilterFault("No letter is ticked: tick some, or choose all that match.")
     return LetterFilter(ids=tuple(map(parse_number, ids)))
@@ -74,5 +73,5 @@ def build_command(verb: str, query: QueryParams) -> str:
 
 
 def add_open_status(query: QueryParams) -> QueryParams:
-    """Return a query that means open letters if it names no status."""
+    """Return the query, with the status `open` added if it has no status."""
     return query if query.get("status") else QueryParams([*query.multi_items(), ("status", "open")])

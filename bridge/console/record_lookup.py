@@ -1,4 +1,4 @@
-"""Find: the query for a record, key, letter or plan, and the lookup in Kafka, ledger and database."""
+"""The Find page's query for a record, key, letter or plan, and its lookup in Kafka, ledger and database."""
 
 import logging
 import re
@@ -60,7 +60,7 @@ LookupQuery = RecordQuery | KeyQuery | LetterQuery | PlanQuery
 
 
 def parse_lookup_query(text: str, topics: Collection[str]) -> LookupQuery:
-    """Return the query that a text means; a text that means nothing else is a key.
+    """Return the query in a text; a text of no other form is a key.
 
     Parameters:
         text: stripped of surrounding spaces.
@@ -79,16 +79,19 @@ def parse_lookup_query(text: str, topics: Collection[str]) -> LookupQuery:
     return KeyQuery(None, text)
 
 
-def mask_last_errors(deliveries: Iterable[Mapping[str, Any]], known: HiddenQuotes) -> list[dict[str, Any]]:
-    """Return deliveries as `bridge find` has them, with the hidden values in their last errors masked."""
-    return [{**each, "last_error": each["last_error"] and known.masked(str(each["last_error"]))} for each in deliveries]
+def mask_last_errors(deliveries: Iterable[Mapping[str, Any]], quotes: HiddenQuotes) -> list[dict[str, Any]]:
+    """Return the deliveries of `bridge find`, with hidden values in their last errors masked."""
+    return [
+        {**delivery, "last_error": delivery["last_error"] and quotes.masked(str(delivery["last_error"]))}
+        for delivery in deliveries
+    ]
 
 
 def describe_fate(deliveries: Collection[Mapping[str, Any]]) -> str:
     """Return the fates of a record in a few words: `is dead for 1 of 3 handlers`."""
     if not deliveries:
         return "is in Kafka, and no handler has its topic"
-    fates = [each["fate"] for each in deliveries]
+    fates = [delivery["fate"] for delivery in deliveries]
     for worst, words in (("dead", "is dead"), ("parked", "is parked"), ("handed", "is in flight"), ("open", "is open")):
         if count := fates.count(worst):
             return f"{words} for {count} of {len(fates)} handler{'' if len(fates) == 1 else 's'}"
@@ -108,7 +111,7 @@ class LookupAnswer:
     """The result of a lookup, and the places that were searched.
 
     Attributes:
-        records: as `bridge find --json` has them.
+        records: the data of `bridge find --json`.
         letters: dead letters of the database.
         looked: a sentence for each place that was searched, and how far.
         silent: a sentence for each server that did not respond and was not searched.
@@ -126,7 +129,7 @@ class LookupAnswer:
 
 
 def look_up(desk: DeadLetterService, wanted: RecordQuery | KeyQuery, answer: LookupAnswer, masks: LetterMasks) -> None:
-    """Look for a record or a key in Kafka, the ledger and the database, and note what does not respond."""
+    """Look for a record or a key in Kafka, the ledger and the database; note the servers that do not respond."""
     if isinstance(wanted, RecordQuery):
         _look_up_record(desk, wanted, answer)
     else:
@@ -148,7 +151,7 @@ def _look_up_record(desk: DeadLetterService, wanted: RecordQuery, answer: Lookup
 def _look_up_key(desk: DeadLetterService, wanted: KeyQuery, answer: LookupAnswer, masks: LetterMasks) -> None:
     topic, text = wanted
     if not masks.searches_keys(() if topic is None else (topic,)):
-        answer.looked.append("Nowhere: your role may not see the keys of this topic, so it may not search by one.")
+        answer.looked.append("No place: your role may not see the keys of this topic, so it may not search by key.")
         return
     if topic is not None:
         _ask_ledger(desk, answer, lambda: find_records_by_key(desk.app, desk.settings, desk.routes, topic, text), topic)
@@ -173,36 +176,34 @@ def describe_missing_database(error: DeskUnavailable) -> str:
 def mask_lookup_answer(lists: MaskedLists, answer: LookupAnswer) -> None:
     """Mask the values that the caller may not see."""
     letters, answer.letters = answer.letters, lists.lines(answer.letters)
-    for found in answer.records:
-        record = found["record"]
+    for result in answer.records:
+        record = result["record"]
         fields = lists.masks.find_fields(record["topic"])
         if not fields:
             continue
         name = f"{record['topic']}-{record['partition']}-{record['offset']}"
-        mine = [each for each in letters if each.name in (name, f"{name}:{each.handler}")]
-        known = lists.quotes_of(record["topic"], mine)
-        if record["key"] is not None and not known.unknown:
-            record["key"] = known.masked(record["key"])
+        matching = [letter for letter in letters if letter.name in (name, f"{name}:{letter.handler}")]
+        quotes = lists.quotes_of(record["topic"], matching)
+        if record["key"] is not None and not quotes.unknown:
+            record["key"] = quotes.masked(record["key"])
         if record["key"] is not None and fields.key:
             record["key"] = MASK
-        found["deliveries"] = mask_last_errors(found["deliveries"], known)
-        found["halted"] = found["halted"] and redact_halt(found["halted"])
+        result["deliveries"] = mask_last_errors(result["deliveries"], quotes)
+        result["halted"] = result["halted"] and redact_halt(result["halted"])
 
 
-def _ask_ledger(
-    desk: DeadLetterService, answer: LookupAnswer, question: Callable[[], SearchResult], topic: str
-) -> None:
-    """Ask the ledger and Kafka."""
+def _ask_ledger(desk: DeadLetterService, answer: LookupAnswer, search: Callable[[], SearchResult], topic: str) -> None:
+    """Search the ledger and Kafka, and add the result or the failure to the answer."""
     if desk.settings.ledger_url is None:
         answer.silent.append("Fates are not known: no ledger is set, and the broker is no Redis. Set LEDGER_URL.")
         return
     try:
-        found = question()
+        result = search()
     except (KafkaUnavailable, LedgerUnavailable) as error:
         answer.silent.append(str(error))
         return
-    answer.records = found.data
-    answer.looked += _describe_searched(found, topic)
+    answer.records = result.data
+    answer.looked += _describe_searched(result, topic)
 
 
 def _describe_searched(found: SearchResult, topic: str) -> list[str]:

@@ -17,7 +17,7 @@ from bridge.settings.masked_fields import read_mask_rules
 
 Kept = TypeVar("Kept")
 
-#: Seconds for which it is good: less than lie between two snapshots of a page.
+#: Seconds for which a shared answer is recent: fewer than between two snapshots of a page.
 GOOD_FOR: Final = 1.5
 
 
@@ -34,7 +34,7 @@ class SharedAnswer(Generic[Kept]):
         """Return the last answer if it is recent and still holds; else ask now.
 
         Parameters:
-            holds: whether it is not known to be of the past.
+            holds: whether an answer is not known to be outdated.
         """
         with self._lock:
             if self._found is None or self.clock() >= self._until or not holds(self._found):
@@ -43,24 +43,24 @@ class SharedAnswer(Generic[Kept]):
             return self._found
 
 
-#: Seconds between two questions: each costs 90 ms of a core, half of that in clients of Kafka.
+#: Seconds between two reads of the status: each costs 90 ms of a core, half of that in clients of Kafka.
 STATUS_PERIOD: Final = 3.0
-#: Seconds that a page waits for a current answer.
+#: Seconds that a page waits for the current status.
 STATUS_WITHIN: Final = 3.0
 
-#: What `bridge status --json` answers.
+#: The data that `bridge status --json` prints.
 StatusData = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """How the group stood.
+    """The status of the group at one time.
 
     Attributes:
-        at: when, ms since the epoch, as all times here.
-        status: what `bridge status --json` answers; what could not be asked is not in it.
-        heard: by what a problem is about, since when this console has heard of it.
-        read: when the look began, by a clock that nobody sets (time.monotonic).
+        at: the time, ms since the epoch, as all times here.
+        status: the data of `bridge status --json`, without the parts of servers that do not respond.
+        heard: by the subject of a problem, since when this console knows it.
+        read: when reading began, by the monotonic clock.
     """
 
     at: int
@@ -70,23 +70,23 @@ class GroupStatus:
 
     @property
     def is_old(self) -> bool:
-        """Whether it was found out so long ago that it is not shown as what is now."""
+        """Return whether the status is too old to be shown as the current one."""
         return time.monotonic() - self.read >= FRESH_FOR
 
     @property
     def silent(self) -> dict[str, int]:
-        """What does not answer, a sentence each, and since when."""
+        """Return a sentence for each server that does not respond, with the time since when."""
         return {sentence: self.since(sentence) for sentence in self.status["unanswered"]}
 
     def since(self, sentence: str) -> int:
-        """Since when this console has heard of a problem; of another one, since now."""
+        """Return since when this console knows a problem; a new one is known since this status."""
         return self.heard.get(get_problem_subject(sentence), self.at)
 
 
 def read_group_status(desk: DeadLetterService, recent: RecentDeadLetters) -> StatusData:
-    """What `bridge status --json` answers, or what it says where nothing answers."""
+    """Return the data of `bridge status --json`, or problems alone if no server responds."""
     try:
-        # One look is for all who look, whatever they may see.
+        # All users share one status, whatever they may see.
         quotes = not read_mask_rules(desk.settings.environment.DEADLETTERS_MASK)
         found = read_status(desk.app, desk.settings, desk.routes, quotes=quotes, recent=recent)
     except NothingAnswers as error:
@@ -124,5 +124,5 @@ def make_status_cache(ask: Callable[[], StatusData]) -> BackgroundCache[GroupSta
 
 
 def get_problem_subject(sentence: str) -> str:
-    """What a problem is about: an error's own words may change from look to look."""
+    """Return the subject of a problem, without the words of an error: those may change between two reads."""
     return sentence.partition(":")[0]

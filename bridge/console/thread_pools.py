@@ -1,4 +1,4 @@
-"""Thread pools that answer requests: a pool for each server that they wait for, and a time limit."""
+"""Thread pools for requests: one pool for each server that a request waits for, with a time limit."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from anyio.to_thread import run_sync
 
 from bridge.errors import AnswerTimeout
 
-Given = ParamSpec("Given")
-Found = TypeVar("Found")
+Args = ParamSpec("Args")
+Result = TypeVar("Result")
 
-#: The threads of each pool; the database has the pool of Starlette.
+#: Threads of each pool; requests that wait for the database alone use the pool of Starlette.
 POOL_THREADS: Final = 20
-#: The seconds after which a page or an API answer is given up: more than the timeouts of unavailable servers.
+#: Seconds after which a page or an API answer is given up: more than the timeouts of unavailable servers.
 ANSWER_SECONDS: Final = 60.0
-#: Running work: an event loop keeps only weak references to tasks.
+#: References to running work: an event loop keeps only weak ones.
 _RUNNING: Final[set[asyncio.Future[Any]]] = set()
 
 
@@ -37,7 +37,7 @@ class WaitKind(StrEnum):
 _LIMITS: Final[RunVar[dict[WaitKind, CapacityLimiter]]] = RunVar("bridge.console.thread_pools")
 
 
-async def run_in_pool(waits: WaitKind, work: Callable[Given, Found], *args: Given.args, **named: Given.kwargs) -> Found:
+async def run_in_pool(waits: WaitKind, work: Callable[Args, Result], *args: Args.args, **named: Args.kwargs) -> Result:
     """Run work in a thread of the pool for the server that it waits for.
 
     A thread cannot be cancelled: work that takes too long keeps its thread until it ends by itself.
@@ -69,7 +69,7 @@ def _get_limiter(waits: WaitKind) -> CapacityLimiter | None:
     if waits is WaitKind.DATABASE:
         return None
     # A limiter belongs to one event loop.
-    found = _LIMITS.get({})
-    if waits not in found:
-        _LIMITS.set(found := {**found, waits: CapacityLimiter(POOL_THREADS)})
-    return found[waits]
+    limiters = _LIMITS.get({})
+    if waits not in limiters:
+        _LIMITS.set(limiters := {**limiters, waits: CapacityLimiter(POOL_THREADS)})
+    return limiters[waits]

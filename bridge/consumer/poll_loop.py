@@ -99,8 +99,8 @@ class PollLoop:
         """Take in Kafka's answers, and start or read again the partitions that can."""
         self._kafka.take_answers(self._assignment)
         self._subscription.refresh()
-        anew = [place for place in self._kafka.find_recreated(self._assignment.logs) if place in self._assignment]
-        self._reads.restart(self.consumer, anew)
+        recreated = [place for place in self._kafka.find_recreated(self._assignment.logs) if place in self._assignment]
+        self._reads.restart(self.consumer, recreated)
         for step in (lambda: self._reads.carry_out_rereads(self.consumer), self._begin):
             if self._blockage.why is None:
                 self._blockage.attempt(step)
@@ -130,11 +130,11 @@ class PollLoop:
 
     def _until_due(self, seconds: float) -> float:
         """Return the seconds to wait: at most so many, or until the next parked record is due or may be taken up."""
-        ripe = any(partition.ripe for partition in self._assignment.parked)
-        if (rest := self._retry_time.left) and (ripe or self._buffer):
+        has_due = any(partition.ripe for partition in self._assignment.parked)
+        if (rest := self._retry_time.left) and (has_due or self._buffer):
             # librdkafka waits for whole milliseconds: a shorter wait would be asked for twice.
             return min(seconds, rest + 0.001)
-        if ripe and self._dispatch.holds:
+        if has_due and self._dispatch.holds:
             seconds = min(seconds, SHARING)
         due = [partition.next_due for partition in self._assignment.parked]
         first = min((at for at in due if at is not None), default=None)

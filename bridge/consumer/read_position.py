@@ -89,7 +89,7 @@ class PartitionStarts:
 
     def add(self, places: Iterable[Place]) -> None:
         """Add partitions that start, or start anew: nothing that was known of them counts."""
-        self._starts.anew()
+        self._starts.forget_accounts()
         for place in places:
             self._assignment.add_place(place)
             self._open[place] = _StartingPartition(since=self._clock())
@@ -226,8 +226,8 @@ class PartitionStarts:
                 if starting.decision.offset == evidence.offset
                 else CommittedOffset(starting.decision.offset, None, evidence)
             )
-            starting.first = self._starts.first(place, committed.offset, starting.log)
-            starting.search = self._starts.search(place, committed, starting.log, starting.first)
+            starting.first = self._starts.choose_first_offset(place, committed.offset, starting.log)
+            starting.search = self._starts.search_start(place, committed, starting.log, starting.first)
             starting.why = f"the ledger is searched from offset {starting.first} on"
         try:
             starting.start = next(starting.search)

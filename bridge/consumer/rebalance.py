@@ -1,4 +1,4 @@
-"""The rebalance callbacks: assigned partitions start anew, revoked ones are given up after a last commit."""
+"""The rebalance callbacks: assigned partitions are started, revoked ones are given up after a last commit."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class CommitOrRestart:
-    """The commit of what is safe; if data loss in the ledger is suspected, all partitions start anew instead."""
+    """The commit of safe offsets; if the ledger may have lost data, all partitions are restarted instead."""
 
     def __init__(
         self,
@@ -34,24 +34,24 @@ class CommitOrRestart:
         self._blockage, self._timetable = blockage, timetable
 
     def commit(self, wait: bool = False) -> None:
-        """Commit what is safe.
+        """Commit the safe offsets, or restart all partitions if the ledger may have lost data.
 
         Raises:
             LedgerUnavailable: nothing was committed.
         """
-        # A commit depends on marks too.
+        # A commit also depends on marks that are not written yet.
         self._marks.write()
-        doubt = self._commits.commit(self._consumer, set(self._reads.rereads), wait=wait)
-        if doubt is None:
+        suspicion = self._commits.commit(self._consumer, set(self._reads.rereads), wait=wait)
+        if suspicion is None:
             return
-        logger.warning("%s.", doubt)
+        logger.warning("%s.", suspicion)
         # A halt that only Kafka still has must be known before anything is handed off again.
         self._timetable.soon("decided")
-        # Those that have not started too: some of their answers may be from before the loss.
+        # Also those that are still starting: some of their answers may be from before the loss.
         self._reads.restart(self._consumer, list(self._reads.assignment))
 
     def commit_last(self, *, wait: bool) -> None:
-        """Commit in a rebalance or at the end, where nothing may be raised."""
+        """Commit in a rebalance or at the end, when no exception may be raised."""
         if self._blockage.why is not None:
             return
         try:
@@ -90,7 +90,7 @@ class RebalanceHandler:
         """Take over assigned partitions."""
         self.assigned = True
         self._kafka.note_answer()
-        # Paused and at any offset: the loop finds the start offset, and seeks then.
+        # Offset 0 stands for none: the partitions are paused until the loop has found the start offset, and seeks.
         consumer.incremental_assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
         places = [(p.topic, p.partition) for p in partitions]
         self._reads.restart(consumer, places)
@@ -100,9 +100,9 @@ class RebalanceHandler:
             logger.info("assigned: %s", _format_partitions(partitions))
 
     def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Commit what is safe, and give the partitions up."""
-        # Not waited for: Kafka's answer would come too late, inside close() after the callback. The commit is sent
-        # before the partitions are given up, and Kafka takes it first.
+        """Commit the safe offsets, and give the partitions up."""
+        # The bridge does not wait: Kafka's answer would come too late, inside close() after the callback. Kafka takes
+        # the commit first, because it is sent before the partitions are given up.
         self._committing.commit_last(wait=False)
         self._give_up(consumer, partitions)
 
@@ -112,12 +112,12 @@ class RebalanceHandler:
         self._give_up(consumer, partitions)
 
     def unsettled(self, topics: Collection[str]) -> dict[Place, range]:
-        """Return the last known unsettled offsets of these topics' partitions, lately given-up ones included."""
-        lately = {place: offsets for place, (_, offsets) in self._lately().items()}
-        known = {**lately, **self._known(self._reads.assignment)}
-        return {place: offsets for place, offsets in known.items() if place[0] in topics}
+        """Return the last known unsettled offsets of these topics' partitions, also of recently given-up ones."""
+        given_up = {place: offsets for place, (_, offsets) in self._find_recently_given_up().items()}
+        unsettled = given_up | self._find_unsettled(self._reads.assignment)
+        return {place: offsets for place, offsets in unsettled.items() if place[0] in topics}
 
-    def _known(self, places: Iterable[Place]) -> dict[Place, range]:
+    def _find_unsettled(self, places: Iterable[Place]) -> dict[Place, range]:
         assignment, ends = self._reads.assignment, self._kafka.ends
         unsettled = {}
         for place in places:
@@ -126,14 +126,15 @@ class RebalanceHandler:
                 unsettled[place] = range(max(low, assignment.committed.get(place, low)), ends[place])
         return unsettled
 
-    def _lately(self) -> dict[Place, tuple[float, range]]:
+    def _find_recently_given_up(self) -> dict[Place, tuple[float, range]]:
         oldest = self._clock() - REMEMBERED_FOR
         return {place: given_up for place, given_up in self._given_up.items() if given_up[0] >= oldest}
 
     def _give_up(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = {(p.topic, p.partition) for p in partitions}
         now = self._clock()
-        self._given_up = self._lately() | {place: (now, offsets) for place, offsets in self._known(places).items()}
+        unsettled = {place: (now, offsets) for place, offsets in self._find_unsettled(places).items()}
+        self._given_up = self._find_recently_given_up() | unsettled
         self._reads.give_up(places)
         self._kafka.forget(places)
         self._metrics.forget(places)

@@ -1,4 +1,4 @@
-"""The start offset of a partition, found from the log, the commit, and what the ledger has or has lost."""
+"""The start offset of a partition, found from the log, the commit and the ledger, also after the ledger lost data."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,8 +21,7 @@ logger = logging.getLogger(__name__)
 #: Offsets of one step of a search in the ledger.
 STEP: Final = 32 * PAGE
 
-
-#: The reason to read below the commit of a consumer that is no bridge, a clause.
+#: Why records below the commit of a consumer that is no bridge are read; a clause of a log line.
 _BY_A_CONSUMER: Final = (
     "a consumer that is no bridge has read and committed with this group's id, which is no reason to skip anything "
     "(`bridge reset` is the way to skip)"
@@ -35,8 +34,8 @@ class CommittedOffset(NamedTuple):
     Attributes:
         offset: `None` if nothing is committed.
         epoch: the ledger that the commit depends on; `None` if no bridge committed it.
-        evidence: what it tells about the log.
-        mode: `handoff` or `completion`; `None` if it does not say.
+        evidence: the identity of the log at the time of the commit.
+        mode: `handoff` or `completion`; `None` if the commit does not say.
     """
 
     offset: int | None
@@ -52,9 +51,9 @@ class CommittedOffset(NamedTuple):
 
     @property
     def is_of_a_consumer(self) -> bool:
-        """Return whether a consumer that is no bridge committed it, which may have handled nothing below.
+        """Return whether a consumer that is no bridge committed it; that consumer may have handled nothing below.
 
-        Consumers commit the leader epoch of what they read; tools that move the offsets of a group do not.
+        Consumers commit the leader epoch of the records that they read; tools that move the offsets of a group do not.
         """
         return self.is_external and self.evidence.epoch >= 0
 
@@ -69,7 +68,7 @@ class LogRange(NamedTuple):
 class StartOffsetFinder:
     """The search for the start offset of a partition, in steps.
 
-    Each method raises LedgerUnavailable if Redis does not answer.
+    Each method raises LedgerUnavailable if Redis does not respond.
     """
 
     def __init__(
@@ -78,36 +77,36 @@ class StartOffsetFinder:
         self._settings, self._assignment, self._ledger, self._logs = settings, assignment, ledger, logs
         self._by_log: Mapping[LogKey, Collection[Account]] | None = None
 
-    def anew(self) -> None:
-        """Forget the accounts that were read: the former owners of new partitions may have changed them."""
+    def forget_accounts(self) -> None:
+        """Forget the accounts that were read, because the former owners of new partitions may have changed them."""
         self._by_log = None
 
-    def first(self, place: Place, committed: int | None, log: LogRange) -> int:
+    def choose_first_offset(self, place: Place, committed: int | None, log: LogRange) -> int:
         """Return the committed offset; if Kafka has none, the ledger's, or the end that `auto.offset.reset` names."""
         if committed is None and self._ledger is not None:
             accounts = list(self._assignment.make_partition(place, 0).accounts.values())
-            reached = Accounts(self._ledger).read_reached(accounts, self._everyone)
+            reached = Accounts(self._ledger).read_reached(accounts, self._read_accounts_by_log)
             if reached is not None and reached <= log.high:
                 if reached > log.low:
                     logger.warning("%s-%d: Kafka has no commit of the group; the ledger has: %d.", *place, reached)
                 committed = reached
         if committed is None:
-            # Records that were parked before the group read this topic are its own too.
+            # Parked records are the group's own, also those from before it read this topic.
             parked = isinstance(self._assignment.make_partition(place, 0), RetryPartition)
             latest = not parked and self._settings.kafka.get("auto.offset.reset") in ("latest", "largest", "end")
             return log.high if latest else log.low
         return max(committed, log.low)
 
-    def search(self, place: Place, committed: CommittedOffset, log: LogRange, first: int) -> Iterator[int | None]:
+    def search_start(self, place: Place, committed: CommittedOffset, log: LogRange, first: int) -> Iterator[int | None]:
         """Yield `None` for each step of the search, and then the start offset."""
-        yield from self._expired(place, committed.offset, log)
+        yield from self._count_expired(place, committed.offset, log)
         if self._ledger is None:
             yield first
             return
         before = self._ledger.state()
         partition = self._assignment.make_partition(place, first)
         accounts = list(partition.accounts.values())
-        back = self._went_back_to(partition, accounts, committed, first)
+        back = self._find_forgotten_offset(partition, accounts, committed, first)
         if committed.is_external and not committed.is_of_a_consumer and not isinstance(partition, RetryPartition):
             yield from self._discard_passed(partition, accounts, log, first)
         known = dict(zip(accounts, Accounts(self._ledger).read_progress(accounts), strict=True))
@@ -124,14 +123,17 @@ class StartOffsetFinder:
         reached = dict.fromkeys(accounts, min(start, first))
         if doubt := Accounts(self._ledger).raise_reached(reached, before).doubt(before):
             logger.warning("%s-%d: the start offset is searched again: %s.", *place, doubt)
-            yield from self.search(place, committed, log, first)
+            yield from self.search_start(place, committed, log, first)
             return
         if start > first:
             logger.info("%s-%d: offsets %d to %d are settled: skipped.", *place, first, start - 1)
         elif start < first:
             logs = {account[1:] for account in accounts}
             others = [
-                account for log_key in logs for account in self._everyone().get(log_key, ()) if account not in known
+                account
+                for log_key in logs
+                for account in self._read_accounts_by_log().get(log_key, ())
+                if account not in known
             ]
             known |= zip(others, Accounts(self._ledger).read_progress(others), strict=True)
             why = _BY_A_CONSUMER if committed.is_of_a_consumer else _explain_reread(known, starts, start, first)
@@ -143,14 +145,14 @@ class StartOffsetFinder:
     ) -> Iterator[None]:
         """Discard the deliveries that an external commit skipped, as `bridge reset` does; yield `None` for each step.
 
-        Kafka lets nobody move the offsets of a group that has members: whoever did wanted to skip what lies below.
+        Kafka moves no offsets of a group that has members, so this commit was a decision to skip the records below it.
         """
         assert self._ledger is not None
-        # Open deliveries below were lost, or belong to a handler that was absent: no commit skipped them.
-        reached = Accounts(self._ledger).read_reached(accounts, self._everyone) or 0
+        # Open deliveries below `reached` were lost, or are of a handler that was absent: no commit skipped them.
+        reached = Accounts(self._ledger).read_reached(accounts, self._read_accounts_by_log) or 0
         for account in accounts:
             (known,) = Accounts(self._ledger).read_progress([account])
-            # A new handler starts here: nothing of it was skipped.
+            # A new handler starts here, so none of its deliveries was skipped.
             begins = first if known.joined is None else max(known.joined, log.low, reached)
             passed: list[range] = []
             for first_of_step in range(begins, first, STEP):
@@ -176,14 +178,14 @@ class StartOffsetFinder:
                     account.handler,
                 )
 
-    def _everyone(self) -> Mapping[LogKey, Collection[Account]]:
+    def _read_accounts_by_log(self) -> Mapping[LogKey, Collection[Account]]:
         """Return every account by its log, read once for all partitions that were assigned together."""
         assert self._ledger is not None
         if self._by_log is None:
             self._by_log = Accounts(self._ledger).by_log()
         return self._by_log
 
-    def _expired(self, place: Place, committed: int | None, log: LogRange) -> Iterator[None]:
+    def _count_expired(self, place: Place, committed: int | None, log: LogRange) -> Iterator[None]:
         """Count the records that Kafka's retention deleted before they were handled; yield `None` for each step."""
         if committed is None or committed >= log.low:
             return
@@ -197,21 +199,22 @@ class StartOffsetFinder:
                     yield None
         self._logs.report_expired(place, committed, log.low, max(open_.values(), default=0))
 
-    def _went_back_to(
+    def _find_forgotten_offset(
         self, partition: Partition, accounts: list[Account], committed: CommittedOffset, first: int
     ) -> int:
         """Return the first offset below the commit that the ledger has forgotten, or the commit if there is none.
 
-        The ledger is told before each commit how far that will go. If it has less, it was set back, and what came since
-        is read again. If it is another ledger, or does not know the partition, nothing is known below the commit: if it
-        was made with commit="completion", all of that was settled, else queued deliveries are lost.
+        Before each commit, the bridge writes its offset to the ledger. If the ledger has a lower one, it was set back,
+        and the records since then are read again. If it is another ledger, or does not know the partition, nothing is
+        known below the commit: if that was made with commit="completion", all deliveries there were settled, else
+        queued ones are lost.
         """
         assert self._ledger is not None
         if committed.offset is None or committed.epoch is None or not accounts:
             return first
         known = Accounts(self._ledger)
         wiped = committed.epoch != self._ledger.state().epoch
-        reached = None if wiped else known.read_reached(accounts, self._everyone)
+        reached = None if wiped else known.read_reached(accounts, self._read_accounts_by_log)
         if reached is not None:
             return min(first, reached)
         if (committed.mode or partition.chosen.commit) == "handoff":
@@ -240,7 +243,7 @@ def _explain_reread(known: Mapping[Account, AccountProgress], starts: Sequence[i
 
 
 def _log_lost_fates(partition: Partition, below: int, wiped: bool) -> None:
-    # Below offset 0 nothing was handed off.
+    # Below offset 0 there are no deliveries.
     if below:
         logger.error(
             "%s-%d: %s: deliveries handed off below offset %d and not handled are lost; `bridge reset%s` runs them "
@@ -255,8 +258,8 @@ def _log_lost_fates(partition: Partition, below: int, wiped: bool) -> None:
 def _find_starts(
     ledger: Ledger, account: Account, unsafe: frozenset[Fate], log: LogRange, first: int, back: int
 ) -> Iterator[int | None]:
-    """Yield `None` for each step, then the first offset with work left: below the commit if the ledger was set back."""
-    # A handler that is unknown to a ledger which was set back may have run all the time since.
+    """Yield `None` for each step, then the first offset with work left; it may be below the commit."""
+    # A ledger that was set back may not know a handler that has run all the time since.
     joined = Accounts(ledger).join(account, back)
     for first_of_step in range(max(joined, log.low), first, STEP):
         open_run = next(ledger.runs(account, {Fate.OPEN}, first_of_step, min(first, first_of_step + STEP) - 1), None)
@@ -264,7 +267,7 @@ def _find_starts(
             yield open_run.start
             return
         yield None
-    # Also a gap: it was inferred from offsets that Kafka left out, and a record may lie there after all.
+    # Gaps too: they were inferred from offsets that Kafka left out, and may have records after all.
     for first_of_step in range(first, log.high, STEP):
         unsettled = ledger.find(account, unsafe | {Fate.GAP}, first_of_step, min(log.high, first_of_step + STEP) - 1)
         if unsettled is not None:

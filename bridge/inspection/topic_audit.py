@@ -159,18 +159,18 @@ class TopicAudit:
 
     @property
     def totals(self) -> dict[str, int]:
-        """Offsets by fate, over all handlers and partitions."""
+        """Return the number of offsets by fate, over all handlers and partitions."""
         return {name: sum(getattr(line, name) for line in self.lines) for name in COUNTED}
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is missing, no record was deleted unread, and every dead delivery has its dead letter."""
+        """Return whether nothing is missing, no record was deleted unread, and every dead delivery has its letter."""
         if any(change.lost for change in self.log_changes) or any(tier.unaccounted for tier in self.tiers):
             return False
         return not any(line.missing or line.letters_missing for line in self.lines)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON-able data, the totals at the top."""
+        """Return the audit as JSON-compatible data, with the totals at the top."""
         lines = [asdict(line) for line in self.lines]
         deaths = [asdict(deaths) for deaths in self.deaths]
         changes = [asdict(change) for change in self.log_changes]

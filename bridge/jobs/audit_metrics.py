@@ -1,4 +1,4 @@
-"""The counts of `bridge audit` as metrics: the fates of each partition, as far back as needed."""
+"""The counts of `bridge audit` as metrics: the fates of the latest committed offsets of each partition."""
 
 import logging
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from bridge.partitions.partition import Partition
 
 logger = logging.getLogger(__name__)
 
-#: Offsets below the committed one that the metrics count, and the most: back to the end of the last count, or to the
-#: first unaccounted offset. `bridge audit` counts all.
+#: Offsets below the committed one that each count covers. A count goes further back, to the end of the last count or to
+#: the first unaccounted offset, but not beyond `AUDITED_AT_MOST`. `bridge audit` counts all offsets.
 AUDITED: Final = 262_144
 AUDITED_AT_MOST: Final = 4_194_304
 
@@ -48,7 +48,7 @@ class AuditMetrics:
         self.unaccounted: dict[tuple[str, int, str], int] = {}
 
     def show(self, ends: Mapping[Place, int]) -> None:
-        """Count the fates anew, and show them.
+        """Count the fates again, and set the metrics.
 
         Parameters:
             ends: one more than the last offset of each partition; one without is left out.

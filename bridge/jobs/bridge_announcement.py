@@ -359,7 +359,7 @@ class BridgeAnnouncement:
         self._metrics.show_problems({PROBLEM_ROWS[kind].identifier: count for kind, count in counts.items()})
 
     def _find_waiting(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
-        """What others of its order have waited for since the last announcement or longer."""
+        """Return the deliveries that others of their order have waited for since the last announcement or longer."""
         now = time.time()
         deliveries = [
             (partition.topic, partition.number, handler, offset)

@@ -1,4 +1,4 @@
-"""`bridge halt` and `bridge resume`: decisions of a person, in Kafka and Redis, that need no running bridge or worker.
+"""`bridge halt` and `bridge resume`: they write a decision to Kafka and Redis, without a running bridge or worker.
 
 A handler halts its own topic in tasks/execution/halt_gate.py.
 """
@@ -39,13 +39,13 @@ def halt_topics(
     """
     with open_decisions(settings) as group, closing(CeleryBroker(app)) as broker:
         _refuse_unknown(topics, routes.topics)
-        found = {}
+        outcomes = {}
         for topic in topics:
             data = group_decision.make_halt_data(group.standing.get(halt_key(topic)), time.time())
             outcome = group.decide(halt_key(topic), data, by, why)
             _move_gate(broker, topic_gate(settings.group, topic), why)
-            found[topic] = _outcome_data(outcome)
-        return {"topics": found}
+            outcomes[topic] = _outcome_data(outcome)
+        return {"topics": outcomes}
 
 
 def resume_topics(
@@ -53,7 +53,7 @@ def resume_topics(
 ) -> dict[str, Any]:
     """Resume topics exactly where they stopped; a topic that is not halted stays as it is.
 
-    If Kafka cannot be asked, a topic may be halted without being known to be: the decision is made all the same.
+    If Kafka does not respond, a halt may be unknown: then topics without a known halt are resumed, too.
 
     Parameters:
         topics: `None`: all that are halted, or may be.
@@ -68,23 +68,23 @@ def resume_topics(
     with open_decisions(settings) as group, closing(CeleryBroker(app)) as broker:
         halted = find_halts(group.standing)
         _refuse_unknown(topics or (), {*routes.topics, *halted})
-        maybe = {*halted, *(routes.topics if group.unread else ())}
-        found = {}
-        for topic in sorted(maybe) if topics is None else topics:
+        maybe_halted = {*halted, *(routes.topics if group.unread else ())}
+        outcomes = {}
+        for topic in sorted(maybe_halted) if topics is None else topics:
             if topic not in halted and not group.unread:
-                found[topic] = {"halted": False, "changed": False}
+                outcomes[topic] = {"halted": False, "changed": False}
                 continue
             outcome = group.decide(halt_key(topic), None, by, why)
             _move_gate(broker, topic_gate(settings.group, topic), None)
-            found[topic] = _outcome_data(outcome)
-        return {"topics": found}
+            outcomes[topic] = _outcome_data(outcome)
+        return {"topics": outcomes}
 
 
 def read_halts(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return the halted topics, each as in `make_halt_view`.
 
     Raises:
-        NotDecided: neither Kafka nor Redis can be asked.
+        NotDecided: neither Kafka nor Redis responds.
     """
     with open_decisions(settings) as group:
         return {topic: make_halt_view(decision) for topic, decision in find_halts(group.standing).items()}
@@ -94,29 +94,29 @@ def read_halt_history(settings: Settings, topic: str) -> list[dict[str, Any]]:
     """Return the halts and resumes of a topic, the latest first: `halted`, `by`, `at`, `why`; also `handler`.
 
     Raises:
-        NotDecided: neither Kafka nor Redis can be asked.
+        NotDecided: neither Kafka nor Redis responds.
     """
     with open_decisions(settings) as group:
         decision = group.standing.get(halt_key(topic))
     changes = [] if decision is None else [decision.change, *decision.history]
     return [
-        {"halted": each.data is not None, "by": each.by, "at": format_time(each.at), "why": each.why}
-        | {name: said for name, said in (each.data or {}).items() if name == "handler"}
-        for each in changes
+        {"halted": change.data is not None, "by": change.by, "at": format_time(change.at), "why": change.why}
+        | {name: value for name, value in (change.data or {}).items() if name == "handler"}
+        for change in changes
     ]
 
 
-def find_halts(known: Mapping[str, GroupDecision]) -> dict[str, GroupDecision]:
+def find_halts(decisions: Mapping[str, GroupDecision]) -> dict[str, GroupDecision]:
     """Return the decisions that halt a topic, by topic."""
     return {
-        topic: each
-        for key, each in sorted(known.items())
-        if each.data is not None and (topic := halted_topic(key)) is not None
+        topic: decision
+        for key, decision in sorted(decisions.items())
+        if decision.data is not None and (topic := halted_topic(key)) is not None
     }
 
 
 def make_halt_view(decision: GroupDecision) -> dict[str, Any]:
-    """Return a halt as JSON: why, since when, by whom, and `handler`, `record` and `error` if a handler caused it."""
+    """Return a halt as JSON-compatible data: `why`, `since`, `by`; of a handler also `handler`, `record`, `error`."""
     cause = {name: value for name, value in (decision.data or {}).items() if name != "since"}
     return {"why": decision.why, "since": format_time(decision.since), "by": decision.by, **cause}
 

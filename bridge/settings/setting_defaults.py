@@ -12,13 +12,13 @@ from bridge.settings.librdkafka_properties import guess_variable
 
 #: The default of BRIDGE_GROUP: the Kafka consumer group and default Celery queue.
 DEFAULT_GROUP: Final = "bridge"
-#: The name of this project's own app. On another app a handler sets the task options that its delivery needs
+#: The name of this project's own app. On another app, a handler sets the task options that its deliveries need
 #: (tasks.declaration.celery_defaults).
 OWN_APP: Final = "tasks"
 
 
 class TopicSettings(BaseModel):
-    """One entry of `kafka_topics`."""
+    """The settings of one topic: an entry of `kafka_topics`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -123,7 +123,7 @@ class EnvironmentSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of both processes; the repr shows no secret.
+    """The settings of bridge and worker; the repr shows no secret.
 
     Attributes:
         kafka: librdkafka properties, with `bootstrap.servers`.
@@ -146,7 +146,7 @@ class Settings:
 
     @property
     def unrelated(self) -> list[str]:
-        """Return the variables that librdkafka does not know and that resemble none of its properties."""
+        """Return the KAFKA_ variables that librdkafka does not know and that resemble none of its properties."""
         return [name for name in self.ignored if not guess_variable(name)]
 
     @property
@@ -165,7 +165,7 @@ class Settings:
         return self.environment.BRIDGE_GROUP
 
     def of_group(self, group: str) -> "Settings":
-        """Return the settings for another group's deliveries; these for ""."""
+        """Return the settings for the deliveries of a group: these themselves for "" and for their own group."""
         if group in ("", self.group):
             return self
         return replace(self, environment=self.environment.model_copy(update={"BRIDGE_GROUP": group}))
@@ -179,7 +179,7 @@ class Settings:
 
     @property
     def ledger_named(self) -> str:
-        """Return the variable that sets the ledger's Redis, for errors."""
+        """Return the name of the variable that sets the ledger's Redis, for errors."""
         return "LEDGER_URL" if self.environment.LEDGER_URL else "CELERY_BROKER_URL"
 
     @property

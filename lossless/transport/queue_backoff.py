@@ -74,7 +74,7 @@ class QueueBackoff:
         return turn.pause
 
     def over(self, queues: Iterable[str], now: float) -> bool:
-        """Whether a queue that was left to others may be looked at again; of each it is said once."""
+        """Return whether a queue that was left to others may be polled again; each is reported once."""
         over = [turn for queue in queues if (turn := self._turns.get(queue)) and 0 < turn.until <= now]
         for turn in over:
             turn.until = 0.0

@@ -4,9 +4,9 @@ An application that asks Redis about each message before it works on it, and tel
 makes two round trips beside the transport's own two. Where it is the same Redis, a hook saves them.
 `broker_transport_options["rider"]` is a `ScriptHook`, or its ``module:name``.
 
-A message's ``properties["looked"]`` says when the hook read it (monotonic clock, one for all processes of a host) and
-what it found. `Channel.bundle_with_ack` adds a step to an acknowledgement: Redis does both or neither, and both are
-repeated until Redis has answered. This module also says when a step that Redis refused is tried again.
+A message's ``properties["looked"]`` has the time at which the hook read it (monotonic clock, one for all processes of a
+host) and the text that the hook returned. `Channel.bundle_with_ack` adds a step to an acknowledgement: Redis does both
+or neither, and both are repeated until Redis has answered. This module also says when a refused step is tried again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lossless.backoff import Backoff, RetryTimer
 from lossless.lua import Script
 from lossless.transport.transport_scripts import ACK, TAKE
 
-#: The property of a message: when the hook read it, and what it found.
+#: The property of a message with the time at which the hook read it, and the text that the hook returned.
 LOOKED: Final = "looked"
 
 
@@ -34,7 +34,8 @@ class ScriptHook:
     """An application's Lua: the bodies of two functions.
 
     Parameters:
-        look: a function of ``raw``, the message as it is in its list. It reads and returns text; an error is no answer.
+        look: a function of ``raw``, the message as it is in its list. It reads and returns text; an error counts as
+            no text.
         step: a function of ``KEYS`` and ``ARGV``. It writes, and is idempotent. An error keeps the message.
     """
 
@@ -44,7 +45,11 @@ class ScriptHook:
 
 @dataclass(frozen=True)
 class HookedScripts:
-    """The take and acknowledge scripts with a hook in them."""
+    """The take and acknowledge scripts, with a hook in them.
+
+    Attributes:
+        looks: whether there is a hook.
+    """
 
     take: Script
     ack: Script
@@ -53,7 +58,7 @@ class HookedScripts:
 
 @dataclass(slots=True)
 class HookStep:
-    """The keys and arguments of a hook's step, and when Redis had done it (monotonic clock; infinite: not yet)."""
+    """The keys and arguments of a hook's step, and when Redis did it (monotonic clock; infinite: not yet)."""
 
     keys: Sequence[str]
     args: Sequence[str | int | bytes]
@@ -83,34 +88,34 @@ UNHOOKED: Final = make_hooked_scripts(None)
 
 logger = get_logger("lossless.transport")
 
-#: Seconds between two tries.
+#: Seconds between two tries of refused steps.
 RETRY_AFTER: Final = Backoff(first=0.1, most=5.0)
 
 
 class RefusedSteps:
-    """The refused steps of one holder: tried again at once, then with growing pauses; each reason is logged once."""
+    """The steps of one holder that Redis refused: retried with growing pauses; each reason is logged once."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()
         self._timer = RetryTimer(RETRY_AFTER)
 
     def read(self, answer: str, fields: Collection[str], steps: Mapping[str, HookStep]) -> set[str]:
-        """Return those of the sent fields whose step Redis refused, and log the reason.
+        """Return the sent fields whose step Redis refused, and log the reason.
 
         Parameters:
             answer: what acknowledge.lua returned.
             steps: the step of each field.
         """
-        named, _, why = answer.partition("\n")
-        found = [field for field in named.split(",") if field in fields]
-        if found and why not in self._logged:
-            self._logged.add(why)
-            keys = ", ".join(map(str, steps[found[0]].keys)) if found[0] in steps else "keys that are not known"
+        names, _, reason = answer.partition("\n")
+        refused = [field for field in names.split(",") if field in fields]
+        if refused and reason not in self._logged:
+            self._logged.add(reason)
+            keys = ", ".join(map(str, steps[refused[0]].keys)) if refused[0] in steps else "keys that are not known"
             logger.error(
                 "Redis refused the steps bundled with the acknowledgement of %d messages; they stay held, and the "
-                "steps are tried again. The first is %s, on %s: %s", len(found), found[0], keys, why,
+                "steps are tried again. The first is %s, on %s: %s", len(refused), refused[0], keys, reason,
             )  # fmt: skip
-        return set(found)
+        return set(refused)
 
     def due(self) -> bool:
         """Return whether it is time to try the refused steps again."""

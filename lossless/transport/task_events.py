@@ -86,7 +86,7 @@ class EventDispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
 
     @property
     def listened_to(self) -> bool:
-        """Whether somebody received the last task event."""
+        """Return whether somebody received the last task event."""
         return bool(self.enabled) and not self._audience.absent
 
     def _ask(self) -> None:

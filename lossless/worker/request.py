@@ -168,8 +168,9 @@ class Request(request.Request):
     # ---- steps
 
     def _given_back(self, ending: RunOutcome) -> bool:
-        """Whether the process went because the worker is going, or lost its connection: the message, left
-        unacknowledged, is given back when the channel closes, and that death counts for nothing.
+        """Return whether the process ended because the worker stops or lost its connection.
+
+        The message stays unacknowledged and is given back when the channel closes; that death is not counted.
         """
         if self.acknowledged or ending not in (RunOutcome.LOST, RunOutcome.FAILED):
             return False

@@ -1,4 +1,4 @@
-"""The base class of tasks that handle messages, and the current run of a process, for a handler's calls to its task."""
+"""The base class of tasks that handle messages, and the current run, which a handler's calls to its task need."""
 
 import os
 from collections.abc import Mapping
@@ -22,16 +22,16 @@ GIVEN_SECONDS: Final = 30.0
 
 
 class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
-    """A task that handles messages, as its runner sees it."""
+    """A task that handles messages: the attributes and methods that the code that runs it uses."""
 
     abstract = True
 
-    #: The policy of its code; `tasks.policy.effective_decisions` has the changes made at run time.
+    #: The policy that the code declares; `tasks.policy.effective_decisions` has the changes made at run time.
     policy: RetryPolicy = RetryPolicy()
-    #: The policy options of its code.
+    #: The policy options that the code declares.
     declared: Mapping[str, Any] = MappingProxyType({})
     source_topics: tuple[str, ...] = ()
-    #: Further names of the same function: names that it had before, or has now.
+    #: Other names of the same function: earlier names, or second ones.
     other_names: tuple[str, ...] = ()
     #: How many deliveries one Celery task may carry; "auto": as many as take about 50 ms.
     batch: int | Literal["auto"] = "auto"
@@ -40,7 +40,7 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
 
     @property
     def changing(self) -> PolicyOverrides:
-        """The part of its policy that may be changed at run time."""
+        """Return the part of the policy that may be changed at run time."""
         return PolicyOverrides(self.name, self.declared)
 
     #: The circuit breaker, and the names of its gates (bridge/formats/gate_names.py).
@@ -49,19 +49,19 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
 
     @property
     def version(self) -> str:
-        """The version of the handler's code, empty if unknown."""
+        """Return the version of the handler's code; empty if unknown."""
         return find_handlers_version(type(self).__module__, os.environ)
 
     def call(self, message: Message) -> Any:
-        """Decode a message, and run the handler's function on it to its end."""
+        """Decode a message, and run the handler's function on it."""
         raise NotImplementedError
 
 
 class HandlerRun:
-    """The current run of a task, while its block lasts.
+    """The run of a task: it is the current one inside its `with` block.
 
     Attributes:
-        failures: how many runs of this delivery before have spent a retry.
+        failures: the number of earlier runs of this delivery that have spent a retry.
         group: the consumer group of the delivery.
         asked: the retry that `self.retry(throw=False)` asked for, until the handler returns.
     """
@@ -83,9 +83,9 @@ class HandlerRun:
 
     @classmethod
     def find_current(cls, task: Task) -> "HandlerRun | None":  # type: ignore[type-arg]
-        """Return the run that a task is in; `None` if it is called directly, or has begun none."""
+        """Return the current run of a task; `None` if the task is called directly, or its run has not begun."""
         run = _current.get()
-        # A task that the handler calls has a request of its own, also where it is the same task once more.
+        # A task that the handler calls has a request of its own, even if it is the same task.
         return run if run is not None and run._request is task.request else None
 
     def __enter__(self) -> "HandlerRun":

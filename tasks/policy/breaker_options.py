@@ -118,7 +118,7 @@ class Breaker:
 
     @property
     def hears_of_limits(self) -> bool:
-        """Whether a run ended by its hard time limit counts as a failure: it is treated as a `TimeoutError`."""
+        """Return whether a run ended by its hard time limit counts as a failure, as a `TimeoutError` does."""
         return self.failures_of is None or any(issubclass(TimeoutError, kind) for kind in self.failures_of)
 
     def fault_beside(self, other: "Breaker") -> str:

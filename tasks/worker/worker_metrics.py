@@ -91,7 +91,7 @@ def count_runs(handler: str, group: str, outcome: str, *seconds: float) -> None:
 
 
 def _observe(histogram: "Histogram", amounts: Sequence[float]) -> None:
-    """What `histogram.observe` does for each, a step a bucket: each step writes to a file."""
+    """Observe amounts as `histogram.observe` does, with one write for each bucket: each write goes to a file."""
     shown: Any = histogram
     shown._sum.inc(sum(amounts))
     for at, count in Counts(bisect_left(shown._upper_bounds, amount) for amount in amounts).items():

@@ -45,9 +45,9 @@ def test_somebody_changes_their_password_and_is_signed_out_everywhere(site, ann)
         (
             {"password": "wrong"},
             403,
-            "The password until now is wrong. After 4 more wrong ones this name waits a minute.",
+            "The current password is wrong. After 4 more wrong ones this name waits a minute.",
         ),
-        ({"again": "not the same"}, 400, "not the same twice"),
+        ({"again": "not the same"}, 400, "The two new passwords differ"),
         ({"new": "short", "again": "short"}, 400, "12 to 1,000 characters"),
     ],
 )

@@ -77,7 +77,7 @@ def test_a_password_is_not_taken_without_tls(new_site):
     browser.headers["origin"] = "http://console.example.com"
     answer = sign_in(browser, "ann")
     assert "set-cookie" not in answer.headers
-    assert "Passwords travel over HTTPS alone" in answer.text
+    assert "Passwords need HTTPS" in answer.text
 
 
 @pytest.mark.parametrize(

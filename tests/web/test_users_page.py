@@ -107,7 +107,7 @@ def test_a_link_is_over_after_three_days(site, ada, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("new", "again", "words"), [(NEW, "x", "not the same twice"), ("short", "short", "12 to 1,000")]
+    ("new", "again", "words"), [(NEW, "x", "The two passwords differ"), ("short", "short", "12 to 1,000")]
 )
 def test_a_password_that_is_refused_leaves_the_link(site, ada, new, again, words):
     link = link_in(invited(ada))

@@ -24,13 +24,13 @@ CONSOLE_LIBRARIES: Final = ("argon2", "starlette", "jinja2", "markupsafe", "uvic
 
 @contextmanager
 def open_desk(context: typer.Context, *, makes: bool = False) -> "Iterator[DeadLetterService]":
-    """Return the dead-letter store of the app that `-A` names.
+    """Yield the dead-letter store of the app that `-A` names.
+
+    An error is printed and ends the command: with 2 if a server or the database does not respond, with 1 if the request
+    is wrong, with 75 if another process applies the plan.
 
     Parameters:
-        makes: whether a missing database is created: by commands that write to it.
-
-    An error is printed and ends the command: with 2 if a server or the database does not
-    answer, with 1 if the request is wrong, with 75 if another process applies the plan.
+        makes: whether a missing database is created, for commands that write to it.
     """
     require_extra()
     from bridge.deadletters.dead_letter_service import DeadLetterService
@@ -58,7 +58,7 @@ def require_console() -> None:
 
 
 def find_missing_library(libraries: Collection[str] = DESK_LIBRARIES) -> str | None:
-    """Return the first of some packages that is not installed. None is imported: a command uses a few of them."""
+    """Return the first package that is not installed; none is imported, because a command uses only a few."""
     return next((library for library in libraries if find_spec(library) is None), None)
 
 
@@ -68,18 +68,18 @@ def _require_libraries(extra: str, what: str, libraries: Collection[str]) -> Non
 
 
 def report_absent(desk: "DeadLetterService", chosen: LetterFilter) -> None:
-    """Print on stderr the names of a filter that do not exist."""
+    """Print to stderr a sentence for each name in a filter that does not exist."""
     for sentence in desk.absent.describe_absent(chosen):
         print_line(error_console, sentence, "yellow")
 
 
 def report_unrecorded(desk: "DeadLetterService") -> None:
-    """Print on stderr that the database is incomplete, if no recorder runs."""
+    """Print to stderr that the database is incomplete, if no recorder runs."""
     if sentence := read_recorder_presence(desk.settings).said():
         print_line(error_console, sentence, "yellow")
 
 
 def refuse_absent(desk: "DeadLetterService", chosen: LetterFilter) -> None:
     """End a command that would change letters if its filter names something that does not exist."""
-    if found := desk.absent.describe_absent(chosen):
-        fail("\n".join([*found, "Nothing was planned."]), FAULTS)
+    if sentences := desk.absent.describe_absent(chosen):
+        fail("\n".join([*sentences, "Nothing was planned."]), FAULTS)

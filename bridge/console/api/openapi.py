@@ -28,7 +28,7 @@ _COMMON_PROBLEMS: Final = (
 _DESCRIPTION: Final = """\
 The dead-letter desk for programs. Send `Authorization: Bearer` with a token that
 `bridge deadletters users tokens make` has printed; its role says what it may (`x-role`): viewer, operator, admin, each
-all that those before may. What acts wants an `Idempotency-Key`. Errors are problem details (RFC 9457)."""
+all that those before may. An action needs an `Idempotency-Key`. Errors are problem details (RFC 9457)."""
 
 
 def describe_api(operations: Sequence[Operation]) -> dict[str, Any]:

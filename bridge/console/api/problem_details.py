@@ -37,7 +37,7 @@ PROBLEM_JSON: Final = "application/problem+json"
 
 
 class ProblemKind(NamedTuple):
-    """A kind of problem."""
+    """The HTTP status and the title of one kind of problem."""
 
     status: int
     title: str

@@ -19,22 +19,24 @@ def show_account(request: Request) -> Response:
 
 def change_password(request: Request) -> Response:
     """Change the own password, given the current one; all sessions of the user end."""
-    asked, who, form = console.get_console(request), _require_user(request), request.state.form
-    address = asked.proxy.sender(authentication.get_peer_address(request), request.headers)
+    here, who, form = console.get_console(request), _require_user(request), request.state.form
+    address = here.proxy.sender(authentication.get_peer_address(request), request.headers)
     # The throttle of the sign-in page holds here, too: an open browser gains no faster guesses.
-    guess = asked.login_throttle.guess(who.name, address)
+    guess = here.login_throttle.guess(who.name, address)
     if guess.waits:
         return _render_account(
-            request, 429, f"Too many wrong ones: this {guess.waits} waits, and no password was tried."
+            request,
+            429,
+            f"Too many wrong passwords: this {guess.waits} waits. No password was tried, and nothing was changed.",
         )
-    secret = asked.desk.users.secret(who.name)
+    secret = here.desk.users.secret(who.name)
     if not passwords.verify_password(secret and secret.password, form.get("password", "")):
-        return _render_account(request, 403, f"The password until now is wrong. {guess.warning} Nothing was changed.")
-    asked.login_throttle.right(who.name, address)
+        return _render_account(request, 403, f"The current password is wrong. {guess.warning} Nothing was changed.")
+    here.login_throttle.right(who.name, address)
     if form.get("new", "") != form.get("again", ""):
-        return _render_account(request, 400, "The new password is not the same twice. Nothing was changed.")
+        return _render_account(request, 400, "The two new passwords differ. Nothing was changed.")
     try:
-        asked.desk.users.give_password(who.name, passwords.hash_password(who.name, form.get("new", "")), who.name)
+        here.desk.users.give_password(who.name, passwords.hash_password(who.name, form.get("new", "")), who.name)
     except UserRefused as error:
         return _render_account(request, 400, str(error))
     return _answer_signed_out(request)
@@ -50,7 +52,7 @@ def sign_out_everywhere(request: Request) -> Response:
 def _require_user(request: Request) -> Principal:
     who = console.get_principal(request)
     if not who.is_user:
-        raise HTTPException(400, "You have no password here that could be changed. Nothing was changed.")
+        raise HTTPException(400, "Your account has no password here. Nothing was changed.")
     return who
 
 
@@ -64,7 +66,7 @@ def _answer_signed_out(request: Request) -> Response:
     return answer
 
 
-_USED_LINK = "This link was used already, is over, or is none: an admin makes another, under Users."
+_USED_LINK = "This link was used already, has expired, or is not valid. An admin makes a new one under Users."
 
 
 def show_invitation(request: Request) -> Response:
@@ -73,19 +75,19 @@ def show_invitation(request: Request) -> Response:
 
 
 def choose_password(request: Request) -> Response:
-    """Set the password, and sign in the user by it."""
+    """Set the password of an invited user, and continue at the sign-in page."""
     name, given = _require_invited(request), request.state.form
     if is_without_tls(request.headers):
         return _render_invitation(
-            request, name, 400, "Passwords travel over HTTPS alone: put a proxy with TLS before this."
+            request, name, 400, "Passwords need HTTPS: put a proxy with TLS in front of the console."
         )
     if given.get("new", "") != given.get("again", ""):
-        return _render_invitation(request, name, 400, "The password is not the same twice. Nothing was changed.")
+        return _render_invitation(request, name, 400, "The two passwords differ. Nothing was changed.")
     try:
-        kept = passwords.hash_password(name, given.get("new", ""))
+        hashed = passwords.hash_password(name, given.get("new", ""))
     except UserRefused as error:
         return _render_invitation(request, name, 400, str(error))
-    if not console.get_console(request).desk.admins.choose(*_read_link(request), kept):
+    if not console.get_console(request).desk.admins.choose(*_read_link(request), hashed):
         raise HTTPException(403, _USED_LINK)
     return RedirectResponse("/sign-in", 303)
 
@@ -126,10 +128,10 @@ def show_unmask_form(request: Request) -> Response:
 
 
 def lift_masks(request: Request) -> Response:
-    """Unmask values for 15 minutes, after the audit log has it."""
+    """Unmask values for 15 minutes, after an entry in the audit log."""
     _check_unmask(request)
     here, who = console.get_console(request), console.get_principal(request)
-    here.desk.trail.add(who.name, UNMASK_ACTION, f"sees for 15 minutes what is masked: {require_why(request)}")
+    here.desk.trail.add(who.name, UNMASK_ACTION, f"unmasks values for 15 minutes: {require_why(request)}")
     here.masking.lift(who)
     return RedirectResponse(choose_redirect_path(request.state.form.get("then", "")), 303)
 
@@ -143,6 +145,6 @@ def restore_masks(request: Request) -> Response:
 def _check_unmask(request: Request) -> None:
     masking, who = console.get_console(request).masking, console.get_principal(request)
     if masking.masks and not masking.may_be_lifted:
-        raise HTTPException(403, "Nothing is unmasked here: DEADLETTERS_UNMASK is no.")
+        raise HTTPException(403, "No values are unmasked here: DEADLETTERS_UNMASK is no.")
     if not masking.of_role(who.role):
-        raise HTTPException(409, "Nothing is masked for you.")
+        raise HTTPException(409, "No values are masked for your role.")

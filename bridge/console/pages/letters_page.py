@@ -51,13 +51,13 @@ def list_letters(request: Request) -> Response:
     """List a page of letters, newest first; open ones only, if the address names no status."""
     here, query = console.get_console(request), request.query_params
     try:
-        given = console.get_masks(request).check(filter_address.read_filter(filter_address.add_open_status(query)))
+        chosen = console.get_masks(request).check(filter_address.read_filter(filter_address.add_open_status(query)))
     except FilterFault as error:
         return here.page(request, "letters-refused.html", 400, message=str(error), **_build_filter_form(here, query))
     form = _build_filter_form(here, query)
     rows = form["rows"]
     before, after = (LetterCursor.read(query[name]) if query.get(name) else None for name in ("before", "after"))
-    page = here.desk.letters.newer(given, rows, after) if after else here.desk.letters.page(given, rows, before)
+    page = here.desk.letters.newer(chosen, rows, after) if after else here.desk.letters.page(chosen, rows, before)
     if after and page.next is None and len(page.letters) < rows:
         # The newest page, in full.
         return RedirectResponse(filter_address.build_address("/letters", query, **_PAGE_PARAMETERS), 303)
@@ -67,19 +67,19 @@ def list_letters(request: Request) -> Response:
         "letters.html",
         not_recorded=here.recorders().said(),
         letters=here.desk.lists(console.get_masks(request)).lines(page.letters),
-        count=here.desk.letters.count(given),
-        given=given,
+        count=here.desk.letters.count(chosen),
+        given=chosen,
         fields=filter_address.list_filter_fields(filter_address.add_open_status(query)),
         newer=newer,
         older=older,
         live=None if before or after or not page.letters else _build_stream_name(query, build_cursor(page.letters[0])),
         kept=filter_address.build_address("", filter_address.add_open_status(query), rows="", **_PAGE_PARAMETERS),
         sizes=[
-            (each, filter_address.build_address("/letters", query, rows=str(each), **_PAGE_PARAMETERS))
-            for each in sorted(LIST_ROWS)
+            (size, filter_address.build_address("/letters", query, rows=str(size), **_PAGE_PARAMETERS))
+            for size in sorted(LIST_ROWS)
         ],
-        same=_list_same_columns(given),
-        absence=None if page.letters else _explain_absence(here.desk, given),
+        same=_list_same_columns(chosen),
+        absence=None if page.letters else _explain_absence(here.desk, chosen),
         acts=console.get_principal(request).role >= Role.OPERATOR,
         command=filter_address.build_command("list", filter_address.add_open_status(query)),
         **form,
@@ -90,7 +90,7 @@ def _build_filter_form(here: Console, query: QueryParams) -> dict[str, Any]:
     """Return the values and the choices of the filter form."""
     handlers = here.desk.routes.handlers
     offered = sorted(handlers) if len(handlers) <= MAX_OFFERED_HANDLERS else ()
-    rows = next((each for each in LIST_ROWS if str(each) == query.get("rows")), LIST_ROWS[0])
+    rows = next((size for size in LIST_ROWS if str(size) == query.get("rows")), LIST_ROWS[0])
     return {"query": query, "rows": rows, "handlers": offered, "fields_of_filter": FILTER_FIELDS}
 
 
@@ -116,18 +116,18 @@ def watch_letters(here: Console, rest: str, masks: LetterMasks) -> Callable[[], 
     Raises:
         FilterFault: the filter is malformed, or has a field that the caller may not search by.
     """
-    newest, _, said = rest.partition("?")
-    query, after = QueryParams(said), LetterCursor.read(newest)
-    given = masks.check(filter_address.read_filter(query))
+    newest, _, encoded = rest.partition("?")
+    query, after = QueryParams(encoded), LetterCursor.read(newest)
+    chosen = masks.check(filter_address.read_filter(query))
     address = filter_address.build_address("/letters", query)
 
-    def made() -> LiveSnapshot:
-        more = len(here.desk.letters.newer(given, MAX_NEW_LETTERS, after).letters)
+    def count_new() -> LiveSnapshot:
+        count = len(here.desk.letters.newer(chosen, MAX_NEW_LETTERS, after).letters)
         return LiveSnapshot(
-            "", False, {"l-more": str(here.macros("letters-live.html").more(more, MAX_NEW_LETTERS, address)).strip()}
+            "", False, {"l-more": str(here.macros("letters-live.html").more(count, MAX_NEW_LETTERS, address)).strip()}
         )
 
-    return made
+    return count_new
 
 
 def _build_stream_name(query: QueryParams, newest: LetterCursor) -> str:
@@ -154,17 +154,17 @@ def _build_neighbour_pages(
     return at("after", first or before) if before else None, at("before", page.next)
 
 
-def _list_same_columns(given: LetterFilter) -> frozenset[str]:
+def _list_same_columns(chosen: LetterFilter) -> frozenset[str]:
     """Return the columns in which all rows have the same value."""
-    named = {"handler": given.handlers, "reason": given.reasons, "version": given.versions}
+    named = {"handler": chosen.handlers, "reason": chosen.reasons, "version": chosen.versions}
     return frozenset(name for name, values in named.items() if len(values) == 1) | (
-        frozenset() if given.key is None else {"key"}
+        frozenset() if chosen.key is None else {"key"}
     )
 
 
-def _explain_absence(desk: DeadLetterService, given: LetterFilter) -> dict[str, object]:
+def _explain_absence(desk: DeadLetterService, chosen: LetterFilter) -> dict[str, object]:
     """Explain an empty list: unknown values in the filter, and the number of letters without it."""
-    return {"sentences": desk.absent.describe_absent(given), "all": desk.letters.count(ALL_LETTERS)}
+    return {"sentences": desk.absent.describe_absent(chosen), "all": desk.letters.count(ALL_LETTERS)}
 
 
 #: The most bytes of two values that are compared for the page.
@@ -201,8 +201,8 @@ def show_letter(request: Request) -> Response:
     """Show a letter."""
     here, query = console.get_console(request), request.query_params
     letter = here.desk.letters.one(request.path_params["id"])
-    whole, away = _read_with_value(here.desk, letter) if query.get("kafka") else (letter, "")
-    view = console.get_masks(request).letter(whole)
+    unmasked, unavailable = _read_with_value(here.desk, letter) if query.get("kafka") else (letter, "")
+    view = console.get_masks(request).letter(unmasked)
     letter, it = view.letter, view.letter.listed
     failed, traceback = _select_failure(letter, query.get("failure", ""))
     newer, older = _find_neighbours(request, letter)
@@ -213,10 +213,10 @@ def show_letter(request: Request) -> Response:
         it=it,
         payload=_view_value(view, query),
         view=view,
-        away=away,
+        away=unavailable,
         read=bool(query.get("kafka")) and letter.kept,
         marks=find_quoted_text(it.error_message),
-        takes=_check_value(here.desk, whole, view),
+        takes=_check_value(here.desk, unmasked, view),
         exceptions=split_traceback(traceback, it.handler),
         failed=failed,
         events=build_timeline(letter),
@@ -259,11 +259,11 @@ def download_value(request: Request) -> Response:
 
 def note_on_letter(request: Request) -> Response:
     """Add a note to a letter."""
-    id_, said = request.path_params["id"], check_length(request.state.form.get("note", ""), MAX_NOTE)
-    if not said:
+    id_, note = request.path_params["id"], check_length(request.state.form.get("note", ""), MAX_NOTE)
+    if not note:
         raise HTTPException(400, "The note is empty. Nothing was changed.")
     who = console.get_principal(request).name
-    submit_once(request, lambda desk: _add_note(desk, id_, said, who))
+    submit_once(request, lambda desk: _add_note(desk, id_, note, who))
     return RedirectResponse(f"/letters/{id_}#notes", 303)
 
 
@@ -292,50 +292,50 @@ def _ended(
     return RedirectResponse(f"/letters/{id_}", 303)
 
 
-def _add_note(desk: DeadLetterService, letter: int, said: str, who: str) -> int:
-    desk.notes.on_letters([letter], said, who)
+def _add_note(desk: DeadLetterService, letter: int, note: str, who: str) -> int:
+    desk.notes.on_letters([letter], note, who)
     return letter
 
 
 def _read_view_kind(query: QueryParams) -> PayloadMode | None:
-    said = query.get("value", "")
-    return PayloadMode(said) if said in list(PayloadMode) else None
+    mode = query.get("value", "")
+    return PayloadMode(mode) if mode in list(PayloadMode) else None
 
 
 def _read_offset(query: QueryParams) -> int | None:
-    said = query.get("from", "")
-    return int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else None
+    text = query.get("from", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _read_with_value(desk: DeadLetterService, letter: LetterView) -> tuple[LetterView, str]:
     """Return the letter with its value from Kafka, or the reason why it has none."""
     try:
-        found = fetch_letter_value(desk.settings, letter)
+        with_value = fetch_letter_value(desk.settings, letter)
     except KafkaUnavailable as error:
         return letter, str(error)
-    return found, "" if found.kept else "Kafka does not have this record any more."
+    return with_value, "" if with_value.kept else "Kafka does not have this record any more."
 
 
 def _view_value(view: MaskedView, query: QueryParams) -> PayloadView:
     """Return a view of the value; a masked one has no bytes."""
     if not view.value.is_any:
         return view_payload(view.letter.value, _read_view_kind(query), _read_offset(query))
-    found = view_payload(view.letter.value, PayloadMode.PRETTY, _read_offset(query))
-    return replace(found, ways=(PayloadMode.PRETTY,), way=PayloadMode.PRETTY)
+    shown = view_payload(view.letter.value, PayloadMode.PRETTY, _read_offset(query))
+    return replace(shown, ways=(PayloadMode.PRETTY,), way=PayloadMode.PRETTY)
 
 
 def _check_value(desk: DeadLetterService, letter: LetterView, view: MaskedView) -> HandlerVerdict | None:
     """Return the handler's verdict on the value; `None` if there is no value here."""
     if not letter.kept or letter.listed.origin != "bridge":
         return None
-    said = desk.mending.takes(letter.listed.handler, letter.value)
-    return said._replace(why=view.quotes.masked(said.why))
+    verdict = desk.mending.takes(letter.listed.handler, letter.value)
+    return verdict._replace(why=view.quotes.masked(verdict.why))
 
 
 def _select_failure(letter: LetterView, number: str) -> tuple[LetterFailure | None, str]:
     """Return the failure whose traceback is shown: an earlier one, or the last."""
-    found = next((each for each in letter.history if str(each.number) == number), None)
-    return found, letter.traceback if found is None else found.traceback
+    earlier = next((failure for failure in letter.history if str(failure.number) == number), None)
+    return earlier, letter.traceback if earlier is None else earlier.traceback
 
 
 def _is_sent(letter: LetterView) -> bool:
@@ -343,12 +343,12 @@ def _is_sent(letter: LetterView) -> bool:
 
 
 def _compare_sent(letter: LetterView) -> SentValue | None:
-    it = letter.listed
-    edit = next((each for each in letter.edits if each.plan == it.plan), None) if _is_sent(letter) else None
+    listed = letter.listed
+    edit = next((sent for sent in letter.edits if sent.plan == listed.plan), None) if _is_sent(letter) else None
     if edit is None:
         return None
     small = letter.kept and max(len(letter.value or b""), len(edit.value or b"")) <= MAX_COMPARED_BYTES
-    return SentValue(it.plan, edit.by, build_diff_rows(diff_values(letter.value, edit.value)) if small else None)
+    return SentValue(listed.plan, edit.by, build_diff_rows(diff_values(letter.value, edit.value)) if small else None)
 
 
 def _list_earlier(letter: LetterView) -> Iterator[EarlierFailure]:
@@ -376,18 +376,21 @@ def _find_neighbours(request: Request, letter: LetterView) -> tuple[str | None, 
     if not fields:
         return None, None
     try:
-        given = console.get_masks(request).check(filter_address.read_filter(fields))
+        chosen = console.get_masks(request).check(filter_address.read_filter(fields))
     except FilterFault:
         return None, None
-    newer = desk.letters.newer(given, 1, build_cursor(letter.listed)).letters
-    older = desk.letters.page(given, 1, build_cursor(letter.listed)).letters
+    newer = desk.letters.newer(chosen, 1, build_cursor(letter.listed)).letters
+    older = desk.letters.page(chosen, 1, build_cursor(letter.listed)).letters
     first, second = (
-        filter_address.build_address(f"/letters/{each[0].id}", fields) if each else None for each in (newer, older)
+        filter_address.build_address(f"/letters/{letters[0].id}", fields) if letters else None
+        for letters in (newer, older)
     )
     return first, second
 
 
 def _find_sibling_deliveries(desk: DeadLetterService, view: MaskedView) -> object:
-    it = view.letter.listed
-    found = find_sibling_deliveries(desk.app, desk.settings, desk.routes, it.origin, it.topic, it.partition, it.offset)
-    return found if isinstance(found, str) else mask_last_errors(found, view.quotes)
+    listed = view.letter.listed
+    deliveries = find_sibling_deliveries(
+        desk.app, desk.settings, desk.routes, listed.origin, listed.topic, listed.partition, listed.offset
+    )
+    return deliveries if isinstance(deliveries, str) else mask_last_errors(deliveries, view.quotes)

@@ -33,37 +33,37 @@ def show_sign_in(request: Request) -> Response:
 
 def sign_in(request: Request) -> Response:
     """Sign in by name and password, and continue at the requested address."""
-    asked, given = console.get_console(request), request.state.form
+    here, given = console.get_console(request), request.state.form
     name, then = given.get("name", "").strip().lower()[:200], given.get("then", "")
     if is_without_tls(request.headers):
         return render_sign_in(
-            request, then=then, message="Passwords travel over HTTPS alone: put a proxy with TLS before this."
+            request, then=then, message="Passwords need HTTPS: put a proxy with TLS in front of the console."
         )
-    address = asked.proxy.sender(authentication.get_peer_address(request), request.headers)
-    kept = asked.desk.users.secret(name)
-    device = browser_session.read_device_cookie(request, name, kept and kept.password)
-    guess = asked.login_throttle.guess(name, address, device)
+    address = here.proxy.sender(authentication.get_peer_address(request), request.headers)
+    stored = here.desk.users.secret(name)
+    device = browser_session.read_device_cookie(request, name, stored and stored.password)
+    guess = here.login_throttle.guess(name, address, device)
     if guess.waits:
         return render_sign_in(request, 429, then=then, given=name, waiting=guess)
-    secret = _check_password(asked, kept, given.get("password", ""))
-    cookie = asked.sessions.begin(secret) if secret else None
+    secret = _check_password(here, stored, given.get("password", ""))
+    cookie = here.sessions.begin(secret) if secret else None
     if secret is None or cookie is None:
-        # Not the name: people type passwords into that field.
-        logger.warning("somebody at %s gave a wrong name or password to the console", address)
+        # The name stays out of the log: people type passwords into that field.
+        logger.warning("sign-in to the console refused: wrong name or password, from %s", address)
         return render_sign_in(request, 403, then=then, given=name, message=f"{_WRONG_PASSWORD} {guess.warning}")
-    asked.login_throttle.right(name, address, device)
-    asked.desk.trail.add(name, AUDIT_KIND, f"{name} signed in at {address}")
+    here.login_throttle.right(name, address, device)
+    here.desk.trail.add(name, AUDIT_KIND, f"{name} signed in at {address}")
     answer = answer_signed_in(request, cookie, choose_redirect_path(then))
     browser_session.set_device_cookie(request, answer, name, secret.password)
     return answer
 
 
-def _check_password(asked: Console, secret: UserSecret | None, password: str) -> UserSecret | None:
+def _check_password(here: Console, secret: UserSecret | None, password: str) -> UserSecret | None:
     """Return the user with this name and password; an unknown name takes the same time."""
     if not passwords.verify_password(secret and secret.password, password) or secret is None:
         return None
-    better = passwords.renew_hash(secret.password, password)
-    return asked.desk.users.rehashed(secret, better) if better else secret
+    renewed = passwords.renew_hash(secret.password, password)
+    return here.desk.users.rehashed(secret, renewed) if renewed else secret
 
 
 def show_link(request: Request) -> Response:
@@ -73,15 +73,15 @@ def show_link(request: Request) -> Response:
 
 def sign_in_by_link(request: Request) -> Response:
     """Sign in by the one-time link, if there are no users."""
-    asked = console.get_console(request)
-    cookie = asked.sessions.begin_by_link(request.path_params["token"])
+    here = console.get_console(request)
+    cookie = here.sessions.begin_by_link(request.path_params["token"])
     if cookie is None:
         message = (
-            "This link was used already, or is none, or there are users now: start `bridge deadletters serve` anew for "
-            "another, or sign in by name."
+            "This link was used already, is not valid, or there are users now. Sign in by name, or restart "
+            "`bridge deadletters serve` for a new link."
         )
-        return asked.fault(request, 403, message)
-    asked.desk.trail.add(BY_LINK, AUDIT_KIND, "somebody signed in by the one-time link")
+        return here.fault(request, 403, message)
+    here.desk.trail.add(BY_LINK, AUDIT_KIND, "somebody signed in by the one-time link")
     return answer_signed_in(request, cookie, "/")
 
 
@@ -107,17 +107,17 @@ def render_sign_in(
     message: str = "",
     waiting: ThrottleVerdict | None = None,
 ) -> Response:
-    """Render the sign-in page with an error."""
-    asked = console.get_console(request)
-    way_in = "users" if asked.desk.users.any() else "proxy" if asked.proxy.user_header else "link"
-    around = {
+    """Render the sign-in page, with an error if there is one."""
+    here = console.get_console(request)
+    way_in = "users" if here.desk.users.any() else "proxy" if here.proxy.user_header else "link"
+    values = {
         "then": choose_redirect_path(then),
         "given": given,
         "message": message,
         "waiting": waiting,
         "way_in": way_in,
     }
-    return asked.page(request, "sign-in.html", status, issuer=asked.issuer, **around)
+    return here.page(request, "sign-in.html", status, issuer=here.issuer, **values)
 
 
 def answer_signed_in(request: Request, cookie: str, to: str) -> Response:
@@ -135,40 +135,40 @@ _OIDC_SECONDS = 600
 
 def begin_oidc(request: Request) -> Response:
     """Redirect to the issuer, with the state of the sign-in in a cookie."""
-    # A link and no form: `form-action` allows this site only, for redirects of forms, too.
+    # The page has a link instead of a form: `form-action` allows this site only, also for redirects of forms.
     then = choose_redirect_path(request.query_params.get("then", ""))
     try:
-        there, sealed = _require_issuer(request).begin(then)
+        issuer_address, state = _require_issuer(request).begin(then)
     except (IssuerUnavailable, TooManySignIn) as error:
         return _answer_unavailable(request, error, then)
-    answer = RedirectResponse(there, 303)
-    browser_session.set_oidc_cookie(request, answer, sealed, _OIDC_SECONDS)
+    answer = RedirectResponse(issuer_address, 303)
+    browser_session.set_oidc_cookie(request, answer, state, _OIDC_SECONDS)
     return answer
 
 
 def finish_oidc(request: Request) -> Response:
     """Sign in the user who returns from the issuer, and continue at the requested address."""
     try:
-        person, then = _require_issuer(request).end(browser_session.read_oidc_cookie(request), request.query_params)
+        identity, then = _require_issuer(request).end(browser_session.read_oidc_cookie(request), request.query_params)
     except (IssuerUnavailable, TooManySignIn) as error:
         answer = _answer_unavailable(request, error, "/")
     except SignInRefused as error:
-        logger.warning("a sign-in by the issuer was refused: %s", error)
+        logger.warning("sign-in by the issuer refused: %s", error)
         answer = render_sign_in(request, 403, then="/", message=str(error))
     else:
-        cookie = console.get_console(request).sessions.begin_issued(person)
+        cookie = console.get_console(request).sessions.begin_issued(identity)
         answer = answer_signed_in(request, cookie, choose_redirect_path(then))
     browser_session.clear_oidc_cookie(request, answer)
     return answer
 
 
 def _answer_unavailable(request: Request, error: Exception, then: str) -> Response:
-    logger.warning("nobody was signed in by the issuer: %s", error)
+    logger.warning("sign-in by the issuer failed: %s", error)
     return render_sign_in(request, 503, then=then, message=str(error))
 
 
 def _require_issuer(request: Request) -> "OidcSignIn":
-    found = console.get_console(request).issuer
-    if found is None:
+    issuer = console.get_console(request).issuer
+    if issuer is None:
         raise HTTPException(404)
-    return found
+    return issuer

@@ -39,38 +39,38 @@ PLACE: Final = partial(build_place_id, "t")
 
 def show_topic(request: Request) -> Response:
     """Show a topic's state."""
-    asked, name = console.get_console(request), request.path_params["topic"]
-    found = build_status_view(asked)
-    row = _require_row(found, name)
-    status = charts.narrow_status(found.status, topic=name)
-    return asked.page(
+    here, name = console.get_console(request), request.path_params["topic"]
+    view = build_status_view(here)
+    row = _require_row(view, name)
+    status = charts.narrow_status(view.status, topic=name)
+    return here.page(
         request,
         "topic.html",
-        view=found,
+        view=view,
         topic=row,
         heading=_build_heading(row),
-        act=_build_version(found, row),
+        act=_build_version(view, row),
         name=f"topic-{name}",
-        problems=[each for each in found.problems if each.topic == name],
-        partitions=build_partition_rows(name, found.status),
-        beside=list_own_topics(name, found.status),
-        letters=TopicNames.from_settings(asked.desk.settings).dead_letters(name),
-        hour=charts.build_hour_chart(status, asked.clock()),
-        day=charts.build_day_chart(status, None, asked.clock()),
+        problems=[problem for problem in view.problems if problem.topic == name],
+        partitions=build_partition_rows(name, view.status),
+        beside=list_own_topics(name, view.status),
+        letters=TopicNames.from_settings(here.desk.settings).dead_letters(name),
+        hour=charts.build_hour_chart(status, here.clock()),
+        day=charts.build_day_chart(status, None, here.clock()),
         place=PLACE,
         history=_read_history(request, name) if "decisions" in request.query_params else None,
     )
 
 
 def show_decisions(request: Request) -> Response:
-    """Show who halted and resumed the topic, as Kafka has it: seconds while Kafka is unavailable."""
-    asked, name = console.get_console(request), request.path_params["topic"]
-    return asked.page(request, "topic-decided.html", history=_read_history(request, name))
+    """Show who halted and resumed the topic, read from Kafka; this takes seconds while Kafka is unavailable."""
+    here, name = console.get_console(request), request.path_params["topic"]
+    return here.page(request, "topic-decided.html", history=_read_history(request, name))
 
 
 def _read_history(request: Request, name: str) -> list[dict[str, Any]]:
-    found = topic_halt.read_halt_history(console.get_console(request).desk.settings, name)
-    return [redact_halt(each) for each in found] if console.get_masks(request).find_fields(name) else found
+    changes = topic_halt.read_halt_history(console.get_console(request).desk.settings, name)
+    return [redact_halt(change) for change in changes] if console.get_masks(request).find_fields(name) else changes
 
 
 def watch_topic(here: Console, name: str) -> Callable[[], LiveSnapshot]:
@@ -84,20 +84,20 @@ def watch_topic(here: Console, name: str) -> Callable[[], LiveSnapshot]:
 
 
 def _take_snapshot(here: Console, name: str) -> LiveSnapshot:
-    found, made = get_live_view(here), here.macros("overview-live.html")
-    row, status = _require_row(found, name), charts.narrow_status(found.status, topic=name)
-    parts = {"t-heading": _build_heading(row), "t-state": made.state(row.state, here.clock())}
-    for each in build_partition_rows(name, found.status):
-        parts[PLACE(name, f"committed {each.number}")] = made.known(each.committed)
-        parts[PLACE(name, f"lag {each.number}")] = made.known(each.lag)
-        parts[PLACE(name, f"state {each.number}")] = made.partition(each, here.clock())
-    for tier in list_own_topics(name, found.status):
-        parts[PLACE(name, f"records {tier['topic']}")] = made.known(tier["records"])
-    return build_snapshot(here, found, "t", _build_version(found, row), status, parts)
+    view, macros = get_live_view(here), here.macros("overview-live.html")
+    row, status = _require_row(view, name), charts.narrow_status(view.status, topic=name)
+    parts = {"t-heading": _build_heading(row), "t-state": macros.state(row.state, here.clock())}
+    for partition in build_partition_rows(name, view.status):
+        parts[PLACE(name, f"committed {partition.number}")] = macros.known(partition.committed)
+        parts[PLACE(name, f"lag {partition.number}")] = macros.known(partition.lag)
+        parts[PLACE(name, f"state {partition.number}")] = macros.partition(partition, here.clock())
+    for tier in list_own_topics(name, view.status):
+        parts[PLACE(name, f"records {tier['topic']}")] = macros.known(tier["records"])
+    return build_snapshot(here, view, "t", _build_version(view, row), status, parts)
 
 
-def _require_row(found: StatusView, name: str) -> TopicRow:
-    row = next((row for row in found.topics if row.name == name), None)
+def _require_row(view: StatusView, name: str) -> TopicRow:
+    row = next((row for row in view.topics if row.name == name), None)
     if row is None:
         raise UnknownTopic(f"No handler here names the topic {name!r}, and it is not halted.")
     return row
@@ -108,10 +108,10 @@ def _build_heading(row: TopicRow) -> str:
     return f"{row.name}: {row.state.words}{waiting}"
 
 
-def _build_version(found: StatusView, row: TopicRow) -> str:
+def _build_version(view: StatusView, row: TopicRow) -> str:
     """Return the version of what the page lists and offers."""
-    problems = [each.about for each in found.problems if each.topic == row.name]
-    tiers = [tier["topic"] for tier in list_own_topics(row.name, found.status)]
+    problems = [problem.about for problem in view.problems if problem.topic == row.name]
+    tiers = [tier["topic"] for tier in list_own_topics(row.name, view.status)]
     return digest_text(repr((problems, row.halted, row.partitions, tiers)))
 
 

@@ -120,7 +120,7 @@ class HandlerCheck:
             (self.unknown if said.ok is None else self.invalid).add(said.why, id_)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the verdicts as JSON-compatible data."""
         counts = {"letters": self.letters, "valid": self.valid, "upgraded": self.upgraded}
         kinds = {"invalid": self.invalid, "unknown": self.unknown}
         reasons = {f"{name}_reasons": each.to_data() for name, each in kinds.items()}

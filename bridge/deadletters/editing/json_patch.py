@@ -139,7 +139,7 @@ class PatchRun:
         return PatchedValue(value)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the counts and reasons as JSON-compatible data."""
         reasons = {"no_json": self.no_json, "not_applied": self.not_applied, "not_valid": self.not_valid}
         found: dict[str, Any] = {"changed": self.changed, "unchanged": self.unchanged}
         found |= {name: each.count for name, each in reasons.items()}

@@ -79,7 +79,7 @@ class FixedCause:
         return self.regressed_at is not None
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the marks of the cause as JSON-compatible data."""
         return write_fields(self, "cause_fixes")
 
 
@@ -140,7 +140,7 @@ class GroupState:
         return self.statuses.get("open", 0)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the group as JSON-compatible data."""
         return write_fields(self, "hours", "rate", "growth", place="where") | {
             "count": self.count,
             "open": self.open,

@@ -25,7 +25,7 @@ from bridge.ledger.breaker_state import CircuitBreakers
 from bridge.ledger.group_members import GroupMembers
 from bridge.settings import Settings
 
-#: Seconds to wait for Redis: a page without this part is better than none.
+#: Seconds to wait for Redis: after them, a page is shown without the data of Redis.
 ANSWER_WITHIN: Final = 2.0
 
 
@@ -46,7 +46,7 @@ class RunningHandlers(NamedTuple):
 
 
 def read_running_handlers(settings: Settings, routes: Routes) -> RunningHandlers:
-    """Return the running handlers from Redis; without an answer, a sentence."""
+    """Return the running handlers from Redis, or the reason why they are unknown."""
     ledger = Ledger.once(settings, ANSWER_WITHIN)
     if ledger is None:
         return RunningHandlers({}, {}, "There is no Redis, so the running versions are unknown.")
@@ -56,7 +56,7 @@ def read_running_handlers(settings: Settings, routes: Routes) -> RunningHandlers
             down = CircuitBreakers(ledger).open_ones(sorted(routes.terms)) if routes.terms else {}
     except LedgerUnavailable as error:
         return RunningHandlers({}, {}, str(error))
-    needed = {each.name: name for name in down for each in routes if name in each.needs}
+    needed = {handler.name: name for name in down for handler in routes if name in handler.needs}
     return RunningHandlers(
         count_workers_by_version(settings.group, workers), needed, started=find_version_starts(settings.group, workers)
     )
@@ -68,13 +68,13 @@ def count_workers_by_version(group: str, workers: Iterable[Mapping[str, Any]]) -
     Parameters:
         workers: the announcement of each.
     """
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for worker in workers:
         if worker.get("group", group) == group:
-            told = worker.get("handler_versions") or {}
+            versions = worker.get("handler_versions") or {}
             for handler in worker.get("handlers", ()):
-                found[str(handler)][str(told.get(handler) or "")] += 1
-    return {handler: dict(counted) for handler, counted in found.items()}
+                counts[str(handler)][str(versions.get(handler) or "")] += 1
+    return {handler: dict(counted) for handler, counted in counts.items()}
 
 
 def find_version_starts(group: str, workers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -83,15 +83,17 @@ def find_version_starts(group: str, workers: Iterable[Mapping[str, Any]]) -> dic
     Parameters:
         workers: the announcement of each; one without a version is left out.
     """
-    found: dict[str, dict[str, int]] = defaultdict(dict)
+    starts: dict[str, dict[str, int]] = defaultdict(dict)
     for worker in workers:
-        at = worker.get("started")
-        if worker.get("group", group) == group and isinstance(at, (int, float)):
+        started = worker.get("started")
+        if worker.get("group", group) == group and isinstance(started, (int, float)):
             for handler, version in (worker.get("handler_versions") or {}).items():
-                of = found[str(handler)]
+                by_version = starts[str(handler)]
                 if version:
-                    of[str(version)] = min(int(at * 1000), of.get(str(version), int(at * 1000)))
-    return dict(found)
+                    by_version[str(version)] = min(
+                        int(started * 1000), by_version.get(str(version), int(started * 1000))
+                    )
+    return dict(starts)
 
 
 #: Milliseconds.
@@ -103,7 +105,7 @@ class VersionOutcome(NamedTuple):
     """The results of a handler while a version of it ran.
 
     Attributes:
-        since: the begin of the counted whole minutes or hours, ms since the epoch, as all times here.
+        since: the start of the counted whole minutes or hours, ms since the epoch, as all times here.
         failed: letters of the group whose last failure was in this version.
         handled: deliveries of the group's topics that the handler has handled, in any version.
         alone: whether all living workers have this version.
@@ -129,7 +131,7 @@ class GroupVersion(NamedTuple):
         workers: living workers that have it; `None`: unknown.
         started: when the first of those started; `None`: none, or unknown.
         failed: the first and the last hour in which it failed; `None`: it never failed.
-        meanwhile: the handler's results since then; `None`: it does not run, or that is unknown.
+        meanwhile: the handler's results since `started`; `None`: the version does not run, or that is unknown.
     """
 
     version: str
@@ -196,9 +198,10 @@ class GroupVersions:
 
 
 def count_handled_since(series: Iterable[CountSeries], started: int, now: float) -> tuple[int, int]:
-    """Return from when handled deliveries are counted since a version started, and how many (pure).
+    """Return the time from which handled deliveries are counted for a version, and their number (pure).
 
-    By whole minutes of the last hour, else by whole hours of the last day, from the first that begins after the start.
+    The count uses whole minutes of the last hour, else whole hours of the last day. It begins with the first minute or
+    hour after the start of the version.
 
     Parameters:
         started: ms since the epoch.
@@ -243,7 +246,7 @@ class GroupCause:
     newest: LetterLine
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the cause as JSON-compatible data."""
         return write_fields(self, "newest") | {"message": self.newest.error_message}
 
 
@@ -266,7 +269,7 @@ class GroupCauses:
         letters = self._letters(newest.values())
         causes: dict[int, list[GroupCause]] = {id_: [] for id_ in group_ids}
         for (group_id, cause), some in by_cause.items():
-            # The letter may have been cleaned up since its kind was counted.
+            # Retention may have deleted the letter since its cause was counted.
             if (letter := letters.get(newest[group_id, cause])) is not None:
                 causes[group_id].append(_build_cause(cause, some, letter))
         return {id_: sorted(some, key=lambda each: (-each.open, -each.count, each.id)) for id_, some in causes.items()}
@@ -304,7 +307,7 @@ class GroupStanding(NamedTuple):
 
 
 class StandingGroups(NamedTuple):
-    """Groups with their surroundings.
+    """The groups with their surroundings.
 
     Attributes:
         trouble: why the running versions are unknown; "": they are known.

@@ -159,7 +159,7 @@ class ImportResult:
         return self.added + self.known + self.refused
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the result of the import as JSON-compatible data."""
         return {
             "added": self.added,
             "known": self.known,

@@ -76,7 +76,7 @@ class LetterStatistics:
     resolved_after: ResolutionTimes | None
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the statistics as JSON-compatible data."""
         return {
             "at": format_moment(self.at),
             "statuses": self.statuses,

@@ -49,7 +49,7 @@ class PolicyTrial(NamedTuple):
     result: SimulationResult
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the trial as JSON-compatible data."""
         said = {"policy": self.policy, "changed": self.changed, "in_force": dict(self.in_force)}
         return said | {"in_force_unknown": self.unknown or None, **self.result.to_data()}
 

@@ -136,7 +136,7 @@ def mask_key(data: bytes | None, fields: MaskedFields, known: HiddenQuotes) -> b
 
 
 def mask_headers(found: Headers, fields: MaskedFields, known: HiddenQuotes) -> Headers:
-    """Headers, likewise."""
+    """Return masked headers: hidden values, and the others without quotes of hidden fields."""
     return tuple(
         (name, MASK.encode() if fields.has_header(name) and value is not None else _mask_data(value, known))
         for name, value in found

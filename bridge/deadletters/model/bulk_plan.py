@@ -88,7 +88,7 @@ class PlanOptions:
     canary_starts: tuple[int, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the options as JSON-compatible data."""
         data = asdict(self) | {"canary_starts": list(self.canary_starts)}
         # Without these, older versions can read the plan.
         return {name: value for name, value in data.items() if value or name not in ("into", "canary_starts")}
@@ -132,7 +132,7 @@ class PlanCounts:
     warnings: tuple[str, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the counts as JSON-compatible data."""
         return asdict(self) | {"warnings": list(self.warnings)}
 
     @classmethod
@@ -200,7 +200,7 @@ class BulkPlan:
         return self.state is PlanState.DONE and not bad
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the plan as JSON-compatible data."""
         times = {name: getattr(self, name) for name in ("at", "began_at", "ended_at")}
         return {
             "id": self.id,

@@ -57,7 +57,7 @@ class LetterLine:
         return name_delivery(self.topic, self.partition, self.offset, self.handler)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the letter's line as JSON-compatible data."""
         return write_fields(self, "lost", runs="attempts", place="where")
 
 
@@ -121,7 +121,7 @@ class LetterFailure:
     kept: bool = True
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the failure as JSON-compatible data."""
         return write_fields(self, "kept", traceback="error_traceback", runs="attempts")
 
 
@@ -147,7 +147,7 @@ class LetterAct:
     state_at: int | None = None
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the action as JSON-compatible data."""
         return write_fields(self, "value", "state_at")
 
 

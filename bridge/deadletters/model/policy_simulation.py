@@ -93,7 +93,7 @@ class SimulationResult:
         )
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the simulation as JSON-compatible data."""
         return {
             "letters": self.letters,
             "not_judged": dict(self.not_judged),

@@ -95,7 +95,7 @@ class Outage:
         self.why = str(error)
 
     def over(self) -> None:
-        """It answers."""
+        """Note that the server responds again."""
         if self.why is not None:
             logger.info("%s, after %.0f s.", self._well, time.monotonic() - self._since)
         self.why = None

@@ -96,7 +96,7 @@ class CopyTarget:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return the addresses or the file, for messages."""
         return self.addresses or self.file
 
     def properties(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -57,7 +57,7 @@ class RedriveRequest:
     key: bytes | None = field(default=None, repr=False)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the range as JSON-compatible data."""
         key = None if self.key is None else self.key.decode("utf-8", "backslashreplace")
         limits = {"partitions": list(self.partitions), "handlers": list(self.handlers), "key": key}
         return {"topic": self.topic, "from": self.since, "to": self.until} | {

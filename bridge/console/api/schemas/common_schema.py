@@ -18,7 +18,7 @@ Id = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
 Count = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
 Offset = Annotated[str, Field(pattern="^[0-9]{1,19}$", description="64 bits, so it is text.", examples=["1234"])]
 Moment = Annotated[datetime, Field(description="ISO 8601.", examples=["2026-11-22T18:50:00.000+00:00"])]
-Why = Annotated[str, Field(max_length=MAX_WHY, description="It stays in the audit log.")]
+Why = Annotated[str, Field(max_length=MAX_WHY, description="The reason, which stays in the audit log.")]
 Cursor = Annotated[str, Field(max_length=200, pattern="^[A-Za-z0-9_-]+$", description="`next` of the page before.")]
 Limit = Annotated[int, Field(ge=1, le=MAX_ROWS)]
 
@@ -36,7 +36,7 @@ class ResponseModel(BaseModel):
 
 
 class NoParameters(RequestModel):
-    """No parameters."""
+    """A request without parameters."""
 
 
 class PageQuery(RequestModel):
@@ -47,7 +47,7 @@ class PageQuery(RequestModel):
 
 
 class Octets(ResponseModel):
-    """Bytes as they are in Kafka: text if they are UTF-8, else base64."""
+    """The bytes that Kafka has: as text if they are UTF-8, else as base64."""
 
     encoding: Literal["utf-8", "base64"]
     data: str
@@ -64,21 +64,21 @@ class Fault(ResponseModel):
 class Problem(ResponseModel):
     """The reason why a request was not carried out (RFC 9457). Members that do not apply are left out."""
 
-    type: str = Field(description="A reference to what this kind of problem is; it stays the same.")
+    type: str = Field(description="The address of an explanation of this kind of problem. It stays the same.")
     title: str
     status: int
     detail: str = Field(description="What happened, and what to do.")
-    instance: str | None = Field(None, description="Of a fault of the console: its number in the log.")
+    instance: str | None = Field(None, description="If the console failed: the number of the failure in its log.")
     errors: list[Fault] | None = None
     allow: list[str] | None = Field(None, description="The methods that an address has.")
-    etag: str | None = Field(None, description="Of a change: as it stands now.")
-    by: str | None = Field(None, description="Of a change: who was quicker.")
-    at: str | None = Field(None, description="Of a change: when.")
-    did: str | None = Field(None, description="Of a change: what they did.")
+    etag: str | None = Field(None, description="If the resource was changed: its version now.")
+    by: str | None = Field(None, description="If the resource was changed: the user who changed it.")
+    at: str | None = Field(None, description="If the resource was changed: the time.")
+    did: str | None = Field(None, description="If the resource was changed: the action.")
 
 
 class Act(ResponseModel):
-    """An action: an entry of the audit log, a plan, or another value that was sent."""
+    """An action: an entry of the audit log, a plan, or an edited value that was sent."""
 
     at: Moment | None
     by: str
@@ -92,4 +92,4 @@ class SearchReport(ResponseModel):
     """The places that were searched, and the servers that do not respond, a sentence each."""
 
     looked: list[str]
-    silent: list[str] = Field(description="Not looked for there: what does not answer.")
+    silent: list[str] = Field(description="The servers that did not respond, and were not searched.")

@@ -26,14 +26,14 @@ class CommandOutput(ResponseModel):
 
 
 class Status(CommandOutput):
-    """As `bridge status --json`."""
+    """The data of `bridge status --json`."""
 
     problems: list[str]
     asked_at: Moment
 
 
 class Stats(CommandOutput):
-    """As `bridge deadletters stats --json`."""
+    """The data of `bridge deadletters stats --json`."""
 
     statuses: dict[str, int]
     groups: Count
@@ -56,7 +56,7 @@ class Found(SearchReport):
 
 
 class Audit(CommandOutput):
-    """As `bridge audit TOPIC --json`."""
+    """The data of `bridge audit TOPIC --json`."""
 
     topic: str
     clean: bool
@@ -134,7 +134,7 @@ class Changing(RequestModel):
 
 
 class Policy(CommandOutput):
-    """As `bridge policy show HANDLER --json`."""
+    """The data of `bridge policy show HANDLER --json`."""
 
     policy: dict[str, Any]
     changed: dict[str, Any]
@@ -156,6 +156,6 @@ class Trying(RequestModel):
 
 
 class Simulation(CommandOutput):
-    """As `bridge deadletters simulate --json`."""
+    """The data of `bridge deadletters simulate --json`."""
 
     policy: dict[str, Any]

@@ -15,26 +15,26 @@ class Making(RequestModel):
     """An action and its letters. Nothing is done before the plan is applied."""
 
     what: Literal["replay", "discard", "archive"]
-    letters: Filter = Field(description="Frozen now; of replay and discard those that are open.")
+    letters: Filter = Field(description="The letters, frozen now. To replay or discard: the open ones of them.")
 
 
 class Applying(RequestModel):
     """The way in which a plan is applied."""
 
-    why: Why = Field("", description="Needed to discard.")
-    canary: bool = Field(False, description="In waves, each only if the one before ended well.")
-    rate: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(None, description="Letters a second at most.")
-    count: Count | None = Field(None, description="To discard: how many letters, as the plan has it.")
+    why: Why = Field("", description="The reason; needed to discard.")
+    canary: bool = Field(False, description="Send in waves, each only if the one before ended well.")
+    rate: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(None, description="The most letters a second.")
+    count: Count | None = Field(None, description="To discard: the number of letters that the plan has.")
 
 
 class Stopping(RequestModel):
-    """The reason to stop a plan."""
+    """The request to stop a plan, with the reason."""
 
     why: Why = ""
 
 
 class Plan(ResponseModel):
-    """A plan."""
+    """A plan: a bulk action on letters, its state and its counts."""
 
     id: Id
     what: str
@@ -44,13 +44,13 @@ class Plan(ResponseModel):
     asked: dict[str, Any]
     options: dict[str, Any]
     counts: dict[str, Any]
-    outcomes: dict[str, int] = Field(description="How many of its deliveries are how far.")
+    outcomes: dict[str, int] = Field(description="The number of its deliveries in each state.")
     stopped: str
     wave: int
     at: Moment | None
     began_at: Moment | None
     ended_at: Moment | None
-    is_over: bool = Field(description="Whether all that was sent has ended, and nothing more is.")
+    is_over: bool = Field(description="Whether everything that was sent has ended, and nothing more is sent.")
 
 
 class Plans(ResponseModel):
@@ -69,7 +69,7 @@ class Preview(ResponseModel):
     elsewhere: Count
     unknown: Count
     unfit: Count
-    unpatched: Count = Field(description="That a patch leaves out: `counts.edits` says why.")
+    unpatched: Count = Field(description="Letters that the patch leaves out: `counts.edits` says why.")
 
 
 class Wave(ResponseModel):
@@ -83,7 +83,7 @@ class Wave(ResponseModel):
 
 
 class LeftOut(ResponseModel):
-    """Letters that a plan left out, or whose outcome is unknown."""
+    """The letters that a plan left out, or whose outcome is unknown."""
 
     state: str
     why: str
@@ -93,12 +93,12 @@ class LeftOut(ResponseModel):
 class OnePlan(Plan):
     """A plan with its details."""
 
-    etag: str = Field(description="As who decides on it has seen it: for `If-Match`.")
-    preview: Preview | None = Field(description="Before it is begun.")
+    etag: str = Field(description="The version of the plan that the caller saw, for `If-Match`.")
+    preview: Preview | None = Field(description="Its effects, until it is applied.")
     waves: list[Wave]
     left_out: list[LeftOut]
     trail: list[Act]
-    taken_up: bool = Field(description="Whether a process does it.")
+    taken_up: bool = Field(description="Whether a process applies it now.")
 
 
 class OutcomesQuery(PageQuery):
@@ -108,7 +108,7 @@ class OutcomesQuery(PageQuery):
 
 
 class Item(ResponseModel):
-    """The progress of a plan with a delivery."""
+    """A delivery of a plan, and how far it is."""
 
     position: Count
     letter: Id | None
@@ -132,7 +132,7 @@ Topic = Annotated[str, Field(min_length=1, max_length=249, pattern="^[A-Za-z0-9.
 
 
 class Patching(RequestModel):
-    """Letters, and the patch of their values."""
+    """The letters to patch, and the patch of their values."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -148,17 +148,17 @@ class Patching(RequestModel):
         },
     )
 
-    letters: Filter = Field(description="Frozen now; those that are open.")
+    letters: Filter = Field(description="The letters, frozen now: the open ones of them.")
     patch: (
         Annotated[list[dict[str, Any]], Field(min_length=1, max_length=100)]
         | Annotated[str, Field(min_length=2, max_length=100_000)]
-    ) = Field(description="A JSON Patch (RFC 6902); or its text, where a number has more digits than a double keeps.")
-    force: bool = Field(False, description="Also what its handler would not take; then it needs a reason.")
+    ) = Field(description="A JSON Patch (RFC 6902); as text if a number has more digits than a double keeps.")
+    force: bool = Field(False, description="Include values that the handler would refuse; needs a reason.")
     why: Why = ""
 
 
 class Copying(RequestModel):
-    """Letters, and the topic that they are copied to."""
+    """The letters to copy, and the topic that they are copied to."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -168,10 +168,11 @@ class Copying(RequestModel):
         },
     )
 
-    letters: Filter = Field(description="Frozen now, whatever their status.")
-    topic: Topic = Field(description="It must exist, and be none that this group reads or writes.")
+    letters: Filter = Field(description="The letters, frozen now, whatever their status.")
+    topic: Topic = Field(description="The topic must exist. This group must not read or write it.")
     kafka: Literal["own", "target"] = Field(
-        "own", description="target: the one that whoever runs the console has configured. A request names no address."
+        "own",
+        description="`target`: the Kafka that the operator of the console has configured. A request names no address.",
     )
     why: Why = ""
 
@@ -196,14 +197,14 @@ class Redriving(RequestModel):
     )
 
     topic: Topic = Field(description="A source topic.")
-    since: Word = Field(alias="from", description="`earliest`, an offset, ISO 8601, `2h`, `today`.")
-    until: Word = Field("latest", alias="to", description="Until before this.")
+    since: Word = Field(alias="from", description="The start: `earliest`, an offset, ISO 8601, `2h`, `today`.")
+    until: Word = Field("latest", alias="to", description="The end, which is not included: as `from`, or `latest`.")
     partition: Annotated[
-        list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(max_length=1_000, description="Of these alone.")
+        list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(max_length=1_000, description="Only these partitions.")
     ] = []
-    handler: Annotated[Words, Field(description="For these alone.")] = []
-    key: Annotated[Word | None, Field(description="Of this key alone: text; `0x…`, `base64:…`.")] = None
-    again: bool = Field(False, description="Also what is done or discarded, or may be.")
+    handler: Annotated[Words, Field(description="Only for these handlers.")] = []
+    key: Annotated[Word | None, Field(description="Only records with this key: text, `0x…` or `base64:…`.")] = None
+    again: bool = Field(False, description="Include deliveries that are, or may be, done or discarded.")
     why: Why = ""
 
 
@@ -211,7 +212,7 @@ class Difference(ResponseModel):
     """The change of a letter's value by a plan."""
 
     letter: Id
-    difference: str = Field(description="A unified diff; of what this role does not see, nothing.")
+    difference: str = Field(description="A unified diff, without the values that this role does not see.")
 
 
 class Differences(ResponseModel):
@@ -226,7 +227,7 @@ class DifferencesQuery(PageQuery):
 
 
 class Checking(RequestModel):
-    """Letters whose handlers are asked."""
+    """The letters to check against their handlers."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, json_schema_extra={"examples": [{"letters": {"group": [7], "status": ["open"]}}]}
@@ -244,12 +245,12 @@ class NotTaken(ResponseModel):
 
 
 class Checked(ResponseModel):
-    """The handlers' verdicts, by the code that the console has; nothing was sent."""
+    """The verdicts of the handlers, by the code that the console has. Nothing was sent."""
 
     letters: Count
     valid: Count
-    upgraded: Count = Field(description="That they take after their `upgrade`.")
+    upgraded: Count = Field(description="Letters that their handlers take after their `upgrade`.")
     invalid: Count
-    unknown: Count = Field(description="Of which it cannot be told here.")
+    unknown: Count = Field(description="Letters that cannot be checked here.")
     invalid_reasons: list[NotTaken]
     unknown_reasons: list[NotTaken]
