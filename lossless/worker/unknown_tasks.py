@@ -1,4 +1,4 @@
-"""Messages of tasks that this worker does not know: they go back, with growing pauses."""
+"""Messages of tasks that this worker does not know: the worker puts them back, with growing pauses."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -88,7 +88,7 @@ class UnknownMessages:
 
 
 class TimedConsumer(Protocol):
-    """The part of the consumer that unknown tasks use."""
+    """The part of a worker's consumer that `UnknownTasks` uses."""
 
     qos: Any
 
@@ -113,9 +113,9 @@ class UnknownTasks:
 
         Parameters:
             message: the message.
-            since: since when (Unix time) it waits.
+            since: the Unix time since when it waits.
             now: the time, by the same clock.
-            left: seconds for which it may wait still.
+            left: seconds for which it may still wait.
         """
         name, pause = message.headers["task"], find_unknown_pause(now - since, left)
         if count := self._seen.to_say(name, now):
@@ -126,7 +126,7 @@ class UnknownTasks:
             )  # fmt: skip
         _leave_to_others(message.channel, now - since)
         why = f"its task {name!r} is not known here, again in {pause:.1f} s"
-        # It is due by the broker's clock too, however wrong this host's is.
+        # `now` is the broker's clock, `time.time()` this host's: the copy is due on time even if they differ.
         due_in = pause + now - time.time()
         self.come_back(message, make_comeback(message, due_in, why, **{UNKNOWN_SINCE: int(since * 1000)}), pause)
 
@@ -135,15 +135,15 @@ class UnknownTasks:
     ) -> None:
         """Put a message of another application back into its queue, with growing pauses.
 
-        On this transport a header says since when it waits, whichever worker looks at it; all else stays as it is.
+        On this transport a header says since when it waits, for all workers; the rest of the message is unchanged.
 
         Parameters:
             channel: the channel that took it.
             delivery_tag: its tag there.
-            name: its task's, for the log.
-            what: what it is, for the log.
-            which: what tells it from others.
-            message: the message, where it is one.
+            name: the name of its task, for the log.
+            what: a description of it, for the log.
+            which: its identity among messages of the same name.
+            message: the message, if it could be decoded.
         """
         now = time.time()
         if count := self._seen.to_say(name, now):

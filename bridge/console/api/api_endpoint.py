@@ -231,47 +231,47 @@ def answer_once(
     if key is None or not _KEY_FORM.fullmatch(key):
         raise RequestRefused(
             "key-missing",
-            "What acts wants the header Idempotency-Key: a new one for each wish, the same one to ask again; 1 to 255 "
-            "characters of ASCII, without spaces. Nothing was done.",
+            "An action needs the header Idempotency-Key: a new key for each action, the same key to repeat a request. "
+            "It has 1 to 255 characters of ASCII, without spaces. Nothing was done.",
         )
     digest = hashlib.sha256(f"{asked.who.token} {key}".encode()).digest()
     begun = asked.desk.requests.begin(digest, hashlib.sha256(wish).digest())
     if isinstance(begun, AnsweredRequest):
         return _replay_answer(begun)
-    mine = replace(asked, desk=asked.desk.doing(begun.claim), done=begun.done)
+    claimed = replace(asked, desk=asked.desk.doing(begun.claim), done=begun.done)
     try:
-        again = operation.act.again if operation.act and begun.done else None
-        answered = written((again and again(mine)) or operation.answer(mine, **mine.given))
+        repeated = operation.act.again if operation.act and begun.done else None
+        response = written((repeated and repeated(claimed)) or operation.answer(claimed, **claimed.given))
     except BridgeError as error:
-        refused = convert_error(error)
-        if refused.name in _TRANSIENT:
+        problem = convert_error(error)
+        if problem.name in _TRANSIENT:
             _release_claim(asked, begun.claim)
             raise
-        answered = build_problem_response(refused)
+        response = build_problem_response(problem)
     except BaseException:
         _release_claim(asked, begun.claim)
         raise
-    _keep_answer(asked, begun.claim, answered)
-    return answered
+    _keep_answer(asked, begun.claim, response)
+    return response
 
 
 def _replay_answer(answered: AnsweredRequest) -> Response:
-    said = json.loads(answered.answer)
-    return Response(said["body"], answered.status, {**said["headers"], REPLAYED_HEADER: "true"})
+    stored = json.loads(answered.answer)
+    return Response(stored["body"], answered.status, {**stored["headers"], REPLAYED_HEADER: "true"})
 
 
-def _keep_answer(asked: ApiRequest, claim: RequestClaim, made: Response) -> None:
-    kept = {name: value for name, value in made.headers.items() if name != "content-length"}
-    answer = json.dumps({"headers": kept, "body": bytes(made.body).decode()})
+def _keep_answer(asked: ApiRequest, claim: RequestClaim, response: Response) -> None:
+    headers = {name: value for name, value in response.headers.items() if name != "content-length"}
+    answer = json.dumps({"headers": headers, "body": bytes(response.body).decode()})
     try:
-        asked.desk.requests.answered(claim, made.status_code, answer)
+        asked.desk.requests.answered(claim, response.status_code, answer)
     except DeskUnavailable as error:
-        # It was done, and is noted with the action: a repeated request gets the answer.
-        logger.warning("the answer to a request is not kept: %s", error)
+        # The action was done, and its transaction noted the claim: a repeated request still gets the answer.
+        logger.warning("the answer to a request was not stored: %s", error)
 
 
 def _release_claim(asked: ApiRequest, claim: RequestClaim) -> None:
     try:
         asked.desk.requests.leave(claim)
     except DeskUnavailable as error:
-        logger.warning("a request is left for who asks again in two minutes: %s", error)
+        logger.warning("the claim of a request was not released, and expires in two minutes: %s", error)

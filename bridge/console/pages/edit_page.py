@@ -154,9 +154,9 @@ def _answer_refusal(request: Request, words: str) -> Response:
     return console.get_console(request).fault(request, 409, words)
 
 
-#: The letters on which a patch is tried.
+#: The number of newest letters on which a patch is tried.
 TRIED_LETTERS: Final = 3
-#: The most characters of the value beside the patch.
+#: The most characters of the value that is shown beside the patch.
 MAX_SHOWN_CHARACTERS: Final = 4_000
 
 
@@ -168,86 +168,86 @@ class TriedPatch(NamedTuple):
 
 
 def show_patch_form(request: Request) -> Response:
-    """Show the form for a patch, beside the newest letter."""
+    """Show the form for a patch, with the value of the newest letter."""
     return _render_patch(request, request.query_params)
 
 
 def check_patch(request: Request) -> Response:
     """Try the patch on the newest letters: the answer has the parts of the page that a script replaces."""
-    here, said = console.get_console(request), request.state.form
-    tried, fault = _try_patch(request, said)
-    count = here.desk.letters.count(_read_letters(request, said))
+    here, form = console.get_console(request), request.state.form
+    tried, fault = _try_patch(request, form)
+    count = here.desk.letters.count(_read_letters(request, form))
     return here.page(request, "patch-checked.html", tried=tried, fault=fault, count=count)
 
 
 def make_patch(request: Request) -> Response:
     """Try the patch, or make a plan with its results for all letters and continue there."""
-    said = request.state.form
-    if said.get("do") == "check":
-        return _render_patch(request, said)
+    form = request.state.form
+    if form.get("do") == "check":
+        return _render_patch(request, form)
     masks, who = console.get_masks(request), console.get_principal(request).name
     wish = bulk_actions.PatchRequest(
-        _read_letters(request, said),
-        _read_patch_text(said),
-        check_length(said.get("why", ""), MAX_WHY),
-        "force" in said,
+        _read_letters(request, form),
+        _read_patch_text(form),
+        check_length(form.get("why", ""), MAX_WHY),
+        "force" in form,
     )
     try:
         made = submit_once(request, lambda desk: bulk_actions.plan_patch(desk, masks, who, wish).id)
     except (PatchRefused, FilterFault) as error:
-        return _render_patch(request, said, str(error), 400)
+        return _render_patch(request, form, str(error), 400)
     return RedirectResponse(f"/plans/{made}", 303)
 
 
-def _read_letters(request: Request, said: QueryParams) -> LetterFilter:
+def _read_letters(request: Request, form: QueryParams) -> LetterFilter:
     """Return the filter of the open letters that the form means, all of whose values the user may see.
 
     Raises:
         FilterFault: no open letters match, or the user may not see all of their values.
     """
     masks = console.get_masks(request)
-    wanted = masks.check(filter_address.read_filter(filter_address.add_open_status(said))).only_open()
+    wanted = masks.check(filter_address.read_filter(filter_address.add_open_status(form))).only_open()
     masks.whole(wanted.topics, "patch")
     if unknown := console.get_console(request).desk.absent.describe_absent(wanted):
         raise FilterFault(" ".join(unknown))
     return wanted
 
 
-def _read_patch_text(said: QueryParams) -> str:
-    return said.get("patch", "").strip()
+def _read_patch_text(form: QueryParams) -> str:
+    return form.get("patch", "").strip()
 
 
-def _try_patch(request: Request, said: QueryParams) -> tuple[list[TriedPatch], str]:
-    """Return the results for the newest letters, and the fault if it is no patch."""
-    desk, text = console.get_console(request).desk, _read_patch_text(said)
+def _try_patch(request: Request, form: QueryParams) -> tuple[list[TriedPatch], str]:
+    """Return the results for the newest letters, and the fault if the text is no patch."""
+    desk, text = console.get_console(request).desk, _read_patch_text(form)
     if not text:
         return [], ""
     try:
         patch = ValuePatch.read(text)
     except PatchRefused as error:
         return [], str(error)
-    newest = desk.letters.page(_read_letters(request, said), TRIED_LETTERS).letters
-    found = desk.mending.samples([each.id for each in newest], patch)
-    return [TriedPatch(each, build_diff_rows(each.difference)) for each in found], ""
+    newest = desk.letters.page(_read_letters(request, form), TRIED_LETTERS).letters
+    samples = desk.mending.samples([letter.id for letter in newest], patch)
+    return [TriedPatch(sample, build_diff_rows(sample.difference)) for sample in samples], ""
 
 
-def _render_patch(request: Request, said: QueryParams, refused: str = "", status: int = 200) -> Response:
+def _render_patch(request: Request, form: QueryParams, refused: str = "", status: int = 200) -> Response:
     here, typed = console.get_console(request), console.get_typed_values(request)
-    wanted = _read_letters(request, said)
+    wanted = _read_letters(request, form)
     tried, fault = _try_patch(request, typed)
     newest = here.desk.letters.page(wanted, 1).letters
     return here.page(
         request,
         "patch.html",
         status,
-        fields=filter_address.list_filter_fields(filter_address.add_open_status(said)),
+        fields=filter_address.list_filter_fields(filter_address.add_open_status(form)),
         count=here.desk.letters.count(wanted),
         newest=newest[0] if newest else None,
         value=_read_value(here, newest[0].id) if newest else "",
         tried=tried,
         fault=refused or fault,
-        list=filter_address.build_address("/letters", QueryParams(filter_address.list_filter_fields(said))),
-        command=f"{filter_address.build_command('replay', said)} --patch patch.json",
+        list=filter_address.build_address("/letters", QueryParams(filter_address.list_filter_fields(form))),
+        command=f"{filter_address.build_command('replay', form)} --patch patch.json",
     )
 
 
@@ -256,7 +256,7 @@ def _read_value(here: Console, letter: int) -> str:
     try:
         text = here.desk.mending.offered(letter).text
     except EditRefused:
-        return "Its value is no text, or too large: no patch applies to it."
+        return "The value is not text, or too large: no patch applies to it."
     return (
         text
         if len(text) <= MAX_SHOWN_CHARACTERS

@@ -115,7 +115,7 @@ def _build_version(view: StatusView, row: TopicRow) -> str:
     return digest_text(repr((problems, row.halted, row.partitions, tiers)))
 
 
-#: The seconds to wait for the topic's state: the form works without it.
+#: Seconds to wait for the topic's state: the form works without it.
 STATUS_WITHIN = 0.5
 
 
@@ -126,55 +126,57 @@ def show_halt_form(request: Request) -> Response:
 
 
 def halt_topic(request: Request) -> Response:
-    """Halt a topic: nothing of it is read or run from now on."""
-    said, desk = require_why(request), console.get_console(request).desk
+    """Halt a topic: the group stops reading it and running its deliveries."""
+    why, desk = require_why(request), console.get_console(request).desk
     return _decide_halt(
         request,
-        f"halted {request.path_params['topic']}: {said}",
-        lambda topic, by: commands.halt_topics(desk.app, desk.settings, desk.routes, [topic], said, by),
+        f"halted {request.path_params['topic']}: {why}",
+        lambda topic, by: commands.halt_topics(desk.app, desk.settings, desk.routes, [topic], why, by),
     )
 
 
 def resume_topic(request: Request) -> Response:
     """Resume a topic from exactly where it stopped."""
-    said, desk = require_why(request), console.get_console(request).desk
+    why, desk = require_why(request), console.get_console(request).desk
     return _decide_halt(
         request,
-        f"resumed {request.path_params['topic']}: {said}",
-        lambda topic, by: commands.resume_topics(desk.app, desk.settings, desk.routes, [topic], said, by),
+        f"resumed {request.path_params['topic']}: {why}",
+        lambda topic, by: commands.resume_topics(desk.app, desk.settings, desk.routes, [topic], why, by),
     )
 
 
-def _decide_halt(request: Request, said: str, act: Callable[[str, str], dict[str, Any]]) -> Response:
+def _decide_halt(request: Request, entry: str, act: Callable[[str, str], dict[str, Any]]) -> Response:
     """Halt or resume a topic, unless its state has changed since the user saw it."""
     topic, form = request.path_params["topic"], request.state.form
-    stands = commands.read_halts(console.get_console(request).desk.settings).get(topic)
-    if form.get("seen", "") != _build_halt_version(stands):
-        if _is_own_decision(request, stands):
-            return _redirect_to_form(topic, stands is not None)
-        # The reason is asked again: the typed one does not answer another user's decision.
-        return _render_halt_form(request, 409, stands, unsent=form.get("why", ""))
-    found = act(topic, console.get_principal(request).name)["topics"][topic]
-    if found.get("changed", True):
-        note_decided(request, "halt" if found["halted"] else "resume", said)
-    if told := list_durability_warnings(found):
-        return _render_halt_form(request, 200, found if found["halted"] else None, typed=form.get("why", ""), told=told)
-    return _redirect_to_form(topic, found["halted"])
+    halt = commands.read_halts(console.get_console(request).desk.settings).get(topic)
+    if form.get("seen", "") != _build_halt_version(halt):
+        if _is_own_decision(request, halt):
+            return _redirect_to_form(topic, halt is not None)
+        # The form asks for the reason again: the typed one was written before another user's decision.
+        return _render_halt_form(request, 409, halt, unsent=form.get("why", ""))
+    outcome = act(topic, console.get_principal(request).name)["topics"][topic]
+    if outcome.get("changed", True):
+        note_decided(request, "halt" if outcome["halted"] else "resume", entry)
+    if warnings := list_durability_warnings(outcome):
+        return _render_halt_form(
+            request, 200, outcome if outcome["halted"] else None, typed=form.get("why", ""), told=warnings
+        )
+    return _redirect_to_form(topic, outcome["halted"])
 
 
-def _is_own_decision(request: Request, stands: Mapping[str, Any] | None) -> bool:
-    """Return whether the topic is already in the wanted state by the same user: the form was sent twice."""
-    topic, who, said = request.path_params["topic"], console.get_principal(request).name, require_why(request)
+def _is_own_decision(request: Request, halt: Mapping[str, Any] | None) -> bool:
+    """Return whether the same user has already decided this, because the form was sent twice."""
+    topic, who, why = request.path_params["topic"], console.get_principal(request).name, require_why(request)
     if _is_halt_form(request):
-        return stands is not None and (stands["by"], stands["why"]) == (who, said)
+        return halt is not None and (halt["by"], halt["why"]) == (who, why)
     last = _find_resumption(request, topic)
-    return stands is None and last is not None and (last.by, last.said) == (who, f"resumed {topic}: {said}")
+    return halt is None and last is not None and (last.by, last.said) == (who, f"resumed {topic}: {why}")
 
 
 def _find_resumption(request: Request, topic: str) -> AuditEntry | None:
     """Return the last resumption by a console, among the latest entries of the audit log."""
-    found = console.get_console(request).desk.trail.page(what=("resume",)).entries
-    return next((each for each in found if each.said.startswith(f"resumed {topic}:")), None)
+    entries = console.get_console(request).desk.trail.page(what=("resume",)).entries
+    return next((entry for entry in entries if entry.said.startswith(f"resumed {topic}:")), None)
 
 
 def _redirect_to_form(topic: str, halted: bool) -> Response:
@@ -182,7 +184,7 @@ def _redirect_to_form(topic: str, halted: bool) -> Response:
 
 
 def _is_halt_form(request: Request) -> bool:
-    """Return whether this address halts the topic; else it resumes it."""
+    """Return whether the address is that of the halt form, and not of the resume form."""
     return request.url.path.endswith("/halt")
 
 
@@ -194,12 +196,12 @@ def _render_halt_form(
     told: Sequence[str] = (),
     unsent: str = "",
 ) -> Response:
-    asked, topic = console.get_console(request), request.path_params["topic"]
-    if halt is None and topic not in asked.desk.routes.topics:
+    here, topic = console.get_console(request), request.path_params["topic"]
+    if halt is None and topic not in here.desk.routes.topics:
         raise UnknownTopic(f"No handler here names the topic {topic!r}, and it is not halted.")
-    standing = asked.status_cache.read(STATUS_WITHIN)
-    listed = [] if standing is None else status_rows.build_topic_rows(asked.desk.routes, standing.status, None)
-    return asked.page(
+    status_now = here.status_cache.read(STATUS_WITHIN)
+    listed = [] if status_now is None else status_rows.build_topic_rows(here.desk.routes, status_now.status, None)
+    return here.page(
         request,
         "halt.html",
         status,
@@ -212,11 +214,11 @@ def _render_halt_form(
         quicker=status == 409,
         resumed=_find_resumption(request, topic) if status == 409 and halt is None else None,
         told=told,
-        silent={} if standing is None else standing.silent,
+        silent={} if status_now is None else status_now.silent,
         row=next((row for row in listed if row.name == topic), None),
     )
 
 
 def _build_halt_version(halt: Mapping[str, Any] | None) -> str:
-    """Return a version that tells a halt from another of the same topic, without the handler's own words."""
+    """Return a version that distinguishes a halt from another of the same topic, without the handler's own words."""
     return "" if halt is None else f"{halt['since']} {halt['by']} {redact_halt(halt)['why']}"
