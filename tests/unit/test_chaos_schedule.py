@@ -37,7 +37,7 @@ def test_the_run_of_ci_has_every_kind_of_fault_and_200_of_them(seed: int):
     faults = schedule(seed, 135)
     kinds = {(name.split()[0], kind.name) for name, lane in LANES.items() for kind in lane.kinds}
     assert {(fault.lane.split()[0], fault.kind) for fault in faults} == kinds
-    assert len(faults) >= 225
+    assert len(faults) >= 200
 
 
 def test_every_kind_can_be_done():
