@@ -37,10 +37,14 @@ _TOLD_ELSEWHERE: Final = frozenset(
     }
 )
 #: Advice for a pause that lasts, by its reason.
-_MORE_WORKERS: Final = "add workers if it does not fall"
+_MORE_WORKERS: Final = "add workers, or find out why handlers are slow"
 _ADVICE: Final = {
+    PauseReason.START_UNKNOWN: "see the bridge's log",
+    PauseReason.SOME_DEPENDENCIES_DOWN: "restore the dependency (dependency_down)",
+    PauseReason.WINDOW_FULL: "find the oldest delivery (delivery_old)",
+    PauseReason.KEYS_BUSY: "make that key's deliveries faster (key_hot)",
     PauseReason.PARKED_RECORDS: "see its handlers' errors, or raise kafka_pause_above_parked",
-    PauseReason.QUEUE_BYTES: "add workers if it does not fall, or give Redis memory and raise kafka_pause_above_bytes",
+    PauseReason.QUEUE_BYTES: "add workers, or give Redis memory and raise kafka_pause_above_bytes",
 }
 
 
@@ -354,7 +358,7 @@ def find_paused_partitions(facts: GroupFacts) -> Iterator[Problem]:
         )
         yield Problem(
             f"{format_count(len(places), 'partition', 'are')} paused, {format_since(since, facts.now)}: {why}{length}. "
-            f"{'It resumes' if len(places) == 1 else 'They resume'} when that falls; {advice}. "
+            f"{'It resumes' if len(places) == 1 else 'They resume'} when the cause ends; {advice}. "
             f"({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})",
             "paused",
             f"{format_count(len(places), 'partition', 'are')} paused: {why}",

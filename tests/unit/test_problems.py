@@ -455,9 +455,13 @@ def test_a_topic_that_is_paused_because_too_many_die_is_told_at_once_and_once():
         ("bytes of queue orders", "kafka_pause_above_bytes"),
         ("work in queue orders", "add workers"),
         ("parked records of orders", "kafka_pause_above_parked"),
+        (PauseReason.START_UNKNOWN, "when the cause ends; see the bridge's log"),
+        (PauseReason.SOME_DEPENDENCIES_DOWN, "when the cause ends; restore the dependency (dependency_down)"),
+        (PauseReason.WINDOW_FULL, "when the cause ends; find the oldest delivery (delivery_old)"),
+        (PauseReason.KEYS_BUSY, "when the cause ends; make that key's deliveries faster (key_hot)"),
     ],
 )
-def test_each_pressure_has_its_own_advice(why, advice):
+def test_each_reason_of_a_pause_has_its_own_advice(why, advice):
     paused = {"paused": {"orders-0": why}, "paused_since": {"orders-0": NOW - 300}}
     (sentence,) = list_problems(replace(WELL, bridges={"a:1": bridge(**paused)}))
     assert why in sentence
