@@ -109,14 +109,6 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         "Kafka, Redis or the Celery broker does not answer.",
         "Start it, or fix the network or the address.",
         STOPS_ALL,
-        (
-            AlertRule(
-                "NoBridgeConsumes",
-                "sum(bridge_ready) < 1 or absent(bridge_ready)",
-                "no bridge consumes and hands off; see /readyz and bridge status",
-                "1m",
-            ),
-        ),
     ),
     ProblemRow(
         "redis",
@@ -174,10 +166,10 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         STOPS_ALL,
         (
             AlertRule(
-                "ABridgeIsNotReady",
-                "bridge_ready == 0",
-                "{{ $labels.instance }} consumes nothing; see its /readyz",
-                "5m",
+                "NoBridgeRuns",
+                "absent(bridge_ready)",
+                "no bridge runs, or Prometheus scrapes none; see bridge status",
+                "1m",
             ),
         ),
     ),
@@ -224,6 +216,20 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         "Bridges consume nothing, for a reason that they name.",
         "Fix the cause that the sentence names: the bridges continue by themselves.",
         STOPS_ALL,
+        (
+            AlertRule(
+                "NoBridgeConsumes",
+                "sum(bridge_ready) < 1",
+                "no bridge consumes and hands off; see /readyz and bridge status",
+                "1m",
+            ),
+            AlertRule(
+                "ABridgeIsNotReady",
+                "bridge_ready == 0",
+                "{{ $labels.instance }} consumes nothing; see its /readyz",
+                "5m",
+            ),
+        ),
     ),
     ProblemRow(
         "no worker",

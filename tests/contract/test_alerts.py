@@ -21,6 +21,7 @@ RULES: Final = Path(__file__).parents[2] / "deploy" / "alerts.yml"
 #: each 30 s: `0+30x40` grows by 30 each time, `1x40` stays, `_` is a series that is not there.
 Series = dict[str, str]
 INCIDENTS: Final[dict[str, tuple[Series, Series]]] = {
+    "NoBridgeRuns": ({}, {'bridge_ready{instance="a"}': "0x40"}),
     "NoBridgeConsumes": ({'bridge_ready{instance="a"}': "0x40"}, {'bridge_ready{instance="a"}': "1x40"}),
     "ATopicIsHalted": ({'bridge_halted{topic="t"}': "1x40"}, {'bridge_halted{topic="t"}': "0x40"}),
     "WhatHandlersNeedIsDown": (
