@@ -317,7 +317,8 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
             AlertRule(
                 "DeliveriesWereNowhere",
                 "increase(bridge_stuck_deliveries_total[1h]) > 0",
-                "messages vanished from the broker, and their deliveries were handed off again",
+                "messages vanished from the broker; their deliveries were handed off again, nothing to do:"
+                " find out who purged the queue",
             ),
         ),
     ),
