@@ -400,7 +400,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         "paused",
         "partitions_paused",
         "Partitions have been paused for over a minute.",
-        "Add workers if it does not fall.",
+        "Act on the reason in the sentence: the table below has each.",
         None,
         (
             AlertRule(
@@ -415,7 +415,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
     ProblemRow(
         "transaction",
         "transaction_open",
-        "Kafka returns no records behind a transaction that has been open for over 90 s.",
+        "Kafka returns no records from the beginning of a transaction on that has been open for over 90 s.",
         "`kafka-transactions.sh find-hanging` names its producer, `kafka-transactions.sh abort` ends it.",
         None,
         (_make_bridge_alert("transaction_open", "ATransactionStaysOpen", "an open transaction holds back a topic"),),
