@@ -28,7 +28,8 @@ def test_the_quickstart_handles_its_first_record(redis_url: str, tmp_path: Path)
     (tmp_path / "shop" / "handlers.py").write_text(block("# shop/handlers.py"))
     (tmp_path / "celeryconfig.py").write_text(block('imports = ("shop.handlers",)'))
     export, *commands = block("celery -A tasks worker").strip().splitlines()
-    assert commands == ["bridge check", "celery -A tasks worker -l INFO", "python -m bridge"]
+    assert commands == ["bridge check", "celery -A tasks worker -l INFO"]
+    assert block("python -m bridge").strip().splitlines() == [export, "python -m bridge"]
     with (
         KafkaServer(auto_create_topics=True) as kafka,
         Stack(kafka.bootstrap_servers, redis_url, "", tmp_path, "") as stack,
