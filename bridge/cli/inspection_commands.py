@@ -77,7 +77,7 @@ def audit(
     topic: Annotated[str, typer.Argument(help="A source topic.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Count the fates of every offset of a topic, to prove that none is lost.
+    """Count every offset's fate in a topic, and name the offsets that it cannot account for.
 
     Example: bridge audit orders --json
     """
