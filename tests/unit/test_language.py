@@ -28,6 +28,7 @@ PAGES: Final = (
     *(
         "docs/concepts/guarantees.md",
         "docs/concepts/circuit-breakers.md",
+        "docs/concepts/lossless.md",
         "docs/concepts/order-and-batches.md",
         "docs/concepts/retries.md",
     ),
