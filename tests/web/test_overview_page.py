@@ -21,6 +21,7 @@ from bridge.console.status_cache import (
     read_group_status,
 )
 from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.inspection.recorder_presence import RecorderPresence
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskUnavailable
@@ -79,6 +80,16 @@ def test_where_all_is_well_it_says_so_and_shows_how_each_topic_and_handler_stand
     assert "host:1 : 2 partitions" in text
     assert "Setup checklist" in text
     assert "KAFKA_HANDLERS_VERSION" not in text
+
+
+def test_a_recorder_that_runs_without_dead_letters_is_there_and_old_dead_letters_are_no_recorder(
+    page, console, record, monkeypatch
+):
+    monkeypatch.setattr(console, "recorders", lambda: RecorderPresence(living=("host:7",)))
+    assert "1 alive, 0 letters The version" in words(page())
+    record(letter(1))
+    monkeypatch.setattr(console, "recorders", lambda: RecorderPresence(living=()))
+    assert "1 letter bridge deadletters record runs beside the bridge" in words(page())
 
 
 def test_each_problem_is_a_sentence_with_its_time_and_what_to_do(page):

@@ -21,6 +21,7 @@ from bridge.console.pages.status_view import (
 )
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.letter_statistics import LetterCounts
+from bridge.deadletters.inspection.recorder_presence import RecorderPresence
 from bridge.formats.text_forms import format_count
 from bridge.jobs.group_facts import format_letter_count as letters_said
 
@@ -40,7 +41,7 @@ class OnboardingCheck(NamedTuple):
 
 
 def list_onboarding_checks(
-    desk: DeadLetterService, status: Mapping[str, Any], stats: LetterCounts
+    desk: DeadLetterService, status: Mapping[str, Any], stats: LetterCounts, recorders: RecorderPresence
 ) -> list[OnboardingCheck]:
     """Return what is there and what is missing; nothing once a letter was replayed and resolved."""
     if stats.statuses.get("resolved") or stats.statuses.get("replaying"):
@@ -67,9 +68,9 @@ def list_onboarding_checks(
         OnboardingCheck(
             "The recorder",
             f"has its database, {desk.database.name}",
-            bool(letters),
-            letters_said(letters),
-            "None was recorded yet: `bridge deadletters record` runs beside the bridge",
+            bool(recorders.living) or not recorders.wanted,
+            f"{_describe_recorders(recorders)}, {letters_said(letters)}",
+            "`bridge deadletters record` runs beside the bridge",
         ),
         OnboardingCheck(
             "The version",
@@ -85,6 +86,12 @@ def _describe_count(count: int) -> str:
     return f"{count} alive" if count else "none"
 
 
+def _describe_recorders(recorders: RecorderPresence) -> str:
+    if recorders.living is None:
+        return "not known"
+    return _describe_count(len(recorders.living)) if recorders.wanted or recorders.living else "none expected"
+
+
 #: The number of topics up to which all are listed; of more, only those with a problem.
 MAX_LISTED_TOPICS: Final = 30
 #: The prefix of element ids.
@@ -94,18 +101,21 @@ PLACE: Final = partial(build_place_id, "o")
 def show_overview(request: Request) -> Response:
     """Show the overview; an unavailable server leaves the rest of it as it is."""
     asked = console.get_console(request)
+    recorders = asked.recorders()
     found = build_status_view(asked, counts=True)
     listed = found.topics
     if len(listed) > MAX_LISTED_TOPICS and request.query_params.get("show") != "all":
         listed = _keep_worse(listed)
-    is_well = found.stats is not None and not found.problems and not found.silent
+    checks: list[OnboardingCheck] = []
+    if found.stats is not None and not found.problems and not found.silent:
+        checks = list_onboarding_checks(asked.desk, found.status, found.stats, recorders)
     return asked.page(
         request,
         "overview.html",
         view=found,
-        recorders=asked.recorders(),
+        recorders=recorders,
         so_far=plan_view.describe_progress,
-        checks=list_onboarding_checks(asked.desk, found.status, found.stats) if is_well and found.stats else [],
+        checks=checks,
         topics=listed,
         well=len(found.topics) - len(listed),
         waits=status_rows.list_wait_kinds(found.status),
