@@ -1,4 +1,7 @@
-"""The HTTP server of /healthz, /readyz and /metrics, with bounded connections."""
+"""The HTTP server of /healthz, /readyz and /metrics, with bounded connections.
+
+bridge/bridge_process.py decides readiness.
+"""
 
 import logging
 import socket

@@ -1,4 +1,8 @@
-"""The health of the ledger's Redis: memory, eviction, and whether its data reach the disk."""
+"""The health of the ledger's Redis: memory, eviction, and whether its data reach the disk.
+
+bridge/ledger/redis_connection.py decides that Redis is unavailable, bridge/consumer/handoff_backoff.py what the bridge
+does then.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

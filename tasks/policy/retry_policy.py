@@ -198,6 +198,7 @@ RETRY_OPTIONS: Final = (
 )
 
 #: Every option that the policy is made of. `default_retry_delay` stays Celery's as well.
+#: Also declared in tasks/declaration/handler_options.py (`Options`); run-time changes: policy_override.py.
 POLICY_OPTIONS: Final = (
     *RETRY_OPTIONS,
     "max_retries",
