@@ -1,4 +1,4 @@
-"""Background threads: each has a name and is a daemon, and an error in one reaches the log or who waits for it."""
+"""Named daemon threads; an error in one is logged, or raised to the caller that waits for the result."""
 
 import logging
 import threading

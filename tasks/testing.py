@@ -1,4 +1,4 @@
-"""Testing a handler without Kafka, Redis and workers: what would become of a record, at any attempt.
+"""A test helper for handlers, without Kafka, Redis and workers: the outcome of a record at any attempt.
 
     from tasks.testing import outcome
 

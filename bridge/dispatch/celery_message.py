@@ -1,4 +1,7 @@
-"""The Celery message of a batch: its form, its largest size, and how many messages one step carries."""
+"""The Celery message of a batch: its form, and how many messages one step carries.
+
+bridge/partitions/ordering.py has its largest size.
+"""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""The names of the gates: one for each topic (shut by a halt) and each dependency (shut by a circuit breaker)."""
+"""The names of the gates: one for each topic (shut by a halt), two for each dependency (first attempts and retries;
+shut by its breaker).
+"""
 
 from collections.abc import Iterable
 from urllib.parse import quote, unquote

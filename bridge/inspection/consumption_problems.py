@@ -1,4 +1,6 @@
-"""The problems of Redis, halts, circuit breakers, bridges, consumer lag and paused partitions (pure)."""
+"""The problems of Redis, halts, dependencies, bridges, lag, hot keys, and partitions that are paused or have no bridge
+(pure).
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final

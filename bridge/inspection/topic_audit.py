@@ -1,4 +1,4 @@
-"""`bridge audit TOPIC`: the fate of every offset, counted; the number of unaccounted offsets must be zero.
+"""`bridge audit TOPIC`: the fate of every offset, counted; `TopicAudit.clean` lists what must be zero.
 
 bridge/ledger/unaccounted_offsets.py decides what is unaccounted for.
 """

@@ -1,5 +1,5 @@
-"""Open transactions of producers: Kafka returns no record behind their first one, and no error. Asked for once, and
-watched for those that stay open.
+"""Open producer transactions, after whose first record Kafka returns nothing: one query, and a watch for those that
+stay open.
 """
 
 import logging

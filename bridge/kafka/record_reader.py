@@ -1,4 +1,4 @@
-"""A reader of records outside the group: all between two offsets, or chosen ones."""
+"""A reader that joins no consumer group and commits nothing: all records between two offsets, or chosen ones."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The process pool: it reports every end of a task; and which other pools are supported."""
+"""The prefork pool that reports every end of a task, and the check that refuses unsupported pools."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -97,7 +97,7 @@ class ReportingPool(asynpool.AsynPool):
 def prepare_pool(app: Celery, pool: Any) -> None:
     """Make `pool` report every end of a task, before it starts.
 
-    prefork does, but for what `Pool` mends. `threads` and `solo` report no exception that leaves Celery's own
+    prefork does, with the fixes of `ReportingPool`. `threads` and `solo` report no exception that leaves Celery's own
     trace (a raising Task.on_failure, MemoryError, sys.exit): `threads` leaves the message unacknowledged for
     ever, `solo` ends the worker (celery/concurrency/base.py, `apply_target`); here they report it. A crash of the
     process is a crash of the whole worker there, and time limits are not enforced: a warning says so.
