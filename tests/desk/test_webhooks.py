@@ -233,7 +233,7 @@ def test_it_is_given_up_after_a_day_and_said(hooks, there):
     send(hooks)
     assert (hooks.find_delivery(message).state, hooks.find_delivery(message).said) == ("given up", "HTTP 503")
     (said,) = dead_letter_problems._read_failing_webhooks(hooks.database, time.time())
-    assert said.startswith("The webhook ops has not taken 1 of what it was told, the last was given up ")
+    assert said.startswith("The webhook ops did not accept 1 event; it was given up ")
 
 
 def test_a_receiver_that_does_not_answer_and_a_recorder_that_does_not_send_are_said(hooks, there):
@@ -247,7 +247,7 @@ def test_a_receiver_that_does_not_answer_and_a_recorder_that_does_not_send_are_s
     with hooks.database.writing() as connection:
         connection.execute(update(tables.deliveries).values(tries=5))
     (said,) = dead_letter_problems._read_failing_webhooks(hooks.database, later)
-    assert "The webhook ops does not take what it is told" in said
+    assert "The webhook ops refuses events or does not answer" in said
 
 
 def test_one_that_wants_nothing_any_more_is_switched_off_and_said(hooks, there):

@@ -269,9 +269,9 @@ def find_failing_webhooks(
                 )
         elif found.oldest is not None and found.tries >= TRIED:
             yield _describe_webhook_fault(
-                f"The webhook {each.name} does not take what it is told, {format_since(found.oldest / 1000, now)}: "
+                f"The webhook {each.name} refuses events or does not answer, {format_since(found.oldest / 1000, now)}: "
                 f"{found.waiting:,} {inflect_verb(found.waiting, 'wait')}. {_SEE}; fix its receiver, or switch it off.",
-                f"The webhook {each.name} does not take what it is told",
+                f"The webhook {each.name} refuses events or does not answer",
                 found.oldest,
                 found.waiting,
                 do="fix its receiver, or switch it off",
@@ -290,9 +290,10 @@ def find_failing_webhooks(
             )
         elif found.given_up_at is not None and now - found.given_up_at / 1000 < TOLD_FOR:
             yield _describe_webhook_fault(
-                f"The webhook {each.name} has not taken {found.given_up:,} of what it was told, the last was given up "
+                f"The webhook {each.name} did not accept {format_count(found.given_up, 'event')}; "
+                f"{'it' if found.given_up == 1 else 'the last'} was given up "
                 f"{format_utc(found.given_up_at / 1000)}. {_SEE}.",
-                f"The webhook {each.name} has not taken all that it was told",
+                f"The webhook {each.name} did not accept all events",
                 found.given_up_at,
                 found.given_up,
                 found.given_up,
