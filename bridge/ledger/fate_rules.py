@@ -35,9 +35,8 @@ OVERWRITES: Mapping[Fate, frozenset[Fate]] = {
     # Not dead: a worker that was frozen between Kafka's acknowledgement and this mark may resume after the parked
     # record came due and died (tests/model found it); the delivery would be parked without a record.
     Fate.PARKED: frozenset({Fate.OPEN, Fate.HANDED, Fate.GAP}),
-    # Not discarded: a worker that was frozen before this mark would undo what a person decided since. A replay of its
-    # letter, if that is open, undoes the discard (Ledger.undo_discard).
-    Fate.DEAD: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.GAP}),
+    # Its dead letter is written by then: were it discarded, a replay of the letter would be skipped.
+    Fate.DEAD: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.DISCARDED, Fate.GAP}),
     Fate.DISCARDED: frozenset({Fate.OPEN, Fate.HANDED, Fate.PARKED, Fate.DEAD, Fate.GAP}),
     # A gap is inferred from what Kafka left out: a record that does turn up overwrites it.
     Fate.GAP: frozenset({Fate.OPEN}),

@@ -172,12 +172,6 @@ class Ledger:
         )
         return sum(each.count(fate) for each in before for fate in fate_rules.UNSETTLED)
 
-    def undo_discard(self, account: Account, offsets: Sequence[int]) -> None:
-        """Make those of these deliveries dead that are discarded, because a person sends their letters back."""
-        call = self.call()
-        call.add_stretches(account, offsets, ledger_scripts.UNDO_DISCARD, "mark", 0)
-        self.run("undo discards", ledger_scripts.WRITE, call.keys, call.args)
-
     def fates(self, account: Account, first: int, last: int) -> bytes:
         """Return the fates from `first` to `last`, both included, one byte each; open if there is no page."""
         return self.fates_many([(account, first, last)])[0]

@@ -17,8 +17,6 @@ from lossless.lua import script
 FORGET: Final = 15
 #: A pseudo fate to write: open and handed become discarded; settled fates stay.
 DISCARD_UNSETTLED: Final = 14
-#: A pseudo fate to write: discarded becomes dead.
-UNDO_DISCARD: Final = 13
 
 
 def _fate_row(wanted: Fate) -> str:
@@ -30,9 +28,8 @@ def _fate_row(wanted: Fate) -> str:
 def _lua_values() -> str:
     """Return the Lua declarations that precede `write.lua`."""
     unsettled = "".join(chr(64 + (Fate.DISCARDED if old in UNSETTLED else old)) for old in range(16))
-    undone = "".join(chr(64 + (Fate.DEAD if old == Fate.DISCARDED else old)) for old in range(16))
     rows = [f"[{wanted.value}]='{_fate_row(wanted)}'" for wanted in Fate]
-    rows += [f"[{FORGET}]='{'@' * 16}'", f"[{DISCARD_UNSETTLED}]='{unsettled}'", f"[{UNDO_DISCARD}]='{undone}'"]
+    rows += [f"[{FORGET}]='{'@' * 16}'", f"[{DISCARD_UNSETTLED}]='{unsettled}'"]
     ends = [f"[{int(fate)}]=true" for fate in (*sorted(SETTLED | {Fate.HANDED}), DISCARD_UNSETTLED)]
     return (
         f"local ROWS = {{{','.join(rows)}}} local ENDS = {{{','.join(ends)}}} "

@@ -61,8 +61,8 @@ def discard_queued(settings: Settings, routes: Routes, topic: str, handlers: Seq
 
     Their Celery messages stay where they are: a worker that takes one skips what is discarded. A delivery that is
     running goes on: it is done if it succeeds; if it fails it is not retried, and gets no dead letter. One that dies in
-    that moment may have a letter, which a person can replay. Deliveries that wait for a Kafka retry or came from one
-    are left alone, and so is one that parks or dies meanwhile.
+    that moment is dead. Deliveries that wait for a Kafka retry or came from one are left alone, and so is one that
+    parks or dies meanwhile.
 
     Raises:
         UnknownTopic, UnknownHandler, KafkaUnavailable, LedgerUnavailable: as `count_queued`.

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +24,6 @@ from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay import kafka_lookup, plan_action, plan_runner, replay_action
 from bridge.deadletters.replay.plan_runner import PlanRunner, RunnerHooks
 from bridge.errors import PlanTakenOver
-from bridge.formats.delivery_identity import Origin
 from bridge.formats.retry_record import read_retry_key
 from bridge.ledger import Fate
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
@@ -93,8 +91,6 @@ class World:
             )
         self.kafka = Kafka(happens, self.ends)
         self.database.happens = happens
-        self.chosen = CHOSEN
-        self.fates: Any = SimpleNamespace(read_fates=lambda some: [Fate.DEAD] * len(some))
 
     def process(self, who: str) -> None:
         """One process that takes the plan up, as far as it comes."""
@@ -105,8 +101,8 @@ class World:
                 return
             plan = plan_rows.read_plan(connection, self.plan)
         assert plan is not None
-        ends, known = Ends(self.kafka), [HANDLER, OTHER]
-        doing = replay_action.ReplayAction(self.chosen, self.database, plan, 0, ends, self.fates, known)  # type: ignore[arg-type]
+        ends, fates = Ends(self.kafka), SimpleNamespace(read_fates=lambda some: [Fate.DEAD] * len(some))
+        doing = replay_action.ReplayAction(CHOSEN, self.database, plan, 0, ends, fates, [HANDLER, OTHER])  # type: ignore[arg-type]
         doing._producer = self.kafka  # type: ignore[assignment]
         PlanRunner(self.database, plan, doing, who, RunnerHooks(self.look, tuple, lambda: None, lambda: False)).run()
 
@@ -299,27 +295,6 @@ def test_a_letter_that_was_taken_or_has_died_again_or_is_gone_is_skipped_with_wh
         "it has died again since the plan was made",
         "the letter is gone",
     }
-
-
-def test_an_open_letter_whose_delivery_was_discarded_as_it_died_runs_as_do_the_later_handlers_of_its_sequence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    made = world(tmp_path, monkeypatch, lambda point: "")
-    topics = {"orders": {"sequence": (HANDLER, OTHER), "commit": "completion", "order": "key"}}
-    made.chosen = replace(CHOSEN, file=FileSettings.model_validate({"kafka_topics": topics}))
-    undone: list[tuple[int, str]] = []
-
-    def undo(some: list[Origin]) -> None:
-        assert not any(each.offset in made.sent() for each in some)
-        undone.extend((each.offset, each.handler) for each in some)
-
-    def fates(some: list[Origin]) -> list[Fate]:
-        return [Fate.DISCARDED if each.offset == 2 else Fate.DEAD for each in some]
-
-    made.fates = SimpleNamespace(read_fates=fates, undo_discards=undo)
-    made.process("one")
-    assert made.outcomes() == {"sent": LETTERS}
-    assert undone == [(2, HANDLER), (2, OTHER)]
 
 
 def test_what_kafka_never_takes_is_refused_and_the_letter_open_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

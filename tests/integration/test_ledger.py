@@ -11,9 +11,7 @@ import redis
 from celery import Celery
 from kombu.exceptions import VersionMismatch
 
-from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.errors import ClusteredRedis, EvictingRedis, LedgerCannotFsync, LedgerUnavailable
-from bridge.formats.delivery_identity import Origin
 from bridge.jobs.stuck_deliveries import find_stuck_offsets
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.account_progress import Accounts
@@ -295,18 +293,6 @@ def test_what_was_settled_after_it_was_found_queued_is_not_discarded(
     assert queue_discard.discard_queued(settings, settings, CHARGE.topic) == {CHARGE.handler: 3}
     ended = [Fate.DONE, Fate.PARKED, Fate.DEAD, Fate.DISCARDED, Fate.DISCARDED]
     assert [*ledger.fates(CHARGE, 0, 7)] == [*ended, Fate.OPEN, Fate.OPEN, Fate.DISCARDED]
-
-
-def test_a_discard_stays_though_the_death_is_marked_late_until_a_person_sends_the_letter_back(ledger: Ledger) -> None:
-    every = [*Fate]
-    ledger.write([Mark(CHARGE, [offset], fate) for offset, fate in enumerate(every) if fate is not Fate.OPEN])
-    ledger.write([Mark(CHARGE, [Fate.DISCARDED], Fate.DEAD)])
-    before = {offset: Fate(fate) for offset, fate in enumerate(ledger.fates(CHARGE, 0, len(every) - 1))}
-    assert before[Fate.DISCARDED] is Fate.DISCARDED
-    fates = LedgerFates(lambda _: ledger)
-    fates.undo_discards([Origin(*CHARGE[1:], offset, CHARGE.handler, "bridge") for offset in before])
-    after = {offset: Fate(fate) for offset, fate in enumerate(ledger.fates(CHARGE, 0, len(every) - 1))}
-    assert after == {**before, Fate.DISCARDED: Fate.DEAD}
 
 
 def test_offsets_beyond_four_billion_have_their_place(ledger: Ledger) -> None:

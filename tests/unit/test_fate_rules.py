@@ -18,7 +18,7 @@ _FATES = st.binary(max_size=300).map(lambda raw: bytes(byte % 7 for byte in raw)
         (Fate.DONE, set()),
         (Fate.PARKED, {Fate.DONE, Fate.DEAD, Fate.DISCARDED}),
         (Fate.DEAD, {Fate.DONE, Fate.DISCARDED}),
-        (Fate.DISCARDED, {Fate.DONE}),
+        (Fate.DISCARDED, {Fate.DONE, Fate.DEAD}),
         (Fate.GAP, {Fate.HANDED, Fate.DONE, Fate.PARKED, Fate.DEAD, Fate.DISCARDED}),
     ],
 )

@@ -149,8 +149,8 @@ def test_what_a_person_discards_while_it_runs_gets_no_dead_letter_whose_replay_w
     assert ends.find_unsettled(one.deliveries) == []
 
 
-def test_what_a_person_discards_after_its_dead_letter_was_written_gets_no_second_letter(acts: Acts) -> None:
-    """An earlier run has written it, and was killed before the mark, which the ledger takes or not."""
+def test_what_a_person_discards_after_its_dead_letter_was_written_is_dead(acts: Acts) -> None:
+    """An earlier run has written it, and was killed before the mark."""
     tried = replace(batch(1).deliveries[0], attempts=Attempts(lost=1))
     acts.given_up = acts.letters = {1}
     settling(acts, batch(1).holding([tried])).dead(tried, DEAD)

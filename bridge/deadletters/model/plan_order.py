@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from bridge.deadletters.model.bulk_plan import UNENDED, PlanItemState
 from bridge.deadletters.model.digest import compute_digest
-from bridge.formats.delivery_identity import Origin
 from bridge.settings import Settings
 
 
@@ -46,14 +45,6 @@ def find_course(settings: Settings, group: str, topic: str, handler: str) -> Ord
     together = chosen.sequence if handler in chosen.sequence else (handler,)
     number = int.from_bytes(compute_digest(group, topic, *together)[:8], "big", signed=True)
     return OrderedCourse(number, chosen.order == "key")
-
-
-def find_later_deliveries(settings: Settings, delivery: Origin) -> list[Origin]:
-    """Return a message's deliveries to the handlers after this one in the `sequence` of its topic."""
-    sequence = settings.topic(delivery.topic).sequence
-    if delivery.handler not in sequence:
-        return []
-    return [delivery._replace(handler=name) for name in sequence[sequence.index(delivery.handler) + 1 :]]
 
 
 def find_ordered_topics(settings: Settings) -> list[str]:

@@ -104,13 +104,6 @@ class LedgerFates:
             ledger.write([Mark(account, sorted(some), Fate.DISCARDED) for account, some in wanted.items()])
         return self.read_fates(deliveries)
 
-    def undo_discards(self, deliveries: Sequence[Origin]) -> None:
-        """Note those of these deliveries as dead that the ledger has as discarded: else a worker would skip them."""
-        for group, wanted in _by_account(deliveries).items():
-            if (ledger := self._ledger_of(group)) is not None:
-                for account, some in wanted.items():
-                    ledger.undo_discard(account, sorted(some))
-
 
 def _by_account(deliveries: Sequence[Origin]) -> dict[str, dict[Account, dict[int, Origin]]]:
     """Return the deliveries by group, account and offset."""

@@ -7,7 +7,7 @@ from bridge.deadletters.db import plan_counts, plan_order_rows, sql
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.plan_order_rows import EndedItem
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanKind
-from bridge.deadletters.model.plan_order import OrderedCourse, find_course, find_later_deliveries, find_ordered_topics
+from bridge.deadletters.model.plan_order import OrderedCourse, find_course, find_ordered_topics
 from bridge.deadletters.model.stored_letter import LetterIdentity
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.outcome_deduction import StillParked, identify_delivery
@@ -76,7 +76,10 @@ class LaneRelease:
         # A delivery to all handlers has no place in a sequence.
         if delivery is None or ended.state != PlanItemState.DONE:
             return []
-        return find_later_deliveries(self._settings, delivery)
+        sequence = self._settings.topic(delivery.topic).sequence
+        if delivery.handler not in sequence:
+            return []
+        return [delivery._replace(handler=name) for name in sequence[sequence.index(delivery.handler) + 1 :]]
 
     def _runs_again(self, ended: EndedItem) -> bool:
         return ended.again if ended.delivery is not None else self._plan.options.again

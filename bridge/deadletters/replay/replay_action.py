@@ -11,7 +11,6 @@ from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.db.letter_payload import LetterContent, LetterStanding
 from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
-from bridge.deadletters.model.plan_order import find_later_deliveries
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.kafka_lookup import LOST, TargetPartitions, ValueAway, fetch_payloads, find_traces
 from bridge.deadletters.replay.ledger_fates import LedgerFates
@@ -188,7 +187,6 @@ class ReplayAction:
         sent: list[SentRecord] = []
         why = ""
         wanted = [job for job in jobs if job.item.position not in ends]
-        self._undo_discards([job for job in wanted if job.is_own and job.letter.is_ours and not job.again])
         for some in slice_by_size(wanted, lambda job: job.letter.value_size):
             letters, away = self._letters(some, live)
             ends |= {position: ActionEnd(PlanItemState.REFUSED, why) for position, why in away.items()}
@@ -202,16 +200,6 @@ class ReplayAction:
                 else:
                     why = why or str(answer)
         return ActionResult(sent, ends, why)
-
-    def _undo_discards(self, jobs: Sequence[_Job]) -> None:
-        """Have workers run deliveries that were discarded just as they died: their letters are open."""
-        deliveries = [job.delivery for job in jobs]
-        fates = self._fates.read_fates(deliveries) if deliveries else []
-        discarded = [each for each, fate in zip(deliveries, fates, strict=True) if fate is Fate.DISCARDED]
-        # In a sequence the later ones ended with it.
-        if discarded:
-            later = [other for each in discarded for other in find_later_deliveries(self._settings, each)]
-            self._fates.undo_discards([*discarded, *later])
 
     def settle(self, connection: Connection, claimed: Sequence[ClaimedDelivery], acted: ActionResult, at: int) -> None:
         """Open unsent letters again, and resolve letters of other programs, which are back in their source topic.
