@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy import insert, select
 
 from bridge.deadletters.db import letter_payload, plan_item_rows, plan_rows
@@ -23,8 +23,10 @@ from bridge.deadletters.replay.redrive_outcomes import RedriveOutcomes
 from bridge.deadletters.replay.replay_outcomes import ReplayOutcomes
 from bridge.formats.delivery_identity import Origin
 from bridge.formats.retry_record import replay_headers
+from bridge.kafka.partition_offsets import Extent
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import RETRY_RECORD, Account, Fate, Mark
+from bridge.ledger.unsettled_retry_records import ParkedSearch
 from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings
 from tests.desk.rows import kind, letter
 from tests.servers.kafka import KafkaServer
@@ -86,6 +88,34 @@ def test_what_is_parked_after_a_first_look_is_found_by_the_second(kafka: KafkaSe
         delivery = Origin(source, "", 0, 3, "charge", group)
         write(kafka, f"{source}.retry.5m", replay_headers(delivery, [], timestamp=None, number=0, once=False, again=""))
         assert {identity for identity, _ in still_parked.find_parked(group, source)} == {delivery.identity}
+
+
+def test_a_sequence_that_goes_on_while_its_first_look_is_under_way_is_still_parked(
+    kafka: KafkaServer, redis_shared: RedisServer, monkeypatch: pytest.MonkeyPatch
+):
+    settings = settings_of(kafka, redis_shared)
+    source, group = f"{settings.group}.orders", settings.group
+    replay = f"{source}.replay"
+    kafka.create_topics(source, replay, partitions=1)
+    second, third = (Origin(source, "", 0, 3, name, group) for name in ("second", "third"))
+    write(kafka, replay, replay_headers(second, [], timestamp=None, again="plan 1"))
+    client = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    client.commit(offsets=[TopicPartition(replay, 0, 1)], asynchronous=False)
+    client.close()
+    with LedgerFates.opened(settings) as fates:
+        ledger = fates.ledger(group)
+        assert ledger is not None
+        begin = ParkedSearch._begin
+
+        def begin_late(search: ParkedSearch, extent: Extent, account: Account) -> int:
+            # Kafka has told the ends, and Redis is not asked yet: the worker goes on to the next handler.
+            ledger.write([Mark(account, [0], Fate.HANDED)])
+            write(kafka, replay, replay_headers(third, [], timestamp=None, again="plan 1"))
+            ledger.write([Mark(account, [0], Fate.DONE)])
+            return begin(search, extent, account)
+
+        monkeypatch.setattr(ParkedSearch, "_begin", begin_late)
+        assert {identity for identity, _ in StillParked(settings, fates).find_parked(group, source)} == {third.identity}
 
 
 def test_a_letter_whose_end_nobody_knows_stays_as_it_is_until_that_is_proven(

@@ -267,9 +267,10 @@ class StillParked:
             search = self._searches[group, source] = made
         found = self._found[group, source]
         # A delivery that ran before its fate was read may have left a later record: each round misses one step at most.
-        for _ in range(max(ROUNDS, len(settings.topic(source).sequence))):
+        # The first may have met no record, as it begins at the first unsettled one.
+        for turn in range(max(ROUNDS, len(settings.topic(source).sequence))):
             found |= {identify_delivery(lies.origin) for lies in search.read_new_records()}
-            if not search.moved:
+            if turn and not search.moved:
                 break
         return frozenset(found)
 
