@@ -109,6 +109,7 @@ class StartOffsetFinder:
         back = self._find_forgotten_offset(partition, accounts, committed, first)
         if committed.is_external and not committed.is_of_a_consumer and not isinstance(partition, RetryPartition):
             yield from self._discard_passed(partition, accounts, log, first)
+        yield from self._note_queued_below(partition, accounts, committed, log, first)
         known = dict(zip(accounts, Accounts(self._ledger).read_progress(accounts), strict=True))
         starts: list[int] = []
         for account in accounts:
@@ -139,6 +140,22 @@ class StartOffsetFinder:
             why = _BY_A_CONSUMER if committed.is_of_a_consumer else _explain_reread(known, starts, start, first)
             logger.warning("%s-%d: %s. Read again from there: below the committed %d.", *place, why, first)
         yield start
+
+    def _note_queued_below(
+        self, partition: Partition, accounts: list[Account], committed: CommittedOffset, log: LogRange, first: int
+    ) -> Iterator[None]:
+        """Note if deliveries are queued below the commit since an earlier commit="handoff"; yield for each step."""
+        assert self._ledger is not None
+        if not may_have_queued_below(partition.chosen.commit, committed.mode):
+            return
+        for account in accounts:
+            # Also below `joined`, which moves up when pages expire.
+            for first_of_step in range(log.low, first, STEP):
+                last = min(first, first_of_step + STEP) - 1
+                if next(self._ledger.runs(account, {Fate.HANDED}, first_of_step, last), None) is not None:
+                    self._assignment.note_queued_below(partition.place)
+                    return
+                yield None
 
     def _discard_passed(
         self, partition: Partition, accounts: list[Account], log: LogRange, first: int
@@ -221,6 +238,15 @@ class StartOffsetFinder:
             known.lose(accounts, committed.offset)
             _log_lost_fates(partition, committed.offset, wiped)
         return first
+
+
+def may_have_queued_below(setting: str, noted: str | None) -> bool:
+    """Return whether deliveries below a commit may be queued though the topic has commit="completion" now.
+
+    Parameters:
+        noted: how the commit says it was made; `None` if it does not say.
+    """
+    return setting == "completion" and noted != "completion"
 
 
 def _explain_reread(known: Mapping[Account, AccountProgress], starts: Sequence[int], start: int, first: int) -> str:

@@ -43,6 +43,8 @@ class Assignment:
         self.logs: dict[Place, KnownLog] = {}
         #: By partition, ascending: the first offset read of each leader epoch.
         self._epochs: dict[Place, list[tuple[int, int]]] = {}
+        #: The partitions with queued deliveries below the commit at which this bridge began.
+        self._queued_below: set[Place] = set()
 
     def __contains__(self, place: Place) -> bool:
         return place in self._partitions
@@ -65,6 +67,7 @@ class Assignment:
         """Add a partition of which nothing is known yet."""
         self._put(place, None)
         self._epochs.pop(place, None)
+        self._queued_below.discard(place)
 
     def begin(self, place: Place, start: int, low: int, committed: int | None) -> None:
         """Start a partition at an offset.
@@ -90,8 +93,18 @@ class Assignment:
         """Return the leader epoch that wrote the last record below an offset; -1 if unknown."""
         return next((epoch for first, epoch in reversed(self._epochs.get(place, [])) if first < offset), -1)
 
+    def note_queued_below(self, place: Place) -> None:
+        """Note that deliveries below the committed offset are queued, as this bridge begins the partition."""
+        self._queued_below.add(place)
+
     def find_commit_mode(self, place: Place) -> str:
-        """Return the `commit` of a partition's topic; a retry or replay topic has that of its source."""
+        """Return how a commit of this partition is made: the `commit` of its topic, or that of its source topic.
+
+        With queued deliveries below it, a commit is as one at hand-off, whatever the setting is since: a wiped ledger
+        loses them.
+        """
+        if place in self._queued_below:
+            return "handoff"
         belongs = self._catalog.belonging(place[0])
         return self._settings.topic(place[0] if belongs is None else belongs.source).commit
 

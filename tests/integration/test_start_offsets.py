@@ -281,6 +281,55 @@ def test_what_a_wiped_ledger_has_lost_depends_on_how_it_was_committed_and_not_on
         assert find_wiped_end(settings_of("handoff"), fates, old, [CHARGE]) == 20
 
 
+@pytest.mark.parametrize(
+    ("before", "below", "now", "mode"),
+    [
+        ("handoff", Fate.HANDED, "completion", "handoff"),
+        # An older bridge, another program, or a commit that Kafka forgot.
+        ("", Fate.HANDED, "completion", "handoff"),
+        ("handoff", Fate.DONE, "completion", "completion"),
+        ("handoff", Fate.PARKED, "completion", "completion"),
+        # Sent back by a person since.
+        ("completion", Fate.HANDED, "completion", "completion"),
+        ("completion", Fate.DONE, "handoff", "handoff"),
+    ],
+)
+def test_a_commit_says_handoff_while_deliveries_below_it_are_queued_since_before_the_switch_to_completion(
+    redis_url: str, before: str, below: Fate, now: str, mode: str
+):
+    place = ("orders", 0)
+    with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
+        fates.write([Mark(CHARGE, range(STEP + 5), Fate.DONE)])
+        fates.write([Push(CHARGE, [STEP + 5], "celery", [b"entry"])])
+        if below is not Fate.HANDED:
+            fates.write([Mark(CHARGE, [STEP + 5], below)])
+        committed = STEP + 6
+        Accounts(fates).join(CHARGE, 0)
+        Accounts(fates).raise_reached({CHARGE: committed})
+        kafka: Any = Kafka(0, committed + 1, committed, commit_note(fates.state().epoch, "id", before))
+        starts = beginnings(kafka, fates, now)
+        starts.add([place])
+        while not kafka.sought:
+            list(starts.advance(kafka))
+        assert kafka.sought == {0: committed}
+        starts._assignment.get_partition(place).pass_to(committed + 1)
+        said: list[str] = []
+        consumer: Any = SimpleNamespace(
+            store_offsets=lambda offsets: said.extend(each.metadata for each in offsets), commit=lambda **_: None
+        )
+        commits = OffsetCommits(starts._assignment, fates, False, BridgeMetrics())
+        commits.read_ledger_state()
+        assert commits.commit(consumer, set(), wait=False) is None
+        assert [noted_commit_mode(each) for each in said] == [mode]
+        # The setting counts again once a start finds nothing queued below.
+        fates.write([Mark(CHARGE, [STEP + 5], Fate.DONE)])
+        kafka.sought.clear()
+        starts.add([place])
+        while not kafka.sought:
+            list(starts.advance(kafka))
+        assert starts._assignment.find_commit_mode(place) == now
+
+
 def test_a_ledger_set_back_to_before_it_knew_of_a_partition_has_lost_what_was_handed_off(redis_url: str):
     with closing(Ledger(redis_url, "cluster", "bridge")) as fates:
         metadata = commit_note(fates.state().epoch)
