@@ -15,13 +15,14 @@ _CANNOT_BEGIN: Final = "the app cannot be imported, or an option is wrong"
 _REDIS_ALONE: Final = "Redis alone has it, and loses it if it is wiped now: run the command again when Kafka answers"
 
 _NOT_ASKED: Final = "no database or no Kafka answers, the extra is not installed, or an option does not exist"
+_NO_TERMINAL: Final = "no terminal to confirm on (use --yes)"
 #: Of the commands of `bridge deadletters` that carry out a plan.
 _PLANNED: Final = {
     OK: "it is done, or with `--plan` the plan is made",
-    FAULTS: "what was asked for is wrong or not there, or the answer was no",
-    NOT_FOUND: f"{_NOT_ASKED}, or nobody can confirm",
+    FAULTS: "invalid or unknown filter, id or plan, or not confirmed",
+    NOT_FOUND: f"{_NOT_ASKED}, or {_NO_TERMINAL}",
     BAD: "the canary or a person stopped it, or with `--wait` a letter died again",
-    AGAIN: "Kafka or Redis stopped answering in the midst of it, or another process applies the plan: it goes on later",
+    AGAIN: "Kafka or Redis stopped answering while the plan ran, or another process applies the plan: it goes on later",
     INTERRUPTED: "Ctrl-C stopped the plan, which can be continued",
 }
 
@@ -78,19 +79,18 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         OK: "the queued deliveries are discarded, or none was queued",
         FAULTS: "nothing was discarded: the topic, the handler or the settings are wrong, the topic is ordered and not "
         "halted, or the answer was no",
-        NOT_FOUND: "nothing was discarded: Kafka or Redis does not answer, nobody can confirm, the app cannot be "
-        "imported, or an option is wrong",
+        NOT_FOUND: f"nothing was discarded: Kafka or Redis does not answer, {_NO_TERMINAL}, {_CANNOT_BEGIN}",
     },
     "reset": {
         OK: "the offsets are moved",
         FAULTS: "nothing was moved: a bridge runs, the topic or the offset does not exist, settings are wrong, or the "
         "answer was no",
-        NOT_FOUND: f"Kafka or Redis does not answer, nobody can confirm, {_CANNOT_BEGIN}",
+        NOT_FOUND: f"Kafka or Redis does not answer, {_NO_TERMINAL}, {_CANNOT_BEGIN}",
     },
     "redrive": {
         OK: "the records are sent, or with `--plan` the plan is made",
         FAULTS: "the range cannot be sent so, settings are wrong, or the answer was no",
-        NOT_FOUND: f"a server does not answer, the extra is not installed, nobody can confirm, {_CANNOT_BEGIN}",
+        NOT_FOUND: f"a server does not answer, the extra is not installed, {_NO_TERMINAL}, {_CANNOT_BEGIN}",
         BAD: "the canary stopped the plan, or with `--wait` a record died again",
         AGAIN: "Kafka or Redis stopped answering, or another process carries out the plan: it continues later",
         INTERRUPTED: "Ctrl-C stopped the plan, which can be continued",
@@ -124,8 +124,8 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
     },
     "deadletters": {
         OK: "done",
-        FAULTS: "what was asked for is wrong or not there (a filter, an id, a plan that is over), or the answer was no",
-        NOT_FOUND: f"{_NOT_ASKED}, or nobody can confirm",
+        FAULTS: "invalid or unknown filter, id or plan, a plan that is over, or not confirmed",
+        NOT_FOUND: f"{_NOT_ASKED}, or {_NO_TERMINAL}",
     },
     "deadletters record": {
         OK: "it was shut down, or with `--once` all is recorded",
@@ -134,7 +134,7 @@ EXIT_CODES: Final[Mapping[str, Mapping[int, str]]] = {
         AGAIN: "it must be started again, or with `--once` Kafka or the database did not answer",
     },
     "deadletters replay": _PLANNED,
-    "deadletters edit": {**_PLANNED, FAULTS: f"the handler refuses the value, or {_PLANNED[FAULTS]}"},
+    "deadletters edit": {**_PLANNED, FAULTS: f"the handler refuses the value; {_PLANNED[FAULTS]}"},
     "deadletters discard": _PLANNED,
     "deadletters archive": _PLANNED,
     "deadletters check": {

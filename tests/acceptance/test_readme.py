@@ -67,7 +67,7 @@ def test_the_quickstart_handles_its_first_record(redis_url: str, tmp_path: Path)
         ran(stack, tmp_path, record)
         assert "shop.handlers.charge" in ran(stack, tmp_path, groups)
         printed = ran(stack, tmp_path, replay)
-        assert block("go back with") in printed
+        assert block("to be replayed with the new value") in printed
         assert worker.count("charged 5 to 4242") == 2
         assert "done" in ran(stack, tmp_path, "bridge find orders-0-1")
         assert "nothing is unaccounted for" in ran(stack, tmp_path, audit)

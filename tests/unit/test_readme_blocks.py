@@ -29,7 +29,7 @@ KNOWN: Final = {
     "on_delivery=report": "here; tests/acceptance/test_readme.py",
     "bridge find": "here; tests/acceptance/test_readme.py",
     "bridge deadletters record": "here; tests/acceptance/test_readme.py",
-    "go back with": "tests/acceptance/test_readme.py",
+    "to be replayed with the new value": "tests/acceptance/test_readme.py",
     "# mysite/celery.py": "here",
 }
 

@@ -386,7 +386,7 @@ def write_sentences(result: "SimulationResult", retry_when: str | None) -> Itera
                 f"A retry comes after that for {result.saved:,}: they would hardly be here, and it were "
                 f"{format_count(result.attempts_saved, 'attempt')}."
                 if result.saved
-                else "Of none of them a retry comes after that: they would be here as well."
+                else "No retry comes after that success: these letters would have died under this policy, too."
             )
         )
     elif result.letters:

@@ -246,8 +246,8 @@ def print_counts(console: Console, counts: PlanCounts) -> None:
 
 
 def print_edits(console: Console, edits: Mapping[str, Any]) -> None:
-    """Print how many letters go back with another value, and why the others stay."""
-    print_line(console, f"  {edits['changed']:,} go back with another value")
+    """Print how many letters are to be replayed with a new value, and why the others stay."""
+    print_line(console, f"  to be replayed with the new value: {edits['changed']:,}")
     for name, words in (
         ("unchanged", "stay here: the patch changes nothing of them"),
         ("no_json", "stay here: their values are no JSON that can be patched"),
