@@ -260,7 +260,7 @@ def test_a_discard_that_was_thrown_away_undecided_is_not_gone_on_with(program, h
     assert program.post(f"{path}/stop", {}).status_code == 200
     refused = program.post(f"{path}/apply", {}, if_match=program.get(path).headers["etag"])
     assert kind(refused) == "refused"
-    assert "thrown away before anybody had decided" in refused.json()["detail"]
+    assert "was thrown away before it was approved: make a new plan" in refused.json()["detail"]
     assert program.get(path).json()["state"] == "stopped"
 
 

@@ -154,7 +154,7 @@ def test_how_many_it_concerns_and_how_many_are_lost_stand_in_columns(page):
             },
             "2 partitions paused too many since 21 Nov 2026 01:58:04 UTC",
         ),
-        ({"workers": {}}, "no worker nobody takes queue q"),
+        ({"workers": {}}, "no worker no worker consumes queue q"),
         ({"workers": {"w": {**WORKER, "queues": ["other"]}}}, "no worker"),
         ({"topics": {"orders": {}}}, "does not exist yet"),
         (

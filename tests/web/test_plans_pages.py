@@ -152,11 +152,11 @@ def test_a_plan_that_ended_with_letters_in_flight_does_not_look_finished(console
         outcomes = {PlanItemState(outcome): 3, PlanItemState.DONE: 1} if outcome == "sent" else {PlanItemState.DONE: 4}
         found[state, outcome] = words_of(replace(planned, state=state, outcomes=outcomes, began_at=1)).words
     assert found == {
-        (PlanState.DONE, "sent"): "all sent, 3 under way",
+        (PlanState.DONE, "sent"): "all sent, 3 in flight",
         (PlanState.DONE, "done"): "applied",
-        (PlanState.STOPPED, "sent"): "stopped, 3 under way",
+        (PlanState.STOPPED, "sent"): "stopped, 3 in flight",
         (PlanState.STOPPED, "done"): "stopped",
-        (PlanState.FAILED, "sent"): "failed, 3 under way",
+        (PlanState.FAILED, "sent"): "failed, 3 in flight",
         (PlanState.FAILED, "done"): "failed",
     }
 
@@ -372,8 +372,8 @@ def test_a_plan_that_is_not_there_is_404(ann):
     ("outcomes", "says"),
     [
         ({"waiting": 5}, "not begun"),
-        ({"sent": 5}, "sent, 5 under way"),
-        ({"claimed": 1, "waiting": 4}, "sent, 1 under way"),
+        ({"sent": 5}, "sent, 5 in flight"),
+        ({"claimed": 1, "waiting": 4}, "sent, 1 in flight"),
         ({"done": 3, "waiting": 2}, "2 not sent"),
         ({"done": 5}, "passed"),
     ],
@@ -424,7 +424,7 @@ def test_what_was_thrown_away_before_it_was_decided_on_is_not_gone_on_with(conso
     assert "Resume with" not in page
     key = console.desk.progress.read_progress(1).key
     answer = ann.post(f"{address}/apply", **form | {"act": key})
-    assert (answer.status_code, "thrown away before anybody had decided" in answer.text) == (400, True)
+    assert (answer.status_code, "was thrown away before it was approved: make a new plan" in answer.text) == (400, True)
     assert stands(console, address) is PlanState.STOPPED
 
 

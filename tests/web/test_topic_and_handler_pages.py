@@ -43,7 +43,7 @@ def page(console, browser):
 def test_a_topic_shows_its_partitions_what_waits_beside_it_and_its_handlers(page):
     found = page(TOPIC)
     text = words(found)
-    assert "orders: runs, 214 records behind" in text
+    assert "orders: runs, consumer lag 214 records" in text
     assert "0 100 307 207 host:1 runs" in text
     assert "1 100 307 7 host:1 runs" in text
     assert f"orders.retry.5m 5 min 22 {SHOWN} needed" in text

@@ -66,7 +66,7 @@ class BearerTokens:
         token = self.desk.tokens.who(secret, now)
         if token is None:
             self.login_throttle.wrong(address)
-            logger.warning("somebody at %s gave a wrong token to the console", address)
+            logger.warning("console: wrong token address=%s", address)
             raise RequestRefused(
                 "unauthorized",
                 "The token is unknown, expired or revoked. An admin creates tokens under Tokens, or by "

@@ -50,9 +50,7 @@ def check_resumption(found: PlanProgress, who: Principal) -> None:
     """Check that a principal may resume a stopped plan that was applied before."""
     plan = found.plan
     if not was_applied(found):
-        raise PlanRefused(
-            f"Plan {plan.id} was thrown away before anybody had decided how it is done: choose its letters anew."
-        )
+        raise PlanRefused(f"Plan {plan.id} was thrown away before it was approved: make a new plan.")
     if exceeds_discard_limit(plan, who):
         raise PlanRefused(f"To discard {plan.counts.letters:,} letters takes an admin: you are {who.role}.")
 

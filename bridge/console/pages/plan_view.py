@@ -90,7 +90,7 @@ def _describe_stop(plan: BulkPlan) -> PlanBadge:
 def _describe_in_flight(plan: BulkPlan) -> str:
     """Return the deliveries that are in flight for a plan that sends no more."""
     way = plan.count(*UNDER_WAY)
-    return f", {way:,} under way" if way else ""
+    return f", {way:,} in flight" if way else ""
 
 
 def _judge_end(plan: BulkPlan) -> str:
@@ -139,7 +139,7 @@ def sum_outcomes(plan: BulkPlan) -> PlanSums:
 
 def describe_progress(plan: BulkPlan) -> str:
     """Return the progress in a line: `85 done, 3 dead again, 19 in flight`."""
-    said = ("done", "dead again", "under way", "not touched", "left out", "outcome unknown")
+    said = ("done", "dead again", "in flight", "not touched", "left out", "outcome unknown")
     return ", ".join(f"{count:,} {words}" for count, words in zip(sum_outcomes(plan), said, strict=True) if count)
 
 
@@ -178,7 +178,7 @@ def describe_wave(wave: WaveProgress) -> PlanBadge:
         return PlanBadge("bad", "halt", f"stopped the plan: {dead:,} of {wave.letters:,}")
     if pending:
         if way:
-            return PlanBadge("run", "run", f"sent, {way:,} under way")
+            return PlanBadge("run", "run", f"sent, {way:,} in flight")
         return PlanBadge("off", "clock", f"{pending:,} not sent")
     return PlanBadge("good", "ok", f"passed, {done:,} of {wave.letters:,}" if dead else "passed")
 

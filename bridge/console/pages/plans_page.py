@@ -88,7 +88,7 @@ def _build_heading(applying: int, waiting: int, count: int) -> str:
     some = [f"{applying} {'plan is' if applying == 1 else 'plans are'} applying"] if applying else []
     if waiting:
         some.append(f"{waiting} {'waits' if waiting == 1 else 'wait'} for somebody")
-    return ", ".join(some) or "No plan is under way"
+    return ", ".join(some) or "No plan waits or runs"
 
 
 #: The changed values on a plan's page, and on the page of differences.

@@ -203,7 +203,7 @@ def _judge_handler(topic: str, handler: Handler, status: Status) -> RowState:
         return NOT_KNOWN
     takers = [each["handlers"] for each in workers.values() if handler.queue in each["queues"]]
     if not takers:
-        return RowState("bad", "off", "no worker", f"nobody takes queue {handler.queue}")
+        return RowState("bad", "off", "no worker", f"no worker consumes queue {handler.queue}")
     if strangers := sum(handler.name not in known for known in takers):
         if strangers == len(takers):
             return RowState("bad", "off", "no worker knows it", f"of those that take queue {handler.queue}")

@@ -104,7 +104,7 @@ def _require_row(view: StatusView, name: str) -> TopicRow:
 
 
 def _build_heading(row: TopicRow) -> str:
-    waiting = "" if row.lag is None else f", {format_count(row.lag, 'record')} behind"
+    waiting = "" if row.lag is None else f", consumer lag {format_count(row.lag, 'record')}"
     return f"{row.name}: {row.state.words}{waiting}"
 
 
