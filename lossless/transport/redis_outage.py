@@ -6,6 +6,7 @@ that was refused by a replica is made anew before its next command.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
@@ -29,17 +30,30 @@ def is_unavailable(error: BaseException) -> bool:
     return not isinstance(error, redis.ResponseError) or is_refused_by_replica(error)
 
 
-#: The states of a Redis in which it refuses commands: the class or the word of its error, and what to do.
+#: The states of a Redis in which it refuses commands: the class of its error, its words, and what to do. The state's
+#: own word is not enough: redis-py cuts some off, and a queue's name may contain one.
 _REFUSING_STATES: tuple[tuple[type[Exception] | None, str, str], ...] = (
     (
         redis.OutOfMemoryError,
         "command not allowed when used memory",
         "Redis is full and refuses writes: raise its maxmemory or free memory",
     ),
-    (None, "MISCONF", "Redis cannot save its data and refuses writes: see its log, and make room on its disk"),
-    (redis.BusyLoadingError, "LOADING", "Redis loads its files after a start: wait"),
-    (redis.ReadOnlyError, "READONLY", "this Redis is a replica, or becomes one: connect to the primary"),
-    (None, "NOREPLICAS", "Redis refuses writes because too few replicas follow it: start them (INFO replication)"),
+    (
+        None,
+        "MISCONF (Errors writing|.* configured to save)",
+        "Redis cannot save its data and refuses writes: see its log, and make room on its disk",
+    ),
+    (redis.BusyLoadingError, "is loading the dataset in memory", "Redis loads its files after a start: wait"),
+    (
+        redis.ReadOnlyError,
+        "You can't write against a read only",
+        "this Redis is a replica, or becomes one: connect to the primary",
+    ),
+    (
+        None,
+        "NOREPLICAS Not enough good",
+        "Redis refuses writes because too few replicas follow it: start them (INFO replication)",
+    ),
 )
 
 
@@ -48,8 +62,12 @@ def advise_redis_error(error: BaseException) -> str | None:
 
     kombu's errors have only the text of Redis'.
     """
-    words = str(error)
-    known = (advice for kind, sign, advice in _REFUSING_STATES if sign in words or (kind and isinstance(error, kind)))
+    text = str(error)
+    known = (
+        advice
+        for kind, words, advice in _REFUSING_STATES
+        if re.search(words, text) or (kind and isinstance(error, kind))
+    )
     return next(known, None)
 
 

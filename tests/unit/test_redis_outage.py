@@ -136,6 +136,26 @@ def test_an_outage_is_said_once_until_it_is_over(clock: Clock, caplog: pytest.Lo
             "Redis refuses writes because too few replicas follow it: start them (INFO replication) "
             "(ResponseError: NOREPLICAS Not enough good replicas to write)",
         ),
+        (
+            redis.ResponseError("MISCONF Valkey is configured to save RDB snapshots, but it's unable to"),
+            "Redis cannot save its data and refuses writes: see its log, and make room on its disk "
+            "(ResponseError: MISCONF Valkey is configured to save RDB snapshots, but it's unable to)",
+        ),
+        (
+            OperationalError("Command # 1 (LLEN) of pipeline caused error: Redis is loading the dataset in memory"),
+            "Redis loads its files after a start: wait (OperationalError: Command # 1 (LLEN) of pipeline caused error: "
+            "Redis is loading the dataset in memory)",
+        ),
+        (
+            redis.ResponseError("@user_script: 7: -READONLY You can't write against a read only replica."),
+            "this Redis is a replica, or becomes one: connect to the primary (ResponseError: @user_script: 7: "
+            "-READONLY You can't write against a read only replica)",
+        ),
+        # RabbitMQ's, of queues that have such names.
+        *(
+            (OperationalError(f"NOT_FOUND - no queue '{name}'"), f"OperationalError: NOT_FOUND - no queue '{name}'")
+            for name in ("UNLOADING", "LOADING", "MISCONF", "READONLY", "NOREPLICAS", "OOM")
+        ),
         (redis.ConnectionError("Connection closed by server."), "ConnectionError: Connection closed by server"),
         (RuntimeError("of another kind"), "RuntimeError: of another kind"),
         (TimeoutError(), "TimeoutError()"),
