@@ -27,7 +27,8 @@ from bridge.settings import Settings
 ANSWER_WITHIN: Final = 10.0
 #: States of a group without assigned partitions yet.
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
-#: The state in which `list_groups` has a group of another protocol (KIP-848), without members: it cannot describe it.
+#: The state in which `list_groups` has a group of another protocol (KIP-848), without members, also if it has some: it
+#: cannot describe it.
 UNDESCRIBED: Final = "Dead"
 #: The protocol types of groups that commit offsets: of consumers, and of groups that never had a member.
 COMMITTING: Final = frozenset({"consumer", ""})
@@ -121,13 +122,13 @@ def find_consumed_topics(admin: AdminClient, group: str) -> frozenset[str] | Non
     """Return the topics whose partitions living members of a group have; `None` during a rebalance.
 
     Raises:
-        KafkaUnavailable: Kafka did not list the members, or they use another protocol.
+        KafkaUnavailable: Kafka did not list the members, or the group has or had some of another protocol.
     """
     listed = _list_group(admin, group)
     if any(each.state == UNDESCRIBED for each in listed):
         raise KafkaUnavailable(
-            f"Kafka did not list the members of the group {group!r}: they use another protocol than the bridge, the "
-            "new one of consumers (KIP-848)."
+            f"Kafka did not list the members of the group {group!r}: it has or had members of another protocol than "
+            "the bridge's, the new one of consumers (KIP-848)."
         )
     if any(each.state in REBALANCING for each in listed):
         return None
