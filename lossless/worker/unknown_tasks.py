@@ -148,7 +148,7 @@ class UnknownTasks:
         now = time.time()
         if count := self._seen.to_say(name, now):
             logger.error(
-                "%d time(s) came what is not this application's, and went back to its queue: %s. If another "
+                "unknown task: %d message(s) returned to the queue: %s. If another "
                 "application uses this queue, give one of them another (task_default_queue). If nobody has that "
                 "task, correct its name where it is sent, or set unknown_tasks = 'discard'.",
                 count, what,

@@ -61,7 +61,7 @@ def test_what_carries_no_record_stays_in_its_queue_byte_for_byte_also_where_the_
         client.lpush(stack.queue, b"no message", json.dumps({"body": "", "headers": {}, "properties": {}}))
         before = sorted(everywhere(client, stack.queue, waiting=stack.queue))
         assert len(before) == 7
-        worker.says("came what is not this application's")
+        worker.says("message(s) returned to the queue: ")
 
         def all_of_them() -> bool:
             return sorted(everywhere(client, stack.queue, waiting=stack.queue)) == before
