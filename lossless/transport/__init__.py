@@ -85,7 +85,7 @@ def risks(connection: Any) -> list[str]:
     elif (policy := _evicting_policy(connection)) is not None:
         found.append(
             f"maxmemory-policy is {policy} and maxmemory is 0: nothing is evicted now, but as soon as a maxmemory is "
-            "set a full Redis throws away queues and the notes of what was done (set noeviction)"
+            "set a full Redis evicts queued messages or the records of finished work (set noeviction)"
         )
     return found
 
@@ -99,8 +99,8 @@ def eviction_risk(connection: Any) -> str | None:
     if policy is None or _info(connection, "memory").get("maxmemory") == 0:
         return None
     return (
-        f"maxmemory-policy is {policy}: a full Redis throws away what must be kept, queues or the notes of what "
-        "was done (set noeviction, in the parameter group of a managed Redis)"
+        f"maxmemory-policy is {policy}: a full Redis evicts queued messages or the records of finished work "
+        "(set noeviction, in the parameter group of a managed Redis)"
     )
 
 

@@ -109,7 +109,7 @@ class Poller(kombu_redis.MultiChannelPoller):  # type: ignore[misc]
         """
         # Without channels it is closed, and the event loop does not forget it.
         if self._channels and self._fails_over and self._keeper is not None and self._keeper.unavailable:
-            raise redis.ConnectionError("Redis is away, and there are other brokers to go to")
+            raise redis.ConnectionError("Redis is unavailable: failing over to the next broker")
         for channel in tuple(self._channels):
             channel.turn()
             if channel.active_fanout_queues:

@@ -186,7 +186,10 @@ class MessageHolder:
             known = {entry.field: entry for entry in self._taken.values()}
         held = self._run_register()
         if unheard := sort_fields(held - known.keys()):
-            logger.warning("%d messages that Redis held for this worker without its knowledge go back", len(unheard))
+            logger.warning(
+                "returned to the queue: %d messages that Redis assigned to this worker and that it never received",
+                len(unheard),
+            )
             self._put_back(unheard)
         # An answer to a settlement may be missing as well: those have ended.
         if gone := [entry for field, entry in known.items() if field not in held and field not in self._decided]:

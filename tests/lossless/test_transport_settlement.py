@@ -320,7 +320,7 @@ def test_risks_are_named(broker: Broker, connection: Connection) -> None:
     assert transport.eviction_risk(connection) is None
     assert "as soon as a maxmemory is set" in transport.risks(connection)[0]
     broker.client.config_set("maxmemory", "1gb")
-    assert "allkeys-lru: a full Redis throws away" in str(transport.eviction_risk(connection))
+    assert "allkeys-lru: a full Redis evicts queued messages" in str(transport.eviction_risk(connection))
     assert transport.risks(connection) == [transport.eviction_risk(connection)]
     broker.client.config_set("maxmemory", 0)
     broker.client.config_set("maxmemory-policy", "noeviction")
