@@ -1,9 +1,11 @@
 """What is promised of letters of topics that have an order: of a lane one at a time, in the order of their offsets."""
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, insert
 
 from bridge.deadletters.db import plan_item_rows, plan_order_rows, plan_rows
 from bridge.deadletters.db import table_definitions as tables
@@ -13,9 +15,13 @@ from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOpti
 from bridge.deadletters.model.digest import key_digest
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.plan_order import find_course
+from bridge.deadletters.replay import plan_runner
+from bridge.deadletters.replay.ledger_fates import LedgerFates
+from bridge.deadletters.replay.outcome_deduction import StillParked
 from bridge.deadletters.replay.plan_action import ActionResult, ClaimedDelivery, TakenDeliveries
-from bridge.deadletters.replay.plan_lanes import is_message_on_its_way, lay_plan_lanes
+from bridge.deadletters.replay.plan_lanes import LaneRelease, is_message_on_its_way, lay_plan_lanes
 from bridge.deadletters.replay.plan_runner import PlanRunner, RunnerHooks, name_this_process
+from bridge.errors import KafkaUnavailable
 from bridge.ledger import Fate
 from bridge.settings import EnvironmentSettings, FileSettings, Settings, TopicSettings
 from tests.desk.rows import kind, letter
@@ -69,14 +75,14 @@ def lane_of(topic, partition, key):
 class World:
     """A plan that is applied, and handlers that run what it sends when they are told to."""
 
-    def __init__(self, database, plan_id, chosen=None):
+    def __init__(self, database, plan_id, chosen=None, outcomes=lambda: None):
         self.database, self.plan_id, self.sent, self.who = database, plan_id, [], name_this_process()
         self.skips = False
         with database.writing() as connection:
             assert plan_rows.lease_plan(connection, plan_id, self.who)
             lay_plan_lanes(connection, plan_id, chosen or settings())
         plan = plan_of(database, plan_id)
-        around = RunnerHooks(lambda: None, self.passed, lambda: None, lambda: False)
+        around = RunnerHooks(outcomes, self.passed, lambda: None, lambda: False)
         self.applying = PlanRunner(database, plan, self, self.who, around)
 
     def passed(self):
@@ -115,6 +121,19 @@ class World:
 
 
 A, B = b"a", b"b"
+
+
+@pytest.fixture(autouse=True)
+def restless(monkeypatch):
+    monkeypatch.setattr(plan_runner, "REST", 0.0)
+
+
+class Clock:
+    """A clock that goes on when it is told to, in place of the runner's."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1_000.0
+        monkeypatch.setattr(plan_runner, "time", SimpleNamespace(monotonic=lambda: self.now))
 
 
 @pytest.mark.parametrize("end", ["done", "dead", "discarded", "unknown"])
@@ -179,6 +198,72 @@ def test_who_goes_on_with_a_plan_finds_its_lanes_as_they_stand(database):
     assert third.goes() == []
     third.ends(2)
     assert third.goes() == [3]
+
+
+def test_a_lasting_refusal_to_say_what_releases_lanes_ends_the_run_though_outcomes_are_read(database, monkeypatch):
+    record(database, "orders", A, A)
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(World, "passed", Mock(side_effect=KafkaUnavailable("a partition has no leader")))
+    world = World(database, make(database))
+    assert world.goes() == [1]
+    for _ in range(2):
+        clock.now += plan_runner.TRY_FOR / 2
+        assert world.goes() == []
+        world.applying._look()
+    clock.now += 1
+    with pytest.raises(KafkaUnavailable):
+        world.goes()
+
+
+def test_what_releases_lanes_is_asked_less_often_the_longer_the_answer_takes(database, monkeypatch):
+    record(database, "orders", A, A)
+    clock, passed = Clock(monkeypatch), World.passed
+
+    def take_long(world):
+        clock.now += 3
+        return passed(world)
+
+    monkeypatch.setattr(plan_runner, "REST", 2.0)
+    monkeypatch.setattr(World, "passed", take_long)
+    world = World(database, make(database))
+    assert world.goes() == [1]
+    world.ends(1)
+    clock.now += 5
+    assert world.goes() == []
+    clock.now += 1
+    assert world.goes() == [2]
+
+
+def test_the_lease_is_renewed_after_each_look_which_may_take_as_long(database, monkeypatch):
+    def lease_until(at):
+        with database.writing() as connection:
+            connection.execute(tables.plans.update().values(leased_until=at))
+
+    def leased_until():
+        with database.reading() as connection:
+            return connection.execute(tables.plans.select()).one().leased_until
+
+    record(database, "orders", A)
+    monkeypatch.setattr(plan_runner, "SHOW_EVERY", 0.0)
+    world = World(database, make(database), outcomes=lambda: lease_until(0))
+    world.applying._look()
+    assert leased_until() > 0
+
+
+def test_without_kafka_a_message_that_runs_again_holds_its_lane_for_an_hour_and_no_other_lane(database, monkeypatch):
+    with database.writing() as connection:
+        options = PlanOptions(again=True, logs={"0": "log"})
+        plan_id, now = plan_rows.add_plan(connection, PlanKind.REDRIVE, "ann", "", {"topic": "steps"}, options)
+        for position, (state, at) in enumerate([("done", now), ("done", now - 3_600_000), ("dead", now)], 1):
+            item = {"plan_id": plan_id, "position": position, "state": state, "ended_at": at, "held": False}
+            connection.execute(insert(tables.items).values({**item, "place": f"steps-0-{position}:first", "next": 9}))
+    monkeypatch.setattr(StillParked, "find_parked", Mock(side_effect=KafkaUnavailable("a partition has no leader")))
+    release = LaneRelease(settings(), database, plan_of(database, plan_id), LedgerFates(lambda _: None))
+    assert sorted(release.passed()) == [2, 3]
+    with database.writing() as connection:
+        plan_order_rows.release_held_items(connection, plan_id, [2, 3])
+    with pytest.raises(KafkaUnavailable):
+        release.passed()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from bridge.deadletters.model.stored_letter import LetterIdentity
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.outcome_deduction import StillParked, identify_delivery
 from bridge.deadletters.replay.redrive_action import find_redriven_delivery
+from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Origin
 from bridge.ledger import Fate
 from bridge.settings import Settings
@@ -58,14 +59,21 @@ class LaneRelease:
         """Return the positions of these items.
 
         Raises:
-            DeskUnavailable, LedgerUnavailable, KafkaUnavailable: a server did not answer.
+            DeskUnavailable, LedgerUnavailable: a server did not answer.
+            KafkaUnavailable: it did not answer, and no item is released without its answer.
         """
         with self._database.reading() as connection:
             found, now = plan_order_rows.read_ended_items(connection, self._plan.id), sql.read_clock(connection)
         later = {each.position: self._later(each) for each in found if now - each.at < 1_000 * WAITS}
         again = {each.position for each in found if self._runs_again(each)}
         held = self._on_their_way({at: some for at, some in later.items() if some and at not in again})
-        held |= self._run_again({at: some for at, some in later.items() if some and at in again})
+        running = {at: some for at, some in later.items() if some and at in again}
+        try:
+            held |= self._run_again(running)
+        except KafkaUnavailable:
+            held |= running.keys()
+            if len(held) == len(found):
+                raise
         return [each.position for each in found if each.position not in held]
 
     def _later(self, ended: EndedItem) -> list[Origin]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Event
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 from uuid import uuid4
 
 from bridge.deadletters.db import plan_item_rows, plan_order_rows, plan_rows, redrive_rows, sql
@@ -69,7 +69,7 @@ logger = logging.getLogger(__name__)
 BATCH: Final = 1_000
 #: Seconds between two polls for a stop and for the outcomes of a wave.
 LOOK_AT_WAVE_EVERY: Final = 0.5
-#: The factor of the pause after a poll over the time that the poll took, while letters are sent.
+#: The factor of the pause after a poll over the time that the poll took.
 REST: Final = 2.0
 #: Seconds between two tries, and seconds of trying, while Kafka or Redis is unavailable.
 TRY_EVERY: Final = 1.0
@@ -100,6 +100,43 @@ class RunnerHooks(NamedTuple):
     leaves: Callable[[], bool]
 
 
+class ServerPoll(Generic[Answer]):
+    """A question to Redis and Kafka, due again after a pause that is longer than the last answer took.
+
+    Parameters:
+        unknown: the answer while they are unavailable for a short time.
+    """
+
+    def __init__(self, question: Callable[[], Answer], unknown: Answer) -> None:
+        self._question, self._unknown = question, unknown
+        self._asked_at, self._rest = time.monotonic(), 0.0
+        self._refused_at: float | None = None
+
+    def is_due(self, least: float = 0.0) -> bool:
+        """Return whether the pause, of at least so many seconds, is over."""
+        return time.monotonic() - self._asked_at >= max(least, self._rest)
+
+    def ask(self, plan_id: int) -> Answer:
+        """Return the answer.
+
+        Raises:
+            KafkaUnavailable, LedgerUnavailable: for too long.
+        """
+        began = time.monotonic()
+        try:
+            found = self._question()
+            self._refused_at = None
+        except (KafkaUnavailable, LedgerUnavailable) as error:
+            self._refused_at = began if self._refused_at is None else self._refused_at
+            if time.monotonic() - self._refused_at > TRY_FOR:
+                raise
+            logger.warning("plan %d waits: %s", plan_id, error)
+            found = self._unknown
+        self._asked_at = time.monotonic()
+        self._rest = REST * (self._asked_at - began)
+        return found
+
+
 class PlanRunner:
     """The runner of one plan, of which this process has the lease.
 
@@ -111,8 +148,9 @@ class PlanRunner:
         self._database, self._plan, self._action, self._who, self._around = database, plan, action, who, around
         self._wave = plan.wave
         self._pace = SendingRate(plan.options.rate, time.monotonic())
-        self._told = self._sent_at = self._held_at = self._looked_at = self._known_at = time.monotonic()
-        self._rest = LOOK_AT_WAVE_EVERY
+        self._outcomes = ServerPoll(around.look, None)
+        self._lanes: ServerPoll[Sequence[int]] = ServerPoll(around.passed, ())
+        self._told = self._sent_at = self._held_at = time.monotonic()
         with database.reading() as connection:
             self._in_lanes = plan_order_rows.has_lanes(connection, plan.id)
             self._last_wave = plan_item_rows.find_last_wave(connection, plan.id)
@@ -133,7 +171,7 @@ class PlanRunner:
                     self._apply_batch(claimed)
                 elif claimed is not None:
                     self._next_wave()
-                if time.monotonic() - self._looked_at > self._rest:
+                if self._outcomes.is_due(LOOK_AT_WAVE_EVERY):
                     self._look()
                 self._tell()
         except PlanOver:
@@ -171,7 +209,7 @@ class PlanRunner:
         """Claim the next batch; return an empty list if none are left in the wave, `None` if all of the batch were
         skipped.
         """
-        passed = self._passed() if self._in_lanes else ()
+        passed = self._ask(self._lanes) if self._in_lanes and self._lanes.is_due() else ()
         with self._database.writing() as connection:
             self._go_on(connection)
             redrive_rows.lock_claims(connection)
@@ -273,25 +311,13 @@ class PlanRunner:
         )
 
     def _look(self) -> None:
-        """Read outcomes, at most after a pause that is longer than the last read."""
-        began = time.monotonic()
-        self._ask(self._around.look, None)
-        self._looked_at = time.monotonic()
-        self._rest = max(LOOK_AT_WAVE_EVERY, REST * (self._looked_at - began))
+        """Read outcomes."""
+        self._ask(self._outcomes)
 
-    def _passed(self) -> Sequence[int]:
-        return self._ask(self._around.passed, ())
-
-    def _ask(self, question: Callable[[], Answer], unknown: Answer) -> Answer:
-        """Return an answer of Redis and Kafka, or the default while they are unavailable for a short time."""
-        try:
-            found = question()
-        except (KafkaUnavailable, LedgerUnavailable) as error:
-            if time.monotonic() - self._known_at > TRY_FOR:
-                raise
-            logger.warning("plan %d waits: %s", self._plan.id, error)
-            return unknown
-        self._known_at = time.monotonic()
+    def _ask(self, poll: "ServerPoll[Answer]") -> Answer:
+        """Return an answer of Redis and Kafka, which may take as long as the lease."""
+        found = poll.ask(self._plan.id)
+        self._renew_lease()
         return found
 
     def _tell(self) -> None:
