@@ -147,6 +147,29 @@ def test_what_was_handed_off_before_the_ledger_was_wiped_is_named_until_it_is_re
 
 
 @pytest.mark.slow
+def test_what_was_queued_before_a_switch_to_completion_is_missed_after_a_wipe(stack: Stack):
+    choose(stack, {"orders": {"commit": "handoff"}})
+    stack.make_topics("orders")
+    stack.produce("orders", *range(5))
+    bridge = stack.bridge()
+    eventually(lambda: stack.committed("orders") == 5, 15)
+    assert bridge.terminate() == 0
+    choose(stack, {"orders": {"commit": "completion"}})
+    bridge = stack.bridge()
+    stack.produce("orders", 5)
+    eventually(lambda: stack.waiting() == 6, 15)
+    with ledger(stack, "orders") as (fates, account):
+        fates.write([Mark(account, [5], Fate.DONE)])
+    eventually(lambda: stack.committed("orders") == 6, 15)
+    bridge.kill()
+    with stack.redis() as client:
+        client.flushdb()
+    stack.bridge().says("the ledger was wiped: deliveries handed off below offset 6")
+    found = audit(stack, code=1)
+    assert (found["forgotten"], found["clean"]) == (6, False)
+
+
+@pytest.mark.slow
 def test_a_handler_that_was_removed_keeps_its_unsettled_deliveries_in_the_audit(stack: Stack):
     choose(stack, {"orders": {"commit": "completion"}})
     stack.make_topics("orders", "elsewhere")
