@@ -164,7 +164,7 @@ def test_what_the_burial_task_can_make_nothing_of_stays_in_its_queue(broker: Bro
     options: dict[str, Any] = {"transport": transport, "burial_wants": "tests.lossless.ends_app:wants"}
     with worker(broker.url, tmp_path, "-c", "2", app=ENDS_APP, **options) as running:
         wait_until(lambda: broker.noted("done") == ["beside"])
-        wait_until(lambda: running.count("is not this application's") == 3, what="each is seen")
+        wait_until(lambda: running.count("message(s) returned to the queue") == 3, what="each is seen")
         wait_until(lambda: broker.left() == 3)
         running.terminate()
     left = wait_until(lambda: len(broker.queued()) == 3 and broker.queued(), what="all are in their queue")

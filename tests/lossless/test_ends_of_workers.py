@@ -92,7 +92,7 @@ def unread(process: int) -> int:
 def frozen_with(broker: Broker, worker: Worker, app: Celery, **options: Any) -> int:
     """Stop a worker's process, which has task "sent" in its pipe then."""
     app.send_task("done", task_id="before")  # a process that has just begun is sent nothing yet
-    wait_until(lambda: broker.noted("done") == ["before"])
+    wait_until(lambda: broker.noted("done") == ["before"] and not broker.left(), what="the first has ended")
     (process,) = children(worker)
     os.kill(process, signal.SIGSTOP)
     app.send_task("done", task_id="sent", **options)
