@@ -1,8 +1,12 @@
 """What the bridge's metrics show, and that alerts on them see what happens first."""
 
+import re
+
 import pytest
 
 from bridge.bridge_metrics import BridgeMetrics
+from bridge.deadletters.recorder.dead_letter_metrics import RecorderMetrics
+from bridge.jobs.problem_table import PROBLEM_TABLE
 from bridge.ledger.unaccounted_offsets import AuditLine
 from tasks.policy.retry_policy import REASONS
 from tasks.worker import worker_metrics
@@ -37,6 +41,22 @@ def test_what_may_happen_to_a_partition_is_a_series_before_it_happens():
     assert metrics.registry.get_sample_value("bridge_expired_records_total", where) == 0
     for what in ("made anew", "went back", "deleted"):
         assert metrics.registry.get_sample_value("bridge_log_changes_total", {**where, "what": what}) == 0
+
+
+def test_every_counter_whose_increase_alerts_is_a_series_before_its_first_event():
+    bridge, recorder = BridgeMetrics(), RecorderMetrics()
+    bridge.expect([("orders", 3)])
+    recorder.expect([("orders.dlq", 3)])
+    worker_metrics.expect_handlers(["expected.work"], "shop")
+    registries = (bridge.registry, recorder.registry, *worker_metrics._made())
+    samples = [each for registry in registries for family in registry.collect() for each in family.samples]
+    series = {each.name for each in samples if each.labels.get("handler", "expected.work") == "expected.work"}
+    expressions = " ".join(alert.expression for row in PROBLEM_TABLE for alert in row.alerts)
+    counters = set(re.findall(r"increase\((\w+)", expressions))
+    # It compares traffic with that of the hour before: it needs no first event. The other is at 0 by its collector.
+    counters -= {"bridge_records_consumed_total", "bridge_deadletters_replays_total"}
+    assert len(counters) > 5
+    assert counters - series == set()
 
 
 def test_why_deliveries_of_a_handler_may_be_retried_or_die_is_a_series_before_they_do():

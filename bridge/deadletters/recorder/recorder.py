@@ -252,6 +252,7 @@ class Recorder:
         if self._timetable.due("tell", TELL_EVERY):
             intake.pass_marks()
             self.metrics.ready.set(0 if self.obstacles() else 1)
+            self.metrics.expect((*intake.partitions, *intake.unbegun))
             self.metrics.show_lag(intake.lag())
 
     def _on_error(self, error: KafkaError) -> None:
