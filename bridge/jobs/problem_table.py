@@ -81,8 +81,9 @@ class ProblemRow(NamedTuple):
         means: what is wrong.
         advice: what to do.
         within: seconds after which `bridge status` says it at the latest, while bridges and workers run; `None`: it
-            depends on a period of its own, which `means` names.
+            depends on `period` alone.
         alerts: the rules that tell of it.
+        period: what else must have lasted or happened before it is said.
     """
 
     kind: ProblemKind
@@ -91,6 +92,12 @@ class ProblemRow(NamedTuple):
     advice: str
     within: int | None = OTHERS
     alerts: tuple[AlertRule, ...] = ()
+    period: str = ""
+
+    @property
+    def said(self) -> str:
+        """Return when `bridge status` says it, for the runbook."""
+        return " ".join(filter(None, ("" if self.within is None else f"within {self.within} s", self.period)))
 
 
 def _make_bridge_alert(identifier: str, name: str, summary: str, lasts: str = "1m") -> AlertRule:
@@ -347,6 +354,10 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         "A delivery has been handed off for over 15 minutes, or more with long limits, and has not ended.",
         "See what the workers run, and whether they are enough.",
         None,
+        period=(
+            "after 15 minutes in flight, or twice the handler's longest delay or time limit if that is longer; "
+            "after 1 minute if no worker knows the handler"
+        ),
     ),
     ProblemRow(
         "topic",
@@ -375,6 +386,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
                 "2m",
             ),
         ),
+        period="1 minute after the first of them was due",
     ),
     ProblemRow(
         "drained",
@@ -411,6 +423,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
                 "{{ $labels.topic }} is paused: {{ $labels.reason }}",
             ),
         ),
+        period="after 1 minute",
     ),
     ProblemRow(
         "transaction",
@@ -419,6 +432,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         "`kafka-transactions.sh find-hanging` names its producer, `kafka-transactions.sh abort` ends it.",
         None,
         (_make_bridge_alert("transaction_open", "ATransactionStaysOpen", "an open transaction holds back a topic"),),
+        period="after 90 s without a record although Kafka has more",
     ),
     ProblemRow(
         "behind",
@@ -434,6 +448,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
                 "15m",
             ),
         ),
+        period="after 5 minutes of growth",
     ),
     ProblemRow(
         "hot key",
@@ -441,6 +456,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         "For a minute, most waiting deliveries of a partition of an ordered topic have had the same key.",
         "Make that key's deliveries faster, or spread it over several keys: a key runs one delivery at a time.",
         None,
+        period="after 1 minute",
     ),
     ProblemRow(
         "quiet",
@@ -458,6 +474,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
                 "1m",
             ),
         ),
+        period="1 to 2 minutes after the last record",
     ),
     ProblemRow(
         "failing",
@@ -481,6 +498,10 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
                 "5m",
             ),
         ),
+        period=(
+            "if ten or more attempts fail and none succeeds; within 3 minutes if one in twenty fails, from 20 "
+            "failures on; else when 100 deliveries wait for a retry, or one has waited for 5 minutes"
+        ),
     ),
     ProblemRow(
         "processes lost",
@@ -495,6 +516,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
                 "{{ $labels.handler }}: {{ $value }} worker processes died with its deliveries",
             ),
         ),
+        period="at the third process within 10 minutes",
     ),
     ProblemRow(
         "unpublished",
@@ -623,11 +645,10 @@ def write_alert_rules() -> str:
 
 def runbook_entry(row: ProblemRow) -> str:
     """Return the beginning of the entry that `docs/runbooks/problems.md` has for a problem."""
-    within = f"{row.within} s" if row.within else "its own period"
     alerts = ", ".join(f"`{alert.name}`" for alert in row.alerts) or "none"
     return (
         f"## {row.identifier}\n\n- **Means:** {row.means}\n- **Do:** {row.advice}\n"
-        f"- **Said within:** {within}. **Alerts:** {alerts}.\n"
+        f"- **Said:** {row.said}. **Alerts:** {alerts}.\n"
     )
 
 

@@ -64,6 +64,27 @@ def test_a_bad_release_is_said_within_thirty_seconds_though_no_sample_shows_it()
     assert problem.row.within == 30
 
 
+@pytest.mark.parametrize("begins", range(60))
+def test_that_one_in_twenty_fails_is_said_within_the_three_minutes_that_its_row_names(begins: int):
+    def counts(second: int) -> dict[tuple[str, str], CountSeries]:
+        per_minute = [min(60, second - 60 * minute) for minute in range(second // 60 + 1)]
+        failing = [max(0, seconds - (begins if not n else 0)) for n, seconds in enumerate(per_minute)]
+        handled = [20 * all_of - failed for all_of, failed in zip(per_minute, failing, strict=True)]
+        return series(handled=(1200, 1200, *handled), failed=(0, 0, *failing))
+
+    began = NOW // 60 * 60
+    said = [
+        second
+        for second in range(begins, begins + 181)
+        for known in [
+            outcomes(done_at=began + second, failing_since=began + second, failed=1, failed_at=began + second)
+        ]
+        if list_problems(replace(WELL, now=began + second, counts=counts(second), outcomes=known))
+    ]
+    assert said
+    assert "within 3 minutes if one in twenty fails" in PROBLEM_ROWS["failing"].said
+
+
 def test_deliveries_are_only_said_to_be_retried_if_some_are_seen_to_wait_for_a_retry():
     # An error that autoretry_for does not list makes a dead letter at once.
     (problem,) = list_problems(BAD_RELEASE)

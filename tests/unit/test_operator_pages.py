@@ -45,6 +45,11 @@ def test_each_kind_of_problem_has_one_row_and_each_row_and_rule_a_name_of_its_ow
     assert len({*rules}) == len(rules)
 
 
+def test_each_row_says_when_its_problem_is_said():
+    unsaid = [row.identifier for row in PROBLEM_TABLE if not re.search(r"\d (s|minutes?)\b|third", row.said)]
+    assert unsaid == []
+
+
 def test_each_metric_of_the_pages_and_the_alerts_is_one_that_is_shown():
     text = PAGE + "".join(page.read_text() for page in PAGES)
     named = set(re.findall(r"\b(?:bridge|worker)_[a-z_]+\b", text)) - NO_METRICS
