@@ -290,7 +290,8 @@ def _ledger(chosen: Settings) -> Iterator[CheckFinding]:
         yield CheckFinding(
             "warning",
             "there is no ledger (the broker is not one Redis, and LEDGER_URL is not set): commit='handoff' only, no "
-            "deduplication, no audit and no changed policies. Set LEDGER_URL to a Redis.",
+            "deduplication, no audit and no changed policies, and a second recorder of dead letters with another "
+            "database is not noticed. Set LEDGER_URL to a Redis.",
         )
         return
     shown = hide_password(str(chosen.ledger_url))

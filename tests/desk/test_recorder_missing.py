@@ -157,6 +157,14 @@ def test_of_two_recorders_with_different_databases_the_second_refuses(redis_url:
     assert first.refused is None
 
 
+def test_without_a_ledger_a_recorder_says_once_that_it_cannot_notice_another_database(caplog: pytest.LogCaptureFixture):
+    (alone, _) = presences("amqp://h")
+    for _ in range(2):
+        alone.enter("one", "one.db")
+    (line,) = caplog.messages
+    assert "another recorder of the group 'bridge' with another database than one.db is not noticed" in line
+
+
 @pytest.mark.parametrize("away", [True, False])
 def test_of_two_that_start_in_one_second_or_without_redis_one_ends_as_soon_as_it_is_known(
     redis_url: str, away: bool, monkeypatch: pytest.MonkeyPatch

@@ -79,3 +79,10 @@ def test_a_broker_that_refuses_writes_is_said_with_what_to_do_and_not_as_one_tha
         "the Celery broker at redis://h/0: Redis cannot save its data and refuses writes: see its log, and make room "
         "on its disk (OperationalError: MISCONF Errors writing to the AOF file)."
     )
+
+
+def test_without_a_ledger_it_is_said_that_a_recorder_with_another_database_is_not_noticed():
+    amqp = Settings(FileSettings(), EnvironmentSettings(), "amqp://h", {})
+    (finding,) = setup_check._ledger(amqp)
+    assert finding.level == "warning"
+    assert "a second recorder of dead letters with another database is not noticed" in finding.text

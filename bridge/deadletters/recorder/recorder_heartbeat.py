@@ -1,5 +1,6 @@
 """The recorder's heartbeat in Redis, and the refusal of a second database for the same group."""
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -11,6 +12,8 @@ from bridge.errors import LedgerUnavailable, RecordedElsewhere
 from bridge.ledger import Ledger
 from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_member_name
 from bridge.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 #: Seconds to wait for Redis.
 ANSWER_WITHIN: Final = 2.0
@@ -45,7 +48,7 @@ class RecorderMembership:
     def enter(self, identity: str, name: str) -> None:
         """Announce which database this recorder has, before it records anything.
 
-        Without a ledger in Redis, or while that is unavailable, other recorders are not known yet.
+        Without a ledger in Redis, which is logged, or while that is unavailable, other recorders are not known.
 
         Parameters:
             identity: of the database.
@@ -54,9 +57,16 @@ class RecorderMembership:
         Raises:
             RecordedElsewhere: an earlier recorder of the group has another database.
         """
-        self._identity, self._name = identity, name
+        is_first, self._identity, self._name = not self._identity, identity, name
         ledger = Ledger.once(self._settings, ANSWER_WITHIN)
         if ledger is None:
+            if is_first:
+                logger.warning(
+                    "There is no ledger: another recorder of the group %r with another database than %s is not "
+                    "noticed, and each would get a part of the dead letters. Set LEDGER_URL to a Redis.",
+                    self._settings.group,
+                    name,
+                )
             return
         try:
             with closing(ledger):
