@@ -16,6 +16,7 @@ from bridge.deadletters.db.kind_rows import IdCache
 from bridge.deadletters.db.letter_transfer import read_whole_letters
 from bridge.deadletters.db.letter_writer import LetterWriter
 from bridge.deadletters.db.table_definitions import edits, facts, positions
+from bridge.deadletters.inspection.letter_file import FORMAT
 from bridge.deadletters.model.stored_letter import LetterStatus
 from tests.desk.commands import Commands
 from tests.desk.letters import letter
@@ -149,13 +150,15 @@ def test_a_line_that_cannot_be_taken_is_told_and_the_others_are_taken(
     desk.run("export", "--to", str(file))
     first, one, two, *rest = file.read_text().splitlines()
     strange = json.dumps(json.loads(two) | {"partition": "one"})
-    file.write_text("\n".join([first, one, "no json", strange, *rest]))
+    too_deep = json.dumps({"format": FORMAT})[:-1] + ', "facts": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    file.write_text("\n".join([first, one, "no json", strange, *rest, too_deep]))
     ended = Commands(monkeypatch, other).run("import", str(file))
     assert ended.exit_code == FAULTS
     assert ended.output.splitlines() == [
-        "3 letters added, 0 were there already, 2 refused",
+        "3 letters added, 0 were there already, 3 refused",
         "  line 3: it cannot be read (JSONDecodeError).",
         "  line 4: its partition is none.",
+        f"  line {5 + len(rest)}: it cannot be read (RecursionError).",
     ]
     # What it lacks now is recorded, where Kafka has it still.
     assert reached(other) == []

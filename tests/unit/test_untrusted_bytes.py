@@ -11,7 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bridge.errors import MalformedDelivery
+from bridge.deadletters.db.letter_transfer import check_imported_letter
+from bridge.deadletters.inspection.letter_file import FORMAT, _read_header_line, read_letter_line
+from bridge.errors import MalformedDelivery, NoExport
 from bridge.formats import (
     celery_header,
     dead_letter_record,
@@ -312,6 +314,33 @@ def test_whatever_the_header_of_a_celery_message_holds_is_a_batch_or_malformed(r
         assert celery_header.from_header("orders.handlers.charge", data).deliveries
     found = celery_header.HeaderContents.from_headers({"kafka": data})
     assert found is None or len(list(found.metadata())) == len(found.offsets)
+
+
+_EXPORT_HEADER = {"format": FORMAT, "facts": {"cluster": "c"}, "positions": [{"topic": "orders", "next": 5}]}
+_LETTER = {
+    "digest": {"base64": "AA=="},
+    "consumer_group": "bridge",
+    "topic": "orders",
+    "topic_id": "",
+    "partition": 3,
+    "offset": 5,
+    "handler": "orders.handlers.charge",
+    "status": "open",
+    "failed_at": "2027-01-15T08:00:00.123+00:00",
+    "headers": [["a", {"text": "b", "base64": "Yg=="}]],
+    "history": [{"number": 1, "failed_at": 7, "value": {"base64": "Yg=="}}],
+}
+
+
+@settings(max_examples=150)
+@given(spoilt(_EXPORT_HEADER), spoilt(_LETTER))
+@example(_spoilt(_EXPORT_HEADER, ("positions",), _DEEP), b"")
+def test_whatever_a_line_of_a_letter_file_holds_it_is_taken_or_refused(header: bytes, letter: bytes):
+    for line in (header, letter):
+        found = _read_header_line(line)
+        assert found is None or json.dumps(found, allow_nan=False).encode()
+        with suppress(NoExport):
+            check_imported_letter(read_letter_line(line))
 
 
 def test_a_field_of_each_kind_that_is_as_announced_is_kept():

@@ -27,6 +27,7 @@ from bridge.deadletters.db.letter_transfer import (
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter, describe_filter_for_audit
 from bridge.deadletters.model.stored_letter import pack_headers, unpack_headers
 from bridge.errors import DeskRefused, NoExport
+from bridge.formats.untrusted_json import parse_json
 from bridge.jobs.group_facts import format_letter_count as letters_said
 
 #: Columns with times besides those that end in `_at`: ms since the epoch in the database.
@@ -295,7 +296,7 @@ def _read_header_line(line: bytes) -> dict[str, Any] | None:
     if FORMAT.encode() not in line[:100]:
         return None
     try:
-        found = json.loads(line)
+        found = parse_json(line)
     except ValueError:
         return None
     return found if isinstance(found, dict) and found.get("format") == FORMAT else None
