@@ -308,6 +308,14 @@ class Consumer(consumer.Consumer):
         super().stop()
         graceful_shutdown.begin_shutdown(self.timer, self.pool, waiting, self.app.conf.worker_soft_shutdown_timeout)
 
+    def cancel_active_requests(self) -> None:
+        """Stop what runs, on SIGQUIT or a second Ctrl-C; under solo it runs to its end, since nothing can stop it.
+
+        Celery tries all the same, and raises NotImplementedError inside the task, which fails with it.
+        """
+        if not isinstance(self.pool, solo.TaskPool):
+            super().cancel_active_requests()
+
     def shutdown(self) -> None:
         """Close the channel, after a last attempt at pending replacements."""
         for replacement in tuple(pending_replacements):

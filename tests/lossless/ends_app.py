@@ -117,6 +117,12 @@ def sleeps(self: Task[Any, Any], seconds: float) -> None:
     note("done", self.request.id)
 
 
+@task(name="early", acks_late=False)
+def early(self: Task[Any, Any], seconds: float) -> None:
+    time.sleep(seconds)
+    note("done", self.request.id)
+
+
 @task(name="deaf")
 def deaf(self: Task[Any, Any], seconds: float) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -405,6 +405,45 @@ def test_after_kill_9_of_a_busy_worker_no_more_runs_again_than_ended_in_its_last
     assert len(set(broker.noted("done")) & held(broker)) <= 2 * processes
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("signals", [[signal.SIGQUIT], [signal.SIGINT] * 2], ids=["SIGQUIT", "Ctrl-C twice"])
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_a_cold_shutdown_neither_loses_nor_fails_a_task_that_is_acknowledged_late(
+    broker: Broker, tmp_path: Path, pool: str, signals: list[signal.Signals]
+):
+    with ends(broker, tmp_path, "lossless", "-P", pool) as stopped, sender(broker) as app:
+        app.send_task("sleeps", (1.5,), task_id="late")
+        wait_until(lambda: broker.noted("runs"), what="it runs")
+        for number in signals:
+            stopped.signal(number)
+            stopped.says("Hitting Ctrl+C again will")
+        stopped.ends(15)
+    back = [message["headers"]["id"] for message in broker.queued()]
+    assert not broker.noted("failures")
+    assert [*broker.noted("done"), *back] == ["late"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
+def test_a_cold_shutdown_gives_back_what_has_not_begun_and_under_prefork_loses_a_task_that_is_acknowledged_early(
+    broker: Broker, tmp_path: Path, pool: str
+):
+    """It runs at most once, as in Celery; under solo nothing can stop it."""
+    with (
+        ends(broker, tmp_path, "lossless", "-P", pool, worker_prefetch_multiplier=8) as stopped,
+        sender(broker) as app,
+    ):
+        for name in ("runs", "waits"):
+            app.send_task("early", (1.5,), task_id=name)
+        wait_until(lambda: broker.noted("runs"), what="it runs")
+        stopped.signal(signal.SIGQUIT)
+        stopped.ends(15)
+    assert not broker.noted("failures")
+    assert broker.noted("done") == (["runs"] if pool == "solo" else [])
+    assert [message["headers"]["id"] for message in broker.queued()] == ["waits"]
+    assert not broker.taken()
+
+
 def held(broker: Broker) -> set[str]:
     """The ids of what lies in the queue or with a worker, dead or alive."""
     taken = [broker.client.hgetall(key) for key in broker.client.scan_iter("_taken.*")]
