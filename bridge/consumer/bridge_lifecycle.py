@@ -9,6 +9,7 @@ from typing import Final
 
 from celery import Celery
 
+from bridge.bridge_metrics import BridgeMetrics
 from bridge.consumer.poll_loop import PollLoop
 from bridge.consumer.wiring import BridgeSetup
 from bridge.errors import KafkaUnavailable, LedgerUnavailable, UnfitTopic
@@ -47,15 +48,14 @@ class Bridge:
     def __init__(
         self, app: Celery, settings: Settings, routes: Routes, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._setup = setup = BridgeSetup.build(app, settings, routes, clock)
-        self.metrics, self._clock = setup.metrics, clock
+        self.metrics, self._clock = BridgeMetrics(), clock
         # This ledger needs no cluster id: Kafka may be unavailable at the start.
         here = Ledger.from_settings(settings)
         #: The ledger, until its Redis was found not to evict keys.
         self._unchecked = here
         self._announcement = BridgeAnnouncement(here, settings.app, routes, self.metrics) if here else None
-        if self._announcement is not None:
-            setup.now = self._announcement.now
+        now = time.time if self._announcement is None else self._announcement.now
+        self._setup = BridgeSetup.build(app, settings, routes, self.metrics, clock, now)
         self._stopping = threading.Event()
         self._loop: PollLoop | None = None
         self._logged_ready = False

@@ -1,6 +1,5 @@
 """The wiring of a bridge: its parts before Kafka has answered, and those after."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -67,7 +66,7 @@ AUDIT_EVERY: Final = 30.0
 RENEW_EVERY: Final = 60.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class BridgeSetup:
     """The parts that exist before Kafka has answered.
 
@@ -85,14 +84,19 @@ class BridgeSetup:
     policy_topics: PolicyTopics
     metrics: BridgeMetrics
     clock: Callable[[], float]
-    now: Callable[[], float] = time.time
+    now: Callable[[], float]
 
     @classmethod
     def build(
-        cls, app: Celery, settings: Settings, routes: Routes, clock: Callable[[], float] = time.monotonic
+        cls,
+        app: Celery,
+        settings: Settings,
+        routes: Routes,
+        metrics: BridgeMetrics,
+        clock: Callable[[], float],
+        now: Callable[[], float],
     ) -> "BridgeSetup":
         """Make the parts; this connects to nothing yet."""
-        metrics = BridgeMetrics()
         catalog = TopicCatalog(settings, routes.topics, list_needed_topics(settings, routes))
         kafka, blockage = KafkaState(catalog, metrics), HandoffBackoff(metrics, clock)
         metrics.show_halted({}, routes.topics)
@@ -100,7 +104,7 @@ class BridgeSetup:
         broker = CeleryBroker(app)
         decisions = GroupDecisions.build(settings, metrics, broker, LEDGER_WITHIN, clock)
         policy_topics = PolicyTopics(app, settings, routes, catalog)
-        return cls(settings, routes, broker, catalog, kafka, blockage, decisions, policy_topics, metrics, clock)
+        return cls(settings, routes, broker, catalog, kafka, blockage, decisions, policy_topics, metrics, clock, now)
 
     @property
     def fsyncs(self) -> bool:
