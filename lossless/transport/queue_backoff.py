@@ -7,11 +7,14 @@ only a part: others always find the rest, and messages that it does know are not
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
+
+from lossless.backoff import Backoff
 
 #: Unknown messages in a row from which on a queue is left to others. Unknown among known ones slow nothing.
 IN_A_ROW = 3
-#: Seconds of a pause: the shortest while the queue is long, doubled up to the longest while it is short.
-SHORTEST, LONGEST = 0.25, 2.0
+#: Seconds of a pause: the first while the queue is long, growing while it is short.
+PAUSE: Final = Backoff(first=0.25, most=2.0)
 #: Seconds without an unknown message, pauses not counted, after which a row is over.
 ROW_ENDS_AFTER = 2.0
 
@@ -24,7 +27,8 @@ ANY_NUMBER = -1
 @dataclass(slots=True)
 class _UnknownRow:
     in_a_row: int = 0
-    pause: float = SHORTEST / 2
+    #: The pauses in a row while the queue was short.
+    pauses: int = 0
     until: float = 0.0
     #: When the last pause, or the last unknown message after it, was over: the row ends some time after that.
     served_from: float = 0.0
@@ -68,10 +72,12 @@ class QueueBackoff:
         turn.left = (turn.left or 1) - 1
         if turn.left:
             return 0.0
-        turn.pause = SHORTEST if turn.much else min(2 * turn.pause, LONGEST)
-        turn.until = turn.served_from = now + turn.pause
+        before = 0 if turn.much else turn.pauses
+        pause = PAUSE.compute_pause(before)
+        turn.pauses = before + 1
+        turn.until = turn.served_from = now + pause
         turn.left, turn.much = None, False
-        return turn.pause
+        return pause
 
     def over(self, queues: Iterable[str], now: float) -> bool:
         """Return whether a queue that was left to others may be polled again; each is reported once."""

@@ -2,7 +2,7 @@
 
 import threading
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery
 from celery.utils.functional import noop
@@ -11,6 +11,7 @@ from kombu import Connection
 from kombu.asynchronous import get_event_loop
 from kombu.exceptions import OperationalError
 
+from lossless.backoff import Backoff
 from lossless.worker.large_headers import move_large_headers
 from lossless.worker.message_burial import Burial, Successor, make_burial_message
 from lossless.worker.publisher_confirms import (
@@ -19,13 +20,12 @@ from lossless.worker.publisher_confirms import (
     open_confirming_connection,
     supports_confirms,
 )
-from lossless.worker.run_outcome import find_pause
 
 logger = get_logger(__name__)
 
 #: Seconds that RabbitMQ may take to say that it has a message; the event loop waits for it.
 ANSWER_WITHIN = 2
-PAUSES = (1, 2, 4, 8, 16, 30)
+PAUSE: Final = Backoff(first=1, most=30)
 # An error that is not the broker's (a channel that kombu has taken down) is not cured by repetition.
 FOREIGN_ERRORS = 5
 
@@ -111,12 +111,12 @@ class MessageReplacement:
         self.message.ack()
 
     def _again(self, channel: Any, error: Exception) -> None:
+        pause = PAUSE.compute_pause(self.failures)
         self.failures += 1
         hub = get_event_loop()
         if hub is None or (self.failures >= FOREIGN_ERRORS and not _is_of_broker(channel, error)):
             self._abandon(repr(error))
             return
-        pause = find_pause(self.failures, PAUSES)
         logger.error(
             "Message %s could not be replaced (%s), nothing is lost, next attempt in %s s: %r",
             self.message.delivery_tag, self.successor.why, pause, error,

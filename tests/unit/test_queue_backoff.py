@@ -3,12 +3,13 @@
 from lossless.transport.queue_backoff import (
     ANY_NUMBER,
     IN_A_ROW,
-    LONGEST,
     LOOKED_AT_PART,
+    PAUSE,
     ROW_ENDS_AFTER,
-    SHORTEST,
     QueueBackoff,
 )
+
+SHORTEST, LONGEST = PAUSE.first, PAUSE.most
 
 
 def see_unknown(backoff: QueueBackoff, count: int, now: float) -> float:
@@ -52,6 +53,9 @@ def test_a_part_of_much_is_looked_at_between_two_short_pauses():
     assert see_unknown(backoff, 9, 1) == 0
     assert backoff.limit("q", 1) == 1
     assert see_unknown(backoff, 1, 1) == SHORTEST
+    # It is short now, and the pauses grow from there.
+    assert backoff.limit("q", 3) == 1
+    assert see_unknown(backoff, 1, 3) == 2 * SHORTEST
 
 
 def test_strange_messages_that_come_seldom_are_no_row():
