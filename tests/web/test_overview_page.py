@@ -157,9 +157,12 @@ def test_how_many_it_concerns_and_how_many_are_lost_stand_in_columns(page):
         ({"workers": {}}, "no worker no worker consumes queue q"),
         ({"workers": {"w": {**WORKER, "queues": ["other"]}}}, "no worker"),
         ({"topics": {"orders": {}}}, "does not exist yet"),
-        (
-            {"breakers": {"smtp": {"handlers": [HANDLER], "state": "open", "since": SINCE, "why": "38 of 40"}}},
-            "held by breaker smtp 38 of 40 since 21 Nov 2026 01:58:04 UTC",
+        *(
+            (
+                {"breakers": {"smtp": {"handlers": [HANDLER], "state": state, "since": SINCE, "why": "38 of 40"}}},
+                f"circuit breaker smtp is {word} 38 of 40 since 21 Nov 2026 01:58:04 UTC",
+            )
+            for state, word in (("open", "open"), ("probing", "half-open"), ("ramping", "closing"))
         ),
         ({"policies": {HANDLER: "changed by ann"}}, "policy, changed"),
     ],

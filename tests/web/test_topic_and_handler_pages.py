@@ -126,10 +126,11 @@ def test_a_handler_shows_its_queue_workers_batches_and_groups_with_open_letters(
     assert re.search(r"Groups with open letters.*CardDeclined|Groups with open letters.* 2 ", text)
 
 
-def test_a_handler_says_what_it_waits_for_and_who_changed_its_policy(page):
-    breaker = {"handlers": [HANDLER], "state": "open", "since": SINCE, "why": "38 of 40", "waiting_deliveries": 1_200}
+@pytest.mark.parametrize(("state", "word"), [("open", "open"), ("probing", "half-open"), ("ramping", "closing")])
+def test_a_handler_says_what_it_waits_for_and_who_changed_its_policy(page, state, word):
+    breaker = {"handlers": [HANDLER], "state": state, "since": SINCE, "why": "38 of 40", "waiting_deliveries": 1_200}
     text = words(page(ONE, breakers={"smtp": breaker}, policies={HANDLER: "changed by bob: max_retries=20"}))
-    assert f"smtp : circuit breaker open since {SHOWN} UTC: 38 of 40 ; 1,200 deliveries wait for it" in text
+    assert f"smtp : circuit breaker {word} since {SHOWN} UTC: 38 of 40 ; 1,200 deliveries wait for it" in text
     assert "changed by bob: max_retries=20" in text
 
 

@@ -126,9 +126,12 @@ def _list_batches(status: Mapping[str, Any], name: str) -> Sequence[Mapping[str,
 
 
 def _list_breakers(status: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    """Return the circuit breakers of the handler's dependencies that are open or half-open."""
-    found = status.get("breakers", {})
-    return [{"dependency": key, **each} for key, each in sorted(found.items()) if name in each["handlers"]]
+    """Return the circuit breakers of the handler's dependencies that are not closed."""
+    return [
+        {"dependency": key, "shown": status_rows.describe_breaker(each), **each}
+        for key, each in sorted(status.get("breakers", {}).items())
+        if name in each["handlers"]
+    ]
 
 
 def _list_groups(asked: Console, name: str) -> tuple[Sequence[GroupState], int] | None:

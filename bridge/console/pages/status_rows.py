@@ -31,6 +31,8 @@ class RowState(NamedTuple):
 
 RUNS: Final = RowState("off", "ok", "runs")
 NOT_KNOWN: Final = RowState("off", "info", "not known")
+#: The words of docs/concepts/circuit-breakers.md for the states of a breaker that is not closed.
+BREAKER_STATES: Final = {"open": "open", "probing": "half-open", "ramping": "closing"}
 _WORST: Final = ("bad", "warn", "off")
 
 
@@ -197,7 +199,7 @@ def _judge_handler(topic: str, handler: Handler, status: Status) -> RowState:
         return RowState("bad", "halt", "halted", f"with {topic}")
     for name, breaker in sorted(status.get("breakers", {}).items()):
         if handler.name in breaker["handlers"]:
-            words = f"held by breaker {name}" if breaker["state"] != "ramping" else f"breaker {name} lets it go on"
+            words = f"circuit breaker {name} is {describe_breaker(breaker)}"
             return RowState("warn", "breaker", words, breaker["why"], breaker["since"])
     if (workers := status.get("workers")) is None:
         return NOT_KNOWN
@@ -214,6 +216,11 @@ def _judge_handler(topic: str, handler: Handler, status: Status) -> RowState:
             f"queue {handler.queue}",
         )
     return RUNS
+
+
+def describe_breaker(breaker: Mapping[str, Any]) -> str:
+    """Return the word for the state of a breaker in `bridge status --json`."""
+    return BREAKER_STATES.get(breaker["state"], str(breaker["state"]))
 
 
 def _build_queue_row(name: str, found: Mapping[str, Any], status: Status) -> QueueRow:
