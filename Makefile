@@ -40,7 +40,7 @@ help:
 	@echo 'make house         the size and the names of the product, as a table'
 	@echo 'make screenshots   the pictures of the README (needs Chromium)'
 	@echo 'make openapi       write docs/reference/openapi.json again'
-	@echo 'make reference     write docs/reference/cli.md again'
+	@echo 'make reference     write docs/reference/cli.md and the tables of pause reasons again'
 	@echo 'make docs          the documentation as a site, build/docs/site; a broken link fails'
 	@echo 'make lock          make the lock files again'
 	@echo 'make clean         remove everything that make made'
@@ -156,7 +156,7 @@ openapi: $(INSTALLED)
 		print(json.dumps(openapi.describe_api(api_endpoint.OPERATIONS), indent=1, ensure_ascii=False))' > docs/reference/openapi.json
 
 reference: $(INSTALLED)
-	$(BIN)/python -m tests.reference_pages > docs/reference/cli.md
+	$(BIN)/python -m tests.reference_pages
 
 $(SITE)/venv/.installed: requirements-docs.lock
 	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer with venv was found.' >&2; exit 1; }

@@ -1,14 +1,22 @@
-"""Write the reference page of the commands: `python -m tests.reference_pages > docs/reference/cli.md`."""
+"""Write what the documentation has of the code: the page of the commands, and the tables of the reasons of a pause.
+
+`python -m tests.reference_pages`, or `make reference`.
+"""
 
 import enum
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import typer.main
 
 from bridge.cli.exit_codes import EXIT_CODES
 from bridge.cli.root_command import cli
+from bridge.formats.pause_reasons import PauseReason
+from bridge.jobs.problem_table import PROBLEM_TABLE
+
+DOCS: Final = Path(__file__).parents[1] / "docs"
 
 HEAD: Final = """# Commands
 
@@ -100,5 +108,34 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def pause_tables() -> dict[Path, str]:
+    """Return by page the table that it has of the reasons of a pause."""
+    meanings = ["| `reason` | means | ends |", "| --- | --- | --- |"]
+    advice = ["| reason | do |", "| --- | --- |"]
+    for reason in PauseReason:
+        named = f" <{reason.names}>" if reason.names else ""
+        meanings.append(f"| `{reason}{named}` | {reason.means} | {reason.ends} |")
+        advice.append(f"| `{reason}{' …' if reason.names else ''}` | {_linked(reason.advice)} |")
+    pages = {"reference/metrics.md": meanings, "runbooks/problems.md": advice}
+    return {DOCS / page: "\n".join(lines) + "\n" for page, lines in pages.items()}
+
+
+def _linked(advice: str) -> str:
+    """Return advice with a link for each problem in brackets, and settings as code."""
+    identifiers = "|".join(row.identifier for row in PROBLEM_TABLE)
+    return re.sub(r"\bkafka_\w+", r"`\g<0>`", re.sub(rf"\(({identifiers})\)", r"([\1](#\1))", advice))
+
+
+def write_pages() -> None:
+    """Write the page of the commands, and the tables into theirs."""
+    (DOCS / "reference" / "cli.md").write_text(cli_page())
+    for page, table in pause_tables().items():
+        head, _, _ = table.partition("\n")
+        before, found, after = page.read_text().partition(head + "\n")
+        if not found:
+            raise SystemExit(f"{page} has no table that begins with {head!r}: nothing was written there.")
+        page.write_text(before + table + re.sub(r"\A(\|.*\n)*", "", after))
+
+
 if __name__ == "__main__":
-    print(cli_page(), end="")
+    write_pages()

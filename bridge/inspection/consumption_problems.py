@@ -5,7 +5,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from bridge.formats.pause_reasons import PauseReason, parse_pause_reason
+from bridge.formats.pause_reasons import ADD_WORKERS, PARTITIONS_PAUSED, PauseReason, parse_pause_reason
 from bridge.formats.text_forms import format_count, format_share, inflect_verb
 from bridge.jobs.group_facts import (
     DependencyDown,
@@ -28,26 +28,6 @@ UNASSIGNED_LONG: Final = 30.0
 HOT_LONG: Final = 60.0
 #: The share of its memory from which a Redis is nearly full.
 NEARLY_FULL: Final = 0.9
-#: Reasons that are a problem of their own, or none: a retry topic waits until its records are due.
-_TOLD_ELSEWHERE: Final = frozenset(
-    {
-        PauseReason.DEAD_LETTERS,
-        PauseReason.HANDOFF_BLOCKED,
-        PauseReason.HALTED,
-        PauseReason.DEPENDENCIES_DOWN,
-        PauseReason.NOT_DUE,
-    }
-)
-#: Advice for a pause that lasts, by its reason.
-_MORE_WORKERS: Final = "add workers, or find out why handlers are slow"
-_ADVICE: Final = {
-    PauseReason.START_UNKNOWN: "see the bridge's log",
-    PauseReason.SOME_DEPENDENCIES_DOWN: "restore the dependency (dependency_down)",
-    PauseReason.WINDOW_FULL: "find the oldest delivery (delivery_old)",
-    PauseReason.KEYS_BUSY: "make that key's deliveries faster (key_hot)",
-    PauseReason.PARKED_RECORDS: "see its handlers' errors, or raise kafka_pause_above_parked",
-    PauseReason.QUEUE_BYTES: "add workers, or give Redis memory and raise kafka_pause_above_bytes",
-}
 
 
 def find_memory_problems(facts: GroupFacts) -> Iterator[Problem]:
@@ -346,13 +326,14 @@ def find_paused_partitions(facts: GroupFacts) -> Iterator[Problem]:
     for state in (facts.bridges or {}).values():
         for place, why in state["paused"].items():
             at = state.get("paused_since", {}).get(place, facts.now)
-            if facts.now - at >= PAUSED_LONG and parse_pause_reason(why)[0] not in _TOLD_ELSEWHERE:
+            reason, _ = parse_pause_reason(why)
+            if facts.now - at >= PAUSED_LONG and (reason is None or reason.told_by == PARTITIONS_PAUSED):
                 since, places = grouped.get(why, (at, []))
                 grouped[why] = (min(at, since), [*places, place])
     for why, (since, places) in sorted(grouped.items()):
         reason, name = parse_pause_reason(why)
         queue = name if reason is PauseReason.QUEUE_LONG else None
-        advice = _ADVICE.get(reason, _MORE_WORKERS) if reason is not None else _MORE_WORKERS
+        advice = ADD_WORKERS if reason is None else reason.advice
         length = (
             f" ({format_count(facts.queues[queue], 'message')})"
             if queue and facts.queues and queue in facts.queues

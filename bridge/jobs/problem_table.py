@@ -9,6 +9,8 @@ and within how many seconds `bridge status` says it. The identifier is the ancho
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple, get_args
 
+from bridge.formats.pause_reasons import PARTITIONS_PAUSED, PauseReason
+
 ProblemKind = Literal[
     "silent",
     "redis",
@@ -107,6 +109,8 @@ def _make_bridge_alert(identifier: str, name: str, summary: str, lasts: str = "1
     )
 
 
+#: The reasons of a pause that wake nobody, as a pattern: their words have no special characters.
+_EXPECTED_PAUSES: Final = "|".join(reason for reason in PauseReason if not reason.alerts)
 _NEEDS_DOWN: Final = "unless on () max(bridge_breaker_open) > 0"
 
 PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
@@ -403,14 +407,14 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
         (
             AlertRule(
                 "TooManyDie",
-                'max by (topic) (bridge_partition_paused{reason=~"dead letters of .*"}) > 0',
+                f'max by (topic) (bridge_partition_paused{{reason=~"{PauseReason.DEAD_LETTERS} .*"}}) > 0',
                 "{{ $labels.topic }} is paused: {{ $labels.reason }}",
             ),
         ),
     ),
     ProblemRow(
         "paused",
-        "partitions_paused",
+        PARTITIONS_PAUSED,
         "Partitions have been paused for over a minute.",
         "Act on the reason in the sentence: the table below has each.",
         None,
@@ -418,7 +422,7 @@ PROBLEM_TABLE: Final[tuple[ProblemRow, ...]] = (
             AlertRule(
                 "PausedForLong",
                 "time() - min by (topic, reason) (bridge_partition_paused_since_seconds"
-                '{reason!~"halted|nothing more is due yet|what (its|some of its) handlers need is down.*"}) > 1800'
+                f'{{reason!~"{_EXPECTED_PAUSES}"}}) > 1800'
                 f" {_NEEDS_DOWN}",
                 "{{ $labels.topic }} is paused: {{ $labels.reason }}",
             ),

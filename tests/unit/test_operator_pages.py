@@ -7,9 +7,10 @@ import pytest
 
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.deadletters.recorder.dead_letter_metrics import RecorderMetrics
-from bridge.formats.pause_reasons import NAMED_REASONS, PauseReason
+from bridge.formats.pause_reasons import PauseReason
 from bridge.jobs.problem_table import PROBLEM_KINDS, PROBLEM_TABLE, runbook_entry, write_alert_rules
 from tasks.worker import worker_metrics
+from tests.reference_pages import pause_tables
 
 ROOT = Path(__file__).parents[2]
 RULES = (ROOT / "deploy" / "alerts.yml").read_text()
@@ -98,22 +99,26 @@ def test_the_alert_of_slow_deliveries_reads_the_source_out_of_our_names(topic: s
     assert found[1] == source
 
 
+@pytest.mark.parametrize(("page", "table"), pause_tables().items(), ids=lambda value: getattr(value, "name", ""))
+def test_the_tables_of_the_reasons_of_a_pause_are_those_of_the_code(page: Path, table: str):
+    assert table + "\n" in page.read_text(), "run `make reference`"
+
+
 @pytest.mark.parametrize("reason", PauseReason)
-def test_each_reason_of_a_pause_is_on_the_page(reason: PauseReason):
-    shown = re.escape(reason) + (" <(name|topic)>" if reason in NAMED_REASONS else "")
-    assert re.search(rf"\| `{shown}` \|", METRICS)
+def test_each_reason_of_a_pause_has_advice_and_names_problems_that_there_are(reason: PauseReason):
+    identifiers = {row.identifier for row in PROBLEM_TABLE}
+    assert all((reason.means, reason.ends, reason.advice))
+    assert {*re.findall(r"\((\w+)\)", reason.advice)} <= identifiers
+    assert reason.told_by in {*identifiers, ""}
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
+@pytest.mark.parametrize("reason", PauseReason)
+def test_what_is_paused_by_a_decision_or_for_its_time_wakes_nobody(reason: PauseReason):
+    (told,) = re.findall(r'paused_since_seconds\{reason!~"([^"]+)"', PAGE)
+    expected = reason in {
         PauseReason.HALTED,
         PauseReason.DEPENDENCIES_DOWN,
         PauseReason.SOME_DEPENDENCIES_DOWN,
         PauseReason.NOT_DUE,
-        PauseReason.SHARE_USED,
-    ],
-)
-def test_what_is_paused_by_a_decision_or_for_its_time_wakes_nobody(reason: str):
-    (told,) = re.findall(r'paused_since_seconds\{reason!~"([^"]+)"', PAGE)
-    assert bool(re.fullmatch(told, reason)) == (reason != PauseReason.SHARE_USED)
+    }
+    assert bool(re.fullmatch(told, f"{reason} orders" if reason.names else reason)) == expected

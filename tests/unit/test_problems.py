@@ -455,6 +455,7 @@ def test_a_topic_that_is_paused_because_too_many_die_is_told_at_once_and_once():
         ("bytes of queue orders", "kafka_pause_above_bytes"),
         ("work in queue orders", "add workers"),
         ("parked records of orders", "kafka_pause_above_parked"),
+        (PauseReason.SHARE_USED, "when the cause ends; if it stays, add workers, or raise kafka_retry_share"),
         (PauseReason.START_UNKNOWN, "when the cause ends; see the bridge's log"),
         (PauseReason.SOME_DEPENDENCIES_DOWN, "when the cause ends; restore the dependency (dependency_down)"),
         (PauseReason.WINDOW_FULL, "when the cause ends; find the oldest delivery (delivery_old)"),

@@ -15,7 +15,7 @@ from bridge.backpressure.pause_limits import (
     label_long_queue,
 )
 from bridge.backpressure.topic_pressure import TopicPressure
-from bridge.formats.pause_reasons import NAMED_REASONS, PauseReason, name_pause_reason, parse_pause_reason
+from bridge.formats.pause_reasons import PauseReason, name_pause_reason, parse_pause_reason
 from bridge.settings import FileSettings
 
 limits = PauseLimits(high=100, low=50)
@@ -170,7 +170,7 @@ def test_too_much_elsewhere_pauses_the_topic_and_never_its_retry_topics():
 
 @pytest.mark.parametrize("reason", PauseReason)
 def test_the_words_of_a_reason_and_its_queue_are_read_back(reason: PauseReason):
-    words, name = (name_pause_reason(reason, "a b"), "a b") if reason in NAMED_REASONS else (reason.value, "")
+    words, name = (name_pause_reason(reason, "a b"), "a b") if reason.names else (reason.value, "")
     assert parse_pause_reason(words) == (reason, name)
 
 
