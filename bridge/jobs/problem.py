@@ -67,5 +67,5 @@ class Problem(str):
         """Return the problem as JSON data."""
         values = {name: getattr(self, name) for name in _VALUES}
         since = None if self.since is None else format_time(self.since)
-        row = {"id": self.row.identifier, "runbook": f"docs/runbooks/problems.md#{self.row.identifier}"}
+        row = {"id": self.row.identifier, "runbook": self.row.runbook}
         return {**row, **values, "since": since, "sentence": str(self)}

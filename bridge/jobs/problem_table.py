@@ -101,6 +101,11 @@ class ProblemRow(NamedTuple):
         """Return when `bridge status` says it, for the runbook."""
         return " ".join(filter(None, ("" if self.within is None else f"within {self.within} s", self.period)))
 
+    @property
+    def runbook(self) -> str:
+        """Return the path of its runbook in the repository, with its anchor."""
+        return f"docs/runbooks/problems.md#{self.identifier}"
+
 
 def _make_bridge_alert(identifier: str, name: str, summary: str, lasts: str = "1m") -> AlertRule:
     """The rule of a problem that bridges see by themselves, and show on `/metrics` as a number of sentences."""
@@ -668,7 +673,7 @@ def _write_lines() -> Iterator[str]:
             if alert.lasts:
                 yield f"        for: {alert.lasts}"
             yield f"        labels: {{problem: {row.identifier}}}"
-            yield f"        annotations: {{summary: {_quoted(alert.summary)}}}"
+            yield f"        annotations: {{summary: {_quoted(alert.summary)}, runbook: {_quoted(row.runbook)}}}"
 
 
 def _quoted(text: str) -> str:

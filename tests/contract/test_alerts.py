@@ -1,6 +1,7 @@
 """Each alert fires in its incident, and is silent where all is well: promtool runs the rules of `deploy/alerts.yml`."""
 
 import json
+import re
 import shutil
 import subprocess
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +16,8 @@ from bridge.jobs.problem_table import PROBLEM_TABLE
 from tests.processes import eventually
 from tests.servers.process import ServerProcess, free_port
 
-RULES: Final = Path(__file__).parents[2] / "deploy" / "alerts.yml"
+ROOT: Final = Path(__file__).parents[2]
+RULES: Final = ROOT / "deploy" / "alerts.yml"
 
 #: By alert: the series of its incident, and those of a minute in which all is well. In promtool's notation, a sample
 #: each 30 s: `0+30x40` grows by 30 each time, `1x40` stays, `_` is a series that is not there.
@@ -178,6 +180,14 @@ AT: Final = {"ConsumptionFallsBehind": "38m", "TrafficStopped": "35m"}
 
 def test_each_alert_has_its_incident() -> None:
     assert {alert.name for row in PROBLEM_TABLE for alert in row.alerts} == INCIDENTS.keys()
+
+
+def test_each_alert_names_the_runbook_of_its_problem() -> None:
+    page = (ROOT / "docs" / "runbooks" / "problems.md").read_text()
+    named = re.findall(r"- alert: (\w+)\n(?:.*\n)+? +annotations: .*, runbook: '(.+)#(\w+)'}", RULES.read_text())
+    assert [name for name, _, _ in named] == [alert.name for row in PROBLEM_TABLE for alert in row.alerts]
+    assert {file for _, file, _ in named} == {"docs/runbooks/problems.md"}
+    assert [anchor for _, _, anchor in named if f"\n## {anchor}\n" not in page] == []
 
 
 @pytest.mark.servers
