@@ -234,7 +234,10 @@ def _topics(names: Iterable[str], found: Iterable[Extent]) -> dict[str, dict[str
 
 
 #: The announced fields that hold times.
-_TIMES = ("since", "started", "paused_since", "obstacles_since", "unaccounted", "behind", "open_transactions")
+_TIMES = (
+    *("since", "started", "paused_since", "obstacles_since", "unmade_since"),
+    *("unaccounted", "behind", "open_transactions"),
+)
 _NO_TIMES: Final = ("partition", "count", "offset")
 
 

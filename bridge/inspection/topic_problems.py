@@ -6,7 +6,14 @@ from typing import Final
 from bridge.formats.delivery_identity import Place
 from bridge.formats.pause_reasons import PauseReason
 from bridge.formats.text_forms import format_count
-from bridge.jobs.group_facts import GroupFacts, TopicFacts, format_record_count, format_since, format_span
+from bridge.jobs.group_facts import (
+    GroupFacts,
+    TopicFacts,
+    format_known_since,
+    format_record_count,
+    format_since,
+    format_span,
+)
 from bridge.jobs.problem import Problem
 from bridge.kafka.managed_topic import ReplicaState
 
@@ -18,15 +25,19 @@ YOUNG: Final = 30.0
 
 def find_unmade_topics(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem if Kafka has refused to create topics of the group."""
-    refused = sorted({text for state in (facts.bridges or {}).values() for text in state.get("unmade", ())})
+    states = [*(facts.bridges or {}).values()]
+    refused = sorted({text for state in states for text in state.get("unmade", ())})
     if refused:
+        # Bridges of old versions do not say since when.
+        since = min((at for state in states for at in state.get("unmade_since", ())), default=None)
         shown = "; ".join(refused[:5]) + (f"; and {len(refused) - 5} more" if len(refused) > 5 else "")
         yield Problem(
-            f"Kafka has refused to create {format_count(len(refused), 'topic')} of the group: {shown}. The "
-            "bridges' logs say why; they "
+            f"Kafka has refused to create {format_count(len(refused), 'topic')} of the group"
+            f"{format_known_since(since, facts.now)}: {shown}. The bridges' logs say why; they "
             "retry each minute. `bridge topics --create` creates them too.",
             "topic",
             f"Kafka has refused to create {format_count(len(refused), 'topic')} of the group",
+            since=since,
             many=len(refused),
             of="topics",
             lost=0,

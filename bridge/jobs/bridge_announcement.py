@@ -99,12 +99,8 @@ class BridgeAnnouncement:
         self._ledger: Ledger | None = None
         self._member = make_member_name()
         self._started = self._assigned_since = time.time()
-        self._paused, self._obstacles, self._waiting, self._unaccounted = (
-            StartTimes(),
-            StartTimes(),
-            StartTimes(),
-            StartTimes(),
-        )
+        self._paused, self._obstacles, self._waiting = StartTimes(), StartTimes(), StartTimes()
+        self._unaccounted, self._unmade = StartTimes(), StartTimes()
         self._hot, self._hot_at = StartTimes(), float("-inf")
         self._hot_keys: list[dict[str, Any]] = []
         self._lag_watch, self._growth = LagWatch(), BacklogGrowth()
@@ -165,6 +161,8 @@ class BridgeAnnouncement:
         """
         # The words of an error may change from try to try; its subject does not.
         since = self._obstacles.keep(text.partition(":")[0] for text in obstacles)
+        refused = list(unmade)
+        refused_since = self._unmade.keep(text.partition(":")[0] for text in refused)
         pauses = self._paused.keep(paused)
         lost = self._unaccounted.keep(unaccounted)
         self._accounts = [account for partition in partitions for account in partition.accounts.values()]
@@ -190,7 +188,8 @@ class BridgeAnnouncement:
             "hot_keys": self._find_hot_keys(partitions),
             # A plain dict, since JSON knows no other mapping.
             "due": {queue: dict(handlers) for queue, handlers in due.items()},
-            "unmade": list(unmade),
+            "unmade": refused,
+            "unmade_since": [refused_since[text.partition(":")[0]] for text in refused],
             "open_transactions": [each.to_data() for each in open_transactions],
             "batches": {handler: {"size": size.number, "why": size.why} for handler, size in sorted(batches.items())},
             "behind": [

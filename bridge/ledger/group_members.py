@@ -282,6 +282,7 @@ _FIELDS: Final[Mapping[str, _Check]] = {
     "obstacles": _is_list(_is_text),
     "obstacles_since": _is_list(is_time),
     "unmade": _is_list(_is_text),
+    "unmade_since": _is_list(is_time),
     "open_transactions": _is_list(
         _is_object(topic=_is_text, partition=_is_count, offset=_is_count, count=_is_count, since=is_time)
     ),

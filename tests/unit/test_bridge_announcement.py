@@ -93,5 +93,15 @@ def test_every_count_may_be_of_any_kind_of_mapping():
     assert (state["due"], state["unmade"]) == ({"q": {"h": 2}}, ["'orders.dlq': why"])
 
 
+def test_a_refused_topic_is_refused_since_it_was_first_whatever_words_kafka_has_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    made = announcement()
+    for now, why in ((1_000.0, "not allowed"), (2_000.0, "a policy forbids it")):
+        monkeypatch.setattr("bridge.jobs.bridge_announcement.time.time", lambda now=now: now)
+        made.update_state([], unmade=[f"'orders.dlq': {why}"])
+    assert made._state["unmade_since"] == [1_000.0]
+
+
 def test_two_members_of_one_host_and_process_number_are_two():
     assert announcement()._member != announcement()._member

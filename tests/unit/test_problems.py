@@ -1,7 +1,10 @@
 """What needs a person: each kind of problem from the facts that show it, and silence where nothing does."""
 
+import ast
 import copy
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -665,3 +668,43 @@ def test_a_full_redis_is_one_problem_with_its_cause_and_since_when():
     # An obstacle of another kind is a problem beside it.
     joins = bridge(obstacles=["Kafka does not answer: x"], obstacles_since=[NOW - 420])
     assert len(list_problems(replace(WELL, memory=[full], bridges={"a:1": joins}))) == 2
+
+
+#: The problems whose beginning nobody notes, by the function that makes them, and why.
+UNDATED = {
+    "find_redis_problems": "INFO has what Redis uses, and what it evicted since its start: no time",
+    "find_unnamed_dependencies": "the broker has no time of a message that a gate keeps",
+    "find_unfit_topics": "Kafka has no time of a topic's settings",
+    "find_unsynced_replicas": "Kafka has no time of a replica's state",
+    "find_drained_tiers": "no code says when a handler stopped to use a topic",
+    "describe_foreign_member": "Kafka has no time of a member's subscription",
+    "find_stale_policies": "no code says when a handler stopped to take an option",
+    "_describe_database_fault": "only the command asks the database",
+}
+
+
+def undated_problems() -> Iterator[str]:
+    """Yield the functions of the product that make a problem without the time of its beginning."""
+    for file in (Path(__file__).parents[2] / "bridge").rglob("*.py"):
+        for function in ast.walk(ast.parse(file.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
+                made = [each for each in calls if isinstance(each.func, ast.Name) and each.func.id == "Problem"]
+                if not all(any(keyword.arg == "since" for keyword in each.keywords) for each in made):
+                    yield function.name
+
+
+def test_each_problem_has_the_time_of_its_beginning_unless_nobody_notes_it():
+    assert {*undated_problems()} == UNDATED.keys()
+
+
+def test_since_when_kafka_refuses_topics_is_known_from_the_bridge_that_met_it_first():
+    first = bridge(unmade=["'orders.dlq': a"], unmade_since=[NOW - 420])
+    other = bridge(unmade=["'orders.dlq': a", "'mail.dlq': b"], unmade_since=[NOW - 60, NOW - 30])
+    (problem,) = list_problems(replace(WELL, bridges={"a:1": first, "a:2": other}))
+    assert problem.since == NOW - 420
+    assert "2 topics of the group, since 2026-01-31 11:53:05 UTC (7 min): 'mail.dlq': b; 'orders.dlq': a." in problem
+    # One of an older version does not say it.
+    (problem,) = list_problems(replace(WELL, bridges={"a:1": bridge(unmade=["'orders.dlq': a"])}))
+    assert problem.since is None
+    assert "1 topic of the group: 'orders.dlq': a." in problem

@@ -185,6 +185,8 @@ _MEMBER = {
     "paused_since": {"orders-3": 5.5},
     "obstacles": ["Kafka does not answer"],
     "obstacles_since": [5.5],
+    "unmade": ["'orders.dlq': not allowed"],
+    "unmade_since": [5.5],
     "waiting": [{**_PLACE, "offset": 5, "seconds": 1.5}],
     "hot_keys": [{**_PLACE, "offset": 5, "count": 200, "seconds": 90.5}],
     "batches": {"orders.handlers.charge": {"size": 5, "why": "w"}},

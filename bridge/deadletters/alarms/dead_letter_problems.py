@@ -227,13 +227,15 @@ def find_growing_groups(groups: Sequence[GroupState], now: float) -> Iterator[Pr
             of="open letters",
             do="fix the cause, then replay them",
         )
-    if len(grow) > SAID:
+    rest = [group.growth.since / 1000 for group in grow[SAID:] if group.growth]
+    if rest:
         yield Problem(
-            f"{format_count(len(grow) - SAID, 'more group')} of dead letters "
-            f"{inflect_verb(len(grow) - SAID, 'grow')}: `bridge deadletters groups` lists them.",
+            f"{format_count(len(rest), 'more group')} of dead letters {inflect_verb(len(rest), 'grow')}, the first "
+            f"{format_since(min(rest), now)}: `bridge deadletters groups` lists them.",
             "grows",
             "More groups of dead letters grow",
-            many=len(grow) - SAID,
+            since=min(rest),
+            many=len(rest),
             of="groups",
             do="look at the groups",
         )
