@@ -203,3 +203,12 @@ def test_a_new_group_is_told_what_it_is_about_to_read_and_where_others_are(stack
     assert f": 12 records from the beginning; {others}. If this group takes the place" in first.words
     # A group that has been here is told nothing.
     assert find_first_reads(settings.of_group(f"{topic}-slow"), [topic]) == []
+
+
+def test_check_and_the_log_of_the_first_bridge_say_how_many_records_a_new_group_is_about_to_read(stack: Stack):
+    stack.make_topics("orders")
+    stack.produce("orders", *range(12))
+    words = f"on topic '{stack.topic('orders')}': 12 records from the beginning."
+    found = json.loads(check(stack, "--json", code=0))
+    assert [finding["level"] for finding in found if words in finding["text"]] == ["ok"]
+    stack.bridge().says(words)
