@@ -96,3 +96,14 @@ def test_an_app_that_cannot_be_loaded_is_told_with_the_line_that_is_wrong(app: C
         find_celery_app("nowhere_at_all")
     with pytest.raises(AppNotFound, match=r"no module 'tsks' in .*did you mean 'tasks'\?"):
         find_celery_app("tsks.celery:app")
+
+
+def test_a_package_of_the_users_that_hides_one_of_ours_is_named_and_a_folder_without_init_hides_none(
+    app: Celery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tasks").mkdir()
+    assert find_celery_app("tasks") is tasks.app
+    (tmp_path / "tasks" / "__init__.py").touch()
+    with pytest.raises(AppNotFound, match=rf"{tmp_path}/tasks/__init__\.py hides this project's package `tasks` "):
+        find_celery_app("tasks")
