@@ -1,17 +1,23 @@
 """The location of a delivery, in words."""
 
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from bridge.dispatch.carrier_message import CarrierMessage
+from bridge.formats.dead_letter_record import DeadLetterSummary
 from bridge.formats.delivery import Attempts
+from bridge.formats.group_decision import set_policy_options
 from bridge.inspection.delivery_trace import DeliveryLocator
+from bridge.inspection.record_search import _delivery
 from bridge.ledger import Fate
 
 WHICH = (0, 7, "orders.handlers.charge")
 ASIDE = CarrierMessage("shop", "aside", None, Attempts(), 0, "")
 
 
-def where(fate: Fate, **known: Any) -> str:
+def locator(**known: Any) -> DeliveryLocator:
     given = {
         "topic": "orders",
         "dead_letters": "orders.dlq",
@@ -26,7 +32,11 @@ def where(fate: Fate, **known: Any) -> str:
         "parked": {},
         "queues": {WHICH[2]: "shop"},
     }
-    return str(DeliveryLocator(**{**given, **known}).locate(WHICH, fate)["where"])
+    return DeliveryLocator(**{**given, **known})
+
+
+def where(fate: Fate, **known: Any) -> str:
+    return str(locator(**known).locate(WHICH, fate)["where"])
 
 
 def test_what_was_handed_off_before_a_wipe_is_forgotten_and_not_from_before_its_handler_joined():
@@ -41,3 +51,19 @@ def test_what_a_halt_keeps_back_waits_for_its_topic_and_not_for_what_it_needs():
     assert "until its dependency works again" in where(Fate.HANDED, carriers={WHICH: ASIDE})
     halted = where(Fate.HANDED, carriers={WHICH: ASIDE}, halted=True)
     assert halted == "queue shop, set aside until the topic is resumed (bridge resume orders)"
+
+
+@pytest.mark.parametrize(
+    ("fate", "failed_at", "told"),
+    [(Fate.OPEN, 0.0, True), (Fate.DEAD, 7.0, True), (Fate.DEAD, 3.0, False), (Fate.DONE, 0.0, False)],
+)
+def test_a_change_of_the_policy_is_told_of_a_delivery_unless_that_had_ended_before(
+    fate: Fate, failed_at: float, told: bool
+):
+    """Nobody knows when one was done: no change is held to be older."""
+    whose: Any = None
+    letter = DeadLetterSummary("orders.dlq-0-1", "orders", whose, "bridge", 1, None, "failed", "", failed_at)
+    traced: Any = SimpleNamespace(fates={WHICH: fate}, ran={})
+    policies = {WHICH[2]: set_policy_options(None, {"max_retries": 20}, "ann", 5.0, "the bank is slow")}
+    found = _delivery(locator(letters={WHICH: letter}), traced, policies, WHICH)
+    assert found["policy"] == ("changed by ann at 1970-01-01T00:00:05+00:00" if told else None)
