@@ -117,6 +117,14 @@ def test_a_group_shows_its_counts_versions_and_letters(console, ann, groups):
     assert all(f'href="/letters/{id_}' in page for id_ in (1, 2, 3))
 
 
+def test_a_version_that_failed_in_this_hour_is_not_said_to_have_failed_in_the_future(console, ann, groups):
+    page = ann.get(f"/groups/{groups[0]}").text
+    (last,) = re.findall(r'First seen .*?, last <time datetime="(.*?)"', page)
+    ends = re.findall(r'failed from .*? to <time datetime="(.*?)"', page)
+    assert len(ends) == 2
+    assert max(ends) <= last
+
+
 def test_a_replay_of_a_group_is_planned_from_its_page(console, ann, groups):
     address = f"/groups/{groups[0]}"
     made = ann.post("/plans/new", **ann.form(address, "/plans/new"), what="replay")
