@@ -1,15 +1,19 @@
 """What is promised of every page: it is accessible, in light and dark, and on a phone does not run sideways."""
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import axe_playwright_python
+import httpx2
 import pytest
 
 from bridge.console.pages.page_routes import PAGE_ROUTES
 from bridge.deadletters.accounts.user_account import Role
+from tests.browser.incident import CHARGE
 from tests.browser.pages import ADDRESSES, NO_PAGES, REFUSED
 from tests.browser.world import World
 from tests.processes import Served
@@ -32,6 +36,13 @@ CHECKED: Final = ("light", "dark phone")
 #: WCAG 2.2 A and AA, and what the checker's makers recommend besides.
 RULES: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 
+
+#: What others wrote (values, code), markup, and times as a filter or a range has them, which people type.
+NO_WORDS_OF_OURS: Final = re.compile(
+    r'<(pre|textarea|script)\b.*?</\1>|<ol class="code".*?</ol>|<[^>]*>|write \S+ \(UTC\), \S+,|from \S+ to \S+', re.S
+)
+#: A time as programs write it, such as 2026-11-21T02:45:39Z.
+ISO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 
 #: Runs the checker; answers a line for each element that is at fault.
 RUN: Final = """async tags => (await axe.run(
@@ -78,6 +89,40 @@ def test_every_page_of_the_console_is_in_the_table():
     pages = {each.path for each in PAGE_ROUTES if each.method == "GET"}
     assert pages == ADDRESSES.keys() | NO_PAGES
     assert not ADDRESSES.keys() & NO_PAGES
+
+
+#: A part of the title of each page that is about one thing.
+TITLES: Final = {
+    "/topics/{topic}": "shop.orders",
+    "/topics/{topic}/halt": "shop.orders",
+    "/topics/{topic}/resume": "shop.orders",
+    "/handlers/{name}": CHARGE,
+    "/handlers/{name}/policy": CHARGE,
+    "/groups/{id:int}": f" in {CHARGE}",
+    "/letters/{id:int}": ": shop.",
+    "/letters/{id:int}/edit": "letter ",
+    "/plans/{id:int}": "Plan ",
+    "/admin/users/{id:int}": "User ",
+}
+
+
+def test_titles_name_what_a_page_is_about_and_no_page_shows_a_time_in_the_form_of_programs(
+    night: World, night_console: Served, lies
+):
+    cookies = dict([night.cookie(Role.ADMIN)])
+    titles: dict[str, set[str]] = defaultdict(set)
+    raw = []
+    with httpx2.Client(base_url=f"http://localhost:{night_console.port}", cookies=cookies) as client:
+        for route, addresses in ADDRESSES.items():
+            for address in addresses:
+                answer = client.get(address.format(**vars(lies)))
+                raw += [(address, time) for time in ISO_TIME.findall(NO_WORDS_OF_OURS.sub("", answer.text))]
+                if answer.status_code == 200:
+                    titles[route] |= set(re.findall("<title>([^<]*) · bridge</title>", answer.text))
+    assert not raw
+    assert titles.keys() > TITLES.keys()
+    assert not [(route, title) for route in TITLES for title in titles[route] if TITLES[route] not in title]
+    assert len(set.union(*titles.values())) == sum(map(len, titles.values())), "pages of two kinds have one title"
 
 
 def look(page: "Page", name: str) -> None:
