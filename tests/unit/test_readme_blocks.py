@@ -22,7 +22,7 @@ KNOWN: Final = {
     "make demo": "tests/acceptance/test_demo.py",
     "bank away for good": "tests/acceptance/test_demo.py",
     "docker compose": "here; tests/compose/test_compose.py starts the stack",
-    "pip install": "here; tests/unit/test_packaging.py installs it",
+    "pip install": "here; the image of tests/compose/test_compose.py has the project and the locked packages of `all`",
     "imports = ": "here; tests/acceptance/test_readme.py",
     "celery -A tasks worker": "here; tests/acceptance/test_readme.py",
     "python -m bridge": "tests/acceptance/test_readme.py",
