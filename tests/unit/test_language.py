@@ -19,13 +19,14 @@ PAGES: Final = (
     *("CHANGELOG.md", "docs/performance/sizing.md", "docs/concepts/comparison.md", "docs/concepts/ledger.md"),
     *("docs/tutorials/existing-celery-app.md", "docs/tutorials/quickstart.md"),
     *(f"docs/how-to/{page}.md" for page in ("console", "dead-letters", "publish-messages")),
-    *(f"docs/how-to/{page}.md" for page in ("upgrade", "webhooks", "write-handlers")),
+    *(f"docs/how-to/{page}.md" for page in ("migrate-from-a-consumer", "upgrade", "webhooks", "write-handlers")),
     *(
         f"docs/how-to/{page}.md"
         for page in ("deploy", "idempotency", "intervene", "monitor", "production-checklist", "scale", "secure")
     ),
     *(f"docs/runbooks/{page}.md" for page in ("failure-modes", "faq", "problems")),
     *(
+        "docs/concepts/architecture.md",
         "docs/concepts/guarantees.md",
         "docs/concepts/circuit-breakers.md",
         "docs/concepts/lossless.md",
@@ -33,7 +34,7 @@ PAGES: Final = (
         "docs/concepts/retries.md",
     ),
     *(f"docs/reference/{page}.md" for page in ("cli", "exit-codes", "http-api", "metrics", "settings", "status")),
-    "docs/reference/python-api.md",
+    *("docs/reference/compatibility.md", "docs/reference/python-api.md"),
     *(f"docs/contributors/{page}.md" for page in ("chaos", "internals", "model", "style")),
 )
 TEMPLATES: Final = ROOT / "bridge" / "console" / "templates"
