@@ -155,6 +155,24 @@ def test_on_sigterm_what_a_process_was_sent_in_part_is_sent_whole_or_given_back(
     assert not broker.taken()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_on_sigterm_what_runs_runs_to_its_end_where_it_has_no_limit(broker: Broker, tmp_path: Path, transport: str):
+    with (
+        ends(broker, tmp_path, transport, "-c", "2", worker_soft_shutdown_timeout=0) as stopped,
+        sender(broker) as app,
+    ):
+        # Longer than KILL_AFTER and GIVE_BACK_AFTER of lossless/worker/graceful_shutdown.py.
+        for name in ("sleeps", "early"):
+            app.send_task(name, (5,), task_id=name)
+        wait_until(lambda: len(broker.noted("runs")) == 2, what="both run")
+        stopped.signal(signal.SIGTERM)
+        assert stopped.ends(20) == 0
+    assert sorted(broker.noted("done")) == ["early", "sleeps"]
+    assert len(broker.noted("runs")) == 2
+    assert not broker.left()
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_on_sigterm_a_worker_that_runs_nothing_ends_at_once(broker: Broker, tmp_path: Path, transport: str):
     with ends(broker, tmp_path, transport, worker_soft_shutdown_timeout=60) as idle:
