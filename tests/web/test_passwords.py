@@ -48,6 +48,7 @@ def test_what_is_easily_guessed_or_too_long_is_refused(password):
         "administrator",
         "q1w2e3r4t5y6",
         "zaq12wsx-1234",
+        "ab-2026-05-06",
     ],
 )
 def test_a_password_that_is_tried_first_is_refused_however_long_it_is(password):
@@ -57,6 +58,11 @@ def test_a_password_that_is_tried_first_is_refused_however_long_it_is(password):
 
 @pytest.mark.parametrize("password", ["tractor-violin-lemon", "xk8#Lw2!qPz9", "my cat eats kafka books", PASSWORD])
 def test_a_password_of_one_s_own_is_taken(password):
+    passwords.hash_password("annabelle.lee", password)
+
+
+@pytest.mark.parametrize("password", ["c17eb7777f09c4f1", "a1b8f530735a6a2367483c2b13073369", "7W-5_04iX9_3-2bZ"])
+def test_a_generated_password_is_taken_whose_letters_happen_to_be_in_ones_and_twos(password):
     passwords.hash_password("annabelle.lee", password)
 
 

@@ -47,6 +47,8 @@ _LETTERS: Final = str.maketrans("@4301!5$7+", "aaeoiisstt")
 _STRETCH: Final = 3
 #: The number of different characters below which a password is a repetition.
 _DIFFERENT: Final = 5
+#: The length from which on letters in ones and twos are a sign of a generated password, and of no date.
+_GENERATED: Final = 16
 #: The characters beside its easily guessed parts from which on a password is accepted.
 _OWN: Final = 6
 
@@ -56,7 +58,10 @@ def is_common_password(password: str) -> bool:
     small = password.lower()
     if len(set(small)) < _DIFFERENT or _is_repeated(small):
         return True
-    return _own_characters(small) < _OWN or _is_word(small) or _is_word(_core(small).translate(_LETTERS))
+    if _own_characters(small) < _OWN:
+        return True
+    needs_word = len(small) >= _GENERATED
+    return any(_is_word(text, needs_word) for text in (small, _core(small).translate(_LETTERS)))
 
 
 def _is_repeated(text: str) -> bool:
@@ -64,10 +69,17 @@ def _is_repeated(text: str) -> bool:
     return re.fullmatch(r"(.{1,8}?)\1+.{0,3}", text, re.DOTALL) is not None
 
 
-def _is_word(text: str) -> bool:
-    """Return whether it is made of common words, digits and signs only."""
+def _is_word(text: str, needs_word: bool) -> bool:
+    """Return whether it is made of common words, one or two letters, digits and signs only.
+
+    Parameters:
+        needs_word: whether one of them must be a word.
+    """
     parts = re.findall(r"[a-z]+", text)
-    return bool(parts) and ("".join(parts) in _WORDS or all(part in _WORDS or len(part) < _STRETCH for part in parts))
+    if "".join(parts) in _WORDS:
+        return True
+    has_word = any(part in _WORDS for part in parts)
+    return (has_word if needs_word else bool(parts)) and all(part in _WORDS or len(part) < _STRETCH for part in parts)
 
 
 def _core(text: str) -> str:
