@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from bridge.console.auth.passwords import hash_password
 from bridge.deadletters.editing.json_patch import ValuePatch
 from bridge.embedded import EmbeddedKafka
 from tasks.testing import outcome
@@ -86,8 +87,25 @@ def test_every_service_and_variable_of_the_compose_block_is_in_the_file():
     for service in re.findall(r"docker compose exec (\w+)", text):
         assert re.search(rf"^  {service}:$", compose, re.MULTILINE)
     assert [name for name in re.findall(r"\b([A-Z_]+)=", text) if f"${{{name}:" not in compose] == []
-    (password,) = re.findall(r"CONSOLE_PASSWORD=(\S+)", text)
-    assert len(password) >= 12
+
+
+def test_the_compose_block_makes_passwords_of_its_own_once_as_the_file_says_too(tmp_path: Path):
+    makes, _, _ = block("docker compose").partition("docker compose")
+    head = re.findall("^#   (.*\n)", (ROOT / "docker-compose.yml").read_text(), re.MULTILINE)
+    assert "".join(head).startswith(makes)
+    made: list[dict[str, str]] = []
+    for folder in ("one", "one", "two"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        subprocess.run(["sh", "-ec", makes], cwd=tmp_path / folder, check=True, timeout=60)
+        lines = (tmp_path / folder / ".env").read_text().splitlines()
+        made.append({name: value for name, _, value in (line.partition("=") for line in lines)})
+    first, again, other = made
+    assert first == again
+    assert first.keys() == {"FLOWER_BASIC_AUTH", "CONSOLE_PASSWORD", "POSTGRES_PASSWORD"}
+    assert re.fullmatch(r"\w+:\w{32}", first["FLOWER_BASIC_AUTH"])
+    hash_password("admin", first["CONSOLE_PASSWORD"])
+    assert re.fullmatch(r"\w{32}", first["POSTGRES_PASSWORD"]), "it is a part of a URL"
+    assert not set(first.values()) & set(other.values())
 
 
 def test_the_extra_of_the_installation_exists():
