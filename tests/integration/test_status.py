@@ -93,7 +93,7 @@ def test_handlers_that_nobody_knows_are_named_by_status_check_and_the_bridge(sta
 @pytest.mark.slow
 def test_dead_letters_and_failures_are_told_with_their_number_their_age_and_the_last_error(stack: Stack):
     stack.make_topics("orders")
-    stack.worker(TEST_DELAY="50")
+    stack.worker(TEST_DELAY="100")
     stack.bridge()
     stack.produce("orders", {"dead": "no such card"}, {"dead": "no such card"}, {"id": 1})
     stack.dead("orders", 2)
@@ -104,7 +104,7 @@ def test_dead_letters_and_failures_are_told_with_their_number_their_age_and_the_
 
     stack.produce("orders", *({"fail": True} for _ in range(100)))
     waits = "; 100 deliveries wait for a retry; the last error: ConnectionError: always."
-    failing = eventually(lambda: next((each for each in status(stack)["problems"] if waits in each), None), 30)
+    failing = eventually(lambda: next((each for each in status(stack)["problems"] if waits in each), None), 45)
     assert re.match(rf"(?:Every attempt|Attempts) of {NAME} fails?, {SINCE} \(", failing)
 
 
