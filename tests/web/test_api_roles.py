@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from bridge.console.api import api_endpoint
 from bridge.console.api.api_endpoint import OPERATIONS
-from bridge.console.api.api_request import Download
+from bridge.console.api.api_operation import Download
 from bridge.console.api.schemas.common_schema import NoParameters
 from bridge.deadletters.accounts.user_account import Role
 

@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from bridge.console import console, thread_pools
 from bridge.console.api import (
-    api_request,
+    api_operation,
     groups_api,
     halt_policy_api,
     inspection_api,
@@ -34,8 +34,7 @@ from bridge.console.api import (
     openapi,
     plans_api,
 )
-from bridge.console.api.api_operation import ApiAnswer, Operation
-from bridge.console.api.api_request import ApiRequest, Download
+from bridge.console.api.api_operation import ApiAnswer, ApiRequest, Download, Operation
 from bridge.console.api.problem_details import (
     API_ROOT,
     PROBLEM_KINDS,
@@ -124,9 +123,9 @@ async def _read_raw_body(request: Request) -> bytes:
     body = b""
     async for some in request.stream():
         body += some
-        if len(body) > api_request.MAX_BODY_BYTES:
+        if len(body) > api_operation.MAX_BODY_BYTES:
             raise RequestRefused(
-                "too-large", f"The body is larger than {api_request.MAX_BODY_BYTES:,} bytes. Nothing was done."
+                "too-large", f"The body is larger than {api_operation.MAX_BODY_BYTES:,} bytes. Nothing was done."
             )
     return body
 
@@ -137,8 +136,8 @@ def _answer_request(request: Request, operation: Operation, who: Principal, raw:
         desk=console.get_console(request).desk,
         who=who,
         path=request.path_params,
-        given=api_request.read_given(operation.query, operation.takes, request, raw),
-        seen=api_request.read_if_match(request.headers),
+        given=api_operation.read_given(operation.query, operation.takes, request, raw),
+        seen=api_operation.read_if_match(request.headers),
     )
 
     def written(answer: ApiAnswer) -> Response:

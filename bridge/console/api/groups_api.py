@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bridge.console.api import api_request
-from bridge.console.api.api_operation import Effect, OperationTable
-from bridge.console.api.api_request import ApiRequest, quote_etag
+from bridge.console.api import api_operation
+from bridge.console.api.api_operation import ApiRequest, Effect, OperationTable, quote_etag
 from bridge.console.api.schemas import groups_schema as shapes
 from bridge.console.api.schemas import letters_schema as letter_shapes
 from bridge.console.decision_audit import build_group_version
@@ -31,7 +30,7 @@ def list_groups(asked: ApiRequest, query: shapes.GroupsQuery) -> shapes.Groups:
     begins = _find_start(found, query)
     some = found[begins : begins + query.limit]
     ids, more = [each.id for each in some], begins + query.limit < len(found)
-    following = api_request.write_cursor(_LIST, f"{some[-1].id}-{begins + query.limit}") if more and some else None
+    following = api_operation.write_cursor(_LIST, f"{some[-1].id}-{begins + query.limit}") if more and some else None
     items = [each.to_data() for each in asked.desk.groups.read_groups(ids)]
     return shapes.Groups.model_validate({"items": items, "next": following})
 
@@ -125,8 +124,8 @@ def _read_group_filter(query: shapes.GroupsQuery) -> LetterFilter:
 def _find_start(found: Sequence[RankedGroup], query: shapes.GroupsQuery) -> int:
     if query.cursor is None:
         return 0
-    last, _, place = api_request.read_cursor(_LIST, query.cursor).partition("-")
-    number = api_request.read_number_cursor(_LIST, api_request.write_cursor(_LIST, place or "0"))
+    last, _, place = api_operation.read_cursor(_LIST, query.cursor).partition("-")
+    number = api_operation.read_number_cursor(_LIST, api_operation.write_cursor(_LIST, place or "0"))
     return next((at + 1 for at, each in enumerate(found) if str(each.id) == last), number or 0)
 
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bridge.console.api import letter_json
-from bridge.console.api.api_operation import Effect, OperationTable
-from bridge.console.api.api_request import ApiRequest
+from bridge.console.api.api_operation import ApiRequest, Effect, OperationTable
 from bridge.console.api.schemas import inspection_schema as shapes
 from bridge.console.decision_audit import list_durability_warnings, note_decision
 from bridge.console.thread_pools import WaitKind

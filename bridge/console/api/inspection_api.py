@@ -4,9 +4,8 @@ from typing import Any, Final
 
 from bridge.console import record_lookup
 from bridge.console import record_lookup as find
-from bridge.console.api import api_request, letter_json
-from bridge.console.api.api_operation import OperationTable
-from bridge.console.api.api_request import ApiRequest
+from bridge.console.api import api_operation, letter_json
+from bridge.console.api.api_operation import ApiRequest, OperationTable
 from bridge.console.api.schemas import inspection_schema as shapes
 from bridge.console.audit_cache import AuditCount
 from bridge.console.thread_pools import WaitKind
@@ -77,10 +76,10 @@ def count_topic(asked: ApiRequest) -> shapes.Audit:
 def list_audit_log(asked: ApiRequest, query: shapes.TrailQuery) -> shapes.Trail:
     """Return the audit log, newest first."""
     page = asked.desk.trail.page(
-        query.by.strip(), query.what, api_request.read_number_cursor(_AUDIT_LOG_LIST, query.cursor), query.limit
+        query.by.strip(), query.what, api_operation.read_number_cursor(_AUDIT_LOG_LIST, query.cursor), query.limit
     )
     items: list[dict[str, Any]] = [each._asdict() | {"at": format_moment(each.at)} for each in page.entries]
-    following = None if page.next is None else api_request.write_cursor(_AUDIT_LOG_LIST, page.next)
+    following = None if page.next is None else api_operation.write_cursor(_AUDIT_LOG_LIST, page.next)
     return shapes.Trail.model_validate({"items": items, "next": following})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from bridge.console import filter_address as addresses
-from bridge.console.api.api_request import ApiRequest
+from bridge.console.api.api_operation import ApiRequest
 from bridge.console.api.schemas import letters_schema as shapes
 from bridge.console.api.schemas.common_schema import Octets
 from bridge.deadletters.dead_letter_service import DeadLetterService

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from bridge.console import bulk_actions
-from bridge.console.api import api_request, letter_json, plans_api
-from bridge.console.api.api_operation import NDJSON, Effect, OperationTable
-from bridge.console.api.api_request import ApiRequest, Download
+from bridge.console.api import api_operation, letter_json, plans_api
+from bridge.console.api.api_operation import NDJSON, ApiRequest, Download, Effect, OperationTable
 from bridge.console.api.schemas import inspection_schema, plans_schema
 from bridge.console.api.schemas import letters_schema as shapes
 from bridge.console.bulk_actions import check_bulk_size
@@ -33,9 +32,9 @@ MAX_CHECKED_LETTERS = 10_000
 @operations.declare("GET /letters", Role.VIEWER, "listLetters")
 def list_letters(asked: ApiRequest, query: shapes.LettersQuery) -> shapes.Page:
     """Return the letters of a filter, newest first."""
-    before = None if query.cursor is None else LetterCursor.read(api_request.read_cursor(_LIST, query.cursor))
+    before = None if query.cursor is None else LetterCursor.read(api_operation.read_cursor(_LIST, query.cursor))
     page = asked.desk.letters.page(asked.masks.check(letter_json.read_body_filter(query)), query.limit, before)
-    following = None if page.next is None else api_request.write_cursor(_LIST, page.next)
+    following = None if page.next is None else api_operation.write_cursor(_LIST, page.next)
     return shapes.Page(items=letter_json.write_letter_lines(asked, page.letters), next=following)
 
 

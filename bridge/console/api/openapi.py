@@ -7,8 +7,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from bridge.console.api.api_operation import Operation
-from bridge.console.api.api_request import is_list_field
+from bridge.console.api.api_operation import Operation, is_list_field
 from bridge.console.api.problem_details import API_ROOT, PROBLEM_JSON, PROBLEM_KINDS
 from bridge.console.api.schemas.common_schema import MAX_WHY, Problem
 

@@ -5,9 +5,8 @@ import time
 from typing import Any, Final
 
 from bridge.console import bulk_actions
-from bridge.console.api import api_request, letter_json
-from bridge.console.api.api_operation import Effect, OperationTable
-from bridge.console.api.api_request import ApiRequest, quote_etag
+from bridge.console.api import api_operation, letter_json
+from bridge.console.api.api_operation import ApiRequest, Effect, OperationTable, quote_etag
 from bridge.console.api.schemas import plans_schema as shapes
 from bridge.console.api.schemas.common_schema import PageQuery
 from bridge.console.auth.role_check import check_discard, check_resumption
@@ -34,8 +33,8 @@ _ITEMS_LIST: Final = "items"
 def list_plans(asked: ApiRequest, query: PageQuery) -> shapes.Plans:
     """Return the plans, newest first."""
     limit = query.limit
-    found = asked.desk.plans.latest(limit + 1, api_request.read_number_cursor(_PLANS_LIST, query.cursor))
-    following = api_request.write_cursor(_PLANS_LIST, found[limit - 1].id) if len(found) > limit else None
+    found = asked.desk.plans.latest(limit + 1, api_operation.read_number_cursor(_PLANS_LIST, query.cursor))
+    following = api_operation.write_cursor(_PLANS_LIST, found[limit - 1].id) if len(found) > limit else None
     items = [_list_plan_fields(each) for each in asked.lists.plans(found[:limit])]
     return shapes.Plans.model_validate({"items": items, "next": following})
 
@@ -74,14 +73,14 @@ def show_plan(asked: ApiRequest) -> shapes.OnePlan:
 @operations.declare("GET /plans/{id:int}/outcomes", Role.VIEWER, "listOutcomes")
 def list_outcomes(asked: ApiRequest, query: shapes.OutcomesQuery) -> shapes.Outcomes:
     """Return the progress of each delivery of a plan."""
-    limit, after = query.limit, api_request.read_number_cursor(_ITEMS_LIST, query.cursor) or 0
+    limit, after = query.limit, api_operation.read_number_cursor(_ITEMS_LIST, query.cursor) or 0
     states = [PlanItemState(each) for each in query.state]
     found = asked.desk.progress.each(asked.path["id"], states, after, limit + 1)
     items = [
         each._asdict() | {"sent_at": format_moment(each.sent_at), "ended_at": format_moment(each.ended_at)}
         for each in asked.lists.standings(found[:limit])
     ]
-    following = api_request.write_cursor(_ITEMS_LIST, found[limit - 1].position) if len(found) > limit else None
+    following = api_operation.write_cursor(_ITEMS_LIST, found[limit - 1].position) if len(found) > limit else None
     return shapes.Outcomes.model_validate({"items": items, "next": following})
 
 
@@ -202,10 +201,10 @@ def redrive_range(asked: ApiRequest, body: shapes.Redriving) -> shapes.OnePlan:
 @operations.declare("GET /plans/{id:int}/differences", Role.VIEWER, "listDifferences")
 def list_differences(asked: ApiRequest, query: shapes.DifferencesQuery) -> shapes.Differences:
     """Return how a plan changes the values of its letters."""
-    after = api_request.read_number_cursor(_DIFFERENCES_LIST, query.cursor) or 0
+    after = api_operation.read_number_cursor(_DIFFERENCES_LIST, query.cursor) or 0
     asked.desk.plans.one(asked.path["id"])
     found = asked.desk.differing(asked.masks).page(asked.path["id"], query.limit, after)
-    following = None if found.next is None else api_request.write_cursor(_DIFFERENCES_LIST, found.next)
+    following = None if found.next is None else api_operation.write_cursor(_DIFFERENCES_LIST, found.next)
     items = [{"letter": each.letter_id, "difference": each.text} for each in found.differences]
     return shapes.Differences.model_validate({"items": items, "next": following})
 
