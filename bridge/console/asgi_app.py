@@ -20,6 +20,7 @@ from starlette.routing import Route
 from bridge.console import console, thread_pools
 from bridge.console.api import api_endpoint, problem_details
 from bridge.console.auth import authentication
+from bridge.console.auth.authorization import ANONYMOUS, Principal, find_role_refusal
 from bridge.console.auth.http_security import (
     HEALTH_PATH,
     KnownHostsOnly,
@@ -28,8 +29,6 @@ from bridge.console.auth.http_security import (
     choose_redirect_path,
     find_form_fault,
 )
-from bridge.console.auth.principal import ANONYMOUS, Principal
-from bridge.console.auth.role_check import find_role_refusal
 from bridge.console.console import STATIC_FOLDER, Console, build_static_address
 from bridge.console.form_drafts import FormDraft
 from bridge.console.pages.page_routes import PAGE_ROUTES, PageRoute

@@ -19,12 +19,11 @@ from starlette.responses import HTMLResponse
 
 from bridge.console import template_filters
 from bridge.console.audit_cache import AuditCache
+from bridge.console.auth.authorization import ANONYMOUS, MaskAccess, Principal
 from bridge.console.auth.bearer_tokens import BearerTokens
 from bridge.console.auth.browser_session import BrowserSessions
 from bridge.console.auth.http_security import list_host_names
 from bridge.console.auth.login_throttle import LoginThrottle
-from bridge.console.auth.mask_access import MaskAccess
-from bridge.console.auth.principal import ANONYMOUS, Principal
 from bridge.console.auth.trusted_proxy import TrustedProxy
 from bridge.console.background_cache import BackgroundCache
 from bridge.console.form_drafts import FormDrafts

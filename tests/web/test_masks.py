@@ -14,8 +14,8 @@ from bridge.console import live_snapshot
 from bridge.console import record_lookup as find
 from bridge.console.api.api_endpoint import OPERATIONS
 from bridge.console.asgi_app import build_application
+from bridge.console.auth.authorization import Principal
 from bridge.console.auth.browser_session import SESSION_COOKIE
-from bridge.console.auth.principal import Principal
 from bridge.console.console import Console
 from bridge.console.pages.page_routes import PAGE_ROUTES
 from bridge.console.status_cache import make_status_cache

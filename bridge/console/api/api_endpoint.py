@@ -46,9 +46,8 @@ from bridge.console.api.problem_details import (
 from bridge.console.api.schemas.groups_schema import OneGroup
 from bridge.console.api.schemas.plans_schema import OnePlan
 from bridge.console.auth import authentication
+from bridge.console.auth.authorization import ANONYMOUS, Principal, find_role_refusal
 from bridge.console.auth.http_security import find_form_fault
-from bridge.console.auth.principal import ANONYMOUS, Principal
-from bridge.console.auth.role_check import find_role_refusal
 from bridge.console.bulk_actions import build_download_headers
 from bridge.deadletters.accounts.idempotency_key import AnsweredRequest
 from bridge.deadletters.db.audit_rows import RequestClaim

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
 
 from bridge.console.api.schemas.common_schema import NoParameters, RequestModel, ResponseModel
-from bridge.console.auth.principal import Principal
+from bridge.console.auth.authorization import Principal
 from bridge.console.console import Console
 from bridge.console.thread_pools import WaitKind
 from bridge.deadletters.accounts.user_account import Role

@@ -9,7 +9,7 @@ from bridge.console.api import api_operation, letter_json
 from bridge.console.api.api_operation import ApiRequest, Effect, OperationTable, quote_etag
 from bridge.console.api.schemas import plans_schema as shapes
 from bridge.console.api.schemas.common_schema import PageQuery
-from bridge.console.auth.role_check import check_discard, check_resumption
+from bridge.console.auth.authorization import check_discard, check_resumption
 from bridge.console.thread_pools import WaitKind
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.model import filter_syntax

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from bridge.console.auth import browser_session
-from bridge.console.auth.principal import ANONYMOUS, Principal
+from bridge.console.auth.authorization import ANONYMOUS, Principal
 from bridge.console.console import Console
 from bridge.errors import BridgeError, DeskUnavailable, ProxyRefused
 

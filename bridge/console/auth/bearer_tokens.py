@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from bridge.console.auth.authorization import Principal
 from bridge.console.auth.login_throttle import LoginThrottle
-from bridge.console.auth.principal import Principal
 from bridge.deadletters.accounts.api_token import digest_secret, name_token_user
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService

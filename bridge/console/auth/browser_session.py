@@ -11,8 +11,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bridge.console.auth.authorization import Principal
 from bridge.console.auth.http_security import is_loopback_host
-from bridge.console.auth.principal import Principal
 from bridge.deadletters.accounts.account_session import SESSION_LASTS, IssuedPerson
 from bridge.deadletters.db.account_rows import UserSecret
 from bridge.deadletters.dead_letter_service import DeadLetterService

@@ -6,8 +6,8 @@ from starlette.responses import RedirectResponse, Response
 
 from bridge.console import console
 from bridge.console.auth import authentication, browser_session, passwords
+from bridge.console.auth.authorization import Principal
 from bridge.console.auth.http_security import choose_redirect_path, is_without_tls
-from bridge.console.auth.principal import Principal
 from bridge.console.pages.form_submission import require_why
 from bridge.errors import UserRefused
 

@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from bridge.console import console
 from bridge.console.auth import authentication
-from bridge.console.auth.principal import Principal
+from bridge.console.auth.authorization import Principal
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import handler_page, letters_page, overview_page, plans_page, topic_page

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.console import console, filter_address
-from bridge.console.auth.role_check import check_discard, check_resumption, exceeds_discard_limit, was_applied
+from bridge.console.auth.authorization import check_discard, check_resumption, exceeds_discard_limit, was_applied
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import plan_view

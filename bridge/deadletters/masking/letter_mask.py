@@ -1,6 +1,6 @@
 """Letters for a role that may not see every field: pages, lists and lines of an export (pure).
 
-bridge/settings/masked_fields.py decides which fields are masked, bridge/console/auth/mask_access.py for whom.
+bridge/settings/masked_fields.py decides which fields are masked, bridge/console/auth/authorization.py for whom.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,0 +1,173 @@
+"""The authorization of a request: its principal, the roles that suffice, and the values that it sees masked.
+
+pages/page_routes.py has the role of each page, and each function in api/ the role of its operation. http_security.py
+refuses forged forms.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Self
+
+from bridge.deadletters.accounts.account_session import BY_LINK
+from bridge.deadletters.accounts.user_account import Role
+from bridge.deadletters.masking.letter_mask import NO_MASKS, LetterMasks
+from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind
+from bridge.deadletters.replay.plan_progress import PlanProgress
+from bridge.errors import PlanRefused
+from bridge.settings import EnvironmentSettings
+from bridge.settings.masked_fields import read_mask_rules
+
+
+class Principal(NamedTuple):
+    """The user or program that sends a request.
+
+    Attributes:
+        name: as the audit log has it.
+        token: the form token of its session; "" if nobody is signed in.
+        issuer: the OpenID Connect issuer that signed it in; "": none.
+        mark: identifies its forms after its session has ended (bridge.console.form_drafts).
+        signs_out: whether it has a session here; not if a proxy signs it in.
+    """
+
+    name: str
+    role: Role
+    token: str = ""
+    signs_out: bool = True
+    mark: str = ""
+    issuer: str = ""
+
+    @property
+    def is_admin(self) -> bool:
+        """Return whether it is an admin."""
+        return self.role >= Role.ADMIN
+
+    @property
+    def is_user(self) -> bool:
+        """Return whether it has a password here: not if a proxy, an issuer or the one-time link signed it in."""
+        return self.signs_out and not self.issuer and self.name not in ("", BY_LINK)
+
+    @property
+    def shown(self) -> str:
+        """Return the name that the top bar shows."""
+        return "No users yet: this machine alone" if self.name == BY_LINK and self.signs_out else self.name
+
+    def __repr__(self) -> str:
+        """Return the principal without its token and mark."""
+        return f"Principal(name={self.name!r}, role={self.role})"
+
+
+#: The principal of a request without a sign-in.
+ANONYMOUS: Final = Principal("", Role.NOBODY)
+
+
+def find_role_refusal(who: Principal, needed: Role) -> str | None:
+    """Return why a principal may not do what needs a role; `None` if it may."""
+    if who.role >= needed:
+        return None
+    return f"This needs the role {needed}; {who.name} has the role {who.role}."
+
+
+#: The most letters that an operator may discard by one plan; more takes an admin.
+MAX_OPERATOR_DISCARDS: Final = 1_000
+
+
+def check_discard(plan: BulkPlan, who: Principal, form: Mapping[str, str]) -> None:
+    """Check that a principal may discard so many letters, and has typed their number.
+
+    Raises:
+        PlanRefused: the role does not suffice, or the decision or the number is missing.
+    """
+    count = plan.counts.letters
+    if plan.what is not PlanKind.DISCARD:
+        return
+    if count > MAX_OPERATOR_DISCARDS and who.role < Role.ADMIN:
+        raise PlanRefused(
+            f"To discard {count:,} letters takes an admin: you are {who.role}, who may discard "
+            f"{MAX_OPERATOR_DISCARDS:,} by one plan. Nothing was discarded."
+        )
+    if not form.get("why", "").strip():
+        raise PlanRefused("To discard letters a reason is needed: it stays in the audit log. Nothing was discarded.")
+    if form.get("count", "").strip().replace(",", "") != str(count):
+        raise PlanRefused(f"Type {count} to discard these letters. Nothing was discarded.")
+
+
+def check_resumption(found: PlanProgress, who: Principal) -> None:
+    """Check that a principal may resume a stopped plan that was applied before."""
+    plan = found.plan
+    if not was_applied(found):
+        raise PlanRefused(f"Plan {plan.id} was thrown away before it was approved: make a new plan.")
+    if exceeds_discard_limit(plan, who):
+        raise PlanRefused(f"To discard {plan.counts.letters:,} letters takes an admin: you are {who.role}.")
+
+
+def was_applied(found: PlanProgress) -> bool:
+    """Return whether the audit log has a decision to apply the plan."""
+    return any(act.what == "apply" for act in found.trail)
+
+
+def exceeds_discard_limit(plan: BulkPlan, who: Principal) -> bool:
+    """Return whether a plan discards more letters than the principal may."""
+    return plan.what is PlanKind.DISCARD and plan.counts.letters > MAX_OPERATOR_DISCARDS and who.role < Role.ADMIN
+
+
+#: The ms for which an admin sees masked values after giving a reason.
+UNMASK_MS: Final = 15 * 60_000
+
+
+@dataclass
+class MaskAccess:
+    """The rules for masked values, and the sessions of this process in which an admin has unmasked them.
+
+    Parameters:
+        seen_from: the lowest role that sees everything; `None`: no role.
+        may_be_lifted: whether an admin may unmask values for a while.
+        clock: ms since the epoch.
+    """
+
+    masks: LetterMasks
+    seen_from: Role | None
+    may_be_lifted: bool
+    clock: Callable[[], int] = field(repr=False)
+    ticks: Callable[[], int] = field(default=lambda: time.monotonic_ns() // 1_000_000, repr=False)
+    _until: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    @classmethod
+    def from_environment(cls, said: EnvironmentSettings, clock: Callable[[], int]) -> Self:
+        """Return the access that the settings describe."""
+        lifted = said.DEADLETTERS_UNMASK == "yes"
+        return cls(
+            LetterMasks(read_mask_rules(said.DEADLETTERS_MASK)), Role.read(said.DEADLETTERS_MASK_NOT_FOR), lifted, clock
+        )
+
+    def of_role(self, role: Role) -> LetterMasks:
+        """Return the masks for a role, of people and of programs; programs cannot unmask."""
+        return NO_MASKS if self.seen_from is not None and role >= self.seen_from else self.masks
+
+    def of_who(self, who: Principal) -> LetterMasks:
+        """Return the masks that hold for a principal now."""
+        return NO_MASKS if self.until(who) else self.of_role(who.role)
+
+    def may_lift(self, who: Principal) -> bool:
+        """Return whether a principal may unmask values for a while, and has not done so."""
+        return self.may_be_lifted and who.is_admin and bool(self.of_who(who))
+
+    def until(self, who: Principal) -> int | None:
+        """Return until when a principal sees masked values; `None` if it does not."""
+        with self._lock:
+            left = self._until.get(who.token, 0) - self.ticks() if who.is_admin and who.token in self._until else 0
+            return self.clock() + left if left > 0 else None
+
+    def lift(self, who: Principal) -> None:
+        """Unmask values for a principal; the caller has checked the permission."""
+        now = self.ticks()
+        with self._lock:
+            self._until = {token: until for token, until in self._until.items() if until > now}
+            self._until[who.token] = now + UNMASK_MS
+
+    def put_back(self, who: Principal) -> None:
+        """Mask the values again."""
+        with self._lock:
+            self._until.pop(who.token, None)
