@@ -25,10 +25,9 @@ from bridge.console.auth.browser_session import BrowserSessions
 from bridge.console.auth.http_security import list_host_names
 from bridge.console.auth.login_throttle import LoginThrottle
 from bridge.console.auth.trusted_proxy import TrustedProxy
-from bridge.console.background_cache import BackgroundCache
 from bridge.console.form_drafts import FormDrafts
 from bridge.console.live_snapshot import LiveSnapshots
-from bridge.console.status_cache import GroupStatus, SharedAnswer, make_status_cache, read_group_status
+from bridge.console.status_cache import BackgroundCache, GroupStatus, SharedAnswer, make_status_cache, read_group_status
 from bridge.console.template_filters import format_duration
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService

@@ -298,7 +298,7 @@ def group_of(looking):
 
 
 def test_however_many_look_it_is_asked_by_one_and_not_again_while_nobody_looks(monkeypatch):
-    monkeypatch.setattr("bridge.console.background_cache.IDLE_AFTER", 0.2)
+    monkeypatch.setattr("bridge.console.status_cache.IDLE_AFTER", 0.2)
     monkeypatch.setattr("bridge.console.status_cache.STATUS_PERIOD", 0.05)
     asks = []
 

@@ -9,8 +9,8 @@ import pytest
 from bridge.console import thread_pools
 from bridge.console.asgi_app import build_application
 from bridge.console.auth.browser_session import SESSION_COOKIE
-from bridge.console.background_cache import BackgroundCache
 from bridge.console.console import Console
+from bridge.console.status_cache import BackgroundCache
 from bridge.deadletters.accounts.user_account import Role
 from tests.web.site import session
 
