@@ -27,7 +27,7 @@ from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.letter_traits import GroupTraits
 from bridge.deadletters.masking.masked_edit import MaskedDifferences, MaskedEditor
 from bridge.deadletters.masking.masked_lists import MaskedLists
-from bridge.deadletters.replay.letter_copy import LetterCopies
+from bridge.deadletters.replay.copy_action import LetterCopies
 from bridge.deadletters.replay.plan_progress import PlanProgressReader
 from bridge.deadletters.replay.plan_service import PlanService
 from bridge.deadletters.replay.redrive_plan import RedrivePlanner

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bridge.deadletters.db import letter_rows, plan_item_rows
+from bridge.deadletters.replay.copy_action import CopyAction
 from bridge.deadletters.replay.ledger_fates import LedgerFates
-from bridge.deadletters.replay.letter_copy import CopyAction
 from bridge.deadletters.replay.plan_action import DiscardAction
 from bridge.deadletters.replay.plan_runner import PlanRunner
 from bridge.deadletters.replay.plan_service import PlanService

@@ -13,7 +13,7 @@ from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanOpti
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay import plan_runner
-from bridge.deadletters.replay.letter_copy import CopyTarget
+from bridge.deadletters.replay.copy_action import CopyTarget
 from bridge.errors import CopyRefused, KafkaUnavailable
 from tests.delivery_checks import choose, delete_topic
 from tests.desk_of_stack import desk, record, replay

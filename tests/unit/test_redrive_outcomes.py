@@ -10,7 +10,7 @@ from bridge.deadletters.model.bulk_plan import (
     PlanOptions,
     PlanState,
 )
-from bridge.deadletters.replay.letter_copy import mark_copy
+from bridge.deadletters.replay.copy_action import mark_copy
 from bridge.deadletters.replay.redrive_action import find_redriven_delivery
 from bridge.deadletters.replay.redrive_outcomes import decide_redrive_end
 from bridge.formats.delivery_identity import Origin

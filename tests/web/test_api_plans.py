@@ -17,8 +17,8 @@ from bridge.deadletters.db import table_definitions as tables
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.editing.letter_edit import LetterEditor
 from bridge.deadletters.model.letter_filter import LetterFilter
-from bridge.deadletters.replay import letter_copy
-from bridge.deadletters.replay.letter_copy import CopyTarget
+from bridge.deadletters.replay import copy_action
+from bridge.deadletters.replay.copy_action import CopyTarget
 from bridge.errors import DeskUnavailable
 from tests.desk.letters import HANDLER, letter
 from tests.web.signed_in_console import desk_of
@@ -75,8 +75,8 @@ def topics(monkeypatch):
         asked.append(properties.get("bootstrap.servers"))
         return There
 
-    monkeypatch.setattr(letter_copy, "admin_client", lambda properties: properties)
-    monkeypatch.setattr(letter_copy, "read_cluster", look)
+    monkeypatch.setattr(copy_action, "admin_client", lambda properties: properties)
+    monkeypatch.setattr(copy_action, "read_cluster", look)
     return asked
 
 

@@ -12,7 +12,7 @@ from bridge.deadletters.db import plan_item_rows, plan_rows
 from bridge.deadletters.db.plan_item_rows import PlanItem
 from bridge.deadletters.model.bulk_plan import PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
-from bridge.deadletters.replay import letter_copy
+from bridge.deadletters.replay import copy_action
 from bridge.deadletters.replay.redrive_plan import RedriveRequest
 from tests.desk.letters import HANDLER, letter
 from tests.web.signed_in_console import desk_of
@@ -165,7 +165,7 @@ def test_what_a_patch_says_is_harmless(ann, record):
 
 def test_a_copy_says_where_to_and_that_nothing_changes_here(ann, record, desk, monkeypatch):
     some(record)
-    monkeypatch.setattr(letter_copy.LetterCopies, "_check", lambda *_, **__: None)
+    monkeypatch.setattr(copy_action.LetterCopies, "_check", lambda *_, **__: None)
     desk.copies.plan(LetterFilter(), "sandbox", None, PlanOptions(), "ann", "for the vendor")
     page = plain(ann.get("/plans/1").text)
     for words in (

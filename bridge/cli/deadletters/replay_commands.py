@@ -108,7 +108,7 @@ def _plan_copies(
     why: str,
     force: bool,
 ) -> BulkPlan:
-    from bridge.deadletters.replay.letter_copy import CopyTarget
+    from bridge.deadletters.replay.copy_action import CopyTarget
 
     to = None if kafka is None else CopyTarget.read(kafka)
     return desk.copies.plan(chosen, topic, to, options, by, why, force=force)

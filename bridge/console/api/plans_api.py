@@ -17,7 +17,7 @@ from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanKind
 from bridge.deadletters.model.filter_syntax import parse_range_end
 from bridge.deadletters.model.letter_view import format_moment
 from bridge.deadletters.replay import redrive_plan as redriving
-from bridge.deadletters.replay.letter_copy import CopyTarget
+from bridge.deadletters.replay.copy_action import CopyTarget
 from bridge.deadletters.replay.plan_progress import PlanApproval, PlanProgress
 from bridge.deadletters.replay.plan_service import SENDS
 from bridge.errors import FilterFault, PatchRefused

@@ -74,7 +74,7 @@ class PlanOptions:
         again: whether deliveries that are done run again, once for this plan.
         logs: of a redrive, the ids of the partitions' logs, in which its offsets are valid.
         into: of a redrive, the id of its replay topic; empty: it has sent nothing yet.
-        target: of a copy, the topic and the Kafka cluster (replay/letter_copy.py), without secrets.
+        target: of a copy, the topic and the Kafka cluster (replay/copy_action.py), without secrets.
         canary_starts: the waves at which a stopped canary was resumed with one letter, in order.
     """
 

@@ -14,7 +14,7 @@ from bridge.deadletters.db.database import Connection, Database, require_same_cl
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
-from bridge.deadletters.replay import letter_copy, plan_handlers, plan_runner
+from bridge.deadletters.replay import copy_action, plan_handlers, plan_runner
 from bridge.deadletters.replay.kafka_lookup import TargetPartitions
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.plan_action import ArchiveAction, DiscardAction, PlanAction
@@ -64,8 +64,8 @@ def create_action(
         yield ArchiveAction(plan)
         return
     if plan.what is PlanKind.COPY:
-        letter_copy.read_target_topics(settings, letter_copy.find_copy_target(plan), plan.options.target["topic"])
-        yield letter_copy.CopyAction(settings, database, plan)
+        copy_action.read_target_topics(settings, copy_action.find_copy_target(plan), plan.options.target["topic"])
+        yield copy_action.CopyAction(settings, database, plan)
         return
     if plan.what is PlanKind.DISCARD:
         yield DiscardAction(database, plan, fates)

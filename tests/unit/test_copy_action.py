@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.replay.letter_copy import CopyTarget, check_copy_topic
+from bridge.deadletters.replay.copy_action import CopyTarget, check_copy_topic
 from bridge.errors import CopyRefused
 from bridge.settings import EnvironmentSettings, FileSettings, Settings
 
