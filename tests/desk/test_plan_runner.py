@@ -21,7 +21,7 @@ from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem
 from bridge.deadletters.model.bulk_plan import PlanItemState, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.model.stored_letter import LetterStatus
-from bridge.deadletters.replay import kafka_lookup, plan_action, plan_runner, replay_action
+from bridge.deadletters.replay import kafka_lookup, plan_action, plan_runner, replay_action, replay_target
 from bridge.deadletters.replay.plan_runner import PlanRunner, RunnerHooks
 from bridge.errors import PlanTakenOver
 from bridge.formats.retry_record import read_retry_key
@@ -147,6 +147,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[st
     path = tmp_path / f"{uuid4().hex}.db"
     made = World(f"sqlite:///{path}", happens, PlanOptions(**options))
     monkeypatch.setattr(kafka_lookup, "read_extents", made.kafka.extents)
+    monkeypatch.setattr(replay_target, "read_extents", made.kafka.extents)
     monkeypatch.setattr(kafka_lookup, "read_records", made.kafka.read)
     return made
 

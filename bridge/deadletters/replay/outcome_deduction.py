@@ -15,7 +15,7 @@ from bridge.deadletters.db.letter_payload import LetterStanding
 from bridge.deadletters.db.plan_item_rows import SentPosition
 from bridge.deadletters.replay.kafka_lookup import read_topic_id
 from bridge.deadletters.replay.ledger_fates import LedgerFates
-from bridge.deadletters.replay.replay_action import name_target_topic
+from bridge.deadletters.replay.replay_target import name_target_topic
 from bridge.formats.delivery_identity import Origin
 from bridge.kafka.partition_offsets import read_extents
 from bridge.kafka.topic_catalog import TopicCatalog

@@ -10,7 +10,7 @@ from bridge.deadletters.db.plan_counts import LetterHeap
 from bridge.deadletters.model.bulk_plan import PlanCounts, PlanKind
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.replay.ledger_fates import LedgerFates
-from bridge.deadletters.replay.replay_action import name_target_topic
+from bridge.deadletters.replay.replay_target import name_target_topic
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.kafka.clients import admin_client

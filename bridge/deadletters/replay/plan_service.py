@@ -15,7 +15,6 @@ from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.deadletters.replay import copy_action, plan_handlers, plan_runner
-from bridge.deadletters.replay.kafka_lookup import TargetPartitions
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.plan_action import ArchiveAction, DiscardAction, PlanAction
 from bridge.deadletters.replay.plan_handlers import find_known_handlers
@@ -32,8 +31,9 @@ from bridge.deadletters.replay.plan_runner import PlanRunner, RunnerHooks, name_
 from bridge.deadletters.replay.redrive_action import RedriveAction
 from bridge.deadletters.replay.redrive_outcomes import RedriveOutcomes
 from bridge.deadletters.replay.redrive_range import open_range_look
-from bridge.deadletters.replay.replay_action import ReplayAction, name_target_topic
+from bridge.deadletters.replay.replay_action import ReplayAction
 from bridge.deadletters.replay.replay_outcomes import ReplayOutcomes
+from bridge.deadletters.replay.replay_target import TargetPartitions, name_target_topic
 from bridge.errors import (
     BridgeError,
     DeskUnavailable,

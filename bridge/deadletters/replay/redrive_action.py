@@ -10,7 +10,7 @@ from bridge.deadletters.db import plan_item_rows
 from bridge.deadletters.db.database import Connection
 from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
-from bridge.deadletters.replay.kafka_lookup import LOST, TargetPartitions, find_traces
+from bridge.deadletters.replay.kafka_lookup import LOST, find_traces
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.plan_action import (
     ActionEnd,
@@ -22,7 +22,8 @@ from bridge.deadletters.replay.plan_action import (
     slice_by_size,
 )
 from bridge.deadletters.replay.redrive_range import explain_left_out
-from bridge.deadletters.replay.replay_action import ReplayAction, name_target_topic
+from bridge.deadletters.replay.replay_action import ReplayAction
+from bridge.deadletters.replay.replay_target import TargetPartitions, name_target_topic
 from bridge.errors import NeverPublished
 from bridge.formats.delivery_identity import Origin, work_of
 from bridge.formats.retry_record import read_retry_key, replay_headers

@@ -18,7 +18,7 @@ from bridge.deadletters.replay.outcome_deduction import (
     StillParked,
 )
 from bridge.deadletters.replay.redrive_action import find_redriven_delivery
-from bridge.deadletters.replay.replay_action import name_target_topic
+from bridge.deadletters.replay.replay_target import name_target_topic
 from bridge.formats.delivery_identity import Origin
 from bridge.kafka.partition_offsets import Extent, read_extents
 from bridge.ledger import Fate

@@ -12,7 +12,7 @@ from bridge.deadletters.db.letter_payload import LetterContent, LetterStanding
 from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
 from bridge.deadletters.model.stored_letter import LetterStatus
-from bridge.deadletters.replay.kafka_lookup import LOST, TargetPartitions, ValueAway, fetch_payloads, find_traces
+from bridge.deadletters.replay.kafka_lookup import LOST, ValueAway, fetch_payloads, find_traces
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.plan_action import (
     ActionEnd,
@@ -25,6 +25,7 @@ from bridge.deadletters.replay.plan_action import (
     find_plan_makers,
     slice_by_size,
 )
+from bridge.deadletters.replay.replay_target import TargetPartitions, name_target_topic
 from bridge.errors import NeverPublished
 from bridge.formats.delivery_identity import Origin, work_of
 from bridge.formats.foreign_dead_letter import SHARE_GROUP
@@ -32,7 +33,6 @@ from bridge.formats.header_block import RecordHeaders
 from bridge.formats.retry_record import read_retry_key, replay_headers
 from bridge.kafka.acknowledged_producer import AcknowledgedProducer, OutgoingRecord, RecordPosition
 from bridge.kafka.clients import Record, headers_of
-from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Fate
 from bridge.settings import Settings
 
@@ -274,11 +274,6 @@ class ReplayAction:
     def _sent(self, job: _Job, spot: LogPosition) -> SentRecord:
         self._ends.passed(spot)
         return SentRecord(job.item.position, job.number, spot)
-
-
-def name_target_topic(settings: Settings, group: str, source: str, *, ours: bool) -> str:
-    """Return the topic to which letters of a source topic are replayed."""
-    return TopicNames.from_settings(settings.of_group(group)).replay(source) if ours else source
 
 
 def _build_headers(job: _Job, content: LetterContent, once: bool) -> RecordHeaders:
