@@ -39,7 +39,7 @@ from bridge.ledger.attempt_statistics import read_outcomes
 from bridge.ledger.clock_skew import ClockSkew
 from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_member_name, note_first_observation
 from bridge.ledger.handler_costs import HandlerCosts
-from bridge.ledger.handoff_times import find_oldest_delivery
+from bridge.ledger.handoff_times import find_oldest_deliveries
 from bridge.partitions.partition import Partition
 from bridge.settings.installed_versions import read_versions
 from lossless.background_thread import BackgroundThread
@@ -296,10 +296,9 @@ class BridgeAnnouncement:
         ages = {(topic, handler.name): 0.0 for handler in self._routes for topic in handler.topics}
         gone = find_other_accounts(self._accounts, Accounts(self._ledger).list_accounts())
         ages.update({(account.topic, account.handler): 0.0 for account in gone})
-        for account in (*self._accounts, *gone):
-            if (found := find_oldest_delivery(self._ledger, account)) is not None:
-                where = (account.topic, account.handler)
-                ages[where] = max(ages.get(where, 0.0), found.seconds)
+        for account, oldest in find_oldest_deliveries(self._ledger, [*self._accounts, *gone]).items():
+            where = (account.topic, account.handler)
+            ages[where] = max(ages.get(where, 0.0), oldest.seconds)
         self._metrics.show_oldest(ages)
         self._oldest = ages
 

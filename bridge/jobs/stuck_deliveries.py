@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -10,9 +10,10 @@ from bridge.bridge_metrics import BridgeMetrics
 from bridge.dispatch.broker_search import BrokerSearch
 from bridge.dispatch.carrier_message import PartitionHandler
 from bridge.errors import HandoffFailed, LedgerUnavailable
+from bridge.formats.delivery_identity import Place
 from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.ledger import RETRY_RECORD, Account, Fate, Ledger, Mark
-from bridge.ledger.handoff_times import narrow_steps, read_step_rests, read_steps
+from bridge.ledger.handoff_times import find_handed_accounts, narrow_steps, read_step_rests, read_steps
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
 
@@ -28,6 +29,11 @@ class StuckSuspects:
 
     def __init__(self, ledger: Ledger, metrics: BridgeMetrics, after: float) -> None:
         self._ledger, self._metrics, self._after = ledger, metrics, after
+
+    def find_places(self, partitions: Iterable[Partition]) -> set[Place]:
+        """Return the partitions of which deliveries may be in flight: only these can have stuck ones."""
+        accounts = {account for partition in partitions for account in partition.accounts.values()}
+        return {(account.topic, account.partition) for account in find_handed_accounts(self._ledger, [*accounts])}
 
     def find(self, partition: Partition, handler: str) -> list[int]:
         """Return the suspected offsets of a handler on a partition, ascending."""
@@ -133,23 +139,26 @@ class StuckDeliveryFinder:
             self._next = self._clock() + max(PAUSE_FACTOR * self._taken, PAUSE_PART * self._stuck_after)
 
     def _search(self) -> Iterator[RereadRequest | None]:
+        places = self._suspected.find_places(self._assignment.partitions)
+        yield None
         for queue in sorted({each.queue for partition in self._assignment.partitions for each in partition.handlers}):
             suspects: dict[PartitionHandler, set[int]] = {}
-            for partition in list(self._assignment.partitions):
+            for partition in [each for each in self._assignment.partitions if each.place in places]:
                 self._suspect(partition, queue, suspects)
                 yield None
-            if suspects:
-                self._read = True
-                yield from self._messages.search(queue, suspects)
+            if not suspects:
+                continue
+            self._read = True
+            yield from self._messages.search(queue, suspects)
             for partition in list(self._assignment.partitions):
                 yield from self._reopen(partition, suspects)
 
-        yield from self._search_own()
+        yield from self._search_own(places)
 
-    def _search_own(self) -> Iterator[RereadRequest | None]:
+    def _search_own(self, places: Collection[Place]) -> Iterator[RereadRequest | None]:
         """Search all queues for the records of retry and replay topics."""
         suspects: dict[PartitionHandler, set[int]] = {}
-        for partition in self._assignment.parked:
+        for partition in [each for each in self._assignment.parked if each.place in places]:
             self._suspect_of(partition, RETRY_RECORD, suspects)
             yield None
         if not suspects:

@@ -152,6 +152,31 @@ def note_waiting_retries(ledger: Ledger, account: Account, offsets: Sequence[int
         pipe.execute()
 
 
+def find_handed_accounts(ledger: Ledger, accounts: Sequence[Account], *, waits: bool = False) -> list[Account]:
+    """Return the accounts that may have deliveries in flight: those with an index of hand-offs.
+
+    Parameters:
+        waits: whether those count too of which only notes on waiting retries are left.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    kinds = (ledger.index_key, lambda account: _waits_key(ledger, account)) if waits else (ledger.index_key,)
+    existing = ledger.find_existing_keys([key_of(account) for key_of in kinds for account in accounts])
+    return [account for account in accounts if any(key_of(account) in existing for key_of in kinds)]
+
+
+def find_oldest_deliveries(ledger: Ledger, accounts: Sequence[Account]) -> dict[Account, OldestDelivery]:
+    """Return, of each account with deliveries in flight, the one that has been so longest.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+    """
+    handed = find_handed_accounts(ledger, accounts, waits=True)
+    found = {account: find_oldest_delivery(ledger, account) for account in handed}
+    return {account: oldest for account, oldest in found.items() if oldest is not None}
+
+
 def find_oldest_delivery(ledger: Ledger, account: Account) -> OldestDelivery | None:
     """Return the delivery that has been in flight longest: since its hand-off, or since its last retry was due.
 

@@ -21,6 +21,9 @@ from lossless.lua import Script
 
 #: Pages that one round trip reads.
 _PAGES_AT_ONCE: Final = 32
+#: Keys that one EXISTS asks about, and the pieces that it is cut into if some of them exist.
+_KEYS_AT_ONCE: Final = 256
+_PIECES: Final = 8
 #: Pages whose expiry one call of a script renews.
 _RENEWED_AT_ONCE: Final = 1_000
 
@@ -304,6 +307,23 @@ class Ledger:
         """Return the key of a page."""
         return self._key(account, page)
 
+    def find_existing_keys(self, keys: Sequence[str]) -> set[str]:
+        """Return those of these keys that exist.
+
+        The commands grow with the keys that exist, hardly with those that are asked about: EXISTS takes many at once.
+        """
+        found: set[str] = set()
+        parts = _cut(keys, _KEYS_AT_ONCE)
+        with self.asking("read which keys exist") as pipe:
+            while parts:
+                for part in parts:
+                    pipe.exists(*part)
+                counts = list(zip(parts, pipe.execute(), strict=True))
+                found.update(key for part, count in counts if count == len(part) for key in part)
+                mixed = [part for part, count in counts if 0 < count < len(part)]
+                parts = [piece for part in mixed for piece in _cut(part, -(-len(part) // _PIECES))]
+        return found
+
     def _check(self, account: Account, offsets: Sequence[int], found: bytes) -> None:
         """Raise if a fate is unknown: nobody can say whether the delivery may run, or be committed."""
         if (at := fate_rules.find_unknown_fate(found)) >= 0:
@@ -337,3 +357,8 @@ def _cut_fates(found: bytes, start: int, end: int) -> bytes:
     """Return the fates from `start` to `end` of a page, given its bytes from `start // 2` on."""
     halves = found.ljust((end >> 1) - (start >> 1) + 1, b"\0")
     return fate_rules.unpack_fates(halves)[start & 1 :][: end - start + 1]
+
+
+def _cut(keys: Sequence[str], size: int) -> list[Sequence[str]]:
+    """Return the keys in pieces of at most so many."""
+    return [keys[start : start + size] for start in range(0, len(keys), size)]

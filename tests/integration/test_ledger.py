@@ -18,7 +18,13 @@ from bridge.ledger.account_progress import Accounts
 from bridge.ledger.fate_pages import PAGE, Account, ledger_key
 from bridge.ledger.fate_rules import UNSETTLED, Fate
 from bridge.ledger.group_members import GroupMembers
-from bridge.ledger.handoff_times import STEP_SECONDS, find_oldest_delivery, note_waiting_retries
+from bridge.ledger.handoff_times import (
+    STEP_SECONDS,
+    find_handed_accounts,
+    find_oldest_deliveries,
+    find_oldest_delivery,
+    note_waiting_retries,
+)
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_scripts import Mark, Push
 from bridge.ledger.redis_health import check_redis_fit, read_redis_health
@@ -418,6 +424,29 @@ def test_the_oldest_under_way_is_neither_settled_nor_waiting_for_its_retry(ledge
     note_waiting_retries(ledger, CHARGE, [4], time.time() - 40)
     offset, seconds = seen()
     assert (offset, 39 <= seconds <= 70) == (4, True)
+
+
+def test_the_commands_for_the_oldest_grow_with_what_is_in_flight_and_not_with_the_accounts(
+    ledger: Ledger, client: redis.Redis
+) -> None:
+    accounts = [CHARGE._replace(partition=number) for number in range(2_000)]
+    ledger.write([Push(accounts[1_234], [5], "celery", [b"entry"])])
+    note_waiting_retries(ledger, accounts[77], [3], time.time() - 60)
+    ledger.write([Push(accounts[77], [3], "celery", [b"entry"])])
+    client.delete(ledger.index_key(accounts[77]))
+    before = client.info("stats")["total_commands_processed"]
+    found = find_oldest_deliveries(ledger, accounts)
+    assert client.info("stats")["total_commands_processed"] - before < 100
+    assert {account.partition: oldest.offset for account, oldest in found.items()} == {77: 3, 1_234: 5}
+
+
+def test_the_accounts_with_deliveries_in_flight_are_found_wherever_they_are(ledger: Ledger) -> None:
+    accounts = [CHARGE._replace(partition=number) for number in range(600)]
+    for handed in ({0}, {599}, {255, 256, 257}, set(range(600))):
+        ledger.write([Push(accounts[number], [1], "celery", [b"entry"]) for number in handed])
+        assert {account.partition for account in find_handed_accounts(ledger, accounts)} >= handed
+    assert find_handed_accounts(ledger, accounts) == accounts
+    assert find_handed_accounts(ledger, []) == []
 
 
 def test_looking_for_the_oldest_leaves_what_is_stuck_to_be_found(ledger: Ledger, client: redis.Redis) -> None:

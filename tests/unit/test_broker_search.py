@@ -36,6 +36,9 @@ class World:
         assigned: Any = SimpleNamespace(partitions=made, parked=[])
         self.search_for = StuckDeliveryFinder(world, world, assigned, STUCK_AFTER, lambda: self.now)
 
+    def find_places(self, partitions: Any) -> set[tuple[str, int]]:
+        return {partition.place for partition in partitions}
+
     def find(self, partition: Any, handler: str) -> list[int]:
         if partition.place[1] == 9:
             raise ValueError("an odd field in the index")
