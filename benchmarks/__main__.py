@@ -18,6 +18,7 @@ ALL = (
     "transport",
     "waiting",
     "idle",
+    "partitions",
     "recovery",
     "ledger",
     "due",

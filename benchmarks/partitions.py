@@ -1,0 +1,84 @@
+"""The cost of partitions while nothing comes: CPU of the bridge and commands of Redis a minute, start, `/metrics`.
+
+Each number of source partitions has a Kafka and a Redis of its own, one handler with the default retries, and nothing
+produced. `PARTITIONS` (`4,64,256`), `IDLE_SECONDS` (60) and `SETTLE_SECONDS` (20) say how many and how long.
+"""
+
+import os
+import time
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import URLError
+
+from benchmarks.stack import Stack, stack
+from benchmarks.ways import group
+from tests.servers.process import free_port
+
+NUMBERS: Final = [int(number) for number in os.environ.get("PARTITIONS", "4,64,256").split(",")]
+SECONDS: Final = float(os.environ.get("IDLE_SECONDS", "60"))
+SETTLE: Final = float(os.environ.get("SETTLE_SECONDS", "20"))
+#: Seconds until a bridge must be ready.
+READY_WITHIN: Final = 180.0
+
+_TICK: Final = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Measure each number of partitions once."""
+    for number in NUMBERS:
+        _measure(number)
+
+
+def _measure(partitions: int) -> None:
+    with stack() as on:
+        on.kafka.create_topics("plain", partitions=partitions)
+        on.marks(1)
+        port = free_port()
+        begun = time.monotonic()
+        with on.process("bridge", BRIDGE_GROUP=group(), TOPIC="plain", BRIDGE_HTTP_PORT=str(port)) as bridge:
+            _wait_ready(port)
+            start, start_cpu = time.monotonic() - begun, _cpu(bridge.pid)
+            time.sleep(SETTLE)
+            before, cpu, at = _commands(on), _cpu(bridge.pid), time.monotonic()
+            time.sleep(SECONDS)
+            after, spent, seconds = _commands(on), _cpu(bridge.pid) - cpu, time.monotonic() - at
+            metrics = len(_get(port, "/metrics"))
+            resident = int(Path(f"/proc/{bridge.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+        rates = {name: (calls - before.get(name, 0)) / seconds for name, calls in after.items()}
+        a_minute, commands = spent * 60 / seconds, sum(rates.values())
+        most = sorted(rates.items(), key=lambda rate: -rate[1])[:9]
+        print(
+            f"partitions: {partitions:5}: idle {a_minute:5.2f} s of CPU a minute, {commands:6.0f} commands/s;"
+            f" ready after {start:.1f} s with {start_cpu:.1f} s of CPU; /metrics {metrics / 1000:,.0f} kB;"
+            f" {resident / 2**20:.0f} MiB\n    " + ", ".join(f"{name} {rate:.1f}" for name, rate in most),
+            flush=True,
+        )
+
+
+def _wait_ready(port: int) -> None:
+    end = time.monotonic() + READY_WITHIN
+    while time.monotonic() < end:
+        with suppress(URLError, ConnectionError):
+            _get(port, "/readyz")
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"the bridge is not ready after {READY_WITHIN:.0f} s")
+
+
+def _get(port: int, path: str) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        return bytes(answer.read())
+
+
+def _commands(on: Stack) -> dict[str, int]:
+    """Return the calls of each command so far, those within scripts too."""
+    stats: Mapping[str, Any] = on.redis.info("commandstats")
+    return {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()}
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
