@@ -198,7 +198,7 @@ class Console:
             number: the id of the error in the log.
             instead: what to do without the page.
         """
-        return self.page(request, "fault.html", status, message=message, number=number, instead=instead)
+        return self.page(request, "error-page.html", status, message=message, number=number, instead=instead)
 
 
 def _build_oidc_sign_in(said: EnvironmentSettings, clock: Callable[[], int]) -> "OidcSignIn":

@@ -106,7 +106,7 @@ def _read_link(request: Request) -> tuple[int, str]:
 def _render_invitation(request: Request, name: str, status: int = 200, message: str = "") -> Response:
     return console.get_console(request).page(
         request,
-        "welcome.html",
+        "invitation.html",
         status,
         name=name,
         message=message,
@@ -123,7 +123,7 @@ def show_unmask_form(request: Request) -> Response:
     """Show the form that unmasks values, which needs a reason."""
     _check_unmask(request)
     return console.get_console(request).page(
-        request, "unmask.html", then=choose_redirect_path(request.query_params.get("then", ""))
+        request, "unmask-form.html", then=choose_redirect_path(request.query_params.get("then", ""))
     )
 
 

@@ -61,9 +61,9 @@ def check_edit(request: Request) -> Response:
         checked = _check_typed(request)
     except EditRefused as error:
         return console.get_console(request).page(
-            request, "edit-checked.html", checked=None, fault=str(error), force=False
+            request, "edit-check.html", checked=None, fault=str(error), force=False
         )
-    return console.get_console(request).page(request, "edit-checked.html", checked=checked, fault="", force=False)
+    return console.get_console(request).page(request, "edit-check.html", checked=checked, fault="", force=False)
 
 
 def send_edit(request: Request) -> Response:
@@ -177,7 +177,7 @@ def check_patch(request: Request) -> Response:
     here, form = console.get_console(request), request.state.form
     tried, fault = _try_patch(request, form)
     count = here.desk.letters.count(_read_letters(request, form))
-    return here.page(request, "patch-checked.html", tried=tried, fault=fault, count=count)
+    return here.page(request, "patch-check.html", tried=tried, fault=fault, count=count)
 
 
 def make_patch(request: Request) -> Response:

@@ -119,7 +119,7 @@ def show_common(request: Request) -> Response:
     group = here.desk.groups.one(request.path_params["id"])
     masks = console.get_masks(request)
     return here.page(
-        request, "common.html", group=group, found=here.desk.common(masks).find_traits(group), masked=bool(masks)
+        request, "common-traits.html", group=group, found=here.desk.common(masks).find_traits(group), masked=bool(masks)
     )
 
 
@@ -211,7 +211,7 @@ def _render_fixed_form(
     now = _marked(group, cause)
     return here.page(
         request,
-        "fixed.html",
+        "fixed-version.html",
         status,
         group=group,
         cause=cause,

@@ -76,7 +76,7 @@ def watch_handler(here: Console, name: str) -> Callable[[], LiveSnapshot]:
 
 
 def _take_snapshot(here: Console, name: str) -> LiveSnapshot:
-    found, made = get_live_view(here), here.macros("overview-live.html")
+    found, made = get_live_view(here), here.macros("status-macros.html")
     listed, status = _select_rows(found, name), charts.narrow_status(found.status, handler=name)
     parts = {"h-heading": _build_heading(name, listed)}
     for topic, row in listed.items():

@@ -53,7 +53,7 @@ def list_letters(request: Request) -> Response:
     try:
         chosen = console.get_masks(request).check(filter_address.read_filter(filter_address.add_open_status(query)))
     except FilterFault as error:
-        return here.page(request, "letters-refused.html", 400, message=str(error), **_build_filter_form(here, query))
+        return here.page(request, "filter-error.html", 400, message=str(error), **_build_filter_form(here, query))
     form = _build_filter_form(here, query)
     rows = form["rows"]
     before, after = (LetterCursor.read(query[name]) if query.get(name) else None for name in ("before", "after"))
@@ -124,7 +124,7 @@ def watch_letters(here: Console, rest: str, masks: LetterMasks) -> Callable[[], 
     def count_new() -> LiveSnapshot:
         count = len(here.desk.letters.newer(chosen, MAX_NEW_LETTERS, after).letters)
         return LiveSnapshot(
-            "", False, {"l-more": str(here.macros("letters-live.html").more(count, MAX_NEW_LETTERS, address)).strip()}
+            "", False, {"l-more": str(here.macros("new-letters.html").more(count, MAX_NEW_LETTERS, address)).strip()}
         )
 
     return count_new
@@ -240,7 +240,9 @@ def show_sibling_deliveries(request: Request) -> Response:
     """Show the same message's deliveries to all handlers, as Kafka and Redis have them: a part of the page."""
     here = console.get_console(request)
     view = console.get_masks(request).letter(here.desk.letters.one(request.path_params["id"]))
-    return here.page(request, "elsewhere.html", it=view.letter.listed, others=_find_sibling_deliveries(here.desk, view))
+    return here.page(
+        request, "sibling-deliveries.html", it=view.letter.listed, others=_find_sibling_deliveries(here.desk, view)
+    )
 
 
 def download_value(request: Request) -> Response:

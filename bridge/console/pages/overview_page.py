@@ -140,7 +140,7 @@ def watch_overview(here: Console, rest: str) -> Callable[[], LiveSnapshot]:
 
 
 def _take_snapshot(here: Console, found: StatusView) -> LiveSnapshot:
-    made = here.macros("overview-live.html")
+    made = here.macros("status-macros.html")
     parts = {"o-heading": found.heading}
     if found.standing is not None:
         parts["o-asked"] = template_filters.format_time(found.standing.at, here.clock())

@@ -172,7 +172,7 @@ def watch_plan(here: Console, id_: str, masks: LetterMasks) -> Callable[[], Live
 
 
 def _take_snapshot(here: Console, found: PlanProgress) -> LiveSnapshot:
-    made, now = here.macros("plan-live.html"), here.clock()
+    made, now = here.macros("plan-progress.html"), here.clock()
     parts = {
         "p-state": made.state(found, plan_view),
         "p-since": made.since(found.plan, now),

@@ -68,7 +68,7 @@ def _check_password(here: Console, secret: UserSecret | None, password: str) -> 
 
 def show_link(request: Request) -> Response:
     """Show the page of a one-time link; its button uses up the link, since chats and mail programs open links."""
-    return console.get_console(request).page(request, "link.html", token=request.path_params["token"])
+    return console.get_console(request).page(request, "sign-in-link.html", token=request.path_params["token"])
 
 
 def sign_in_by_link(request: Request) -> Response:

@@ -194,7 +194,7 @@ def build_snapshot(
         status: the status for the charts.
         hours: dead letters by the hour, if the chart has them.
     """
-    made, chart_html = here.macros("overview-live.html"), {}
+    made, chart_html = here.macros("status-macros.html"), {}
     if (hour := charts.build_hour_chart(status, here.clock())) is not None:
         chart_html[f"{page}-hour"] = made.picture(hour, "last minute", True)
     if (day := charts.build_day_chart(status, hours, here.clock())) is not None:

@@ -65,7 +65,7 @@ def show_topic(request: Request) -> Response:
 def show_decisions(request: Request) -> Response:
     """Show who halted and resumed the topic, read from Kafka; this takes seconds while Kafka is unavailable."""
     here, name = console.get_console(request), request.path_params["topic"]
-    return here.page(request, "topic-decided.html", history=_read_history(request, name))
+    return here.page(request, "topic-decisions.html", history=_read_history(request, name))
 
 
 def _read_history(request: Request, name: str) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ def watch_topic(here: Console, name: str) -> Callable[[], LiveSnapshot]:
 
 
 def _take_snapshot(here: Console, name: str) -> LiveSnapshot:
-    view, macros = get_live_view(here), here.macros("overview-live.html")
+    view, macros = get_live_view(here), here.macros("status-macros.html")
     row, status = _require_row(view, name), charts.narrow_status(view.status, topic=name)
     parts = {"t-heading": _build_heading(row), "t-state": macros.state(row.state, here.clock())}
     for partition in build_partition_rows(name, view.status):

@@ -126,7 +126,7 @@ def _render_link(request: Request, user: User, token: str) -> Response:
     if request.headers.get("x-forwarded-proto", "").lower() == "https":
         base = "https" + base[base.index(":") :]
     return console.get_console(request).page(
-        request, "user-link.html", user=user, link=f"{base}/welcome/{user.id}/{token}"
+        request, "invitation-link.html", user=user, link=f"{base}/welcome/{user.id}/{token}"
     )
 
 
