@@ -1,6 +1,6 @@
 """The pauses of partitions and their reasons: the one place that pauses and resumes.
 
-bridge/partitions/partition.py decides when the window of a partition is full. queue_pressure.py and
+bridge/partitions/partition_limits.py decides when a partition holds too much. queue_pressure.py and
 topic_pressure.py decide which topics have too much in a queue.
 """
 

@@ -28,8 +28,9 @@ from bridge.kafka.partition_offsets import cached_first_and_end
 from bridge.ledger import Account, Accounts, Fate, KafkaLogChange, KnownLog, Ledger, LogHistory, Mark
 from bridge.ledger.fate_rules import SETTLED, find_fate_runs
 from bridge.partitions.assignment import Assignment
-from bridge.partitions.partition import WINDOW, Partition
+from bridge.partitions.partition import Partition
 from bridge.partitions.retry_partition import RetryPartition
+from bridge.settings import DEFAULT_WINDOW
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +157,7 @@ class LogChangeDetector:
         """Return whether the ledger has fates of records from an offset on, which the log has no longer."""
         if self._ledger is None:
             return False
-        last = first + 2 * WINDOW
+        last = first + 2 * DEFAULT_WINDOW
         return any(next(self._ledger.runs(a, _READ_FATES, first, last), None) for a in partition.accounts.values())
 
     def _restart_truncated(self, consumer: Consumer, partition: Partition, cut: int, epoch: int) -> None:

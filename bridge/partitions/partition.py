@@ -18,31 +18,10 @@ from bridge.partitions.ordering import (
     SkippedDeliveries,
     make_delivery_queue,
 )
-from bridge.partitions.safe_offset import Commit, FateChange, OffsetTracker
-from bridge.settings import TopicSettings
+from bridge.partitions.partition_limits import choose_pause_reason, is_window_full
+from bridge.partitions.safe_offset import FateChange, OffsetTracker
+from bridge.settings import DEFAULT_WINDOW, TopicSettings
 
-#: The default of `kafka_window`: offsets from the first that is not settled to the last read.
-WINDOW: Final = 100_000
-#: The part of a limit below which a paused partition resumes.
-RESUME_BELOW: Final = 0.5
-
-
-def is_window_full(offsets: int, window: int, commit: Commit, *, paused: bool) -> bool:
-    """Return whether a partition must stop reading because of the offsets since its first unsettled one.
-
-    Only `commit="completion"` has the window: the commit waits there for the slowest delivery.
-
-    Parameters:
-        offsets: how many were read from the first unsettled one on.
-        window: the most of them (`kafka_window`).
-        paused: whether the partition has paused: it resumes at half.
-    """
-    return commit == "completion" and offsets > window * (RESUME_BELOW if paused else 1.0)
-
-
-#: Waiting messages, and bytes held, above which a partition pauses; it resumes at half.
-WAITING: Final = 10_000
-HELD_BYTES: Final = 100_000_000
 #: Deliveries that wait for one key from which on it is a hot key, if they are half of all waiting ones.
 HOT_FROM: Final = 100
 
@@ -66,7 +45,7 @@ class Partition:
         handlers: Sequence[Handler],
         chosen: TopicSettings,
         topic_id: str,
-        window: int = WINDOW,
+        window: int = DEFAULT_WINDOW,
     ) -> None:
         self.topic, self.number, self.topic_id = topic, number, topic_id
         self.place = (topic, number)
@@ -226,23 +205,14 @@ class Partition:
 
     def pressure(self) -> PauseReason | None:
         """Return why this partition must pause, or `None`."""
-        factor = self._factor
-        waiting = sum(queue.waiting for queue in self._queues)
-        if waiting > WAITING * factor:
-            ordered = self.chosen.order is not None or self._keeps
-            self._paused = PauseReason.KEYS_BUSY if ordered else PauseReason.QUEUE_SATISFIED
-        elif self._bytes > HELD_BYTES * factor:
-            self._paused = PauseReason.MEMORY_FULL
-        elif self._is_window_full:
-            self._paused = PauseReason.WINDOW_FULL
-        else:
-            self._paused = None
+        self._paused = choose_pause_reason(
+            sum(queue.waiting for queue in self._queues),
+            self._bytes,
+            window_full=self._is_window_full,
+            ordered=self.chosen.order is not None or self._keeps,
+            paused=self._paused is not None,
+        )
         return self._paused
-
-    @property
-    def _factor(self) -> float:
-        """Return the part of each limit that counts: half of it once the partition has paused."""
-        return RESUME_BELOW if self._paused else 1.0
 
     @property
     def _is_window_full(self) -> bool:

@@ -20,12 +20,11 @@ from bridge.ledger import RETRY_RECORD, Fate, Mark
 from bridge.partitions.due_queue import ClockSkewLimit, DueQueue, HeldRecord
 from bridge.partitions.ordering import DeliveryGroup, Portions
 from bridge.partitions.partition import Partition
+from bridge.partitions.partition_limits import MOST_UNTAKEN, exceeds_limit
 from bridge.partitions.retry_read_ahead import AHEAD, ReadAhead, ReadAheadBudget
 from bridge.partitions.slow_handlers import SlowHandlers
 from bridge.settings import TopicSettings
 
-#: Records read and not taken in, above which reading pauses. It resumes at half, because Kafka's answer takes a while.
-MOST_UNTAKEN: Final = 1_000
 #: The fates of records to take in: a record may lie where the ledger has a gap.
 _OPEN_FATES: Final = (Fate.OPEN, Fate.GAP)
 
@@ -289,7 +288,7 @@ class RetryPartition(Partition):
             self._paused = PauseReason.WINDOW_FULL
         elif not self._due.may_read(self._clock()):
             self._paused = PauseReason.SHARE_USED if self._due.full else PauseReason.NOT_DUE
-        elif self._untaken > (MOST_UNTAKEN // 2 if self._paused else MOST_UNTAKEN):
+        elif exceeds_limit(self._untaken, MOST_UNTAKEN, paused=self._paused is not None):
             self._paused = PauseReason.SHARE_USED
         else:
             self._paused = None

@@ -3,6 +3,7 @@
 from bridge.settings.address_values import hide_password, hide_passwords_in, is_redis
 from bridge.settings.setting_defaults import (
     DEFAULT_GROUP,
+    DEFAULT_WINDOW,
     OWN_APP,
     EnvironmentSettings,
     FileSettings,
@@ -14,6 +15,7 @@ from bridge.settings.settings_validation import find_sequence_faults as sequence
 
 __all__ = [
     "DEFAULT_GROUP",
+    "DEFAULT_WINDOW",
     "OWN_APP",
     "EnvironmentSettings",
     "FileSettings",

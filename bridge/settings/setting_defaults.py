@@ -12,6 +12,8 @@ from bridge.settings.librdkafka_properties import guess_variable
 
 #: The default of BRIDGE_GROUP: the Kafka consumer group and default Celery queue.
 DEFAULT_GROUP: Final = "bridge"
+#: The default of kafka_window: offsets from the first that is not settled to the last read.
+DEFAULT_WINDOW: Final = 100_000
 #: The name of this project's own app. On another app, a handler sets the task options that its deliveries need
 #: (tasks.declaration.celery_defaults).
 OWN_APP: Final = "tasks"
@@ -74,7 +76,7 @@ class FileSettings(BaseModel):
     kafka_pause_above_seconds: float | None = Field(default=None, gt=0)
     kafka_pause_dead_letters_a_minute: int | None = Field(default=None, gt=0)
     kafka_pause_above_parked: int | None = Field(default=None, gt=0)
-    kafka_window: int = Field(default=100_000, ge=1_000)
+    kafka_window: int = Field(default=DEFAULT_WINDOW, ge=1_000)
     kafka_stuck_after: float = Field(default=3_600, ge=1)
     kafka_unknown_for: float = Field(default=3_600, ge=0)
     kafka_ledger_days: float = Field(default=7, gt=0)

@@ -7,7 +7,8 @@ from confluent_kafka import Message as Record
 
 from bridge.handler_routes import Handler
 from bridge.ledger import Fate
-from bridge.partitions.partition import HELD_BYTES, WAITING, Partition
+from bridge.partitions.partition import Partition
+from bridge.partitions.partition_limits import HELD_BYTES, WAITING
 from bridge.settings import TopicSettings
 
 CHARGE, NOTIFY = "shop.charge", "shop.notify"
