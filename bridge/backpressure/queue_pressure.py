@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from bridge.backpressure import pause_limits
-from bridge.backpressure.pause_limits import LimitWatch, PauseLimits, QueueLength
+from bridge.backpressure import queue_topic_limits
+from bridge.backpressure.queue_topic_limits import LimitWatch, PauseLimits, QueueLength
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.dispatch.batch_sizer import count_processes
 from bridge.dispatch.celery_broker import CeleryBroker
@@ -77,12 +77,12 @@ class QueuePressure:
         self._metrics.show_retries({queue: waiting.get(queue, 0) for queue in ready})
         # Retries fill the same Redis: a handler that fails for an hour must not take all of it.
         lengths = {queue: QueueLength(count, waiting.get(queue, 0)) for queue, count in ready.items()}
-        too_long = pause_limits.find_long_queues(lengths, self._limits, self._long)
+        too_long = queue_topic_limits.find_long_queues(lengths, self._limits, self._long)
         for queue in sorted(too_long - self._long.keys()):
-            logger.warning("paused: %s", pause_limits.explain_long_queue(queue, lengths[queue], self._limits))
+            logger.warning("paused: %s", queue_topic_limits.explain_long_queue(queue, lengths[queue], self._limits))
         for queue in sorted(self._long.keys() - too_long):
             logger.info("resumed: queue %r holds %s", queue, format_count(lengths[queue].all, "message"))
-        self._long = {queue: pause_limits.label_long_queue(queue, lengths[queue]) for queue in too_long}
+        self._long = {queue: queue_topic_limits.label_long_queue(queue, lengths[queue]) for queue in too_long}
 
     def _poll_depths(self) -> None:
         self.depths = read_queue_depths(self._broker, self._routes.queues)
@@ -98,7 +98,9 @@ class QueuePressure:
         costs = {name: handler.cost.mean if handler.cost is not None else None for name, handler in known.items()}
         processes = count_processes(GroupMembers(ledger, "workers").living().values()) if backlog else {}
         return {
-            queue: pause_limits.estimate_work_seconds(depth.carried, costs, processes.get(queue, 0), depth.messages)
+            queue: queue_topic_limits.estimate_work_seconds(
+                depth.carried, costs, processes.get(queue, 0), depth.messages
+            )
             for queue, depth in self.depths.items()
         }
 
