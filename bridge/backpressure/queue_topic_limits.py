@@ -1,4 +1,4 @@
-"""The limits of queues and topics, above which topics pause and below which they resume, with the log lines about both."""
+"""The limits of queues and topics: above which topics pause, below which they resume, and the log lines about both."""
 
 import logging
 from collections.abc import Collection, Mapping
