@@ -5,8 +5,18 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from bridge.formats.pause_reasons import ADD_WORKERS, PARTITIONS_PAUSED, PauseReason, parse_pause_reason
+from bridge.formats.pause_reasons import ADD_WORKERS, PauseReason, parse_pause_reason
 from bridge.formats.text_forms import format_count, format_share, inflect_verb
+from bridge.jobs.bridge_problem_rows import (
+    BRIDGE_BLOCKED,
+    BRIDGES_DOWN,
+    DEPENDENCY_DOWN,
+    DEPENDENCY_UNNAMED,
+    PARTITION_UNASSIGNED,
+    REDIS_MEMORY_OR_DISK,
+    TOPIC_HALTED,
+    TOPIC_NOT_CONSUMED,
+)
 from bridge.jobs.group_facts import (
     DependencyDown,
     GroupFacts,
@@ -18,7 +28,8 @@ from bridge.jobs.group_facts import (
     format_utc,
     format_waiting_records,
 )
-from bridge.jobs.problem import Problem
+from bridge.jobs.problem import Problem, make_problem
+from bridge.jobs.topic_problem_rows import CONSUMER_LAG, KEY_HOT, PARTITIONS_PAUSED, TOPIC_DYING
 from bridge.ledger.breaker_state import SET_A_LIMIT
 
 #: Seconds after which a paused partition is a problem, and a partition without a bridge.
@@ -42,41 +53,35 @@ def find_redis_problems(redis: RedisMemory, facts: GroupFacts) -> Iterator[Probl
     if redis.full:
         yield _describe_full_redis(redis, facts)
     elif redis.allowed and redis.used >= redis.allowed * NEARLY_FULL:
-        yield Problem(
-            f"Redis at {redis.where} is nearly full: {redis.used:,} of {redis.allowed:,} bytes (maxmemory). "
-            "Raise its maxmemory, or let workers empty the queues.",
-            "redis",
-            f"Redis at {redis.where} is nearly full",
+        yield make_problem(
+            REDIS_MEMORY_OR_DISK,
+            "nearly full",
             many=redis.used,
-            of="bytes",
-            do="raise its maxmemory",
+            where=redis.where,
+            used=f"{redis.used:,}",
+            allowed=f"{redis.allowed:,}",
         )
     if redis.evicts or redis.evicted:
-        policy = redis.evicts or redis.would_evict or "noeviction by now"
-        begin = f"Redis at {redis.where} evicts keys when it is full"
-        yield Problem(
-            f"{begin} (maxmemory-policy {policy}), fates among them: "
-            f"{format_count(redis.evicted, 'key', 'are')} gone since its start. "
-            "Finished deliveries may run again, queued ones may be lost. Set maxmemory-policy noeviction, then "
-            "`bridge audit TOPIC` counts what was evicted.",
-            "redis",
-            begin,
+        yield make_problem(
+            REDIS_MEMORY_OR_DISK,
+            "evicts",
             many=redis.evicted,
-            of="keys",
-            do="set maxmemory-policy noeviction",
+            where=redis.where,
+            policy=redis.evicts or redis.would_evict or "noeviction by now",
+            evicted=format_count(redis.evicted, "key", "are"),
         )
     if redis.disk:
         unsaved = "" if redis.unsaved is None else f"; {format_count(redis.unsaved, 'change', 'are')} in no snapshot"
-        yield Problem(
-            f"Redis at {redis.where} does not write its data to disk{format_known_since(redis.saved_at, now)}: "
-            f"{redis.disk}"
-            f"{unsaved}. See its log and its disk.",
-            "redis",
-            f"Redis at {redis.where} does not write its data to disk",
+        yield make_problem(
+            REDIS_MEMORY_OR_DISK,
+            "disk",
             since=redis.saved_at,
             many=redis.unsaved,
-            of="" if redis.unsaved is None else "changes",
-            do="see its log and its disk",
+            of="" if redis.unsaved is None else None,
+            where=redis.where,
+            began=format_known_since(redis.saved_at, now),
+            fault=redis.disk,
+            unsaved=unsaved,
         )
 
 
@@ -94,16 +99,16 @@ def _describe_full_redis(redis: RedisMemory, facts: GroupFacts) -> Problem:
         f"{format_share(len(blocked), len(facts.bridges or {}), 'bridge', 'consume')} nothing. " if blocked else ""
     )
     unlisted = f"Bridges and workers that are not listed may run{redis.unlisted}. " if redis.unlisted else ""
-    return Problem(
-        f"Redis at {redis.where} is full{format_known_since(since, facts.now)}: {used}. {waiting}"
-        f"Nothing more is handed off, nothing is lost. {unlisted}"
-        "Raise its maxmemory, or let workers empty the queues.",
-        "redis",
-        f"Redis at {redis.where} is full",
+    return make_problem(
+        REDIS_MEMORY_OR_DISK,
+        "full",
         since=since,
         many=redis.used or None,
-        of="bytes",
-        do="raise its maxmemory",
+        where=redis.where,
+        began=format_known_since(since, facts.now),
+        used=used,
+        blocked=waiting,
+        unlisted=unlisted,
     )
 
 
@@ -129,17 +134,16 @@ def find_halted_topics(facts: GroupFacts) -> Iterator[Problem]:
             waiting = f" {format_waiting_records(facts.lag[topic], facts.parked(topic))}."
         if (aside := facts.aside.get(topic)) and aside.messages:
             waiting += f" Set aside until then: {aside.words}."
-        yield Problem(
-            f"Topic {topic!r} is halted, {format_since(halt.since, facts.now)}, by {halt.by}: "
-            f"{halt.why.rstrip('.')}.{waiting} "
-            f"Fix the cause, then `bridge resume {topic}`: it continues exactly where it stopped.{record}",
-            "halted",
-            f"Topic {topic!r} is halted",
+        yield make_problem(
+            TOPIC_HALTED,
             topic=topic,
             since=halt.since,
             many=count,
-            of="records",
-            do=f"fix the cause, then `bridge resume {topic}`",
+            began=format_since(halt.since, facts.now),
+            by=halt.by,
+            why=halt.why.rstrip("."),
+            waiting=waiting,
+            record=record,
         )
 
 
@@ -149,20 +153,18 @@ def find_open_breakers(facts: GroupFacts) -> Iterator[Problem]:
         if each.state == "ramping":
             continue
         waiting = f" Waiting: {each.aside.words}." if each.aside.messages else ""
-        yield Problem(
-            f"The circuit breaker of {each.dependency!r} is open, {format_since(each.since, facts.now)}: "
-            f"{each.why.rstrip('.')}.{waiting} "
-            f"Deliveries that need it ({', '.join(each.handlers)}) wait, spend no attempt, and run by themselves once "
-            f"it works again: restore it. {_describe_trials(each, facts.now)}If it works, and the waiting deliveries "
-            f"are broken: `bridge policy set {each.handlers[0] if each.handlers else 'HANDLER'} "
-            "dead_letter_for=ITS_ERROR --why …` makes them dead letters.",
-            "breaker",
-            f"The circuit breaker of {each.dependency!r} is open",
+        yield make_problem(
+            DEPENDENCY_DOWN,
             handler=each.handlers[0] if len(each.handlers) == 1 else None,
             since=each.since,
             many=each.aside.deliveries,
-            of="deliveries",
-            do="restore the dependency",
+            dependency=each.dependency,
+            began=format_since(each.since, facts.now),
+            why=each.why.rstrip("."),
+            waiting=waiting,
+            needing=", ".join(each.handlers),
+            trials=_describe_trials(each, facts.now),
+            example=each.handlers[0] if each.handlers else "HANDLER",
         )
 
 
@@ -183,15 +185,7 @@ def _describe_trials(each: DependencyDown, now: float) -> str:
 def find_unnamed_dependencies(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each dependency that no handler names any more, and that messages still wait for."""
     for dependency, aside in sorted(facts.unnamed.items()):
-        yield Problem(
-            f"No handler here names the dependency {dependency!r}; waiting for it: {aside.words}. Bridges with these "
-            "handlers release that within seconds: restart the bridges if this does not pass.",
-            "unnamed",
-            f"No handler here names the dependency {dependency!r}",
-            many=aside.deliveries,
-            of="deliveries",
-            do="restart the bridges",
-        )
+        yield make_problem(DEPENDENCY_UNNAMED, many=aside.deliveries, dependency=dependency, waiting=aside.words)
 
 
 def find_missing_bridges(facts: GroupFacts) -> Iterator[Problem]:
@@ -206,15 +200,14 @@ def find_missing_bridges(facts: GroupFacts) -> Iterator[Problem]:
         due = min((at for tier in facts.tiers if tier.waits for at in tier.first_due.values()), default=facts.now)
         late = f", the first of them due {format_since(due, facts.now)}" if due < facts.now else ""
         last = facts.seen.get(f"group {facts.group}")
-        yield Problem(
-            f"No bridge of group {facts.group!r} runs, {format_since(last, facts.now)}: {waiting}{late}. Start "
-            f"`bridge run`.",
-            "no bridge",
-            f"No bridge of group {facts.group!r} runs",
+        yield make_problem(
+            BRIDGES_DOWN,
             since=last,
             many=left,
-            of="records",
-            do="start `bridge run`",
+            bridge_group=facts.group,
+            began=format_since(last, facts.now),
+            waiting=waiting,
+            late=late,
         )
         return
     topics = {topic for each in facts.bridges.values() for topic in each.get("topics", ())}
@@ -222,18 +215,14 @@ def find_missing_bridges(facts: GroupFacts) -> Iterator[Problem]:
         count = (facts.lag or {}).get(topic, 0)
         # A bridge that has ended may have consumed it until the youngest started.
         since = _latest(facts.bridges, "started")
-        yield Problem(
-            f"No bridge of group {facts.group!r} consumes topic {topic!r}{_format_at_least(since, facts.now)}, "
-            f"though it has a handler here: {format_count(count, 'record', 'wait')}. Restart the bridges with "
-            "the handlers "
-            "that are here.",
-            "not consumed",
-            f"No bridge consumes topic {topic!r}",
+        yield make_problem(
+            TOPIC_NOT_CONSUMED,
             topic=topic,
             since=since,
             many=count,
-            of="records",
-            do="restart the bridges with the handlers that are here",
+            bridge_group=facts.group,
+            began=_format_at_least(since, facts.now),
+            waiting=format_count(count, "record", "wait"),
         )
     yield from _find_unassigned_partitions(facts, facts.bridges)
 
@@ -254,16 +243,13 @@ def find_obstacles(facts: GroupFacts) -> Iterator[Problem]:
             earlier = since if at is None or since is None else min(at, since)
             grouped[kind] = (first, earlier, [*names, name])
     for text, since, names in grouped.values():
-        yield Problem(
-            f"{format_share(len(names), len(facts.bridges or {}), 'bridge', 'consume')} nothing, "
-            f"{format_since(since, facts.now)}: "
-            f"{text.rstrip('.')}. They continue by themselves when that is fixed.",
-            "obstacle",
-            f"{format_share(len(names), len(facts.bridges or {}), 'bridge', 'consume')} nothing",
+        yield make_problem(
+            BRIDGE_BLOCKED,
             since=since,
             many=len(names),
-            of="bridges",
-            do="fix that; the bridges continue by themselves",
+            bridges=format_share(len(names), len(facts.bridges or {}), "bridge", "consume"),
+            began=format_since(since, facts.now),
+            obstacle=text.rstrip("."),
         )
 
 
@@ -281,18 +267,15 @@ def find_consumer_lag(facts: GroupFacts) -> Iterator[Problem]:
         places, count = sorted(place for place, *_ in found), sum(count for _, count, _ in found)
         shown = ", ".join(places[:5]) + (" …" if len(places) > 5 else "")
         began = min(since for *_, since in found)
-        yield Problem(
-            f"Consumer lag grows on {topic!r}, {format_since(began, facts.now)}: "
-            f"{format_count(count, 'record', 'are')} not read yet, more with every minute ({shown}). "
-            f"Add workers if a queue is long, else bridges ({len(facts.bridges or {})} run; up to one for each "
-            "partition helps).",
-            "behind",
-            f"Consumer lag grows on {topic!r}",
+        yield make_problem(
+            CONSUMER_LAG,
             topic=topic,
             since=began,
             many=count,
-            of="records",
-            do="add workers if a queue is long, else bridges",
+            began=format_since(began, facts.now),
+            records=format_count(count, "record", "are"),
+            places=shown,
+            running=len(facts.bridges or {}),
         )
 
 
@@ -303,20 +286,17 @@ def find_hot_keys(facts: GroupFacts) -> Iterator[Problem]:
             if each["seconds"] < HOT_LONG or each["topic"] in facts.halts:
                 continue
             place, since = f"{each['topic']}-{each['partition']}", max(0.0, facts.now - each["seconds"])
-            yield Problem(
-                f"{format_count(each['count'], 'delivery')} of {each['handler']!r} "
-                f"{inflect_verb(each['count'], 'wait')} for others of their key on {place}, "
-                f"{format_since(since, facts.now)}: the key of record {place}-{each['offset']}. A key runs one "
-                "delivery at a time, so more workers do not help: make its deliveries faster, or spread it over "
-                "several keys.",
-                "hot key",
-                f"{each['handler']!r} has a hot key on {place}",
+            yield make_problem(
+                KEY_HOT,
                 topic=each["topic"],
                 handler=each["handler"],
                 since=since,
                 many=each["count"],
-                of="deliveries",
-                do="make that key's deliveries faster, or spread it over several keys",
+                deliveries=f"{format_count(each['count'], 'delivery')} of {each['handler']!r} "
+                f"{inflect_verb(each['count'], 'wait')}",
+                partition=place,
+                began=format_since(since, facts.now),
+                offset=each["offset"],
             )
 
 
@@ -327,7 +307,7 @@ def find_paused_partitions(facts: GroupFacts) -> Iterator[Problem]:
         for place, why in state["paused"].items():
             at = state.get("paused_since", {}).get(place, facts.now)
             reason, _ = parse_pause_reason(why)
-            if facts.now - at >= PAUSED_LONG and (reason is None or reason.told_by == PARTITIONS_PAUSED):
+            if facts.now - at >= PAUSED_LONG and (reason is None or reason.told_by == PARTITIONS_PAUSED.identifier):
                 since, places = grouped.get(why, (at, []))
                 grouped[why] = (min(at, since), [*places, place])
     for why, (since, places) in sorted(grouped.items()):
@@ -339,17 +319,18 @@ def find_paused_partitions(facts: GroupFacts) -> Iterator[Problem]:
             if queue and facts.queues and queue in facts.queues
             else ""
         )
-        yield Problem(
-            f"{format_count(len(places), 'partition', 'are')} paused, {format_since(since, facts.now)}: {why}{length}. "
-            f"{'It resumes' if len(places) == 1 else 'They resume'} when the cause ends; {advice}. "
-            f"({', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''})",
-            "paused",
-            f"{format_count(len(places), 'partition', 'are')} paused: {why}",
+        yield make_problem(
+            PARTITIONS_PAUSED,
             topic=_topic_of(places),
             since=since,
             many=len(places),
-            of="partitions",
-            do=advice,
+            paused=f"{format_count(len(places), 'partition', 'are')} paused",
+            began=format_since(since, facts.now),
+            why=why,
+            length=length,
+            resumes="It resumes" if len(places) == 1 else "They resume",
+            advice=advice,
+            places=f"{', '.join(sorted(places)[:5])}{' …' if len(places) > 5 else ''}",
         )
 
 
@@ -363,17 +344,7 @@ def find_dying_topics(facts: GroupFacts) -> Iterator[Problem]:
                 at = state.get("paused_since", {}).get(place, facts.now)
                 since[topic] = min(at, since.get(topic, at))
     for topic, at in sorted(since.items()):
-        yield Problem(
-            f"Topic {topic!r} is paused, {format_since(at, facts.now)}: too many of its deliveries died within a "
-            f"minute "
-            "(kafka_pause_dead_letters_a_minute). It resumes by itself, and pauses again if deliveries still die: see "
-            f"the dead letters below and fix the cause; `bridge halt {topic}` stops it until then.",
-            "dying",
-            f"Topic {topic!r} is paused: too many of its deliveries die",
-            topic=topic,
-            since=at,
-            do=f"fix the cause; `bridge halt {topic}` stops it until then",
-        )
+        yield make_problem(TOPIC_DYING, topic=topic, since=at, began=format_since(at, facts.now))
 
 
 def _topic_of(places: Collection[str]) -> str | None:
@@ -409,16 +380,12 @@ def _find_unassigned_partitions(facts: GroupFacts, bridges: Mapping[str, Mapping
         missing = [str(number) for number in range(count) if f"{topic}-{number}" not in assigned]
         if missing and topic in known:
             count = (facts.lag or {}).get(topic, 0)
-            yield Problem(
-                f"No bridge has partition {', '.join(missing)} of {topic!r}{_format_at_least(since, facts.now)}: "
-                f"{format_record_count(count)} of the topic wait. If it does not pass in a minute, restart the "
-                f"bridges and see "
-                "their logs.",
-                "unassigned",
-                f"No bridge has partition {', '.join(missing)} of {topic!r}",
+            yield make_problem(
+                PARTITION_UNASSIGNED,
                 topic=topic,
                 since=since,
                 many=count,
-                of="records",
-                do="restart the bridges if it does not pass",
+                partitions=", ".join(missing),
+                began=_format_at_least(since, facts.now),
+                waiting=format_record_count(count),
             )

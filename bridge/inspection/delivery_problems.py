@@ -5,10 +5,13 @@ from typing import Any, Final
 
 from bridge.dispatch.carrier_message import WaitingFailures
 from bridge.formats.text_forms import format_count, format_share, inflect_verb
+from bridge.jobs.delivery_problem_rows import DEAD_LETTERS_REFUSED, DELIVERIES_DEAD, HANDLER_FAILING
 from bridge.jobs.deployment_problems import format_workers
 from bridge.jobs.group_facts import GroupFacts, format_known_since, format_record_count, format_since
 from bridge.jobs.handler_health import FailingHandler, find_failing_handlers
-from bridge.jobs.problem import Problem
+from bridge.jobs.problem import Problem, make_problem
+from bridge.jobs.topic_problem_rows import DELIVERY_OLD, LOG_CHANGED, RECORDS_UNACCOUNTED
+from bridge.jobs.worker_problem_rows import HANDLERS_DIFFER
 from bridge.ledger import RETRY_RECORD, KafkaLogChange
 
 #: Seconds in flight after which a delivery of a removed handler is a problem.
@@ -31,18 +34,16 @@ def find_partly_known_handlers(facts: GroupFacts) -> Iterator[Problem]:
         without = [name for name, state in consumers.items() if handler.name not in state["handlers"]]
         if without and len(without) < len(consumers):
             since = _differ_since(consumers, without)
-            yield Problem(
-                f"{len(without)} of {format_count(len(consumers), 'worker')} of queue {handler.queue!r} "
-                f"{inflect_verb(len(without), 'do')} not know handler "
-                f"{handler.name}{format_known_since(since, facts.now)}: {format_workers(without, consumers)}. Its "
-                "deliveries wait for a worker that does. Deploy the same handlers to all of them.",
-                "known to some",
-                f"{format_share(len(without), len(consumers), 'worker', 'do')} not know {handler.name}",
+            yield make_problem(
+                HANDLERS_DIFFER,
                 handler=handler.name,
                 since=since,
                 many=len(without),
-                of="workers",
-                do="deploy the same handlers to all workers of the queue",
+                counted=f"{len(without)} of {format_count(len(consumers), 'worker')} of queue {handler.queue!r} "
+                f"{inflect_verb(len(without), 'do')}",
+                began=format_known_since(since, facts.now),
+                workers=format_workers(without, consumers),
+                share=format_share(len(without), len(consumers), "worker", "do"),
             )
 
 
@@ -63,40 +64,31 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
             if each["handler"] == RETRY_RECORD:
                 by_source.setdefault(_source(facts, each["topic"]), []).append(each)
                 continue
-            yield Problem(
-                f"{format_record_count(each['count'])} of {each['topic']}-{each['partition']} "
-                f"{inflect_verb(each['count'], 'are')} unaccounted for by "
-                f"{each['handler']}: committed, and the ledger does not know their outcome. "
-                f"{_describe_count_start(each['since'], facts.now)} `bridge audit {each['topic']}` names "
-                f"the first of them. `bridge reset {each['topic']} --to OFFSET`, without bridges, runs them and skips "
-                "settled ones. If Redis lost its data, those that were done before run again.",
-                "lost",
-                f"Records of {each['topic']}-{each['partition']} are unaccounted for",
+            partition = f"{each['topic']}-{each['partition']}"
+            yield make_problem(
+                RECORDS_UNACCOUNTED,
+                "records",
                 topic=each["topic"],
                 handler=each["handler"],
                 since=each["since"],
                 many=each["count"],
-                of="records",
                 lost=each["count"],
-                do=f"`bridge audit {each['topic']}` lists them",
+                records=f"{format_record_count(each['count'])} of {partition} {inflect_verb(each['count'], 'are')}",
+                partition=partition,
+                counted=_describe_count_start(each["since"], facts.now),
             )
     for source, found in sorted(by_source.items()):
         count, since = sum(each["count"] for each in found), min(each["since"] for each in found)
-        yield Problem(
-            f"{format_record_count(count)} of "
-            f"{', '.join(repr(name) for name in sorted({each['topic'] for each in found}))} "
-            f"{inflect_verb(count, 'are')} unaccounted for: committed, and the ledger does not know their "
-            f"outcome. {_describe_count_start(since, facts.now)} Their original records are in "
-            f"{source!r}: `bridge audit {source}` lists what is lost, `bridge reset {source} --to OFFSET` "
-            "runs it, and skips settled deliveries.",
-            "lost",
-            f"Parked records of {source!r} are unaccounted for",
+        topics = ", ".join(repr(name) for name in sorted({each["topic"] for each in found}))
+        yield make_problem(
+            RECORDS_UNACCOUNTED,
+            "parked",
             topic=source,
             since=since,
             many=count,
-            of="records",
             lost=count,
-            do=f"`bridge audit {source}` lists them",
+            records=f"{format_record_count(count)} of {topics} {inflect_verb(count, 'are')}",
+            counted=_describe_count_start(since, facts.now),
         )
 
 
@@ -114,31 +106,31 @@ def find_log_changes(facts: GroupFacts) -> Iterator[Problem]:
         if each.what == "deleted":
             continue
         if each.lost:
-            yield Problem(
-                f"Kafka's retention deleted {format_record_count(each.lost)} of {place} unread, {since}: offsets "
-                f"{each.first} to {each.end - 1}{_name_audit(facts, each.topic)}. Keep records for longer "
-                "(retention.ms), and the bridges running; shown for a day.",
-                "log",
-                f"Kafka's retention deleted records of {place} unread",
+            yield make_problem(
+                LOG_CHANGED,
+                "retention",
                 topic=_source(facts, each.topic),
                 since=each.at,
                 many=each.lost,
-                of="records",
                 lost=each.lost,
-                do="keep records for longer (retention.ms)",
+                records=format_record_count(each.lost),
+                partition=place,
+                began=since,
+                offsets=f"{each.first} to {each.end - 1}",
+                audit=_name_audit(facts, each.topic),
             )
         elif each.what != "expired":
-            happened = LOG_CHANGES.get(each.what, each.what)
-            check = "who deletes topics" if each.what == "made anew" else "Kafka's disks and elections"
-            yield Problem(
-                f"The log of {place} {happened}, {since}, from offset {each.first} on: other records are there now. "
-                f"If nobody intended this, check {check}; shown for a day.",
-                "log",
-                f"The log of {place} {happened}",
+            yield make_problem(
+                LOG_CHANGED,
+                "other records",
                 topic=_source(facts, each.topic),
                 since=each.at,
                 lost=None,
-                do=f"check {check}",
+                partition=place,
+                happened=LOG_CHANGES.get(each.what, each.what),
+                began=since,
+                first=each.first,
+                check="who deletes topics" if each.what == "made anew" else "Kafka's disks and elections",
             )
 
 
@@ -147,19 +139,18 @@ def _find_deleted_topics(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> 
     by_topic: dict[str, list[KafkaLogChange]] = {}
     for gone in facts.gone:
         if gone.missing:
-            yield Problem(
-                f"{gone.topic!r} was deleted, seen {format_since(gone.at, facts.now)}: at least "
-                f"{format_count(gone.missing, 'delivery')} of {gone.source!r} {inflect_verb(gone.missing, 'are')} "
-                f"parked and in no retry topic (parked: {gone.whose}). They do not run by "
-                f"themselves: `bridge audit {gone.source}` lists them, and says how to run them.",
-                "log",
-                f"{gone.topic!r} was deleted",
+            yield make_problem(
+                LOG_CHANGED,
+                "parked deliveries",
                 topic=gone.source,
                 since=gone.at,
                 many=gone.missing,
-                of="deliveries",
                 lost=gone.missing,
-                do=f"`bridge audit {gone.source}` lists them",
+                deleted=gone.topic,
+                began=format_since(gone.at, facts.now),
+                parked=f"{format_count(gone.missing, 'delivery')} of {gone.source!r} "
+                f"{inflect_verb(gone.missing, 'are')}",
+                whose=gone.whose,
             )
     told = {gone.topic for gone in facts.gone if gone.missing}
     for each in found:
@@ -168,18 +159,17 @@ def _find_deleted_topics(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> 
         by_topic.setdefault(each.topic, []).append(each)
     for topic, changes in sorted(by_topic.items()):
         since, count = min(each.at for each in changes), sum(each.lost for each in changes)
-        yield Problem(
-            f"{topic!r} was deleted, {format_since(since, facts.now)}, with up to {format_record_count(count)} that "
-            f"waited in it: they do "
-            f"not run by themselves{_name_audit(facts, topic)}. Check who deletes topics; shown for a day.",
-            "log",
-            f"{topic!r} was deleted",
+        yield make_problem(
+            LOG_CHANGED,
+            "deleted topic",
             topic=_source(facts, topic),
             since=since,
             many=count,
-            of="records",
             lost=count,
-            do="check who deletes topics",
+            deleted=topic,
+            began=format_since(since, facts.now),
+            records=format_record_count(count),
+            audit=_name_audit(facts, topic),
         )
 
 
@@ -230,16 +220,17 @@ def _waits_by_decision(facts: GroupFacts, topic: str, handler: str) -> bool:
 def _describe_old(
     facts: GroupFacts, which: str, seconds: float, stands: str, topic: str, handler: str | None = None
 ) -> Problem:
-    since, see = facts.now - seconds, f"celery -A {facts.app} inspect active"
-    return Problem(
-        f"The oldest delivery {which} has been in flight {format_since(since, facts.now)}, and {stands}. "
-        f"See what the workers run ({see}) and whether they are enough.",
-        "old",
-        f"A delivery {which} is old",
+    since = facts.now - seconds
+    return make_problem(
+        DELIVERY_OLD,
+        "in flight",
         topic=topic,
         handler=handler,
         since=since,
-        do=f"see what the workers run: `{see}`",
+        which=which,
+        began=format_since(since, facts.now),
+        stands=stands,
+        see=f"celery -A {facts.app} inspect active",
     )
 
 
@@ -267,63 +258,55 @@ def _describe_unpublished(facts: GroupFacts, name: str, sample: WaitingFailures 
     count = max(counted.many if counted else 0, sample.count if sample else 0)
     known = [each.since for each in (counted, sample) if each is not None and each.since]
     since = min(known, default=None)
-    least = "At least " if counted is None and sample is not None and sample.more else ""
+    least = "at least " if counted is None and sample is not None and sample.more else ""
     error = counted.error if counted else sample.error if sample else ""
-    return Problem(
-        f"Kafka does not take the dead letters of {least.lower()}{format_count(count, 'delivery')} of "
-        f"{name}, {format_since(since, facts.now) if since else 'since when is not known'}: {error.rstrip('. ')}. "
-        "They are tried again. See the workers' log, and the topic of the dead letters.",
-        "unpublished",
-        f"Kafka does not take the dead letters of {name}",
+    return make_problem(
+        DEAD_LETTERS_REFUSED,
         handler=name,
         since=since,
         many=count,
-        of="deliveries",
-        do="see the workers' log, and the topic of the dead letters",
+        deliveries=f"{least}{format_count(count, 'delivery')}",
+        began=format_since(since, facts.now) if since else "since when is not known",
+        error=error.rstrip(". "),
     )
 
 
 def _describe_failing(facts: GroupFacts, name: str, rate: FailingHandler, sample: WaitingFailures | None) -> Problem:
     """Return the problem of a handler whose attempts fail, all or a share of them."""
-    if rate.all:
-        what = f"Every attempt of {name} fails"
-        count = f"{format_count(rate.failed, 'attempt')} failed, and none has succeeded since then"
-    else:
-        what = f"Attempts of {name} fail"
-        count = f"{rate.failed:,} of the last {rate.of:,} ({rate.failed / rate.of:.0%})"
     waits = (
         f"; {'at least ' if sample.more else ''}{format_count(sample.count, 'delivery', 'wait')} for a retry"
         if sample
         else ""
     )
-    error = rate.error or (sample.error if sample else "")
-    return Problem(
-        f"{what}, {format_since(rate.since, facts.now)}: {count}{waits}; the last error: {error}. "
-        f"{_advise(facts, name, retried=sample is not None)}",
-        "failing",
-        what,
+    return make_problem(
+        HANDLER_FAILING,
+        "all" if rate.all else "some",
         handler=name,
         since=rate.since,
         many=rate.failed,
-        of="attempts",
-        do="fix the cause: the deliveries run again" if sample else "fix the cause, then replay the dead letters",
+        began=format_since(rate.since, facts.now),
+        attempts=format_count(rate.failed, "attempt") if rate.all else f"{rate.of:,}",
+        failed=f"{rate.failed:,}",
+        share=f"{rate.failed / rate.of:.0%}" if rate.of else "",
+        waits=waits,
+        error=rate.error or (sample.error if sample else ""),
+        advice=_advise(facts, name, retried=sample is not None),
+        remedy="fix the cause: the deliveries run again" if sample else "fix the cause, then replay the dead letters",
     )
 
 
 def _describe_waiting(facts: GroupFacts, each: WaitingFailures) -> Problem:
     """Return the problem of many deliveries that wait for a retry, or of few for long."""
-    count = f"{'At least ' if each.more else ''}{format_count(each.count, 'delivery')}"
-    since = format_since(each.since, facts.now) if each.since else "since when is not known"
-    return Problem(
-        f"{count} of {each.handler} failed and wait for a retry, the first {since}; the last error: "
-        f"{each.error}. {_advise(facts, each.handler)}",
-        "failing",
-        f"Deliveries of {each.handler} fail and wait for a retry",
+    return make_problem(
+        HANDLER_FAILING,
+        "waiting",
         handler=each.handler,
         since=each.since or None,
         many=each.count,
-        of="deliveries",
-        do="fix the cause: the deliveries run again",
+        deliveries=f"{'At least ' if each.more else ''}{format_count(each.count, 'delivery')}",
+        began=format_since(each.since, facts.now) if each.since else "since when is not known",
+        error=each.error,
+        advice=_advise(facts, each.handler),
     )
 
 
@@ -365,37 +348,30 @@ def _sum_waiting_failures(facts: GroupFacts) -> list[WaitingFailures]:
 def find_dead_deliveries(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each handler with dead deliveries; beyond the sample their first is not known."""
     for each in facts.letters:
-        count = format_count(each.count, "delivery")
-        since = (
-            f"the latest {each.count:,} {format_since(each.since, facts.now)}"
-            if each.more
-            else format_since(each.since, facts.now)
-        )
-        yield Problem(
-            f"{'At least ' if each.more else ''}{count} of {each.handler} {inflect_verb(each.count, 'are')} dead, "
-            f"{since}; the last: {each.reason}, {each.error}. They are in {each.topic!r}: fix "
-            "the cause, then replay or discard them.",
-            "dead",
-            f"Deliveries of {each.handler} are dead",
+        since = format_since(each.since, facts.now)
+        yield make_problem(
+            DELIVERIES_DEAD,
             handler=each.handler,
             since=None if each.more else each.since,
             many=each.count,
-            of="deliveries",
-            do="fix the cause, then replay or discard them",
+            deliveries=f"{'At least ' if each.more else ''}{format_count(each.count, 'delivery')} of {each.handler} "
+            f"{inflect_verb(each.count, 'are')}",
+            began=f"the latest {each.count:,} {since}" if each.more else since,
+            reason=each.reason,
+            error=each.error,
+            dead_letter_topic=each.topic,
         )
 
 
 def _describe_removed_handler(facts: GroupFacts, topic: str, name: str, seconds: float) -> Problem:
-    return Problem(
-        f"Deliveries of {topic!r} to {name} wait, the oldest {format_since(facts.now - seconds, facts.now)}: the "
-        "handler was renamed or removed, and no worker knows it. Deploy it to a worker again, or let them become dead "
-        "letters (unknown_handler, after kafka_unknown_for).",
-        "old",
-        f"Deliveries wait for {name}, which no worker knows",
+    since = facts.now - seconds
+    return make_problem(
+        DELIVERY_OLD,
+        "handler removed",
         topic=topic,
         handler=name,
-        since=facts.now - seconds,
-        do="deploy it to a worker again",
+        since=since,
+        began=format_since(since, facts.now),
     )
 
 

@@ -10,6 +10,7 @@ from bridge.formats.text_forms import format_time
 from bridge.inspection import consumption_problems, delivery_problems, topic_problems
 from bridge.inspection.status_sources import StatusSources
 from bridge.jobs import handler_health
+from bridge.jobs.bridge_problem_rows import SERVER_UNAVAILABLE
 from bridge.jobs.deployment_problems import (
     describe_foreign_member,
     find_divided_topics,
@@ -19,7 +20,7 @@ from bridge.jobs.deployment_problems import (
 )
 from bridge.jobs.group_facts import DependencyDown, GroupFacts, format_known_since
 from bridge.jobs.open_transactions import find_held_back_topics
-from bridge.jobs.problem import Problem
+from bridge.jobs.problem import Problem, make_problem
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, TopicHandler
 from bridge.operator_actions.topic_halt import make_halt_view
@@ -35,7 +36,7 @@ def make_silent_problem(sentence: str, facts: GroupFacts | None = None) -> Probl
     since = _find_kafka_down_since(facts) if facts is not None and what.startswith("Kafka") else None
     if facts is not None and since is not None:
         sentence = f"{what}{format_known_since(since, facts.now)}{sentence.removeprefix(what)}"
-    return Problem(sentence, "silent", what, since=since, lost=None, do="start it, or fix the network")
+    return make_problem(SERVER_UNAVAILABLE, since=since, lost=None, fault=sentence, short=what)
 
 
 def _find_kafka_down_since(facts: GroupFacts) -> float | None:

@@ -14,7 +14,8 @@ from bridge.jobs.group_facts import (
     format_since,
     format_span,
 )
-from bridge.jobs.problem import Problem
+from bridge.jobs.problem import Problem, make_problem
+from bridge.jobs.topic_problem_rows import REPLICAS_OUT_OF_SYNC, RETRIES_OVERDUE, TIER_UNUSED, TOPIC_UNFIT
 from bridge.kafka.managed_topic import ReplicaState
 
 #: Seconds after its due time in which a record must be handed off.
@@ -31,17 +32,14 @@ def find_unmade_topics(facts: GroupFacts) -> Iterator[Problem]:
         # Bridges of old versions do not say since when.
         since = min((at for state in states for at in state.get("unmade_since", ())), default=None)
         shown = "; ".join(refused[:5]) + (f"; and {len(refused) - 5} more" if len(refused) > 5 else "")
-        yield Problem(
-            f"Kafka has refused to create {format_count(len(refused), 'topic')} of the group"
-            f"{format_known_since(since, facts.now)}: {shown}. The bridges' logs say why; they "
-            "retry each minute. `bridge topics --create` creates them too.",
-            "topic",
-            f"Kafka has refused to create {format_count(len(refused), 'topic')} of the group",
+        yield make_problem(
+            TOPIC_UNFIT,
+            "refused",
             since=since,
             many=len(refused),
-            of="topics",
-            lost=0,
-            do="see the bridges' logs, then `bridge topics --create`",
+            topics=format_count(len(refused), "topic"),
+            began=format_known_since(since, facts.now),
+            refused=shown,
         )
 
 
@@ -49,19 +47,16 @@ def find_unfit_topics(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each topic of the group that is missing or misconfigured."""
     for tier in facts.tiers:
         refused = " Until then no bridge starts again, and nothing is parked there." if tier.refused else ""
+        holds = f" It holds {format_record_count(tier.records)}." if tier.records else ""
         for words in tier.problems:
-            yield Problem(
-                words[0].upper()
-                + words[1:]
-                + refused
-                + (f" It holds {format_record_count(tier.records)}." if tier.records else ""),
-                "topic",
-                f"Topic {tier.topic!r} is missing or misconfigured",
+            yield make_problem(
+                TOPIC_UNFIT,
+                "unfit",
                 topic=tier.source,
                 many=tier.records,
-                of="records",
                 lost=None,
-                do="`bridge topics` says what to do",
+                fault=words[0].upper() + words[1:] + refused + holds,
+                unfit=tier.topic,
             )
 
 
@@ -78,17 +73,13 @@ def find_unsynced_replicas(topics: Mapping[str, ReplicaState]) -> Iterator[Probl
         refused = (
             f" {refusing:,} of them have fewer than min.insync.replicas: nothing can be written there with acks=all."
         )
-    yield Problem(
-        f"{format_count(partitions, 'partition', 'have')} replicas that are not in sync ({shown}{more}): a "
-        "broker is down or too slow, "
-        f"and if another fails, records may be lost.{refused} Check Kafka's brokers, and "
-        "`kafka-topics.sh --describe --under-replicated-partitions`.",
-        "replicas",
-        f"{format_count(partitions, 'partition', 'have')} replicas that are not in sync",
+    yield make_problem(
+        REPLICAS_OUT_OF_SYNC,
         topic=next(iter(behind)) if len(behind) == 1 else None,
         many=partitions,
-        of="partitions",
-        do="check Kafka's brokers",
+        partitions=format_count(partitions, "partition", "have"),
+        topics=f"{shown}{more}",
+        refused=refused,
     )
 
 
@@ -101,29 +92,23 @@ def find_drained_tiers(facts: GroupFacts) -> Iterator[Problem]:
         if not tier.records or tier.source in elsewhere:
             continue
         if tier.use == "drained":
-            yield Problem(
-                f"No handler parks for {format_span(tier.delay or 0)} any more, and {tier.topic!r} holds "
-                f"{format_record_count(tier.records)}: they run when they are due. Delete the topic when it is empty.",
-                "drained",
-                f"No handler parks in {tier.topic!r} any more",
+            yield make_problem(
+                TIER_UNUSED,
+                "unused",
                 topic=tier.source,
                 many=tier.records,
-                of="records",
-                do="delete the topic when it is empty",
+                delay=format_span(tier.delay or 0),
+                tier=tier.topic,
+                records=format_record_count(tier.records),
             )
         elif tier.use == "abandoned":
-            yield Problem(
-                f"{tier.topic!r} holds {format_record_count(tier.records)} of {tier.source!r}, which no handler names "
-                f"any more: "
-                "they stay there. Start the application that handles that topic, or deploy its handlers again. The "
-                "records may be those of another application in this group that is stopped now: give it its own "
-                "BRIDGE_GROUP, and delete nothing.",
-                "drained",
-                f"{tier.topic!r} belongs to a topic that no handler names",
+            yield make_problem(
+                TIER_UNUSED,
+                "abandoned",
                 topic=tier.source,
                 many=tier.records,
-                of="records",
-                do="start the application that handles that topic, or give another one its own BRIDGE_GROUP",
+                tier=tier.topic,
+                records=format_record_count(tier.records),
             )
 
 
@@ -151,17 +136,14 @@ def _describe_overdue(facts: GroupFacts, tier: TopicFacts, why: str, found: list
     since = min(due for due, _ in found)
     places = ", ".join(f"{topic}-{number}" for _, (topic, number) in sorted(found, key=lambda each: each[1])[:5])
     count = sum(tier.lag[number] for _, (_, number) in found)
-    cause = f" ({why})" if why else ""
-    return Problem(
-        f"Records in {tier.topic!r} are overdue, {format_since(since, facts.now)}: up to "
-        f"{format_record_count(count)} of {places} are "
-        f"due and not handed off{cause}. See the queues' lengths and the bridges' logs; more bridges help only if "
-        "workers are idle.",
-        "overdue",
-        f"Records in {tier.topic!r} are overdue",
+    return make_problem(
+        RETRIES_OVERDUE,
         topic=tier.source,
         since=since,
         many=count,
-        of="records",
-        do="see the queues' lengths and the bridges' logs",
+        tier=tier.topic,
+        began=format_since(since, facts.now),
+        records=format_record_count(count),
+        partitions=places,
+        cause=f" ({why})" if why else "",
     )

@@ -6,6 +6,7 @@ Nothing that a bridge does depends on it.
 import logging
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -17,6 +18,7 @@ from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Routes
 from bridge.jobs.backlog import BacklogGrowth, LagWatch, QueueCounts, add_up_counts, backlog_to_data, measure_backlogs
+from bridge.jobs.bridge_problem_rows import BRIDGE_LOST, GROUP_DIVIDED
 from bridge.jobs.deployment_problems import (
     describe_foreign_member,
     find_divided_topics,
@@ -33,7 +35,9 @@ from bridge.jobs.handler_health import (
 )
 from bridge.jobs.open_transactions import OpenTransaction, find_held_back_topics
 from bridge.jobs.problem import Problem
-from bridge.jobs.problem_table import PROBLEM_ROWS, ProblemKind
+from bridge.jobs.problem_row import ProblemRow
+from bridge.jobs.topic_problem_rows import TRANSACTION_OPEN
+from bridge.jobs.worker_problem_rows import CLOCK_SKEW, HANDLER_UNKNOWN, HANDLERS_HANG, WORKERS_DOWN, WORKERS_TOO_SLOW
 from bridge.ledger import Account, Accounts, Ledger
 from bridge.ledger.attempt_statistics import read_outcomes
 from bridge.ledger.clock_skew import ClockSkew
@@ -56,15 +60,9 @@ STALE_AFTER: Final = 60.0
 LEAVE_WITHIN: Final = 1.0
 
 #: The problems that a running bridge finds by itself, and shows on `/metrics`.
-SEEN_BY_BRIDGES: Final[tuple[ProblemKind, ...]] = (
-    "no worker",
-    "unknown handler",
-    "hung",
-    "slow workers",
-    "clock",
-    "bridge lost",
-    "transaction",
-    "divided",
+SEEN_BY_BRIDGES: Final[tuple[ProblemRow, ...]] = (
+    *(WORKERS_DOWN, HANDLER_UNKNOWN, HANDLERS_HANG, WORKERS_TOO_SLOW, CLOCK_SKEW),
+    *(BRIDGE_LOST, TRANSACTION_OPEN, GROUP_DIVIDED),
 )
 
 Key = TypeVar("Key")
@@ -350,11 +348,8 @@ class BridgeAnnouncement:
             find_held_back_topics,
         ):
             problems += find_problems(facts)
-        counts = dict.fromkeys(SEEN_BY_BRIDGES, 0)
-        for problem in problems:
-            if problem.kind in counts:
-                counts[problem.kind] += 1
-        self._metrics.show_problems({PROBLEM_ROWS[kind].identifier: count for kind, count in counts.items()})
+        counts = Counter(problem.kind for problem in problems)
+        self._metrics.show_problems({row.identifier: counts[row.kind] for row in SEEN_BY_BRIDGES})
 
     def _find_waiting(self, partitions: Iterable[Partition]) -> list[dict[str, Any]]:
         """Return the deliveries that others of their order have waited for since the last announcement or longer."""

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.formats.text_forms import format_count
+from bridge.jobs.bridge_problem_rows import GROUP_DIVIDED
 from bridge.jobs.group_facts import GroupFacts, HandlerFacts, format_known_since, format_since
-from bridge.jobs.problem import Problem
+from bridge.jobs.problem import Problem, make_problem
+from bridge.jobs.worker_problem_rows import HANDLER_UNKNOWN, WORKERS_DOWN
 from bridge.kafka.clients import AdminClient
 from bridge.kafka.consumer_groups import find_consumed_topics
 from bridge.kafka.topic_names import DerivedTopics, TopicNames
@@ -106,18 +108,15 @@ def format_workers(names: Sequence[str], states: Mapping[str, Mapping[str, Any]]
 def _describe_other_application(
     facts: GroupFacts, names: Sequence[str], handlers: Sequence[str], since: float | None
 ) -> Problem:
-    return Problem(
-        f"Another application uses the group {facts.group!r}{format_known_since(since, facts.now)}: "
-        f"{_format_some(names)} with {_format_some(handlers)}, and no handler of this one. Each treats the "
-        "other's tasks as those of unknown handlers, and the other's retry topics as abandoned. "
-        "Give each application its own BRIDGE_GROUP, and delete no topic. If the other is an older version of this "
-        "one, stop it.",
-        "divided",
-        f"Another application uses the group {facts.group!r}",
+    return make_problem(
+        GROUP_DIVIDED,
+        "application",
         since=since,
         many=len(names),
-        of="processes",
-        do="give each application its own BRIDGE_GROUP",
+        bridge_group=facts.group,
+        began=format_known_since(since, facts.now),
+        processes=_format_some(names),
+        handlers=_format_some(handlers),
     )
 
 
@@ -127,7 +126,6 @@ def _format_some(names: Sequence[str]) -> str:
 
 def _describe_unconsumed(facts: GroupFacts, queue: str) -> Problem:
     last = facts.seen.get(f"queue {queue}")
-    since = format_since(last, facts.now)
     count = (facts.queues or {}).get(queue)
     later = facts.retries.get(queue, 0)
     if count is None:
@@ -139,17 +137,17 @@ def _describe_unconsumed(facts: GroupFacts, queue: str) -> Problem:
         waiting += f", {later:,} of them for their retry" if later else ""
     # A wiped Redis has lost its queues too: missing deliveries are a problem of their own.
     missing = _has_unaccounted(facts, queue)
-    safe = "" if count == later == 0 or missing else ", none of them is lost"
-    start = f"celery -A {facts.app} worker"
-    return Problem(
-        f"No worker consumes queue {queue!r}, {since}: {waiting}{safe}. Start one: {start}, or with -Q {queue}.",
-        "no worker",
-        f"No worker consumes queue {queue!r}",
+    return make_problem(
+        WORKERS_DOWN,
         since=last,
         many=None if count is None else facts.deliveries.get(queue) or count + later,
-        of="deliveries" if facts.deliveries.get(queue) else "messages",
+        of="deliveries" if facts.deliveries.get(queue) else None,
         lost=None if missing else 0,
-        do=f"start `{start}`",
+        queue=queue,
+        began=format_since(last, facts.now),
+        waiting=waiting,
+        safe="" if count == later == 0 or missing else ", none of them is lost",
+        start=f"celery -A {facts.app} worker",
     )
 
 
@@ -177,18 +175,16 @@ def _describe_unknown(facts: GroupFacts, handler: HandlerFacts) -> Problem | Non
         if own is not None
         else f"{format_count(count, 'message', 'wait')} in that queue"
     )
-    return Problem(
-        f"No worker knows handler {handler.name}, {format_since(last, facts.now)}: "
-        f"{format_workers(list(consumers), consumers)} consume "
-        f"its queue {handler.queue!r}; {waiting}. Deploy it to the workers, or see their "
-        "HANDLERS and `imports`.",
-        "unknown handler",
-        f"No worker knows handler {handler.name}",
+    return make_problem(
+        HANDLER_UNKNOWN,
         handler=handler.name,
         since=last,
         many=count if own is None else own,
-        of="messages" if own is None else "deliveries",
-        do="deploy it to the workers",
+        of=None if own is None else "deliveries",
+        began=format_since(last, facts.now),
+        workers=format_workers(list(consumers), consumers),
+        queue=handler.queue,
+        waiting=waiting,
     )
 
 
@@ -202,18 +198,15 @@ def _count_ready(facts: GroupFacts, handler: HandlerFacts) -> int | None:
 def _describe_divided(facts: GroupFacts, topic: str, found: Mapping[tuple[str, ...], Sequence[str]]) -> Problem:
     since = _divided_since(facts, found.values())
     sets = "; ".join(f"{', '.join(handlers)} ({', '.join(names[:5])})" for handlers, names in sorted(found.items()))
-    return Problem(
-        f"Topic {topic!r} has different handlers in one group, {facts.group!r}{format_known_since(since, facts.now)}: "
-        f"{sets}. Each gets only the partitions of its "
-        "own bridges. Is one another application? Give it its own BRIDGE_GROUP; else start all bridges of the group "
-        "with the same handlers.",
-        "divided",
-        f"Topic {topic!r} has different handlers in one group",
+    return make_problem(
+        GROUP_DIVIDED,
+        "handlers",
         topic=topic,
         since=since,
         many=len({*chain(*found.values())} & {*(facts.bridges or {})}),
-        of="bridges",
-        do="start all bridges with the same handlers",
+        bridge_group=facts.group,
+        began=format_known_since(since, facts.now),
+        handlers=sets,
     )
 
 
@@ -263,15 +256,12 @@ def unknown_members(group: str, why: str = "") -> str:
 
 def describe_foreign_member(group: str, topics: Sequence[str]) -> Problem:
     """Return the problem of a group member that consumes these topics and is unknown to this Redis."""
-    return Problem(
-        f"Another application uses the group {group!r}: a member that is no bridge of this Redis consumes "
-        f"{format_count(len(topics), 'topic')}, {', '.join(topics[:5])}{', …' if topics[5:] else ''}. "
-        "Give each application its own BRIDGE_GROUP, and delete no topic.",
-        "divided",
-        f"Another application uses the group {group!r}",
+    return make_problem(
+        GROUP_DIVIDED,
+        "member",
         many=len(topics),
-        of="topics",
-        do="give each application its own BRIDGE_GROUP",
+        bridge_group=group,
+        topics=f"{format_count(len(topics), 'topic')}, {', '.join(topics[:5])}{', …' if topics[5:] else ''}",
     )
 
 

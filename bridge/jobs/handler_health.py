@@ -8,8 +8,12 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 
 from bridge.formats.text_forms import format_count, inflect_verb
+from bridge.jobs.bridge_problem_rows import BRIDGE_LOST
+from bridge.jobs.delivery_problem_rows import PROCESSES_LOST
 from bridge.jobs.group_facts import GroupFacts, HandlerFacts, format_since, format_span, format_utc
-from bridge.jobs.problem import Problem
+from bridge.jobs.problem import Problem, make_problem
+from bridge.jobs.topic_problem_rows import TRAFFIC_STOPPED
+from bridge.jobs.worker_problem_rows import CLOCK_SKEW, HANDLERS_HANG, WORKERS_TOO_SLOW
 from bridge.ledger.attempt_statistics import LOST_TOGETHER, OutcomeSummary
 
 #: Consecutive failures from which on every attempt of a handler counts as failing.
@@ -138,29 +142,24 @@ def find_hung_handlers(facts: GroupFacts) -> Iterator[Problem]:
         if (len(late) < processes or ended > late[-1][0]) and facts.now - late[0][0] < 3 * limit:
             continue
         since, worker, first = late[0]
-        where = f"{first['record']} in process {first['pid']} of {worker}"
         ending = (
             f"none of its deliveries has ended since {format_utc(ended)}"
             if ended
             else "none of its deliveries has ended"
         )
-        yield Problem(
-            f"Handler {handler.name} hangs, {format_since(since, facts.now)}: {len(late)} of "
-            f"{format_count(processes, 'process')} of "
-            f"queue "
-            f"{handler.queue!r} {inflect_verb(len(late), 'run')} a delivery of it for over "
-            f"{format_span(limit)}, the oldest {where}; {ending}. "
-            f"See what "
-            f"it waits for (`py-spy dump --pid {first['pid']}`), give it a time_limit, and restart the worker: its "
-            "deliveries run again.",
-            "hung",
-            f"Handler {handler.name} hangs",
+        yield make_problem(
+            HANDLERS_HANG,
             topic=handler.topics[0] if len(handler.topics) == 1 else None,
             handler=handler.name,
             since=since,
             many=len(late),
-            of="processes",
-            do=f"see what process {first['pid']} waits for, give the handler a time_limit, restart the worker",
+            began=format_since(since, facts.now),
+            processes=f"{len(late)} of {format_count(processes, 'process')} of queue {handler.queue!r} "
+            f"{inflect_verb(len(late), 'run')}",
+            limit=format_span(limit),
+            oldest=f"{first['record']} in process {first['pid']} of {worker}",
+            ended=ending,
+            pid=first["pid"],
         )
 
 
@@ -181,20 +180,17 @@ def find_slow_workers(facts: GroupFacts) -> Iterator[Problem]:
         behind, more = growth["seconds"] / processes, growth["rate"] / processes
         if behind < BEHIND:
             continue
-        needed = max(1, ceil(growth["rate"]))
-        yield Problem(
-            f"The workers of queue {queue!r} are too slow, {format_since(growth['since'], facts.now)}: "
-            f"{format_count(growth['deliveries'], 'delivery', 'are')} {format_span(behind)} of work for their "
-            f"{format_count(processes, 'process')}, and "
-            f"that grows by {format_span(max(1.0, more * 60))} a minute. Start "
-            f"{format_count(needed, 'more process')} to keep up, "
-            "and more to catch up.",
-            "slow workers",
-            f"The workers of queue {queue!r} are too slow",
+        yield make_problem(
+            WORKERS_TOO_SLOW,
             since=growth["since"],
             many=round(growth["deliveries"]),
-            of="deliveries",
-            do=f"start {format_count(needed, 'more process')}",
+            queue=queue,
+            began=format_since(growth["since"], facts.now),
+            deliveries=format_count(growth["deliveries"], "delivery", "are"),
+            work=format_span(behind),
+            processes=format_count(processes, "process"),
+            growth=format_span(max(1.0, more * 60)),
+            needed=format_count(max(1, ceil(growth["rate"])), "more process"),
         )
 
 
@@ -205,20 +201,15 @@ def find_dying_processes(facts: GroupFacts) -> Iterator[Problem]:
             found = facts.outcomes.get((topic, handler.name), OutcomeSummary())
             if found.lost < PROCESSES or facts.now - found.lost_at > LOST_TOGETHER:
                 continue
-            yield Problem(
-                f"Worker processes die with deliveries of {topic!r} to {handler.name}, "
-                f"{format_since(found.lost_since, facts.now)}: {found.lost:,} of them, the last at "
-                f"{format_utc(found.lost_at)}. "
-                "See the workers' log (out of memory, a crash, a hard time limit); a delivery that takes three "
-                "processes is a dead letter (poison).",
-                "processes lost",
-                f"Worker processes die with deliveries of {handler.name}",
+            yield make_problem(
+                PROCESSES_LOST,
                 topic=topic,
                 handler=handler.name,
                 since=found.lost_since,
                 many=found.lost,
-                of="processes",
-                do="see the workers' log",
+                began=format_since(found.lost_since, facts.now),
+                lost_processes=f"{found.lost:,}",
+                last=format_utc(found.lost_at),
             )
 
 
@@ -244,16 +235,13 @@ def find_quiet_topics(facts: GroupFacts) -> Iterator[Problem]:
         if silent > 10 or sum(1 for count in before if count) < BUSY_MINUTES - silent or busy < BUSY_RATE:
             continue
         since = max((_ended_at(facts, topic, each.name) for each in facts.handlers if topic in each.topics), default=0)
-        yield Problem(
-            f"No records arrive on topic {topic!r}, {format_since(since or None, facts.now)}: in the hour before, a "
-            f"typical minute had {format_count(busy, 'record')}. Check its producers; shown for ten minutes.",
-            "quiet",
-            f"No records arrive on topic {topic!r}",
+        yield make_problem(
+            TRAFFIC_STOPPED,
             topic=topic,
             since=since or None,
             many=0,
-            of="records",
-            do="check its producers",
+            began=format_since(since or None, facts.now),
+            usual=format_count(busy, "record"),
         )
 
 
@@ -270,22 +258,19 @@ def find_lost_bridges(facts: GroupFacts) -> Iterator[Problem]:
     if missing <= 0 and len(recent) < DIE_AGAIN:
         return
     many, since = (missing, gone[-missing][0]) if missing > 0 else (len(recent), recent[0][0])
-    last = gone[-1][1]
-    what = (
+    losses = (
         f"{many} bridge{'s' if many > 1 else ''} ended without a shutdown"
         if missing > 0
         else f"Bridges die again and again, {many} in the last {format_span(LOST_TOGETHER)}"
     )
-    yield Problem(
-        f"{what}, {format_since(since, facts.now)}: the last was {last}; {len(facts.bridges)} run. The others have its "
-        "partitions. See its log and why it ended (killed, frozen, out of memory), and start it again; shown for an "
-        "hour.",
-        "bridge lost",
-        what,
+    yield make_problem(
+        BRIDGE_LOST,
         since=since,
         many=many,
-        of="bridges",
-        do="see its log, and start it again",
+        losses=losses,
+        began=format_since(since, facts.now),
+        last=gone[-1][1],
+        running=len(facts.bridges),
     )
 
 
@@ -299,20 +284,15 @@ def find_skewed_clocks(facts: GroupFacts) -> Iterator[Problem]:
             _, names = hosts.get(host, (skew, []))
             hosts[host] = (skew, [*names, name])
     for host, (skew, names) in sorted(hosts.items()):
-        which = "ahead of" if skew > 0 else "behind"
         began = min((_started(facts, name) for name in names), default=None)
-        yield Problem(
-            f"The clock of host {host!r} is {format_span(abs(skew))} {which} that of Redis, seen "
-            f"{format_since(began, facts.now)}, by "
-            f"{format_count(len(names), 'process')}. Time budgets (give_up_after) and the times of failures "
-            "depend on it: "
-            "synchronise it (NTP).",
-            "clock",
-            f"The clock of host {host!r} is wrong",
+        yield make_problem(
+            CLOCK_SKEW,
             since=began,
             many=len(names),
-            of="processes",
-            do="synchronise it (NTP)",
+            host=host,
+            skew=f"{format_span(abs(skew))} {'ahead of' if skew > 0 else 'behind'}",
+            began=format_since(began, facts.now),
+            processes=format_count(len(names), "process"),
         )
 
 

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple, Self
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.jobs.group_facts import GroupFacts, format_record_count, format_since
-from bridge.jobs.problem import Problem
+from bridge.jobs.problem import Problem, make_problem
+from bridge.jobs.topic_problem_rows import TRANSACTION_OPEN
 from bridge.kafka.clients import IsolationLevel, KafkaException, OffsetSpec, TopicPartition, admin_client, explain_error
 from bridge.kafka.partition_offsets import END, listed_offset
 from bridge.kafka.topic_admin import ANSWER_WITHIN
@@ -144,15 +145,13 @@ def find_held_back_topics(facts: GroupFacts) -> Iterator[Problem]:
         count, since = sum(each.records for each in transactions), min(each.since for each in transactions)
         transactions.sort(key=lambda each: each.partition)
         places = ", ".join(f"{topic}-{each.partition} from offset {each.offset} on" for each in transactions[:5])
-        yield Problem(
-            f"An open transaction holds back topic {topic!r}, {format_since(since, facts.now)}: Kafka withholds "
-            f"{format_record_count(count)}, the transaction's own among them ({places}"
-            f"{', …' if len(transactions) > 5 else ''}). {_ADVICE}.",
-            "transaction",
-            f"An open transaction holds back {topic!r}",
+        yield make_problem(
+            TRANSACTION_OPEN,
             topic=topic,
             since=since,
             many=count,
-            of="records",
-            do="`kafka-transactions.sh find-hanging`, then `abort`",
+            began=format_since(since, facts.now),
+            records=format_record_count(count),
+            places=f"{places}{', …' if len(transactions) > 5 else ''}",
+            advice=_ADVICE,
         )

@@ -3,7 +3,8 @@
 from typing import Any, Final, Self
 
 from bridge.formats.text_forms import format_time
-from bridge.jobs.problem_table import PROBLEM_ROWS, ProblemKind, ProblemRow
+from bridge.jobs.problem_row import ProblemRow
+from bridge.jobs.problem_table import PROBLEM_ROWS
 
 _VALUES: Final = ("kind", "what", "topic", "handler", "group", "since", "many", "of", "lost", "do")
 
@@ -21,7 +22,7 @@ class Problem(str):
         do: what to do: a command, or a few words.
     """
 
-    kind: ProblemKind
+    kind: str
     what: str
     topic: str | None
     handler: str | None
@@ -35,7 +36,7 @@ class Problem(str):
     def __new__(
         cls,
         sentence: str,
-        kind: ProblemKind,
+        kind: str,
         what: str,
         *,
         topic: str | None = None,
@@ -59,7 +60,7 @@ class Problem(str):
         """Return its row in the table of problems."""
         return PROBLEM_ROWS[self.kind]
 
-    def __getnewargs_ex__(self) -> tuple[tuple[str, ProblemKind, str], dict[str, Any]]:
+    def __getnewargs_ex__(self) -> tuple[tuple[str, str, str], dict[str, Any]]:
         """Return the arguments of a copy."""
         return (str(self), self.kind, self.what), {name: getattr(self, name) for name in _VALUES[2:]}
 
@@ -69,3 +70,41 @@ class Problem(str):
         since = None if self.since is None else format_time(self.since)
         row = {"id": self.row.identifier, "runbook": self.row.runbook}
         return {**row, **values, "since": since, "sentence": str(self)}
+
+
+def make_problem(
+    row: ProblemRow,
+    case: str = "",
+    *,
+    topic: str | None = None,
+    handler: str | None = None,
+    group: int | None = None,
+    since: float | None = None,
+    many: int | None = None,
+    of: str | None = None,
+    lost: int | None = 0,
+    **details: object,
+) -> Problem:
+    """Return a problem in the words of its row.
+
+    Parameters:
+        case: the case of the problem, if the row has words for several.
+        of: the unit, if it is not that of the row.
+        details: what the words name besides topic, handler and group.
+    """
+    words = row.choose_words(case)
+    values = {"topic": topic, "handler": handler, "group": group, **details}
+    what = words.what.format_map(values)
+    return Problem(
+        words.sentence.format_map({**values, "what": what}),
+        row.kind,
+        what,
+        topic=topic,
+        handler=handler,
+        group=group,
+        since=since,
+        many=many,
+        of=words.of if of is None else of,
+        lost=lost,
+        do=words.do.format_map(values),
+    )

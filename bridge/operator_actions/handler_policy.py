@@ -22,7 +22,8 @@ from bridge.formats.group_decision import (
 )
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Handler, Routes, apply_waits
-from bridge.jobs.problem import Problem
+from bridge.jobs.bridge_problem_rows import POLICY_NOT_IN_FORCE
+from bridge.jobs.problem import Problem, make_problem
 from bridge.kafka.managed_topic import list_needed_tiers
 from bridge.kafka.retry_topics import RetryTopics
 from bridge.kafka.topic_names import TopicNames
@@ -167,13 +168,7 @@ def find_stale_policies(app: Celery, routes: Routes, standing: Mapping[str, Grou
     """Yield a problem for each changed policy that is not in force."""
     for name, data in find_changed_policies(standing).items():
         if fault := find_policy_fault(app, routes, name, data):
-            yield Problem(
-                f"The policy of {name} was {summarize_policy_changes(data)}, but its code's is in force: {fault}",
-                "policy",
-                f"The changed policy of {name} is not in force",
-                handler=name,
-                do=f"set it again, or `bridge policy unset {name}`",
-            )
+            yield make_problem(POLICY_NOT_IN_FORCE, handler=name, changes=summarize_policy_changes(data), fault=fault)
 
 
 def find_policy_fault(app: Celery, routes: Routes, name: str, data: PolicyData) -> str | None:

@@ -10,6 +10,7 @@ import pytest
 import typer.main
 
 from bridge.cli.root_command import cli
+from bridge.jobs.problem_row import ProblemWords
 from bridge.jobs.problem_table import PROBLEM_TABLE
 
 ROOT: Final = Path(__file__).parents[2]
@@ -100,7 +101,13 @@ def test_a_page_has_the_words_of_the_field(page: str):
 
 
 def test_the_problems_have_the_words_of_the_field():
-    assert [(row.identifier, found) for row in PROBLEM_TABLE for found in faults(f"{row.means} {row.advice}")] == []
+    assert [
+        (row.identifier, found)
+        for row in PROBLEM_TABLE
+        for words in ([row.words] if isinstance(row.words, ProblemWords) else row.words.values())
+        for text in (row.means, row.advice, words.sentence, words.what, words.do)
+        for found in faults(text)
+    ] == []
 
 
 def test_the_help_has_the_words_of_the_field():

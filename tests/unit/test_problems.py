@@ -689,7 +689,7 @@ def undated_problems() -> Iterator[str]:
         for function in ast.walk(ast.parse(file.read_text())):
             if isinstance(function, ast.FunctionDef):
                 calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
-                made = [each for each in calls if isinstance(each.func, ast.Name) and each.func.id == "Problem"]
+                made = [each for each in calls if isinstance(each.func, ast.Name) and each.func.id == "make_problem"]
                 if not all(any(keyword.arg == "since" for keyword in each.keywords) for each in made):
                     yield function.name
 

@@ -17,8 +17,16 @@ from bridge.errors import DeskUnavailable, KafkaUnavailable, WebhookRefused
 from bridge.formats.delivery_identity import Place
 from bridge.formats.text_forms import format_count, inflect_verb, make_printable
 from bridge.handler_routes import Routes
+from bridge.jobs.delivery_problem_rows import (
+    DEAD_LETTER_STORE_UNAVAILABLE,
+    DEAD_LETTERS_MISSED,
+    FAILURE_GROUP_GROWS,
+    RECORDER_DOWN,
+    REPLAY_OUTCOME_UNKNOWN,
+    WEBHOOK_FAILING,
+)
 from bridge.jobs.group_facts import format_letter_count, format_record_count, format_since, format_utc
-from bridge.jobs.problem import Problem
+from bridge.jobs.problem import Problem, make_problem
 from bridge.kafka.partition_offsets import read_extents
 from bridge.kafka.topic_names import TopicNames
 from bridge.settings import Settings
@@ -34,7 +42,6 @@ TOLD_FOR: Final = 86_400.0
 #: is tried if a recorder runs.
 TRIED: Final = 5
 UNSENT_FOR: Final = 60.0
-_SEE: Final = "`bridge deadletters webhooks` shows what was said"
 
 
 def find_dead_letter_problems(
@@ -108,19 +115,15 @@ def find_missed_letters(stood: Iterable[PositionState], now: float) -> Iterator[
     """Yield a problem for each partition of which Kafka dropped records before they were recorded, in the last day."""
     for each in stood:
         if each.missed_at is not None and now - each.missed_at / 1000 < TOLD_FOR:
-            yield Problem(
-                f"{format_record_count(each.missed)} of {each.topic}-{each.partition} "
-                f"{inflect_verb(each.missed, 'were')} dropped by Kafka before "
-                f"they were "
-                f"recorded, found {format_utc(each.missed_at / 1000)}. Raise the topic's retention (retention.ms), "
-                "and keep `bridge deadletters record` running; `bridge audit` counts what is dead by the ledger.",
-                "missed",
-                f"Dead letters of {each.topic} were dropped before they were recorded",
+            yield make_problem(
+                DEAD_LETTERS_MISSED,
                 since=each.missed_at / 1000,
                 many=each.missed,
-                of="records",
                 lost=each.missed,
-                do="raise the topic's retention (retention.ms)",
+                records=f"{format_record_count(each.missed)} of {each.topic}-{each.partition} "
+                f"{inflect_verb(each.missed, 'were')}",
+                found=format_utc(each.missed_at / 1000),
+                dead_letter_topic=each.topic,
             )
 
 
@@ -144,20 +147,17 @@ def describe_gone_recorder(since: float, left: Mapping[str, int], now: float) ->
     Parameters:
         since: the last heartbeat (Unix time).
     """
-    what = "new dead letters stay in Kafka"
+    unrecorded = "new dead letters stay in Kafka"
     if left:
         of = ", ".join(f"{format_record_count(count)} of {topic}" for topic, count in left.items())
-        what = f"{of} {inflect_verb(sum(left.values()), 'are')} not in the dead letters' database yet"
-    return Problem(
-        f"No recorder of dead letters runs, {format_since(since, now)}: {what}, webhooks send nothing, and no plan "
-        "is resumed. Start `bridge deadletters record`, or see its log; if none is to run any more, say so: `bridge "
-        "deadletters record --no-more`.",
-        "recorder",
-        "No recorder of dead letters runs",
+        unrecorded = f"{of} {inflect_verb(sum(left.values()), 'are')} not in the dead letters' database yet"
+    return make_problem(
+        RECORDER_DOWN,
+        "gone",
         since=since,
         many=sum(left.values()) or None,
-        of="records",
-        do="start `bridge deadletters record`",
+        began=format_since(since, now),
+        unrecorded=unrecorded,
     )
 
 
@@ -170,18 +170,14 @@ def find_recording_lag(stood: Iterable[PositionState], ends: Mapping[Place, int]
     known = list(stood)
     for topic, left in count_left_letters(known, ends).items():
         last = max((each.at for each in known if each.topic == topic), default=None)
-        since = "and none ever was" if last is None else f"none {format_since(last / 1000, now)}"
-        yield Problem(
-            f"{format_record_count(left)} of {topic} {inflect_verb(left, 'are')} not in the dead letters' "
-            f"database yet, {since}: start "
-            f"`bridge deadletters "
-            "record`, or see its log and its /readyz.",
-            "recorder",
-            f"Dead letters of {topic} are not in the dead-letter store yet",
+        yield make_problem(
+            RECORDER_DOWN,
+            "lag",
             since=None if last is None else last / 1000,
             many=left,
-            of="records",
-            do="start `bridge deadletters record`",
+            unrecorded=f"{format_record_count(left)} of {topic} {inflect_verb(left, 'are')}",
+            began="and none ever was" if last is None else f"none {format_since(last / 1000, now)}",
+            dead_letter_topic=topic,
         )
 
 
@@ -193,17 +189,13 @@ def find_unknown_outcomes(number: int, since: int | None, now: float) -> Iterato
     """
     if number and since is not None:
         was, them = ("was", "it") if number == 1 else ("were", "them")
-        yield Problem(
-            f"{format_letter_count(number)} {was} sent back, and whether the handler ran is not known, "
-            f"{format_since(since / 1000, now)}. "
-            "Find out where it writes; `bridge deadletters list --status replaying` lists "
-            f"{them}, `bridge deadletters resolve ID --why …` resolves what ran, `reopen` opens what did not run.",
-            "unknown ends",
-            "Nobody can tell whether replayed letters ran",
+        yield make_problem(
+            REPLAY_OUTCOME_UNKNOWN,
             since=since / 1000,
             many=number,
-            of="letters",
-            do="find out whether they ran, then resolve those that did and open those that did not",
+            letters=f"{format_letter_count(number)} {was}",
+            began=format_since(since / 1000, now),
+            them=them,
         )
 
 
@@ -212,38 +204,34 @@ def find_growing_groups(groups: Sequence[GroupState], now: float) -> Iterator[Pr
     grow = [group for group in groups if group.growth and group.open]
     for group in grow[:SAID]:
         assert group.growth
-        yield Problem(
-            f"{format_count(group.growth.failures, 'dead letter')} of {_name_group(group)}, "
-            f"{format_since(group.growth.since / 1000, now)}; "
-            f"{group.growth.usual:g} an hour were usual, {group.open:,} are open. "
-            f"`bridge deadletters list --group {group.id}` shows them; fix the cause, then "
-            f"`bridge deadletters replay --group {group.id}`.",
-            "grows",
-            f"Group {group.id} grows: {_name_group(group)}",
+        yield make_problem(
+            FAILURE_GROUP_GROWS,
+            "group",
             handler=group.handler or None,
             group=group.id,
             since=group.growth.since / 1000,
             many=group.open,
-            of="open letters",
-            do="fix the cause, then replay them",
+            failures=format_count(group.growth.failures, "dead letter"),
+            name=_name_group(group),
+            began=format_since(group.growth.since / 1000, now),
+            usual=f"{group.growth.usual:g}",
+            still_open=f"{group.open:,}",
         )
     rest = [group.growth.since / 1000 for group in grow[SAID:] if group.growth]
     if rest:
-        yield Problem(
-            f"{format_count(len(rest), 'more group')} of dead letters {inflect_verb(len(rest), 'grow')}, the first "
-            f"{format_since(min(rest), now)}: `bridge deadletters groups` lists them.",
-            "grows",
-            "More groups of dead letters grow",
+        yield make_problem(
+            FAILURE_GROUP_GROWS,
+            "more groups",
             since=min(rest),
             many=len(rest),
-            of="groups",
-            do="look at the groups",
+            groups=f"{format_count(len(rest), 'more group')} of dead letters {inflect_verb(len(rest), 'grow')}",
+            began=format_since(min(rest), now),
         )
 
 
 def _describe_database_fault(sentence: str) -> Problem:
     """Return the problem of a database that cannot be read."""
-    return Problem(sentence, "desk", "The dead letters' database cannot be asked", lost=None, do="as it says")
+    return make_problem(DEAD_LETTER_STORE_UNAVAILABLE, lost=None, fault=sentence)
 
 
 def find_failing_webhooks(
@@ -261,52 +249,44 @@ def find_failing_webhooks(
         found = stood[each.name]
         if each.off_at is not None:
             if each.off_why.startswith("HTTP"):
-                yield _describe_webhook_fault(
-                    f"The webhook {each.name} was switched off, {format_since(each.off_at / 1000, now)}: "
-                    f"{each.off_why}. Fix "
-                    "its receiver and switch it on, or remove it.",
-                    f"The webhook {each.name} was switched off",
-                    each.off_at,
-                    do="fix its receiver and switch it on, or remove it",
+                yield make_problem(
+                    WEBHOOK_FAILING,
+                    "switched off",
+                    since=each.off_at / 1000,
+                    many=0,
+                    webhook=each.name,
+                    began=format_since(each.off_at / 1000, now),
+                    why=each.off_why,
                 )
-        elif found.oldest is not None and found.tries >= TRIED:
-            yield _describe_webhook_fault(
-                f"The webhook {each.name} refuses events or does not answer, {format_since(found.oldest / 1000, now)}: "
-                f"{found.waiting:,} {inflect_verb(found.waiting, 'wait')}. {_SEE}; fix its receiver, or switch it off.",
-                f"The webhook {each.name} refuses events or does not answer",
-                found.oldest,
-                found.waiting,
-                do="fix its receiver, or switch it off",
-            )
-        elif found.oldest is not None and not found.tries and now - found.oldest / 1000 > UNSENT_FOR:
-            if missed:
+        elif found.oldest is not None and (found.tries >= TRIED or _is_unsent(found, now)):
+            if missed and not found.tries:
                 continue
-            yield _describe_webhook_fault(
-                f"Nothing is sent to the webhook {each.name}, {format_since(found.oldest / 1000, now)}: "
-                f"{found.waiting:,} {inflect_verb(found.waiting, 'wait')}. "
-                "Start `bridge deadletters record`, which sends them.",
-                f"Nothing is sent to the webhook {each.name}",
-                found.oldest,
-                found.waiting,
-                do="start `bridge deadletters record`",
+            yield make_problem(
+                WEBHOOK_FAILING,
+                "refuses" if found.tries else "not sent",
+                since=found.oldest / 1000,
+                many=found.waiting,
+                webhook=each.name,
+                began=format_since(found.oldest / 1000, now),
+                waiting=f"{found.waiting:,} {inflect_verb(found.waiting, 'wait')}",
             )
         elif found.given_up_at is not None and now - found.given_up_at / 1000 < TOLD_FOR:
-            yield _describe_webhook_fault(
-                f"The webhook {each.name} did not accept {format_count(found.given_up, 'event')}; "
-                f"{'it' if found.given_up == 1 else 'the last'} was given up "
-                f"{format_utc(found.given_up_at / 1000)}. {_SEE}.",
-                f"The webhook {each.name} did not accept all events",
-                found.given_up_at,
-                found.given_up,
-                found.given_up,
-                "see what was said: `bridge deadletters webhooks`",
+            yield make_problem(
+                WEBHOOK_FAILING,
+                "given up",
+                since=found.given_up_at / 1000,
+                many=found.given_up,
+                lost=found.given_up,
+                webhook=each.name,
+                events=format_count(found.given_up, "event"),
+                last="it" if found.given_up == 1 else "the last",
+                given_up=format_utc(found.given_up_at / 1000),
             )
 
 
-def _describe_webhook_fault(
-    sentence: str, what: str, since: int, many: int = 0, lost: int = 0, do: str = ""
-) -> Problem:
-    return Problem(sentence, "webhook", what, since=since / 1000, many=many, of="messages", lost=lost, do=do)
+def _is_unsent(backlog: webhook_rows.WebhookBacklog, now: float) -> bool:
+    """Return whether an event was never tried in the time in which a recorder tries it."""
+    return backlog.oldest is not None and not backlog.tries and now - backlog.oldest / 1000 > UNSENT_FOR
 
 
 def _read_failing_webhooks(database: Database, now: float, missed: bool = False) -> Iterator[Problem]:
