@@ -1,7 +1,7 @@
 """The fates of a delivery, which fate may overwrite which, and operations on many fates as bytes (pure).
 
 In Redis a fate is half a byte; in Python many fates are a ``bytes`` with one byte per offset, so that
-counting, searching and comparing a million of them runs in C. skip_rules.py decides which deliveries are skipped.
+counting, searching and comparing a million of them runs in C. duplicate_check.py decides which deliveries are skipped.
 """
 
 import re

@@ -195,7 +195,7 @@ class Ledger:
     def fates_of(self, questions: Sequence[tuple[Account, Sequence[int]]]) -> list[bytes]:
         """Return the fates, one byte each, of many offsets (ascending) of many accounts in one round trip.
 
-        A worker reads them before it runs a batch: of records and source records together (see skip_rules.is_to_skip).
+        A worker reads them before it runs a batch: of records and source records together (duplicate_check.is_to_skip).
         """
         spans = [(account, find_stretches(offsets)) for account, offsets in questions]
         with self.asking("read fates") as pipe:

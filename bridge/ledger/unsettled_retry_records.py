@@ -16,8 +16,8 @@ from bridge.kafka.partition_offsets import Extent, read_extents
 from bridge.kafka.record_reader import read_records
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import RETRY_RECORD, Account, Accounts, Fate, KnownLog, Ledger, LogHistory
+from bridge.ledger.duplicate_check import is_to_run
 from bridge.ledger.handoff_times import read_step_rests, read_steps
-from bridge.ledger.skip_rules import is_to_run
 from bridge.ledger.unaccounted_offsets import AuditLine, count_audit_line
 from bridge.settings import Settings
 

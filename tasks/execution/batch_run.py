@@ -1,5 +1,5 @@
 """The run of a batch of deliveries (often of one) in the worker's child process: which deliveries run, in which order,
-and what each outcome leads to. bridge/ledger/skip_rules.py decides which are skipped.
+and what each outcome leads to. bridge/ledger/duplicate_check.py decides which are skipped.
 """
 
 import time

@@ -7,8 +7,8 @@ there: one write of the ledger's script, one answer of Kafka, one script of the 
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from bridge.ledger.duplicate_check import is_to_skip
 from bridge.ledger.fate_rules import UNSETTLED, Fate, follow_fate
-from bridge.ledger.skip_rules import is_to_skip
 from tests.model.checker import Step
 from tests.model.faults import faults_of
 from tests.model.world import Bounds, Bridge, Message, Parked, Worker, World, published, put

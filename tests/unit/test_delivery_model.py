@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from bridge.ledger.duplicate_check import is_to_skip
 from bridge.ledger.fate_pages import Account
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_scripts import Mark, Push
-from bridge.ledger.skip_rules import is_to_skip
 from bridge.partitions.ordering import DeliveryQueue, Order, SkippedDeliveries, make_delivery_queue
 from bridge.partitions.safe_offset import OffsetTracker
 from tests.hypothesis_profiles import examples

@@ -1,4 +1,4 @@
-"""The rules by which a fate decides whether a delivery is skipped or runs (pure)."""
+"""The check whether a record is processed already: which fates make a delivery a duplicate that is skipped (pure)."""
 
 from bridge.ledger.fate_rules import SETTLED, Fate
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from bridge.ledger.duplicate_check import is_to_skip
 from bridge.ledger.fate_rules import SETTLED, Fate
-from bridge.ledger.skip_rules import is_to_skip
 
 
 @pytest.mark.parametrize(
