@@ -45,7 +45,7 @@ def _dies_after(step: str, act: Callable[..., Any]) -> Callable[..., Any]:
 if AFTER:
     from bridge.deadletters.db import kind_rows, letter_writer, position_rows
     from bridge.deadletters.db.database import Database
-    from bridge.deadletters.recorder.intake import Intake
+    from bridge.deadletters.recorder.dead_letter_consumer import DeadLetterConsumer
     from bridge.deadletters.recorder.start_position import StartFinder
 
     TIMES = 1 if AFTER in ("begun",) else TIMES
@@ -54,10 +54,10 @@ if AFTER:
     kind_rows.widen_group_times = _dies_after("seen", kind_rows.widen_group_times)
     letter_writer.LetterWriter.record = _dies_after("letters", letter_writer.LetterWriter.record)  # type: ignore[method-assign]
     StartFinder.find_starts = _dies_after("begun", StartFinder.find_starts)  # type: ignore[method-assign]
-    Intake.put_back = _dies_after("put back", Intake.put_back)  # type: ignore[method-assign]
-    _take_in, _written, _writing = Intake._take_in, Intake.written, Database.writing
-    Intake._take_in = _dies_after("read", _take_in)  # type: ignore[method-assign]
-    Intake.written = _dies_after("told kafka", _written)  # type: ignore[method-assign]
+    DeadLetterConsumer.put_back = _dies_after("put back", DeadLetterConsumer.put_back)  # type: ignore[method-assign]
+    _take_in, _written, _writing = DeadLetterConsumer._take_in, DeadLetterConsumer.written, Database.writing
+    DeadLetterConsumer._take_in = _dies_after("read", _take_in)  # type: ignore[method-assign]
+    DeadLetterConsumer.written = _dies_after("told kafka", _written)  # type: ignore[method-assign]
 
     @contextmanager
     def _committed(self: Database) -> Any:

@@ -12,8 +12,8 @@ from bridge.deadletters.db.database import Database
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.recorder.background_duties import DUTIES, Duties, Duty, Outage, SideTask
 from bridge.deadletters.recorder.batch_writer import BatchWriter, RecordBatch, WrittenBatch
+from bridge.deadletters.recorder.dead_letter_consumer import DeadLetterConsumer
 from bridge.deadletters.recorder.dead_letter_metrics import DeadLetterMetrics, RecorderMetrics
-from bridge.deadletters.recorder.intake import Intake
 from bridge.deadletters.recorder.recorder_heartbeat import RecorderMembership
 from bridge.deadletters.recorder.start_position import StartFinder, StartSearch
 from bridge.errors import DeskUnavailable, KafkaUnavailable, RecordedByAnother
@@ -68,7 +68,7 @@ class BackgroundWriter:
             self._task.wait(seconds)
         return waits
 
-    def begin(self, intake: Intake, asks: Callable[[], bool]) -> None:
+    def begin(self, consumer: DeadLetterConsumer, asks: Callable[[], bool]) -> None:
         """Write what was read, if no batch is in flight.
 
         Parameters:
@@ -77,12 +77,12 @@ class BackgroundWriter:
         """
         if not self._task.idle or not self.outage.may_try:
             return
-        self._batch = batch = intake.take()
+        self._batch = batch = consumer.take()
         # In an outage the partitions may be another recorder's by now: then no batch would end it.
         if batch.parts or self.outage.why is not None or asks():
             self._task.begin(lambda: self._writer.write(batch.reads, batch.reached))
 
-    def finish(self, intake: Intake) -> None:
+    def finish(self, consumer: DeadLetterConsumer) -> None:
         """Note the result of a batch, if there is one; report a database that does not answer."""
         lasts = self._task.lasts
         if (done := self._task.taken()) is None:
@@ -96,23 +96,23 @@ class BackgroundWriter:
         except RecordedByAnother as error:
             self.outage.over()
             logger.info("%s: read anew from there.", error)
-            intake.put_back(batch)
-            intake.begin_anew(error.logs)
+            consumer.put_back(batch)
+            consumer.begin_anew(error.logs)
         except DeskUnavailable as error:
             self._metrics.failed.inc()
             self.outage.met(error)
-            intake.put_back(batch)
+            consumer.put_back(batch)
         else:
             self.outage.over()
-            intake.written(batch, written.reached)
+            consumer.written(batch, written.reached)
             self._metrics.count(batch.reads, written)
 
-    def end(self, intake: Intake, within: float) -> None:
+    def end(self, consumer: DeadLetterConsumer, within: float) -> None:
         """Wait for the last batch, and tell Kafka."""
         self._task.wait(within)
         done = self._task.taken()
         if done is not None and done.exception() is None:
-            intake.written(self._batch, done.result().reached)
+            consumer.written(self._batch, done.result().reached)
 
 
 class Recorder:
@@ -155,7 +155,7 @@ class Recorder:
         self._announcing = Duties(desk, (self._presence.duty,) if stays else ())
         self._stopping = threading.Event()
         self._turned = time.monotonic()
-        self._intake: Intake | None = None
+        self._consumer: DeadLetterConsumer | None = None
 
     # From any thread
 
@@ -176,7 +176,7 @@ class Recorder:
         """Return why nothing is recorded, in sentences; empty if all is well."""
         outages = (self._kafka, self._starts.outage, self._writer.outage)
         found = [outage.why for outage in outages if outage.why is not None]
-        if not found and not (self._starts.prepared and self._intake is not None and self._intake.assigned):
+        if not found and not (self._starts.prepared and self._consumer is not None and self._consumer.assigned):
             found.append(
                 f"joining the consumer group, or none of its topics exists yet: {', '.join(sorted(self.topics))}"
             )
@@ -196,29 +196,29 @@ class Recorder:
             DeskUnavailable, KafkaUnavailable: with `ends`, what did not answer.
         """
         self._announcing.start()
-        self._intake = intake = Intake(self._settings, self._on_error)
-        intake.subscribe(self.topics)
+        self._consumer = consumer = DeadLetterConsumer(self._settings, self._on_error)
+        consumer.subscribe(self.topics)
         left = ends
         try:
             while not self._stopping.is_set():
                 self._turned = time.monotonic()
                 if self._presence.refused is not None:
                     raise self._presence.refused
-                self._turn(intake)
-                if left is not None and not (left := self._find_unrecorded(intake, left)):
+                self._turn(consumer)
+                if left is not None and not (left := self._find_unrecorded(consumer, left)):
                     return
         finally:
-            self._leave(intake)
+            self._leave(consumer)
 
-    def _turn(self, intake: Intake) -> None:
-        self._begin_partitions(intake)
-        self._writer.finish(intake)
-        self._starts.begin(intake.unbegun, intake.went_back)
-        self._writer.begin(intake, lambda: self._starts.prepared and self._timetable.due("ask", LOOK_EVERY))
-        self._read(intake)
-        self._tell(intake)
+    def _turn(self, consumer: DeadLetterConsumer) -> None:
+        self._begin_partitions(consumer)
+        self._writer.finish(consumer)
+        self._starts.begin(consumer.unbegun, consumer.went_back)
+        self._writer.begin(consumer, lambda: self._starts.prepared and self._timetable.due("ask", LOOK_EVERY))
+        self._read(consumer)
+        self._tell(consumer)
 
-    def _begin_partitions(self, intake: Intake) -> None:
+    def _begin_partitions(self, consumer: DeadLetterConsumer) -> None:
         """Begin partitions whose start position was found; the others are asked for again."""
         first = not self._starts.prepared
         if (found := self._starts.take()) is None:
@@ -226,34 +226,34 @@ class Recorder:
         if first:
             # A topic stays recorded even if its handler is gone.
             self.topics |= set(found.topics)
-            intake.subscribe(self.topics)
+            consumer.subscribe(self.topics)
             self._duties.start()
         for beginning in found.beginnings:
             if beginning.step is not None:
                 self.metrics.count_missed(beginning.log, beginning.step.missed)
-            intake.begin(beginning)
+            consumer.begin(beginning)
 
-    def _read(self, intake: Intake) -> None:
+    def _read(self, consumer: DeadLetterConsumer) -> None:
         waits = self._writer.outage.why is not None
-        if not waits and not intake.full:
-            intake.pause(False)
-            intake.poll(POLL if self._writer.idle else POLL_BUSY)
+        if not waits and not consumer.full:
+            consumer.pause(False)
+            consumer.poll(POLL if self._writer.idle else POLL_BUSY)
         # Pausing would discard prefetched records.
         elif waits or not self._writer.wait(POLL, PATIENCE):
-            intake.pause(True)
+            consumer.pause(True)
             # This serves rebalances and keeps the membership alive.
-            intake.poll(POLL)
+            consumer.poll(POLL)
 
-    def _tell(self, intake: Intake) -> None:
+    def _tell(self, consumer: DeadLetterConsumer) -> None:
         if self._timetable.due("topics", TELL_EVERY if self._kafka.why else LOOK_EVERY):
             if self._finder.answers():
                 self._kafka.over()
-            intake.begin_anew(self._finder.made_anew(intake.logs))
+            consumer.begin_anew(self._finder.made_anew(consumer.logs))
         if self._timetable.due("tell", TELL_EVERY):
-            intake.pass_marks()
+            consumer.pass_marks()
             self.metrics.ready.set(0 if self.obstacles() else 1)
-            self.metrics.expect((*intake.partitions, *intake.unbegun))
-            self.metrics.show_lag(intake.lag())
+            self.metrics.expect((*consumer.partitions, *consumer.unbegun))
+            self.metrics.show_lag(consumer.lag())
 
     def _on_error(self, error: KafkaError) -> None:
         """Note an error that Kafka's client reports inside poll()."""
@@ -264,7 +264,7 @@ class Recorder:
 
     # The end
 
-    def _find_unrecorded(self, intake: Intake, ends: Mapping[Place, int]) -> Mapping[Place, int]:
+    def _find_unrecorded(self, consumer: DeadLetterConsumer, ends: Mapping[Place, int]) -> Mapping[Place, int]:
         """Return those of these ends up to which not all records are recorded.
 
         Raises:
@@ -273,18 +273,18 @@ class Recorder:
         for outage in (self._kafka, self._starts.outage, self._writer.outage):
             if outage.lasts > GIVE_UP_AFTER:
                 raise (DeskUnavailable if outage is self._writer.outage else KafkaUnavailable)(outage.why)
-        intake.pass_marks()
-        if not self._starts.prepared or not self._writer.idle or not intake.is_written:
+        consumer.pass_marks()
+        if not self._starts.prepared or not self._writer.idle or not consumer.is_written:
             return ends
-        done = {place for place, end in ends.items() if intake.read_to(place, end)}
+        done = {place for place, end in ends.items() if consumer.read_to(place, end)}
         if ends.keys() - done and self._timetable.due("over", TELL_EVERY):
             # Another recorder of the group may have the partition.
             done |= self._finder.recorded(ends)
         return {place: end for place, end in ends.items() if place not in done}
 
-    def _leave(self, intake: Intake) -> None:
+    def _leave(self, consumer: DeadLetterConsumer) -> None:
         self._announcing.stop()
         self._duties.stop()
-        self._writer.end(intake, END_WITHIN)
+        self._writer.end(consumer, END_WITHIN)
         self._own.close()
-        intake.close(END_WITHIN)
+        consumer.close(END_WITHIN)

@@ -10,7 +10,7 @@ from typing import Final
 
 from bridge.bridge_process import stop_on_signals
 from bridge.deadletters.dead_letter_service import DeadLetterService
-from bridge.deadletters.recorder.intake import name_recorder_group
+from bridge.deadletters.recorder.dead_letter_consumer import name_recorder_group
 from bridge.deadletters.recorder.recorder import Recorder
 from bridge.errors import BridgeError, KafkaUnavailable
 from bridge.formats.text_forms import format_count

@@ -40,7 +40,7 @@ def name_recorder_group(settings: Settings) -> str:
     return f"{settings.group}.recorder"
 
 
-class Intake:
+class DeadLetterConsumer:
     """The consumer of dead-letter topics, a member of the group `{group}.recorder`.
 
     Only one thread may use the consumer.
