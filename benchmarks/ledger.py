@@ -8,9 +8,9 @@ from functools import partial
 
 import redis
 
-from bridge.ledger.fate_pages import Account
 from bridge.ledger.fate_rules import UNSETTLED, Fate
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import Account
 from bridge.ledger.ledger_scripts import Mark, Push
 from bridge.partitions.ordering import DeliveryQueue, Order, make_delivery_queue
 from bridge.partitions.safe_offset import OffsetTracker

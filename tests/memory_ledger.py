@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from bridge.ledger import fate_rules
 from bridge.ledger.account_progress import AccountProgress
-from bridge.ledger.fate_pages import PAGE, Account, split_by_page
 from bridge.ledger.fate_rules import Fate, follow_fate
 from bridge.ledger.ledger_client import FateCount
 from bridge.ledger.ledger_epoch import LedgerState
+from bridge.ledger.ledger_layout import PAGE, Account, split_by_page
 from bridge.ledger.ledger_scripts import Mark, Push, WriteResult
 
 

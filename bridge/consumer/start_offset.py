@@ -10,7 +10,7 @@ from bridge.formats.delivery_identity import Place
 from bridge.formats.text_forms import format_count
 from bridge.ledger import Account, Accounts, Fate, Ledger, Mark
 from bridge.ledger.account_progress import AccountProgress, LogKey
-from bridge.ledger.fate_pages import PAGE
+from bridge.ledger.ledger_layout import PAGE
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
 from bridge.partitions.retry_partition import RetryPartition

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from bridge.formats.delivery_identity import Place
 from bridge.kafka.clients import Record
 from bridge.ledger import Fate, Ledger, Mark
-from bridge.ledger.fate_pages import PAGE
+from bridge.ledger.ledger_layout import PAGE
 from bridge.partitions.partition import Partition
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from bridge.ledger.fate_pages import PAGE, Account, ledger_key
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_epoch import LedgerState
+from bridge.ledger.ledger_layout import PAGE, Account, ledger_key
 
 
 class AccountProgress(NamedTuple):

@@ -10,8 +10,8 @@ from math import isfinite
 from struct import Struct
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from bridge.ledger.fate_pages import ledger_key
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import ledger_key
 from bridge.ledger.ledger_scripts import OUTCOMES
 from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
 

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from bridge.formats.gate_names import again_gate, needs_gate
 from bridge.formats.untrusted_json import is_time, log_skipped_once
-from bridge.ledger.fate_pages import ledger_key
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import ledger_key
 from bridge.ledger.ledger_scripts import BREAKER_RULES
 from lossless.transport.message_gates import MessageGates
 

@@ -23,8 +23,8 @@ from bridge.formats.group_decision import (
 )
 from bridge.formats.untrusted_json import LARGEST, log_skipped_once
 from bridge.kafka import control_topic
-from bridge.ledger.fate_pages import ledger_key
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import ledger_key
 from bridge.ledger.ledger_scripts import CONTROL
 from bridge.settings import Settings
 

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, NamedTuple
 from bridge.errors import LedgerUnavailable, UnreadableJson
 from bridge.formats.untrusted_json import is_time, log_skipped_once, parse_json
 from bridge.ledger.account_progress import Accounts
-from bridge.ledger.fate_pages import ledger_key
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import ledger_key
 from bridge.ledger.ledger_scripts import ANNOUNCE
 from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from math import inf, isfinite, sqrt
 from typing import Any, Final, NamedTuple
 
-from bridge.ledger.fate_pages import ledger_key
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import ledger_key
 from bridge.ledger.ledger_scripts import TIMES
 from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bridge.formats.untrusted_json import log_skipped_once
-from bridge.ledger.fate_pages import Account
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import Account
 from bridge.ledger.ledger_scripts import NARROW
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from bridge.errors import LedgerUnavailable
 from bridge.ledger import fate_rules, ledger_scripts
-from bridge.ledger.fate_pages import PAGE, Account, choose_fates, find_stretches, ledger_key, split_by_page
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_epoch import LedgerState, LedgerStateReader
+from bridge.ledger.ledger_layout import PAGE, Account, choose_fates, find_stretches, ledger_key, split_by_page
 from bridge.ledger.ledger_scripts import Mark, Push, WriteCall, WriteResult
 from bridge.ledger.redis_connection import RedisConnection
 from bridge.settings import Settings

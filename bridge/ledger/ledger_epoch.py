@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bridge.ledger.fate_pages import ledger_key
+from bridge.ledger.ledger_layout import ledger_key
 from bridge.ledger.redis_connection import RedisConnection, raise_error_answer
 
 

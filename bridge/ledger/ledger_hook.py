@@ -5,9 +5,9 @@ The hook runs the ledger's own Lua scripts, so one set of rules decides which fa
 
 from typing import Final
 
-from bridge.ledger.fate_pages import PAGE, Account
 from bridge.ledger.fate_rules import Fate, find_unknown_fate, unpack_fates
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import PAGE, Account
 from bridge.ledger.ledger_scripts import LOOK, WRITE
 from lossless.transport.script_hook import ScriptHook
 

@@ -9,8 +9,8 @@ from itertools import compress
 from typing import Final, NamedTuple
 
 from bridge.ledger import fate_rules
-from bridge.ledger.fate_pages import PAGE, Account, choose_fates, find_stretches
 from bridge.ledger.fate_rules import SETTLED, UNSETTLED, Fate, follow_fate
+from bridge.ledger.ledger_layout import PAGE, Account, choose_fates, find_stretches
 from lossless.lua import script
 
 #: A pseudo fate to write: everything, done too, becomes open.

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from bridge.formats.untrusted_json import is_time, log_skipped_once, parse_json
-from bridge.ledger.fate_pages import ledger_key
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import ledger_key
 
 logger = logging.getLogger(__name__)
 

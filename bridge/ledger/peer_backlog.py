@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from bridge.formats.untrusted_json import log_skipped_once
-from bridge.ledger.fate_pages import ledger_key
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import ledger_key
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridge.formats.delivery_identity import batch_id
-from bridge.ledger.fate_pages import Account, ledger_key
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import Account, ledger_key
 
 #: Notes of a group that are kept: half of the tasks that Flower keeps, at most about 8 MB.
 KEPT: Final = 50_000

@@ -6,9 +6,9 @@ from typing import Final
 
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.account_progress import Accounts
-from bridge.ledger.fate_pages import RETRY_RECORD, Account
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import RETRY_RECORD, Account
 from bridge.settings import Settings
 
 #: Maximum number of offsets that a report names of each kind.

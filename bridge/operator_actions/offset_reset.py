@@ -19,9 +19,9 @@ from bridge.kafka.clients import (
 from bridge.kafka.partition_offsets import Extent, find_offsets_at, read_extents
 from bridge.kafka.topic_names import DerivedTopics, TopicNames
 from bridge.ledger import Account, Accounts, Fate, Ledger, LogHistory, Mark
-from bridge.ledger.fate_pages import PAGE
 from bridge.ledger.fate_rules import find_fate_runs
 from bridge.ledger.group_access import open_ledger
+from bridge.ledger.ledger_layout import PAGE
 from bridge.ledger.unaccounted_offsets import AuditLine, count_audit_line, find_wiped_end
 from bridge.settings import Settings
 

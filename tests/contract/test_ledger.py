@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from bridge.errors import LedgerUnavailable
 from bridge.ledger.account_progress import AccountProgress, Accounts
-from bridge.ledger.fate_pages import PAGE, Account, ledger_key
 from bridge.ledger.fate_rules import OVERWRITES, SETTLED, Fate, follow_fate
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import PAGE, Account, ledger_key
 from bridge.ledger.ledger_scripts import Mark, Push
 from tests.hypothesis_profiles import examples
 from tests.memory_ledger import MemoryLedger

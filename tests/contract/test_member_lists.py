@@ -11,8 +11,8 @@ from bridge.inspection.status_sources import StatusSources, _members, _unconfirm
 from bridge.jobs.group_facts import GroupFacts
 from bridge.ledger import Ledger
 from bridge.ledger.account_progress import Accounts
-from bridge.ledger.fate_pages import Account, ledger_key
 from bridge.ledger.group_members import GroupMembers, find_living_sources, note_first_observation
+from bridge.ledger.ledger_layout import Account, ledger_key
 from bridge.ledger.log_history import LogHistory
 from tests.processes import eventually
 from tests.servers.redis import RedisServer

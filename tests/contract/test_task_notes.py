@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.ledger import Account, Ledger, task_notes
-from bridge.ledger.fate_pages import ledger_key
+from bridge.ledger.ledger_layout import ledger_key
 from bridge.ledger.task_notes import TaskNote, find_noted_tasks, find_offset_runs, is_in_runs, note_tasks
 
 CHARGE = Account("orders.handlers.charge", "orders", "topic-id", 3)

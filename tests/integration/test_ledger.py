@@ -15,7 +15,6 @@ from bridge.errors import ClusteredRedis, EvictingRedis, LedgerCannotFsync, Ledg
 from bridge.jobs.stuck_deliveries import find_stuck_offsets
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.account_progress import Accounts
-from bridge.ledger.fate_pages import PAGE, Account, ledger_key
 from bridge.ledger.fate_rules import UNSETTLED, Fate
 from bridge.ledger.group_members import GroupMembers
 from bridge.ledger.handoff_times import (
@@ -26,6 +25,7 @@ from bridge.ledger.handoff_times import (
     note_waiting_retries,
 )
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import PAGE, Account, ledger_key
 from bridge.ledger.ledger_scripts import Mark, Push
 from bridge.ledger.redis_health import check_redis_fit, read_redis_health
 from bridge.ledger.unaccounted_offsets import count_audit_line

@@ -3,9 +3,9 @@
 import redis
 
 from bridge.errors import LedgerUnavailable
-from bridge.ledger.fate_pages import Account
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_client import Ledger
+from bridge.ledger.ledger_layout import Account
 from bridge.ledger.ledger_scripts import Mark
 from tests.processes import eventually
 from tests.servers.proxy import Proxy

@@ -23,7 +23,7 @@ from bridge.kafka.clients import TopicPartition
 from bridge.kafka.partition_offsets import Extent, commit_note, noted_commit_mode, noted_epoch
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import Account, Accounts, Fate, KnownLog, Ledger, Mark, Push
-from bridge.ledger.fate_pages import PAGE, ledger_key
+from bridge.ledger.ledger_layout import PAGE, ledger_key
 from bridge.ledger.unaccounted_offsets import find_wiped_end
 from bridge.partitions.assignment import Assignment
 from bridge.settings import EnvironmentSettings, FileSettings, Settings

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bridge.ledger.duplicate_check import is_to_skip
-from bridge.ledger.fate_pages import Account
 from bridge.ledger.fate_rules import Fate
+from bridge.ledger.ledger_layout import Account
 from bridge.ledger.ledger_scripts import Mark, Push
 from bridge.partitions.ordering import DeliveryQueue, Order, SkippedDeliveries, make_delivery_queue
 from bridge.partitions.safe_offset import OffsetTracker

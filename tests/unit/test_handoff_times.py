@@ -6,7 +6,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.ledger.fate_pages import Account
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.handoff_times import (
     STEP_SECONDS,
@@ -16,6 +15,7 @@ from bridge.ledger.handoff_times import (
     read_step_rests,
     read_steps,
 )
+from bridge.ledger.ledger_layout import Account
 
 ACCOUNT = Account("charge", "orders", "id", 0)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from bridge.formats.delivery import Batch, Delivery, Message
 from bridge.ledger import Account, Fate, Ledger, is_to_skip
-from bridge.ledger.fate_pages import PAGE
 from bridge.ledger.fate_rules import pack_fates
 from bridge.ledger.ledger_hook import format_fate_place, read_found_fate
+from bridge.ledger.ledger_layout import PAGE
 from lossless.transport.script_hook import LOOKED
 from lossless.worker.acknowledgement_bundle import run_traced
 from tasks.execution.batch_fates import BUNDLED_WITHIN, LOOK_HOLDS, BatchFates

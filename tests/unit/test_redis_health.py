@@ -10,10 +10,10 @@ from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError, 
 
 from bridge.errors import LedgerUnavailable
 from bridge.jobs.stuck_deliveries import StuckOffsets, find_stuck_offsets
-from bridge.ledger.fate_pages import Account
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.handoff_times import OldestDelivery, find_oldest_delivery
 from bridge.ledger.ledger_epoch import LedgerState, LedgerStateReader
+from bridge.ledger.ledger_layout import Account
 from bridge.ledger.redis_connection import RedisConnection, explain_refused_login
 from bridge.ledger.redis_health import RedisHealth, read_redis_health
 from lossless.lua import Script

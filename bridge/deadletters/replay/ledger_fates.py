@@ -11,7 +11,7 @@ from bridge.formats.delivery_identity import Origin
 from bridge.kafka.clients import admin_client
 from bridge.kafka.topic_admin import read_cluster
 from bridge.ledger import Account, Fate, Ledger, LogHistory, Mark
-from bridge.ledger.fate_pages import RETRY_RECORD
+from bridge.ledger.ledger_layout import RETRY_RECORD
 from bridge.settings import Settings
 
 #: A lookup by number, for a hundred thousand fates in a row.

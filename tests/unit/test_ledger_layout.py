@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.ledger.fate_pages import PAGE, choose_fates, find_stretches, ledger_key, split_by_page
 from bridge.ledger.fate_rules import unpack_fates
+from bridge.ledger.ledger_layout import PAGE, choose_fates, find_stretches, ledger_key, split_by_page
 
 _OFFSETS = st.one_of(
     st.lists(st.integers(0, 3 * PAGE), unique=True).map(sorted),
