@@ -17,7 +17,7 @@ from bridge.ledger.ledger_scripts import NARROW
 
 logger = logging.getLogger(__name__)
 
-#: Seconds per step, as in write.lua.
+#: Seconds per step, as in write_fates.lua.
 STEP_SECONDS: Final = 10
 
 

@@ -1,4 +1,4 @@
-"""The client of the ledger: reads fates, and writes them through one Lua script (write.lua).
+"""The client of the ledger: reads fates, and writes them through one Lua script (write_fates.lua).
 
 Every write may be repeated after a lost answer: a transition that happened does not happen again, and an entry is
 pushed only while its offsets are open.

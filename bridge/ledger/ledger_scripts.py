@@ -26,7 +26,7 @@ def _fate_row(wanted: Fate) -> str:
 
 
 def _lua_values() -> str:
-    """Return the Lua declarations that precede `write.lua`."""
+    """Return the Lua declarations that precede `write_fates.lua`."""
     unsettled = "".join(chr(64 + (Fate.DISCARDED if old in UNSETTLED else old)) for old in range(16))
     rows = [f"[{wanted.value}]='{_fate_row(wanted)}'" for wanted in Fate]
     rows += [f"[{FORGET}]='{'@' * 16}'", f"[{DISCARD_UNSETTLED}]='{unsettled}'"]
@@ -37,7 +37,7 @@ def _lua_values() -> str:
     )
 
 
-WRITE: Final = script("bridge.ledger", "write", _lua_values())
+WRITE: Final = script("bridge.ledger", "write_fates", _lua_values())
 RENEW: Final = script("bridge.ledger", "renew")
 NARROW: Final = script("bridge.ledger", "narrow")
 #: The body of a function: see lossless/transport/script_hook.py.
