@@ -1,7 +1,7 @@
 """The place where the deliveries of a batch that run later wait: a Kafka retry topic, or Celery.
 
 It is also decided here which are due together, and which must not overtake others in their order.
-bridge/kafka/retry_tiers.py (`choose_tier`) decides which retry topic a wait goes to.
+bridge/kafka/retry_tier_choice.py (`choose_tier`) decides which retry topic a wait goes to.
 """
 
 import os
@@ -18,7 +18,7 @@ from bridge.errors import KafkaUnavailable, PublishFailed, RecordTooLarge
 from bridge.formats.delivery import Batch, Delivery
 from bridge.formats.failure import Failure
 from bridge.kafka.publisher import ParkRequest, Publisher
-from bridge.kafka.retry_tiers import TierWaits, usable_tiers
+from bridge.kafka.retry_tier_choice import TierWaits, usable_tiers
 from bridge.kafka.topic_names import TopicNames, format_delay
 from bridge.settings import Settings
 from lossless.backoff import Backoff

@@ -19,7 +19,7 @@ from bridge.formats.failure import Failure
 from bridge.formats.outbox import OutgoingMessage
 from bridge.formats.retry_record import RetryRecordPosition
 from bridge.kafka.publisher import ParkRequest, Publisher
-from bridge.kafka.retry_tiers import TierWaits
+from bridge.kafka.retry_tier_choice import TierWaits
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Account, Fate, Mark
 from bridge.ledger.breaker_state import BreakerStatus

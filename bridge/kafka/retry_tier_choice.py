@@ -1,6 +1,7 @@
-"""The retry tiers: the delays of retry topics, and the tier of a wait (pure).
+"""The choice of the retry topic for a wait: the tiers that a handler may use, and the one that is long enough (pure).
 
-A wait is rounded up to a topic's delay, so that its records become due in the order of writing.
+A wait is rounded up to a topic's delay, so that its records become due in the order of writing. `kafka_retry_tiers` of
+bridge/settings/setting_defaults.py lists the tiers; topic_names.py names their topics.
 """
 
 import math
