@@ -52,7 +52,7 @@ from lossless.worker.message_replacement import MessageReplacement, bury_message
 from lossless.worker.poison_isolation import RESTORED_LIMIT, PoisonIsolation, Suspicion, count_deaths, judge_message
 from lossless.worker.process_death import get_memory_kills
 from lossless.worker.request import Request
-from lossless.worker.run_outcome import REQUEUE_PAUSES, find_pause
+from lossless.worker.run_outcome import REQUEUE_BACKOFF
 from lossless.worker.unknown_tasks import UnknownTasks, identify_message, read_unknown_since
 
 logger = get_logger(__name__)
@@ -239,7 +239,7 @@ class Consumer(consumer.Consumer):
             # Another worker may know the burial task; to bury a burial would go on for ever.
             logger.error("Burial %s cannot be run here: %r", message.delivery_tag, error)
             again = read_count(message.headers, "requeued") + 1
-            copy = make_comeback(message, find_pause(again, REQUEUE_PAUSES), repr(error), requeued=again)
+            copy = make_comeback(message, REQUEUE_BACKOFF.compute_pause(again - 1), repr(error), requeued=again)
             self._unknown_tasks.come_back(message, copy, again)
         elif not self._wanted(message) and not self._kills(message, reason):
             name = message.headers.get("task") if isinstance(message.headers, dict) else None

@@ -7,7 +7,7 @@ After two deaths it is the only suspected message in its worker, so no message d
 A run that ends, in success or failure, clears a message.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from time import monotonic
 from typing import Any, Final, NamedTuple
@@ -30,6 +30,11 @@ class Suspicion(Enum):
     NONE = auto()  # it may run
     SUSPECTED = auto()  # it may have killed them: it runs apart from other suspected messages
     POISON = auto()  # it has killed them
+
+
+def find_lost_pause(times: int, pauses: Sequence[float]) -> float:
+    """Return the seconds to wait after the `times`-th lost process (from 1); the last pause repeats for ever."""
+    return pauses[min(max(times, 1), len(pauses)) - 1]
 
 
 def count_deaths(restored: int, prefetched: int) -> int:

@@ -41,14 +41,13 @@ from lossless.worker.message_burial import (
     read_count,
 )
 from lossless.worker.message_replacement import MessageReplacement, bury_message
-from lossless.worker.poison_isolation import LOST_LIMIT, LOST_PAUSES, has_killed_processes
+from lossless.worker.poison_isolation import LOST_LIMIT, LOST_PAUSES, find_lost_pause, has_killed_processes
 from lossless.worker.process_death import LOSS_HISTORY, add_to_history, describe_cause, describe_death, get_memory_kills
 from lossless.worker.run_outcome import (
-    REQUEUE_PAUSES,
+    REQUEUE_BACKOFF,
     ComeBack,
     RunOutcome,
     decide_outcome,
-    find_pause,
     read_reject_reason,
     unwrap_exception,
 )
@@ -217,7 +216,7 @@ class Request(request.Request):
             self.acknowledged = True
             tell_failed(self, error, exc_info)
             return
-        pause = find_pause(max(1, lost), conf.get("lost_pauses", LOST_PAUSES))
+        pause = find_lost_pause(lost, conf.get("lost_pauses", LOST_PAUSES))
         why = f"process lost {lost} times, again in {pause} s: {cause}"
         self._replace_by_copy(pause, why, **changed)
         tell_retried(self, error, exc_info, why)
@@ -265,7 +264,7 @@ class Request(request.Request):
 
     def _come_back(self, failure: BurialFailure, headers: Mapping[str, Any]) -> str:
         requeued = read_count(self._message.headers, "requeued") + 1
-        pause = find_pause(requeued, REQUEUE_PAUSES)
+        pause = REQUEUE_BACKOFF.compute_pause(requeued - 1)
         why = f"put back {requeued} times, again in {pause} s: {failure.name}: {failure.message}"
         self._replace_by_copy(pause, why, **{**headers, "requeued": requeued})
         return why

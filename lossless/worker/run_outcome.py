@@ -1,15 +1,18 @@
 """The outcome of a task's run, as the worker's main process sees it (pure)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.exceptions import Ignore, Reject, Retry
 from kombu.exceptions import OperationalError
 
+from lossless.backoff import Backoff
+
 LOSSES = (WorkerLostError, TimeLimitExceeded, MemoryError)
-REQUEUE_PAUSES = (1, 2, 4, 8, 16, 32, 60)
+#: Seconds before a message that was put back runs again.
+REQUEUE_BACKOFF: Final = Backoff(first=1, most=60)
 
 
 class ComeBack(Reject):
@@ -71,11 +74,6 @@ def unwrap_exception(exception: BaseException) -> BaseException:
     """Return the exception inside the wrapper in which it travels between processes."""
     inner = getattr(exception, "exc", None) if type(exception).__name__ == "ExceptionWithTraceback" else None
     return inner if isinstance(inner, BaseException) else exception
-
-
-def find_pause(times: int, pauses: Sequence[float]) -> float:
-    """Return the seconds to wait after the `times`-th time (from 1); the last pause repeats for ever."""
-    return pauses[min(max(times, 1), len(pauses)) - 1]
 
 
 def read_reject_reason(reject: Reject) -> object:

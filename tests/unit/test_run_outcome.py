@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.exceptions import EncodeError, OperationalError
 
-from lossless.worker.poison_isolation import LOST_LIMIT, LOST_PAUSES
+from lossless.worker.poison_isolation import LOST_LIMIT, LOST_PAUSES, find_lost_pause
 from lossless.worker.run_outcome import (
-    REQUEUE_PAUSES,
+    REQUEUE_BACKOFF,
     ComeBack,
     RunOutcome,
     decide_outcome,
-    find_pause,
     unwrap_exception,
 )
 
@@ -76,14 +75,14 @@ def test_a_message_that_comes_back_is_the_first_at_its_gate_only_if_its_task_say
 
 @given(st.integers(), st.lists(st.floats(0, 100), min_size=1).map(sorted))
 def test_pauses_never_shrink_and_the_last_goes_on(times, pauses):
-    assert find_pause(times, pauses) <= find_pause(times + 1, pauses) <= pauses[-1]
-    assert find_pause(len(pauses) + abs(times), pauses) == pauses[-1]
+    assert find_lost_pause(times, pauses) <= find_lost_pause(times + 1, pauses) <= pauses[-1]
+    assert find_lost_pause(len(pauses) + abs(times), pauses) == pauses[-1]
 
 
 def test_poison_is_found_within_half_a_minute_by_default():
     assert LOST_LIMIT == 3
-    assert sum(find_pause(lost, LOST_PAUSES) for lost in range(1, LOST_LIMIT)) == 6
+    assert sum(find_lost_pause(lost, LOST_PAUSES) for lost in range(1, LOST_LIMIT)) == 6
 
 
 def test_a_message_that_is_put_back_for_ever_is_tried_once_a_minute():
-    assert [find_pause(times, REQUEUE_PAUSES) for times in (1, 2, 7, 1000)] == [1, 2, 60, 60]
+    assert [REQUEUE_BACKOFF.compute_pause(times - 1) for times in (1, 2, 7, 1000)] == [1, 2, 60, 60]
