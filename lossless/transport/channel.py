@@ -24,6 +24,7 @@ from lossless.transport.heartbeat import HeartbeatKeeper, get_keeper
 from lossless.transport.inflight_messages import MessageHolder
 from lossless.transport.message_fetch import MessageFetcher
 from lossless.transport.message_gates import MessageGates, SetAsideLists
+from lossless.transport.message_ownership import DEAD_AFTER
 from lossless.transport.prefetch_limit import QoS
 from lossless.transport.redis_outage import UNAVAILABLE, describe_redis_error, make_leaving_class
 from lossless.transport.script_hook import HookStep, make_hooked_scripts
@@ -42,7 +43,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     QoS = QoS
     #: Whether several addresses are several brokers, of which the first master that answers is taken.
     chooses = True
-    dead_after = 30.0
+    dead_after = DEAD_AFTER
     due_interval = 0.1
     wait_from = 0.1
     take_limit = 100

@@ -101,8 +101,9 @@ def is_given_away(app: Any, delivery_tag: str) -> bool:
         return False
 
 
-#: Seconds without a beat after which an owner that does not say its time is dead at the earliest: the default.
-DEFAULT_PATIENCE = 30.0
+#: The default of `dead_after`: seconds without a heartbeat after which an owner is dead. One that does not say its time
+#: is dead then at the earliest.
+DEAD_AFTER = 30.0
 
 #: The shortest pause between two looks, in seconds, however short a time some owner says.
 SHORTEST_PAUSE = 0.1
@@ -153,7 +154,7 @@ class OwnerWatch:
         return max(SHORTEST_PAUSE, shortest / 6)
 
     def _patience(self, owner: str) -> float:
-        return read_patience(owner) or max(self.dead_after, DEFAULT_PATIENCE)
+        return read_patience(owner) or max(self.dead_after, DEAD_AFTER)
 
     def _since(self, owner: str, beat: str, now: float, away: float) -> float:
         seen = self._seen.get(owner)

@@ -14,7 +14,7 @@ from bridge.errors import LedgerUnavailable, MalformedDelivery, NeverPublished
 from bridge.formats.celery_header import from_header
 from bridge.formats.delivery import Batch, Dead, Delivery
 from bridge.formats.failure import Failure
-from lossless.transport.message_ownership import TAKEN_AT, is_given_away, read_host_clock
+from lossless.transport.message_ownership import DEAD_AFTER, TAKEN_AT, is_given_away, read_host_clock
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.errors import DeadLettered, Failed, GivenAway, TopicHalted
@@ -328,8 +328,6 @@ def find_unsettled(
 
 #: How often a process checks its lease in the time after which a silent worker counts as dead.
 CHECKS: Final = 3
-#: The default seconds after which a silent worker counts as dead (docs/concepts/lossless.md, `dead_after`).
-DEAD_AFTER: Final = 30.0
 
 
 class MessageLease:

@@ -8,7 +8,7 @@ import pytest
 from lossless.lua import Script
 from lossless.transport import message_recovery
 from lossless.transport.inflight_messages import CHUNK
-from lossless.transport.message_ownership import DEFAULT_PATIENCE
+from lossless.transport.message_ownership import DEAD_AFTER
 from lossless.transport.message_recovery import DeadOwnerSweep
 from lossless.transport.storage_layout import TransportKeys, store_message
 
@@ -39,8 +39,8 @@ def server() -> Redis:
 @pytest.fixture
 def sweep(server: Redis, monkeypatch: pytest.MonkeyPatch) -> DeadOwnerSweep:
     """One that has just found out which owners are dead: those of others that stood still for long enough."""
-    made = DeadOwnerSweep(TransportKeys(), server.run, server.fields, DEFAULT_PATIENCE)
-    for now in range(0, int(DEFAULT_PATIENCE) + 1, 5):
+    made = DeadOwnerSweep(TransportKeys(), server.run, server.fields, DEAD_AFTER)
+    for now in range(0, int(DEAD_AFTER) + 1, 5):
         monkeypatch.setattr(message_recovery, "monotonic", lambda now=now: float(now))
         dead = made.dead({"own"})
     assert dead == ["gone"]
