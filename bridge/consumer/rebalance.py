@@ -114,10 +114,10 @@ class RebalanceHandler:
     def unsettled(self, topics: Collection[str]) -> dict[Place, range]:
         """Return the last known unsettled offsets of these topics' partitions, also of recently given-up ones."""
         given_up = {place: offsets for place, (_, offsets) in self._find_recently_given_up().items()}
-        unsettled = given_up | self._find_unsettled(self._reads.assignment)
+        unsettled = given_up | self._find_uncommitted_ranges(self._reads.assignment)
         return {place: offsets for place, offsets in unsettled.items() if place[0] in topics}
 
-    def _find_unsettled(self, places: Iterable[Place]) -> dict[Place, range]:
+    def _find_uncommitted_ranges(self, places: Iterable[Place]) -> dict[Place, range]:
         assignment, ends = self._reads.assignment, self._kafka.ends
         unsettled = {}
         for place in places:
@@ -133,7 +133,7 @@ class RebalanceHandler:
     def _give_up(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = {(p.topic, p.partition) for p in partitions}
         now = self._clock()
-        unsettled = {place: (now, offsets) for place, offsets in self._find_unsettled(places).items()}
+        unsettled = {place: (now, offsets) for place, offsets in self._find_uncommitted_ranges(places).items()}
         self._given_up = self._find_recently_given_up() | unsettled
         self._reads.give_up(places)
         self._kafka.forget(places)

@@ -213,7 +213,7 @@ class BatchReturn:
 
     def _left(self) -> Batch:
         """Return the batch of deliveries that have not ended, or whose end the ledger does not know."""
-        return self._batch.holding(self._settlement.find_unsettled(self._state.left()))
+        return self._batch.holding(self._settlement.find_unconfirmed(self._state.left()))
 
     def _headers(self, left: Batch) -> dict[str, Any]:
         return process_loss.headers_of_return(left, self._task.request.headers or {})

@@ -91,7 +91,7 @@ class Settlement:
         """Mark a delivery whose handler's work is committed; a single one together with the acknowledgement.
 
         Raises:
-            LedgerUnavailable: the ledger did not take the mark; it stays in `find_unsettled`.
+            LedgerUnavailable: the ledger did not take the mark; it stays in `find_unconfirmed`.
         """
         if self._bundled and self._fates.bundle_done(delivery.message.offset):
             self._ended.add(delivery.message.offset)
@@ -204,7 +204,7 @@ class Settlement:
             # The last delivery left of a redelivered batch keeps the batch's id.
             self._fates.note_task(task_id, sorted(ended))
 
-    def find_unsettled(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+    def find_unconfirmed(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Return the deliveries that have not ended, and with their end those whose end the ledger does not know."""
         unwritten = self._fates.unwritten
         return [

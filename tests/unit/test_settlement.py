@@ -146,7 +146,7 @@ def test_what_a_person_discards_while_it_runs_gets_no_dead_letter_whose_replay_w
     ends = settling(acts, one)
     ends.dead(one.deliveries[0], DEAD)
     assert acts.done_so_far == []
-    assert ends.find_unsettled(one.deliveries) == []
+    assert ends.find_unconfirmed(one.deliveries) == []
 
 
 def test_what_a_person_discards_after_its_dead_letter_was_written_is_dead(acts: Acts) -> None:
@@ -164,7 +164,7 @@ def test_what_kafka_did_not_take_is_not_marked_and_has_not_ended(acts: Acts) -> 
     with pytest.raises(PublishFailed):
         ends.dead(one.deliveries[0], DEAD)
     assert acts.done_so_far == []
-    assert ends.find_unsettled(one.deliveries) == list(one.deliveries)
+    assert ends.find_unconfirmed(one.deliveries) == list(one.deliveries)
 
 
 @pytest.mark.parametrize("before", [{"publish_tries": 1}, {"attempts": Attempts(lost=1)}])
@@ -226,7 +226,7 @@ def test_the_mark_of_an_only_delivery_goes_along_with_its_acknowledgement(
     ends.done(one.deliveries[0])
     assert ("marked 1 done along" in acts.done_so_far) == bundled
     assert len(acts.done_so_far) == 1
-    assert ends.find_unsettled(one.deliveries[:1]) == []
+    assert ends.find_unconfirmed(one.deliveries[:1]) == []
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_what_the_ledger_did_not_take_is_left_with_how_it_ended_and_only_marked_
     ends = settling(acts, two)
     with pytest.raises(LedgerUnavailable):
         ends.dead(two.deliveries[0], DEAD)
-    left = ends.find_unsettled(two.deliveries)
+    left = ends.find_unconfirmed(two.deliveries)
     assert [delivery.ended for delivery in left] == ["dead", ""]
     acts.ledger_down = False
     settling(acts, two.holding(left)).mark_earlier_end(left[0])
@@ -338,7 +338,7 @@ def test_what_kafka_did_not_take_is_not_parked_and_has_not_ended(acts: Acts) -> 
     first, second = ends.park(clones(two), (300,))
     assert (isinstance(first, PublishFailed), second) == (True, None)
     assert acts.done_so_far[-1] == "marked [2] parked at once"
-    assert [each.message.offset for each in ends.find_unsettled(two.deliveries)] == [1]
+    assert [each.message.offset for each in ends.find_unconfirmed(two.deliveries)] == [1]
 
 
 @pytest.mark.parametrize("header", ["redelivered", "lost", "restored"])
@@ -378,7 +378,7 @@ def test_what_is_parked_and_not_marked_travels_with_how_it_ended(acts: Acts) -> 
     ends = settling(acts, one)
     with pytest.raises(LedgerUnavailable):
         ends.park(clones(one), (300,))
-    assert [each.ended for each in ends.find_unsettled(one.deliveries)] == ["parked"]
+    assert [each.ended for each in ends.find_unconfirmed(one.deliveries)] == ["parked"]
 
 
 def test_the_mark_of_what_came_by_a_retry_topic_does_not_go_along(acts: Acts) -> None:
