@@ -18,7 +18,7 @@ from bridge.deadletters.db.table_definitions import letters
 from bridge.formats import dead_letter_record
 from bridge.formats.delivery import Attempts, Dead, Delivery, Message
 from bridge.formats.failure import Failure
-from bridge.formats.header_block import RecordHeaders
+from bridge.formats.record_headers import RecordHeaders
 from bridge.kafka.clients import Producer
 from tests.servers.postgres import PostgresServer
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from bridge.formats import header_block as header
+from bridge.formats import record_headers as header
 from bridge.formats.delivery import Attempts, Dead, Delivery, Headers
 from bridge.formats.delivery_identity import OFFSETS, PARTITIONS, Origin
 from bridge.formats.failure import Failure, cut
-from bridge.formats.header_block import RecordHeaders, append_block, read_number, require_number, split_block
+from bridge.formats.record_headers import RecordHeaders, append_block, read_number, require_number, split_block
 from bridge.formats.untrusted_json import is_time
 from bridge.kafka.clients import Record, headers_of
 

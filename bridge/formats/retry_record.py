@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from bridge.formats import header_block as header
+from bridge.formats import record_headers as header
 from bridge.formats.dead_letter_record import read_attempt_headers, write_attempt_headers
 from bridge.formats.delivery import ERROR_LENGTH, NO_ATTEMPTS, Attempts, Delivery, Header, Message, Via
 from bridge.formats.delivery_identity import OFFSETS, PARTITIONS, Origin, batch_id, make_log_identity, work_of
 from bridge.formats.failure import Failure, cut
-from bridge.formats.header_block import RecordHeaders, append_block, read_number, require_number, split_block
+from bridge.formats.record_headers import RecordHeaders, append_block, read_number, require_number, split_block
 from bridge.kafka.clients import Record, headers_of
 
 #: Maximum length of a parked record's `error_message`, in characters; the dead letter has its own.

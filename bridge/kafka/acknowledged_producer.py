@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from bridge.errors import NeverPublished, PublishFailed, RecordTooLarge, RefusedWithOthers
 from bridge.formats.delivery import Delivery
-from bridge.formats.header_block import RecordHeaders
+from bridge.formats.record_headers import RecordHeaders
 from bridge.kafka.clients import (
     FatalErrorCatcher,
     KafkaError,

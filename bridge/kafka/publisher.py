@@ -15,8 +15,8 @@ from bridge.formats import dead_letter_record, retry_record
 from bridge.formats.dead_letter_record import DeadLetterKey
 from bridge.formats.delivery import Dead, Delivery
 from bridge.formats.failure import Failure
-from bridge.formats.header_block import RecordHeaders
 from bridge.formats.outbox import MESSAGE_ID_HEADER, OutgoingMessage
+from bridge.formats.record_headers import RecordHeaders
 from bridge.kafka.acknowledged_producer import AcknowledgedProducer, OutgoingRecord
 from bridge.kafka.dead_letter_reader import read_dead_letters
 from bridge.kafka.partition_offsets import read_extents

@@ -11,7 +11,7 @@ from bridge.formats.dead_letter_record import DeadLetterRecord, read_dead_letter
 from bridge.formats.delivery import Attempts, Dead, Delivery, Message
 from bridge.formats.delivery_identity import Origin
 from bridge.formats.failure import Failure
-from bridge.formats.header_block import DEAD_LETTER_HEADERS
+from bridge.formats.record_headers import DEAD_LETTER_HEADERS
 
 
 class Record:

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 import tasks
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.deadletters.recorder.dead_letter_metrics import RecorderMetrics
-from bridge.formats.header_block import DEAD_LETTER_HEADERS, RETRY_HEADERS
+from bridge.formats.record_headers import DEAD_LETTER_HEADERS, RETRY_HEADERS
 from bridge.kafka.clients import CONSUMER_DEFAULTS, FIXED, PRODUCER_DEFAULTS
 from bridge.settings.setting_defaults import EnvironmentSettings, FileSettings
 from tasks import Breaker
@@ -113,7 +113,7 @@ def test_a_header_that_is_only_a_header_is_named_in_one_module():
         for path in sorted((ROOT / "bridge" / "formats").glob("*.py"))
         if any(name[1:-1] in ours for name in named.findall(path.read_text()))
     }
-    assert modules == {"bridge/formats/header_block.py"}
+    assert modules == {"bridge/formats/record_headers.py"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

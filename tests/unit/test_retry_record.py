@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bridge.formats import retry_record
 from bridge.formats.delivery import Attempts, Delivery, Message, Via
 from bridge.formats.failure import Failure
-from bridge.formats.header_block import RETRY_HEADERS
+from bridge.formats.record_headers import RETRY_HEADERS
 from bridge.formats.retry_record import RetryRecord
 
 VIA = Via("orders.retry.5m", 3, 17, "retry-log")

@@ -28,7 +28,7 @@ from bridge.deadletters.replay.plan_action import (
 from bridge.deadletters.replay.plan_progress import require_plan
 from bridge.errors import CopyRefused, NeverPublished
 from bridge.formats.delivery import Header
-from bridge.formats.header_block import RecordHeaders
+from bridge.formats.record_headers import RecordHeaders
 from bridge.handler_routes import Routes
 from bridge.jobs.group_facts import format_letter_count as letters_said
 from bridge.kafka.acknowledged_producer import AcknowledgedProducer, OutgoingRecord, RecordPosition

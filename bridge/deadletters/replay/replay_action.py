@@ -29,7 +29,7 @@ from bridge.deadletters.replay.replay_target import TargetPartitions, name_targe
 from bridge.errors import NeverPublished
 from bridge.formats.delivery_identity import Origin, work_of
 from bridge.formats.foreign_dead_letter import SHARE_GROUP
-from bridge.formats.header_block import RecordHeaders
+from bridge.formats.record_headers import RecordHeaders
 from bridge.formats.retry_record import read_retry_key, replay_headers
 from bridge.kafka.acknowledged_producer import AcknowledgedProducer, OutgoingRecord, RecordPosition
 from bridge.kafka.clients import Record, headers_of
