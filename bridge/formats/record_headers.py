@@ -11,44 +11,52 @@ from bridge.formats.delivery import Header
 
 RecordHeaders = list[tuple[str, str | bytes | None]]
 
-ORIGIN_TOPIC: Final = "origin_topic"
-ORIGIN_PARTITION: Final = "origin_partition"
-ORIGIN_OFFSET: Final = "origin_offset"
-ORIGIN_TIMESTAMP: Final = "origin_timestamp"
-ORIGIN_TOPIC_ID: Final = "origin_topic_id"
-HANDLER: Final = "handler"
-BRIDGE_GROUP: Final = "bridge_group"
-DELIVERY_NUMBER: Final = "delivery_number"
-REPLAY_AGAIN: Final = "replay_again"
-REPLAY_ONCE: Final = "replay_once"
-ATTEMPTS: Final = "attempts"
-ATTEMPTS_FAILED: Final = "attempts_failed"
-ATTEMPTS_LOST: Final = "attempts_lost"
-ATTEMPTS_POSTPONED: Final = "attempts_postponed"
-ATTEMPTS_REPLAYED: Final = "attempts_replayed"
-HANDLERS_VERSION: Final = "handlers_version"
-REASON: Final = "reason"
-ERROR_CLASS: Final = "error_class"
-ERROR_MESSAGE: Final = "error_message"
-ERROR_TRACEBACK: Final = "error_traceback"
-FIRST_FAILED_AT: Final = "first_failed_at"
-FAILED_AT: Final = "failed_at"
-RETRY_NUMBER: Final = "retry_number"
-RETRY_TIMESTAMP: Final = "retry_timestamp"
-RETRY_UNTIL: Final = "retry_until"
-RETRY_AFTER: Final = "retry_after"
+#: The kinds of records that carry our headers: dead letters, and records of a retry or replay topic.
+_DEAD_LETTER: Final = "dead letter"
+_RETRY: Final = "retry record"
+_BOTH: Final = (_DEAD_LETTER, _RETRY)
+_kinds_by_name: dict[str, tuple[str, ...]] = {}
+
+
+def _declare(name: str, *kinds: str) -> str:
+    """Return the name of a header, and note on which records it travels."""
+    _kinds_by_name[name] = kinds
+    return name
+
+
+ORIGIN_TOPIC: Final = _declare("origin_topic", *_BOTH)
+ORIGIN_PARTITION: Final = _declare("origin_partition", *_BOTH)
+ORIGIN_OFFSET: Final = _declare("origin_offset", *_BOTH)
+ORIGIN_TIMESTAMP: Final = _declare("origin_timestamp", *_BOTH)
+ORIGIN_TOPIC_ID: Final = _declare("origin_topic_id", *_BOTH)
+HANDLER: Final = _declare("handler", *_BOTH)
+BRIDGE_GROUP: Final = _declare("bridge_group", *_BOTH)
+DELIVERY_NUMBER: Final = _declare("delivery_number", *_BOTH)
+REPLAY_AGAIN: Final = _declare("replay_again", *_BOTH)
+REPLAY_ONCE: Final = _declare("replay_once", _RETRY)
+ATTEMPTS: Final = _declare("attempts", *_BOTH)
+ATTEMPTS_FAILED: Final = _declare("attempts_failed", *_BOTH)
+ATTEMPTS_LOST: Final = _declare("attempts_lost", *_BOTH)
+ATTEMPTS_POSTPONED: Final = _declare("attempts_postponed", *_BOTH)
+ATTEMPTS_REPLAYED: Final = _declare("attempts_replayed", *_BOTH)
+HANDLERS_VERSION: Final = _declare("handlers_version", _DEAD_LETTER)
+REASON: Final = _declare("reason", _DEAD_LETTER)
+ERROR_CLASS: Final = _declare("error_class", *_BOTH)
+ERROR_MESSAGE: Final = _declare("error_message", *_BOTH)
+ERROR_TRACEBACK: Final = _declare("error_traceback", _DEAD_LETTER)
+FIRST_FAILED_AT: Final = _declare("first_failed_at", *_BOTH)
+FAILED_AT: Final = _declare("failed_at", *_BOTH)
+RETRY_NUMBER: Final = _declare("retry_number", _RETRY)
+RETRY_TIMESTAMP: Final = _declare("retry_timestamp", _RETRY)
+RETRY_UNTIL: Final = _declare("retry_until", _RETRY)
+RETRY_AFTER: Final = _declare("retry_after", _RETRY)
 
 #: In the order of the fields of `Attempts`.
 ATTEMPTS_BY_END: Final = (ATTEMPTS_FAILED, ATTEMPTS_LOST, ATTEMPTS_POSTPONED, ATTEMPTS_REPLAYED)
-_COMMON: Final = (
-    *(ORIGIN_TOPIC, ORIGIN_PARTITION, ORIGIN_OFFSET, ORIGIN_TIMESTAMP, ORIGIN_TOPIC_ID),
-    *(HANDLER, BRIDGE_GROUP, DELIVERY_NUMBER, REPLAY_AGAIN, ATTEMPTS, *ATTEMPTS_BY_END),
-    *(ERROR_CLASS, ERROR_MESSAGE, FIRST_FAILED_AT, FAILED_AT),
-)
 #: Our headers on a dead letter; all others are the producer's.
-DEAD_LETTER_HEADERS: Final = frozenset({*_COMMON, HANDLERS_VERSION, REASON, ERROR_TRACEBACK})
+DEAD_LETTER_HEADERS: Final = frozenset(name for name, kinds in _kinds_by_name.items() if _DEAD_LETTER in kinds)
 #: Our headers on a record of a retry or replay topic.
-RETRY_HEADERS: Final = frozenset({*_COMMON, RETRY_NUMBER, RETRY_TIMESTAMP, RETRY_UNTIL, RETRY_AFTER, REPLAY_ONCE})
+RETRY_HEADERS: Final = frozenset(name for name, kinds in _kinds_by_name.items() if _RETRY in kinds)
 
 #: Maximum number of digits: Kafka's offsets and times in milliseconds have at most 19.
 _DIGITS: Final = 19
