@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from prometheus_client import Gauge
 
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.deadletters.recorder.dead_letter_metrics import RecorderMetrics
@@ -18,6 +19,25 @@ def test_what_was_forgotten_with_the_ledger_is_unaccounted_for():
     metrics.show_fates(("orders", 0), line.handler, line.fates, line.missing)
     where = {"topic": "orders", "partition": "0", "handler": "charge"}
     assert metrics.registry.get_sample_value("bridge_unaccounted", where) == 123
+
+
+def test_a_partition_that_is_given_up_has_no_series_and_no_search_through_those_of_others_finds_them(monkeypatch):
+    metrics = BridgeMetrics()
+    for place in (("orders", 1), ("orders", 11), ("mail", 1)):
+        metrics.committed.labels(*place).set(5)
+        metrics.lag.labels(*place).set(2)
+        for handler in ("charge", "notify"):
+            metrics.show_fates(place, handler, {"done": 5, "open": 2}, 0)
+    monkeypatch.setattr(Gauge, "remove_by_labels", None)
+    metrics.forget([("orders", 1), ("orders", 7)])
+    shown = {
+        (family.name, sample.labels["topic"], sample.labels["partition"])
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if "partition" in sample.labels
+    }
+    gauges = ("bridge_committed_offset", "bridge_lag_records", "bridge_fates", "bridge_unaccounted")
+    assert shown == {(name, *place) for name in gauges for place in (("orders", "11"), ("mail", "1"))}
 
 
 def test_a_halt_says_since_when_until_it_is_over():
