@@ -180,12 +180,13 @@ class BridgeMetrics:
 
     def show_paused(self, paused: Mapping[Place, str]) -> None:
         """Show the paused partitions, with reason and time."""
-        now, known, self._paused = time.time(), self._paused, {}
-        self.paused.clear()
-        self.paused_since.clear()
-        for (topic, partition), reason in paused.items():
-            labels = (topic, partition, reason)
-            self._paused[labels] = known.get(labels, now)
+        now, known = time.time(), self._paused
+        self._paused = {(*place, reason): known.get((*place, reason), now) for place, reason in paused.items()}
+        # Only what changed: while partitions start, one after another resumes, and hundreds stay paused.
+        for labels in known.keys() - self._paused.keys():
+            self.paused.remove(*labels)
+            self.paused_since.remove(*labels)
+        for labels in self._paused.keys() - known.keys():
             self.paused.labels(*labels).set(1)
             self.paused_since.labels(*labels).set(self._paused[labels])
 

@@ -40,6 +40,26 @@ def test_a_partition_that_is_given_up_has_no_series_and_no_search_through_those_
     assert shown == {(name, *place) for name in gauges for place in (("orders", "11"), ("mail", "1"))}
 
 
+def test_pauses_are_shown_since_when_and_only_the_changed_ones_are_made_anew(monkeypatch):
+    metrics = BridgeMetrics()
+    value = metrics.registry.get_sample_value
+    many = {("orders", number): "halted" for number in range(100)}
+    metrics.show_paused(many)
+    where = {"topic": "orders", "partition": "7", "reason": "halted"}
+    since = value("bridge_partition_paused_since_seconds", where)
+    monkeypatch.setattr(Gauge, "clear", None)
+    made = []
+    labels = Gauge.labels
+    monkeypatch.setattr(Gauge, "labels", lambda self, *values: made.append(values) or labels(self, *values))
+    metrics.show_paused({**many, ("orders", 8): "the window is full", ("mail", 0): "halted"} | {("orders", 9): "x"})
+    assert len(made) == 2 * 3
+    assert value("bridge_partition_paused_since_seconds", where) == since
+    assert value("bridge_partition_paused", {**where, "partition": "8"}) is None
+    assert value("bridge_partition_paused", {**where, "partition": "8", "reason": "the window is full"}) == 1
+    metrics.show_paused({})
+    assert value("bridge_partition_paused", where) is value("bridge_partition_paused_since_seconds", where) is None
+
+
 def test_a_halt_says_since_when_until_it_is_over():
     metrics = BridgeMetrics()
     metrics.show_halted({}, ["orders", "mail"])
