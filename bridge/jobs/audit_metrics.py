@@ -8,8 +8,9 @@ from bridge.bridge_metrics import BridgeMetrics
 from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.kafka.partition_offsets import Extent
-from bridge.ledger import Ledger
-from bridge.ledger.unaccounted_offsets import count_audit_line
+from bridge.ledger import Account, Accounts, Ledger
+from bridge.ledger.account_progress import AccountProgress
+from bridge.ledger.unaccounted_offsets import AuditLine, count_audit_line
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
 
@@ -56,30 +57,47 @@ class AuditMetrics:
         Raises:
             LedgerUnavailable: nothing was counted.
         """
+        extents = [
+            (partition, self._find_extent(partition, ends[partition.place]))
+            for partition in self._assignment.partitions
+            if partition.place in ends
+        ]
+        asked = [
+            account for partition, extent in extents if not extent.is_empty for account in partition.accounts.values()
+        ]
+        progress = dict(zip(asked, Accounts(self._ledger).read_progress(asked), strict=True))
         unaccounted: dict[tuple[str, int, str], int] = {}
-        for partition in self._assignment.partitions:
-            if (end := ends.get(partition.place)) is None:
-                continue
+        for partition, extent in extents:
             try:
-                unaccounted.update(self._audit(partition, end))
+                unaccounted.update(self._audit(partition, extent, progress))
             except LedgerUnavailable:
                 raise
             except Exception:
                 logger.exception("%s-%d could not be audited.", *partition.place)
         self.unaccounted = unaccounted
 
-    def _audit(self, partition: Partition, end: int) -> dict[tuple[str, int, str], int]:
+    def _find_extent(self, partition: Partition, end: int) -> Extent:
         place = partition.place
         committed = self._assignment.committed.get(place)
         low = self._assignment.low.get(place, 0)
-        first = find_audit_start(low, committed or 0, self._audited.get(place))
-        extent = Extent(*place, first, end, committed)
-        lines = [count_audit_line(self._ledger, account, extent) for account in partition.accounts.values()]
+        return Extent(*place, find_audit_start(low, committed or 0, self._audited.get(place)), end, committed)
+
+    def _audit(
+        self, partition: Partition, extent: Extent, progress: Mapping[Account, AccountProgress]
+    ) -> dict[tuple[str, int, str], int]:
+        place = partition.place
+        lines = [self._count(account, extent, progress) for account in partition.accounts.values()]
         for line in lines:
             self._metrics.show_fates(place, line.handler, line.fates, line.missing)
         lost = [line.unaccounted_at[0] for line in lines if line.unaccounted]
         # Forgotten and evicted fates have no page with their first offset: this whole range is counted again.
-        lost += [first for line in lines if line.forgotten or line.evicted]
-        self._audited[place] = min(lost, default=committed or 0)
+        lost += [extent.first for line in lines if line.forgotten or line.evicted]
+        self._audited[place] = min(lost, default=extent.committed or 0)
         counts = {(*place, line.handler): line.missing for line in lines}
         return {key: count for key, count in counts.items() if count}
+
+    def _count(self, account: Account, extent: Extent, progress: Mapping[Account, AccountProgress]) -> AuditLine:
+        if extent.is_empty:
+            # Most partitions of retry and replay topics, most of the time: the ledger need not be asked.
+            return AuditLine(account.handler, extent.partition, extent.first, extent.end, extent.committed, None)
+        return count_audit_line(self._ledger, account, extent, known=progress[account])

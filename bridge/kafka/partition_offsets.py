@@ -168,6 +168,11 @@ class Extent:
         return (self.topic, self.partition)
 
     @property
+    def is_empty(self) -> bool:
+        """Return whether there is no offset to say anything of: none that Kafka has, none that is committed."""
+        return self.first >= max(self.end, self.committed or 0)
+
+    @property
     def lag(self) -> int:
         """Return the number of records between the committed offset and the end."""
         return max(0, self.end - max(self.first, self.committed or 0))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.kafka.partition_offsets import Extent
-from bridge.ledger.account_progress import Accounts
+from bridge.ledger.account_progress import AccountProgress, Accounts
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_layout import RETRY_RECORD, Account
@@ -95,19 +95,26 @@ def find_wiped_end(settings: Settings, ledger: Ledger, extent: Extent, accounts:
 
 
 def count_audit_line(
-    ledger: Ledger, account: Account, extent: Extent, imported: bool = True, wiped_below: int = 0
+    ledger: Ledger,
+    account: Account,
+    extent: Extent,
+    imported: bool = True,
+    wiped_below: int = 0,
+    known: AccountProgress | None = None,
 ) -> AuditLine:
     """Return the audit line of one handler on one partition.
 
     Parameters:
         imported: a handler that is not imported is counted up to the offset that it reached.
         wiped_below: offsets committed below it were handed off with another ledger.
+        known: the progress of the account, if it was read for many at once.
 
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
     first, last = extent.first, extent.end - 1
-    (known,) = Accounts(ledger).read_progress([account])
+    if known is None:
+        (known,) = Accounts(ledger).read_progress([account])
     committed = extent.committed if imported else known.reached
     count = ledger.count(account, first, last)
     made = AuditLine(account.handler, account.partition, first, extent.end, extent.committed, known.joined, imported)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ import redis
 from celery import Celery
 from kombu.exceptions import VersionMismatch
 
+from bridge.bridge_metrics import BridgeMetrics
 from bridge.errors import ClusteredRedis, EvictingRedis, LedgerCannotFsync, LedgerUnavailable
+from bridge.jobs.audit_metrics import AuditMetrics
 from bridge.jobs.stuck_deliveries import find_stuck_offsets
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.account_progress import Accounts
@@ -447,6 +450,29 @@ def test_the_accounts_with_deliveries_in_flight_are_found_wherever_they_are(ledg
         assert {account.partition for account in find_handed_accounts(ledger, accounts)} >= handed
     assert find_handed_accounts(ledger, accounts) == accounts
     assert find_handed_accounts(ledger, []) == []
+
+
+def test_counting_fates_for_the_metrics_asks_nothing_about_partitions_without_records(
+    ledger: Ledger, client: redis.Redis
+) -> None:
+    accounts = [CHARGE._replace(partition=number) for number in range(1_000)]
+    partitions = [
+        SimpleNamespace(place=(each.topic, each.partition), accounts={each.handler: each}) for each in accounts
+    ]
+    Accounts(ledger).join(accounts[500], 0)
+    ledger.write([Push(accounts[500], range(10), "celery", [b"entry"]), Mark(accounts[500], [3], Fate.OPEN)])
+    committed = {**{each.place: 40 for each in partitions[:400]}, ("orders", 500): 10}
+    assigned: Any = SimpleNamespace(partitions=partitions, committed=committed, low=dict.fromkeys(committed, 40))
+    assigned.low["orders", 500] = 0
+    metrics = BridgeMetrics()
+    audit = AuditMetrics(ledger, assigned, metrics)
+    before = client.info("stats")["total_commands_processed"]
+    audit.show({each.place: committed.get(each.place, 0) for each in partitions})
+    assert client.info("stats")["total_commands_processed"] - before < 30
+    assert audit.unaccounted == {("orders", 500, CHARGE.handler): 1}
+    where = {"topic": "orders", "partition": "7", "handler": CHARGE.handler}
+    assert metrics.registry.get_sample_value("bridge_fates", {**where, "fate": "done"}) == 0
+    assert metrics.registry.get_sample_value("bridge_fates", {**where, "partition": "500", "fate": "handed"}) == 9
 
 
 def test_looking_for_the_oldest_leaves_what_is_stuck_to_be_found(ledger: Ledger, client: redis.Redis) -> None:
