@@ -93,7 +93,7 @@ class PartitionPauses:
     ) -> dict[Place, str]:
         wanted: dict[Place, str] = {
             partition.place: reason
-            for partition in self._assignment.partitions
+            for partition in self._assignment.busy
             if (reason := partition.pressure()) is not None
         }
         pressed = frozenset(wanted)
@@ -129,6 +129,8 @@ def find_suspended_partitions(
         pressed: the partitions that pause because enough of their deliveries wait.
     """
     reasons: dict[Place, PauseReason] = {}
+    if not suspended.down and not suspended.full:
+        return reasons
     for partition in partitions:
         handlers = getattr(partition, "handlers", ())
         names = suspended.find_suspended(handlers)

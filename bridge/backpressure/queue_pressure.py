@@ -61,6 +61,8 @@ class QueuePressure:
         """Return the partitions that must pause, with the reason."""
         # Each queue has one reason: the length comes before the bytes, the bytes before the work.
         labels = {**self._work.paused, **self._bytes.paused, **self._long}
+        if not labels:
+            return {}
         topics = {topic: labels[queue] for queue in sorted(labels) for topic in self._routes.topics_into(queue)}
         return {place: topics[place[0]] for place in places if place[0] in topics}
 

@@ -51,6 +51,8 @@ class TopicPressure:
     def pauses(self, places: Iterable[Place]) -> dict[Place, str]:
         """Return the partitions that must pause, never those of retry topics: reading them lowers the count."""
         labels = {**self._parked.paused, **self.letters.paused}
+        if not labels:
+            return {}
         return {place: labels[place[0]] for place in places if place[0] in labels}
 
     def _add_up(self, mine: Mapping[str, int]) -> dict[str, float | None]:

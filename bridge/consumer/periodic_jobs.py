@@ -81,7 +81,7 @@ class LedgerJobs:
 
     def read_fates(self) -> None:
         """Poll the fates of handed deliveries, for the commit and for deliveries behind them."""
-        watched = [partition for partition in self._reads.assignment.partitions if partition.watched]
+        watched = [partition for partition in self._reads.assignment.busy if partition.watched]
         if self._ledger is None or not watched:
             return
         seen = read_handed_fates(self._ledger, watched)

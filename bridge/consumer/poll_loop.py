@@ -13,6 +13,7 @@ from bridge.formats.delivery_identity import Place
 from bridge.jobs.open_transactions import TransactionWatch
 from bridge.kafka.clients import KafkaError, Record, TopicPartition, consumer_client, explain_error
 from bridge.partitions.partition import Partition
+from bridge.partitions.retry_partition import RetryPartition
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ class PollLoop:
         if self._buffer and not self._retry_time.left:
             # Records of retry topics that were read are taken in little by little.
             return self.consumer.consume(MOST_RECORDS, 0)
-        watched = any(partition.watched for partition in self._assignment.partitions)
+        watched = any(partition.watched for partition in self._assignment.busy)
         waits = watched or self._dispatch.holds or any(self._reads.starts)
         first = self.consumer.poll(self._until_due(BUSY if waits else QUIET))
         if first is None:
@@ -130,13 +131,14 @@ class PollLoop:
 
     def _until_due(self, seconds: float) -> float:
         """Return the seconds to wait: at most so many, or until the next parked record is due or may be taken up."""
-        has_due = any(partition.ripe for partition in self._assignment.parked)
+        parked = self._assignment.busy_parked
+        has_due = any(partition.ripe for partition in parked)
         if (rest := self._retry_time.left) and (has_due or self._buffer):
             # librdkafka waits for whole milliseconds: a shorter wait would be asked for twice.
             return min(seconds, rest + 0.001)
         if has_due and self._dispatch.holds:
             seconds = min(seconds, SHARING)
-        due = [partition.next_due for partition in self._assignment.parked]
+        due = [partition.next_due for partition in parked]
         first = min((at for at in due if at is not None), default=None)
         return seconds if first is None else min(seconds, max(0.001, first - self._now()))
 
@@ -167,34 +169,44 @@ class PollLoop:
 
     def _hand_off(self) -> None:
         self._reads.restart(self.consumer, self._logs.check(self.consumer, self._buffer.records))
-        halts = self._decisions.halts
-        # Records of a halted topic that were read keep their position.
-        partitions = [partition for partition in self._assignment.partitions if partition.source not in halts]
-        parked = {partition.place for partition in self._assignment.parked}
-        sent = self._hand_off_live([partition for partition in partitions if partition.place not in parked], parked)
+        parked = self._assignment.parked_places
+        sent = self._hand_off_live(parked)
         if not self._retry_time.left:
-            sent += self._hand_off_parked([partition for partition in partitions if partition.place in parked], parked)
+            sent += self._hand_off_parked(parked)
         self._jobs.note_handoff(sent)
 
-    def _hand_off_live(self, partitions: Sequence[Partition], parked: Collection[Place]) -> int:
+    def _find_unhalted(self, *, parked: bool) -> list[Partition]:
+        """Return the partitions to hand off from, of one kind: records of a halted topic keep their position."""
+        halts, retries = self._decisions.halts, self._assignment.parked_places
+        return [
+            partition
+            for partition in self._assignment.busy
+            if (partition.place in retries) is parked and partition.source not in halts
+        ]
+
+    def _hand_off_live(self, parked: Collection[Place]) -> int:
         """Hand off live records first, before any retry; return how many deliveries went out."""
         read_at = self._buffer.since(parked)
         if held := self._buffer.take_live(parked):
             self._retry_time.note_live()
             self._take_in(held)
-        sent = self._dispatch.hand_out(partitions, self._gates.suspended)
+        sent = self._dispatch.hand_out(self._find_unhalted(parked=False), self._gates.suspended)
         if sent and read_at is not None:
             self._metrics.handoff_seconds.observe(self._clock() - read_at)
         return sent
 
-    def _hand_off_parked(self, partitions: Sequence[Partition], parked: Collection[Place]) -> int:
+    def _hand_off_parked(self, parked: Collection[Place]) -> int:
         """Take in a few retry records, and hand off due ones that have room; return how many deliveries went out."""
         begun = self._clock()
         if held := self._buffer.take_parked(parked, self._retry_time.few):
             self._take_in(held)
-        for partition in self._assignment.parked:
-            partition.note_untaken(len(self._buffer.records.get(partition.place, ())))
-        sent = self._dispatch.hand_out(partitions, self._gates.suspended, parked=True)
+        for partition in self._assignment.busy_parked:
+            partition.note_untaken(0)
+        for place, records in self._buffer.records.items():
+            if isinstance(buffered := self._assignment.get_partition(place), RetryPartition):
+                buffered.note_untaken(len(records))
+        self._assignment.note_read(self._buffer.records)
+        sent = self._dispatch.hand_out(self._find_unhalted(parked=True), self._gates.suspended, parked=True)
         if held or sent:
             self._retry_time.note_spent(self._clock() - begun)
         self._strangers.count_records()
@@ -206,6 +218,7 @@ class PollLoop:
         Raises:
             LedgerUnavailable: the records stay in the buffer.
         """
+        self._assignment.note_read(held)
         try:
             marks = take_in_records(
                 self._ledger, held, {place: self._assignment.get_partition(place) for place in held}

@@ -324,7 +324,7 @@ class RetryRewinds:
         Parameters:
             elsewhere: partitions that are about to be read from another offset.
         """
-        for partition in self._assignment.parked:
+        for partition in self._assignment.busy_parked:
             if (offset := partition.rewind) is None or partition.place in elsewhere:
                 continue
             epoch = self._assignment.epoch_below(partition.place, offset)
@@ -363,7 +363,7 @@ class PartitionReads:
 
         The revoke callback runs inside poll(): records from before it are another bridge's now.
         """
-        rewinding = {partition.place for partition in self.assignment.parked if partition.rewind is not None}
+        rewinding = {partition.place for partition in self.assignment.busy_parked if partition.rewind is not None}
         elsewhere = self.unsettled | rewinding
         return {place for place in places if place in self.assignment and place not in elsewhere}
 
@@ -395,7 +395,7 @@ class PartitionReads:
 
     def carry_out_rewinds(self, consumer: Consumer) -> None:
         """Seek retry partitions back; call it after the pauses: a paused partition resumes from the sought offset."""
-        for partition in self.assignment.parked:
+        for partition in self.assignment.busy_parked:
             if partition.rewind is not None:
                 # These records are read again with those before them.
                 self.buffer.drop([partition.place])

@@ -93,7 +93,7 @@ class StrangeRecordCounter:
 
     def count_records(self) -> None:
         """Count the records that were read since the last call."""
-        for partition in self._assignment.parked:
+        for partition in self._assignment.busy_parked:
             if not (number := partition.take_strange_count()):
                 continue
             self._metrics.strange.labels(partition.topic).inc(number)

@@ -1,7 +1,7 @@
 """The assignment: all partitions that this bridge has, with or without a start offset yet."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from bridge.formats.delivery_identity import Place
@@ -35,6 +35,10 @@ class Assignment:
         self._now = now
         self._settings, self._routes, self._catalog, self._ledger = settings, routes, catalog, ledger
         self._partitions: dict[Place, Partition | None] = {}
+        #: The partitions that were not idle at the last look.
+        self._busy: dict[Place, Partition] = {}
+        self._begun: list[Partition] | None = None
+        self._parked: dict[Place, RetryPartition] | None = None
         self._budget = ReadAheadBudget()
         #: By partition: the committed offset, and the first that Kafka had at the assignment.
         self.committed: dict[Place, int] = {}
@@ -55,7 +59,27 @@ class Assignment:
     @property
     def partitions(self) -> list[Partition]:
         """Return the partitions that have begun."""
-        return [partition for partition in self._partitions.values() if partition is not None]
+        if self._begun is None:
+            self._begun = [partition for partition in self._partitions.values() if partition is not None]
+        return self._begun
+
+    @property
+    def busy(self) -> list[Partition]:
+        """Return the partitions that have begun and are not idle.
+
+        Each turn of the loop goes over these alone: most partitions of most bridges hold nothing most of the time.
+        """
+        self._busy = {place: partition for place, partition in self._busy.items() if not partition.idle}
+        return list(self._busy.values())
+
+    @property
+    def busy_parked(self) -> list[RetryPartition]:
+        """Return the partitions of retry and replay topics that are not idle."""
+        return [partition for partition in self.busy if isinstance(partition, RetryPartition)]
+
+    def note_read(self, places: Iterable[Place]) -> None:
+        """Note that records of these partitions were read: they may no longer be idle."""
+        self._busy |= {place: self.get_partition(place) for place in places}
 
     def get_partition(self, place: Place) -> Partition:
         """Return a partition that has begun."""
@@ -155,9 +179,20 @@ class Assignment:
         )
 
     @property
-    def parked(self) -> list[RetryPartition]:
+    def parked(self) -> Collection[RetryPartition]:
         """Return the partitions of retry and replay topics that have begun."""
-        return [partition for partition in self._partitions.values() if isinstance(partition, RetryPartition)]
+        return self._find_parked().values()
+
+    @property
+    def parked_places(self) -> Collection[Place]:
+        """Return topic and number of these."""
+        return self._find_parked().keys()
+
+    def _find_parked(self) -> Mapping[Place, RetryPartition]:
+        if self._parked is None:
+            parked = (partition for partition in self.partitions if isinstance(partition, RetryPartition))
+            self._parked = {partition.place: partition for partition in parked}
+        return self._parked
 
     def remove(self, places: Iterable[Place]) -> None:
         """Remove partitions that another bridge has now."""
@@ -171,3 +206,8 @@ class Assignment:
         if (before := self._partitions.get(place)) is not None:
             before.close()
         self._partitions[place] = partition
+        # Made anew and not changed: somebody may be going over the old ones.
+        self._begun = self._parked = None
+        self._busy.pop(place, None)
+        if partition is not None:
+            self._busy[place] = partition

@@ -81,6 +81,19 @@ class Partition:
         """Return whether the fates of handed deliveries must be polled: for the commit, or for those behind them."""
         return (self.chosen.commit == "completion" or self._keeps) and self.offsets.size > 0
 
+    @property
+    def idle(self) -> bool:
+        """Return whether it holds nothing: no delivery to hand off, to watch or to wait for, and it is not paused.
+
+        The loop leaves an idle partition alone until records of it come (`Assignment.busy`).
+        """
+        return (
+            self._paused is None
+            and not self._records
+            and not self.offsets.size
+            and not any(queue.waiting for queue in self._queues)
+        )
+
     def pass_to(self, offset: int) -> list[Mark]:
         """Take the offsets below the client's position as read; return the gap marks for the ledger.
 

@@ -97,6 +97,17 @@ class RetryPartition(Partition):
     # What comes in
 
     @property
+    def idle(self) -> bool:
+        """Return whether it holds nothing, has nothing to read again, and is not paused."""
+        return (
+            super().idle
+            and not (self._held or self._untaken or self._strange or self._ripe)
+            and self._rewind is None
+            and self._due.idle
+            and self._slow_handlers.idle
+        )
+
+    @property
     def rewind(self) -> int | None:
         """Return the offset from which to read again, because the records there are not held; `None`: nowhere."""
         return self._rewind

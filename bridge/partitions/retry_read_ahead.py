@@ -81,6 +81,11 @@ class ReadAhead:
         self.records = self.bytes = 0
 
     @property
+    def idle(self) -> bool:
+        """Return whether no record is held, and reading has not stopped."""
+        return not (self._waiting or self.records) and self._stopped is None
+
+    @property
     def next(self) -> float | None:
         """Return when the next held record is due; `None` if none is held."""
         return self._waiting[0][0] if self._waiting else None

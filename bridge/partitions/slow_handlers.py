@@ -35,6 +35,11 @@ class SlowHandlers:
         self._again_after = STILL
         self._again_at = 0.0
 
+    @property
+    def idle(self) -> bool:
+        """Return whether no handler has anything due, kept in memory or passed over."""
+        return not (self._since or self._kept or self._count)
+
     def note_due(self, ready: Mapping[str, int], now: float) -> None:
         """Note how many deliveries of each handler are due."""
         for handler in ready:

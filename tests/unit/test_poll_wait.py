@@ -18,7 +18,7 @@ def test_the_wait_for_a_parked_record_is_measured_by_the_clock_of_redis(skew: fl
 
     parked = SimpleNamespace(ripe=False, next_due=now() + 0.5)
     loop: Any = SimpleNamespace(
-        _assignment=SimpleNamespace(parked=[parked]),
+        _assignment=SimpleNamespace(busy_parked=[parked]),
         _retry_time=SimpleNamespace(left=0.0),
         _dispatch=SimpleNamespace(holds=False),
         _buffer=(),
