@@ -11,13 +11,15 @@ from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.read_position import PartitionReads
 from bridge.consumer.subscription import Subscription
 from bridge.dispatch.fate_sync import LostFates, PendingMarks, read_handed_fates
+from bridge.formats.delivery_identity import Place
 from bridge.formats.text_forms import format_count
 from bridge.jobs.decision_sync import GroupDecisions
 from bridge.jobs.kafka_state import KafkaState, PolicyTopics
 from bridge.jobs.open_transactions import TransactionWatch
 from bridge.jobs.stuck_deliveries import StuckDeliveryFinder
 from bridge.jobs.timetable import Timetable
-from bridge.kafka.clients import Consumer, TopicPartition
+from bridge.kafka.clients import Consumer, KafkaException, TopicPartition
+from bridge.kafka.partition_offsets import cached_first_and_end
 from bridge.ledger import Ledger
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
@@ -164,6 +166,40 @@ class MarkerPass:
                 self._marks.add(partition.pass_to(position.offset))
 
 
+#: Seconds between two questions about the ends of all partitions, whatever Kafka's client has fetched.
+ASK_ALL_EVERY: Final = 30.0
+
+
+class QuietPartitions:
+    """The search for retry partitions with nothing new, about whose ends Kafka need not be asked.
+
+    Kafka's client fetches each partition that is not paused, and knows with each answer where it ends. So a new record
+    is noticed as soon without a question; a question for each of a thousand partitions costs much.
+    """
+
+    def __init__(self, consumer: Consumer, reads: PartitionReads, timetable: Timetable) -> None:
+        self._consumer, self._reads, self._timetable = consumer, reads, timetable
+
+    def find_ends(self) -> dict[Place, int]:
+        """Return the ends of those that hold nothing, are fetched, and are read to the end; every 30 s, of none."""
+        if self._timetable.due("all ends", ASK_ALL_EVERY):
+            return {}
+        assignment = self._reads.assignment
+        others = {partition.place for partition in assignment.busy} | self._reads.pauses.reasons.keys()
+        return {
+            partition.place: partition.offsets.window.stop
+            for partition in assignment.parked
+            if partition.place not in others and self._is_read(partition)
+        }
+
+    def _is_read(self, partition: Partition) -> bool:
+        try:
+            answer = self._consumer.get_watermark_offsets(TopicPartition(*partition.place), cached=True)
+        except KafkaException:
+            return False
+        return cached_first_and_end(answer)[1] == partition.offsets.window.stop
+
+
 class KafkaPoll:
     """The questions to Kafka that the loop does not wait for, and what is done between two of them."""
 
@@ -176,7 +212,9 @@ class KafkaPoll:
         sources: TopicPressure,
         subscription: Subscription,
         markers: MarkerPass,
+        quiet: QuietPartitions,
     ) -> None:
+        self._quiet = quiet
         self._kafka, self._assignment, self._sources = kafka, assignment, sources
         self._decisions, self._policy_topics = decisions, policy_topics
         self._subscription, self._markers = subscription, markers
@@ -184,7 +222,7 @@ class KafkaPoll:
     def ask_kafka(self) -> None:
         """Ask Kafka how the topics of this bridge stand."""
         self._policy_topics.need_topics(self._decisions.policies)
-        self._kafka.ask_ends(self._assignment)
+        self._kafka.ask_ends(self._assignment, self._quiet.find_ends())
         if self._sources.letters.wanted:
             self._kafka.ask_letters()
         self._subscription.log_orphans()

@@ -13,7 +13,7 @@ from bridge.bridge_metrics import BridgeMetrics
 from bridge.consumer.handoff_backoff import HandoffBackoff
 from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.offset_commits import OffsetCommits
-from bridge.consumer.periodic_jobs import KafkaPoll, LedgerJobs, MarkerPass, PeriodicJob, PeriodicJobs
+from bridge.consumer.periodic_jobs import KafkaPoll, LedgerJobs, MarkerPass, PeriodicJob, PeriodicJobs, QuietPartitions
 from bridge.consumer.read_position import PartitionReads, PartitionRereads, PartitionStarts, RetryRewinds
 from bridge.consumer.rebalance import CommitOrRestart
 from bridge.consumer.record_buffer import RecordBuffer, RetryTimeShare
@@ -169,8 +169,16 @@ class ConsumerParts:
         setup, file = self.setup, self.setup.settings.file
         ledger = LedgerJobs(self.ledger, self.reads, self.marks, self.stuck_finder, self.timetable, setup.metrics)
         markers = MarkerPass(consumer, self.reads, setup.kafka, self.logs, self.marks, transactions)
+        quiet = QuietPartitions(consumer, self.reads, self.timetable)
         poll = KafkaPoll(
-            setup.kafka, self.assignment, setup.decisions, setup.policy_topics, self.sources, subscription, markers
+            setup.kafka,
+            self.assignment,
+            setup.decisions,
+            setup.policy_topics,
+            self.sources,
+            subscription,
+            markers,
+            quiet,
         )
         jobs = (
             PeriodicJob("fates", FATES_EVERY, ledger.read_fates),

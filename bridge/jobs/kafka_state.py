@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from celery import Celery
@@ -73,19 +74,26 @@ class KafkaState:
         self.note_answer()
         return True
 
-    def ask_ends(self, places: Iterable[Place]) -> None:
-        """Search missing topics, and ask for the ends of partitions without waiting for the answer."""
+    def ask_ends(self, places: Iterable[Place], quiet: Mapping[Place, int] = MappingProxyType({})) -> None:
+        """Search missing topics, and ask for the ends of partitions without waiting for the answer.
+
+        Parameters:
+            quiet: those whose ends are known. If there are no others, one of them is asked about all the same: its
+                answer tells that Kafka answers.
+        """
         if not self._catalog.complete or self._catalog.missing:
             self.prepare_topics()
         self._catalog.ask_topics()
         known = list(places)
-        self._catalog.ask_ends(TopicPartition(*place) for place in known)
-        self._catalog.ask_ids(topic for topic, _ in known)
+        self.ends |= quiet
+        asked = [place for place in known if place not in quiet] or known[:1]
+        self._catalog.ask_ends(TopicPartition(*place) for place in asked)
+        topics = {topic for topic, _ in known}
+        self._catalog.ask_ids(topics)
         now = time.time()
-        belong = {place: self._catalog.belonging(place[0]) for place in known}
-        self._due.ask_offsets(
-            {place: now - each.delay for place, each in belong.items() if each is not None and each.delay}
-        )
+        belong = {topic: self._catalog.belonging(topic) for topic in topics}
+        delays = {topic: each.delay for topic, each in belong.items() if each is not None and each.delay}
+        self._due.ask_offsets({place: now - delays[place[0]] for place in asked if place[0] in delays})
 
     def ask_letters(self) -> None:
         """Ask for the number of dead letters, without waiting for the answer."""
@@ -156,10 +164,11 @@ class KafkaState:
         self._unshown, self._shown_at = False, time.monotonic()
         parked: dict[tuple[str, str], int] = {}
         by_source: dict[str, int] = {}
+        belong = {topic: self._catalog.belonging(topic) for topic in {topic for topic, _ in assignment.low}}
         for place, low in assignment.low.items():
             if place in self.ends:
                 behind = max(0, self.ends[place] - max(low, assignment.committed.get(place, low)))
-                if (belongs := self._catalog.belonging(place[0])) is not None:
+                if (belongs := belong[place[0]]) is not None:
                     labels = (belongs.source, place[0])
                     parked[labels] = parked.get(labels, 0) + behind
                     # Replayed records are no reason to pause.

@@ -4,14 +4,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.backpressure.partition_pauses import PartitionPauses
 from bridge.bridge_metrics import BridgeMetrics
+from bridge.consumer.periodic_jobs import QuietPartitions
 from bridge.formats.pause_reasons import PauseReason
 from bridge.handler_routes import Handler
+from bridge.jobs.timetable import Timetable
 from bridge.ledger import RETRY_RECORD, Fate
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.ordering import Portion
@@ -120,6 +123,34 @@ def test_pauses_ask_only_busy_partitions_and_a_paused_one_is_busy_until_it_resum
     assert made.busy == [one]
     pauses.apply(consumer, [], blocked=False)
     assert (consumer.resumed, made.busy, {*asked}) == ([one.place], [], {one})
+
+
+class Client:
+    """Kafka's client, which has fetched all of a retry topic but for one partition, and knows nothing of two."""
+
+    def get_watermark_offsets(self, place: TopicPartition, cached: bool) -> tuple[int, int]:
+        assert cached
+        if place.partition == 3:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        return (0, {4: 1, 5: -1001}.get(place.partition, 0))
+
+
+def test_kafka_is_asked_every_5_s_about_partitions_with_anything_new_and_every_30_s_about_all() -> None:
+    made, now = assigned(), 0.0
+    client: Any = Client()
+    reads: Any = SimpleNamespace(assignment=made, pauses=SimpleNamespace(reasons={("orders.retry.1m", 6): "halted"}))
+    quiet = QuietPartitions(client, reads, Timetable(lambda: now))
+    one = made.get_partition(("orders.retry.1m", 7))
+    made.note_read([one.place])
+    one.receive([record(0, 1_500.0)], {RETRY_RECORD: bytes(1)})
+    seen = []
+    for _ in range(13):
+        seen.append(quiet.find_ends())
+        now += 5
+    assert [len(ends) for ends in seen] == [0, *([MANY - 5] * 5), 0, *([MANY - 5] * 5), 0]
+    asked = {place for place in made if place not in seen[1]}
+    assert asked == {*(("orders", n) for n in range(MANY)), *(("orders.retry.1m", n) for n in (3, 4, 5, 6, 7))}
+    assert {*seen[1].values()} == {0}
 
 
 class Story:
