@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds after which refused topics are created again.
 REFUSED_FOR: Final = 60.0
+#: Seconds between two readings of metadata that were too old.
+LEARN_EVERY: Final = 0.5
 _NO_ANSWER: Final = (
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
@@ -94,6 +96,7 @@ class TopicCatalog:
         self.unfit: list[str] = []
         self.unmade: list[ManagedTopic] = []
         self._refused_at = 0.0
+        self._learned_at = float("-inf")
         self.cluster = ""
         self.topic_ids: dict[str, str] = {}
         names = TopicNames.from_settings(settings)
@@ -330,10 +333,15 @@ class TopicCatalog:
         return None
 
     def _learn_anew(self, error: KafkaError | None) -> None:
-        """Read the metadata again: after a restart of Kafka they may be too old (FENCED_LEADER_EPOCH)."""
+        """Read the metadata again: after a restart of Kafka they may be too old (FENCED_LEADER_EPOCH).
+
+        Once for many partitions that are refused together, because all their topics have just been created.
+        """
         if error is None or error.code() in _NO_ANSWER:
             raise KafkaUnavailable(f"Kafka does not answer: {explain_error(error) if error else 'no time was left'}.")
-        read_cluster(self._admin)
+        if self._clock() - self._learned_at >= LEARN_EVERY:
+            self._learned_at = self._clock()
+            read_cluster(self._admin)
 
 
 def _earliest() -> OffsetSpec:

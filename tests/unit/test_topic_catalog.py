@@ -230,6 +230,20 @@ def test_a_client_that_knows_too_old_a_cluster_learns_it_anew(catalog_of):
     assert admin.looked == 1
 
 
+def test_metadata_are_read_anew_once_for_hundreds_of_partitions_that_are_refused_together(catalog_of):
+    admin = Admin(orders=1)
+    found = catalog_of(admin)
+    admin.ends = error(KafkaError.NOT_LEADER_FOR_PARTITION)
+    for number in range(500):
+        for answer in found.ask_log("orders", number):
+            with pytest.raises(KafkaUnavailable, match="did not give"):
+                found.read_offset(answer)
+    assert admin.looked == 1
+    admin.now += 1
+    assert asked(found).ends() is None
+    assert admin.looked == 2
+
+
 def test_a_late_answer_is_no_offset(catalog_of):
     admin = Admin(orders=1)
     found = catalog_of(admin)
