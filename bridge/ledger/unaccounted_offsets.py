@@ -121,6 +121,9 @@ def count_audit_line(
     made.done, made.handed, made.parked = (count.fates[fate] for fate in (Fate.DONE, Fate.HANDED, Fate.PARKED))
     made.dead, made.discarded = count.fates[Fate.DEAD], count.fates[Fate.DISCARDED]
     made.gaps = count.fates[Fate.GAP]
+    # What the whole range does not have no part of it has: of a partition whose deliveries are settled little is asked.
+    inside = max(committed or 0, extent.committed or 0) <= extent.end
+    none_open, none_pageless = inside and not count.fates[Fate.OPEN], inside and not count.pageless
     asked_to = min(last, (committed or 0) - 1)
     asked = count if imported else ledger.count(account, first, asked_to)
     made.open = asked.fates[Fate.OPEN] + asked.pageless
@@ -128,8 +131,9 @@ def count_audit_line(
     evicted = list(ledger.evicted(account, max(first, lost_below, known.joined or 0), last if imported else asked_to))
     made.evicted = sum(len(offsets) for offsets, _ in evicted)
     if committed is not None:
-        gone = ledger.count(account, first, lost_below - 1)
-        made.forgotten = gone.fates[Fate.OPEN] + gone.pageless
+        if not (none_open and none_pageless):
+            gone = ledger.count(account, first, lost_below - 1)
+            made.forgotten = gone.fates[Fate.OPEN] + gone.pageless
         if made.forgotten:
             made.forgotten_at = _first_offsets(_find_fateless(ledger, account, range(first, lost_below)))
         # Below `joined` a bridge reads nothing: the handler was not there, or a wiped ledger had its fates. One that
@@ -138,14 +142,17 @@ def count_audit_line(
         below = range(max(first, lost_below, committed if is_new else 0), committed)
         earlier = range(below.start, committed if known.joined is None else min(known.joined, committed))
         still_missing = sum(len(_find_common(offsets, below)) for offsets, missing in evicted if missing)
-        made.expired = ledger.count(account, below.start, below.stop - 1).pageless - still_missing
-        made.expired += ledger.count(account, earlier.start, earlier.stop - 1).fates[Fate.OPEN]
+        pageless = 0 if none_pageless else ledger.count(account, below.start, below.stop - 1).pageless
+        made.expired = pageless - still_missing
+        if not none_open:
+            made.expired += ledger.count(account, earlier.start, earlier.stop - 1).fates[Fate.OPEN]
         made.open -= made.forgotten + made.expired + still_missing
-    if committed is not None and known.joined is not None:
+    if committed is not None and known.joined is not None and not none_open:
         lost = list(ledger.runs(account, {Fate.OPEN}, max(first, known.joined), committed - 1))
         made.unaccounted = sum(map(len, lost))
         made.unaccounted_at = _first_offsets(lost)
-    made.oldest = _first_offsets(ledger.runs(account, {Fate.HANDED}, first, last))
+    if count.fates[Fate.HANDED]:
+        made.oldest = _first_offsets(ledger.runs(account, {Fate.HANDED}, first, last))
     return made
 
 

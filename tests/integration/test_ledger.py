@@ -17,7 +17,7 @@ from bridge.errors import ClusteredRedis, EvictingRedis, LedgerCannotFsync, Ledg
 from bridge.jobs.audit_metrics import AuditMetrics
 from bridge.jobs.stuck_deliveries import find_stuck_offsets
 from bridge.kafka.partition_offsets import Extent
-from bridge.ledger.account_progress import Accounts
+from bridge.ledger.account_progress import AccountProgress, Accounts
 from bridge.ledger.fate_rules import UNSETTLED, Fate
 from bridge.ledger.group_members import GroupMembers
 from bridge.ledger.handoff_times import (
@@ -473,6 +473,16 @@ def test_counting_fates_for_the_metrics_asks_nothing_about_partitions_without_re
     where = {"topic": "orders", "partition": "7", "handler": CHARGE.handler}
     assert metrics.registry.get_sample_value("bridge_fates", {**where, "fate": "done"}) == 0
     assert metrics.registry.get_sample_value("bridge_fates", {**where, "partition": "500", "fate": "handed"}) == 9
+
+
+def test_counting_the_fates_of_a_settled_partition_takes_two_round_trips(ledger: Ledger, client: redis.Redis) -> None:
+    Accounts(ledger).join(CHARGE, 0)
+    Accounts(ledger).raise_reached({CHARGE: 900})
+    _fill(ledger, 900, 100)
+    before = client.info("stats")["total_commands_processed"]
+    line = count_audit_line(ledger, CHARGE, Extent("orders", 0, 0, 900, 900), known=AccountProgress(0, 900))
+    assert (line.done, line.missing, line.open, line.oldest) == (900, 0, 0, [])
+    assert client.info("stats")["total_commands_processed"] - before <= 6
 
 
 def test_looking_for_the_oldest_leaves_what_is_stuck_to_be_found(ledger: Ledger, client: redis.Redis) -> None:
