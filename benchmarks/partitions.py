@@ -1,7 +1,8 @@
 """The cost of partitions while nothing comes: CPU of the bridge and commands of Redis a minute, start, `/metrics`.
 
 Each number of source partitions has a Kafka and a Redis of its own, one handler with the default retries, and nothing
-produced. `PARTITIONS` (`4,64,256`), `IDLE_SECONDS` (60) and `SETTLE_SECONDS` (20) say how many and how long.
+produced. `PARTITIONS` (`4,64,256`) says how many, `SETTLE_SECONDS` (10) how long they rest once all have begun, and
+`IDLE_SECONDS` (60) how long they are measured.
 """
 
 import os
@@ -19,9 +20,11 @@ from tests.servers.process import free_port
 
 NUMBERS: Final = [int(number) for number in os.environ.get("PARTITIONS", "4,64,256").split(",")]
 SECONDS: Final = float(os.environ.get("IDLE_SECONDS", "60"))
-SETTLE: Final = float(os.environ.get("SETTLE_SECONDS", "20"))
+SETTLE: Final = float(os.environ.get("SETTLE_SECONDS", "10"))
 #: Seconds until a bridge must be ready.
 READY_WITHIN: Final = 180.0
+#: Seconds without another account after which all partitions have begun.
+BEGUN_AFTER: Final = 10.0
 
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 
@@ -41,6 +44,8 @@ def _measure(partitions: int) -> None:
         with on.process("bridge", BRIDGE_GROUP=group(), TOPIC="plain", BRIDGE_HTTP_PORT=str(port)) as bridge:
             _wait_ready(port)
             start, start_cpu = time.monotonic() - begun, _cpu(bridge.pid)
+            _wait_begun(on)
+            begun_cpu = _cpu(bridge.pid)
             time.sleep(SETTLE)
             before, cpu, at = _commands(on), _cpu(bridge.pid), time.monotonic()
             time.sleep(SECONDS)
@@ -52,7 +57,8 @@ def _measure(partitions: int) -> None:
         most = sorted(rates.items(), key=lambda rate: -rate[1])[:9]
         print(
             f"partitions: {partitions:5}: idle {a_minute:5.2f} s of CPU a minute, {commands:6.0f} commands/s;"
-            f" ready after {start:.1f} s with {start_cpu:.1f} s of CPU; /metrics {metrics / 1000:,.0f} kB;"
+            f" ready after {start:.1f} s with {start_cpu:.1f} s of CPU, all begun with {begun_cpu:.1f} s;"
+            f" /metrics {metrics / 1000:,.0f} kB;"
             f" {resident / 2**20:.0f} MiB\n    " + ", ".join(f"{name} {rate:.1f}" for name, rate in most),
             flush=True,
         )
@@ -66,6 +72,16 @@ def _wait_ready(port: int) -> None:
             return
         time.sleep(0.1)
     raise TimeoutError(f"the bridge is not ready after {READY_WITHIN:.0f} s")
+
+
+def _wait_begun(on: Stack) -> None:
+    """Wait until no further account has begun in the ledger for some seconds."""
+    known, since = -1, time.monotonic()
+    while time.monotonic() - since < BEGUN_AFTER:
+        accounts = sum(int(on.redis.hlen(key)) for key in on.redis.keys("*:joined"))
+        if accounts != known:
+            known, since = accounts, time.monotonic()
+        time.sleep(0.5)
 
 
 def _get(port: int, path: str) -> bytes:
