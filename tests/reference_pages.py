@@ -14,7 +14,7 @@ import typer.main
 from bridge.cli.exit_codes import EXIT_CODES
 from bridge.cli.root_command import cli
 from bridge.formats.pause_reasons import PauseReason
-from bridge.jobs.problem_table import PROBLEM_TABLE
+from bridge.problems.problem_table import PROBLEM_TABLE
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 

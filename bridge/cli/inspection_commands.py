@@ -19,7 +19,7 @@ from bridge.inspection.status import read_status
 from bridge.inspection.status_report import add_problems
 from bridge.inspection.topic_audit import audit_topic
 from bridge.inspection.topic_list import list_topics
-from bridge.jobs.problem import Problem
+from bridge.problems.problem import Problem
 from bridge.settings import Settings
 from bridge.settings.app_discovery import find_celery_app
 

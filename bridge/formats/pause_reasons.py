@@ -1,7 +1,7 @@
 """The reasons to pause a partition, in the words that status, metrics and alerts show (pure).
 
 `make reference` writes the tables of docs/reference/metrics.md and docs/runbooks/problems.md from here, and
-`python -m bridge.jobs.problem_table` the alert rules.
+`python -m bridge.problems.problem_table` the alert rules.
 """
 
 from enum import StrEnum
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 #: The advice for a queue that its workers empty too slowly.
 ADD_WORKERS: Final = "add workers, or find out why handlers are slow"
-#: The problem (bridge/jobs/problem_table.py) of partitions that are paused for long.
+#: The problem (bridge/problems/problem_table.py) of partitions that are paused for long.
 PARTITIONS_PAUSED: Final = "partitions_paused"
 
 

@@ -7,16 +7,6 @@ from typing import Any, Final
 
 from bridge.formats.pause_reasons import ADD_WORKERS, PauseReason, parse_pause_reason
 from bridge.formats.text_forms import format_count, format_share, inflect_verb
-from bridge.jobs.bridge_problem_rows import (
-    BRIDGE_BLOCKED,
-    BRIDGES_DOWN,
-    DEPENDENCY_DOWN,
-    DEPENDENCY_UNNAMED,
-    PARTITION_UNASSIGNED,
-    REDIS_MEMORY_OR_DISK,
-    TOPIC_HALTED,
-    TOPIC_NOT_CONSUMED,
-)
 from bridge.jobs.group_facts import (
     DependencyDown,
     GroupFacts,
@@ -28,9 +18,19 @@ from bridge.jobs.group_facts import (
     format_utc,
     format_waiting_records,
 )
-from bridge.jobs.problem import Problem, make_problem
-from bridge.jobs.topic_problem_rows import CONSUMER_LAG, KEY_HOT, PARTITIONS_PAUSED, TOPIC_DYING
 from bridge.ledger.breaker_state import SET_A_LIMIT
+from bridge.problems.bridge_problem_rows import (
+    BRIDGE_BLOCKED,
+    BRIDGES_DOWN,
+    DEPENDENCY_DOWN,
+    DEPENDENCY_UNNAMED,
+    PARTITION_UNASSIGNED,
+    REDIS_MEMORY_OR_DISK,
+    TOPIC_HALTED,
+    TOPIC_NOT_CONSUMED,
+)
+from bridge.problems.problem import Problem, make_problem
+from bridge.problems.topic_problem_rows import CONSUMER_LAG, KEY_HOT, PARTITIONS_PAUSED, TOPIC_DYING
 
 #: Seconds after which a paused partition is a problem, and a partition without a bridge.
 PAUSED_LONG: Final = 60.0

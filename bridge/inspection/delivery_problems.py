@@ -5,14 +5,14 @@ from typing import Any, Final
 
 from bridge.dispatch.carrier_message import WaitingFailures
 from bridge.formats.text_forms import format_count, format_share, inflect_verb
-from bridge.jobs.delivery_problem_rows import DEAD_LETTERS_REFUSED, DELIVERIES_DEAD, HANDLER_FAILING
 from bridge.jobs.deployment_problems import format_workers
 from bridge.jobs.group_facts import GroupFacts, format_known_since, format_record_count, format_since
 from bridge.jobs.handler_health import FailingHandler, find_failing_handlers
-from bridge.jobs.problem import Problem, make_problem
-from bridge.jobs.topic_problem_rows import DELIVERY_OLD, LOG_CHANGED, RECORDS_UNACCOUNTED
-from bridge.jobs.worker_problem_rows import HANDLERS_DIFFER
 from bridge.ledger import RETRY_RECORD, KafkaLogChange
+from bridge.problems.delivery_problem_rows import DEAD_LETTERS_REFUSED, DELIVERIES_DEAD, HANDLER_FAILING
+from bridge.problems.problem import Problem, make_problem
+from bridge.problems.topic_problem_rows import DELIVERY_OLD, LOG_CHANGED, RECORDS_UNACCOUNTED
+from bridge.problems.worker_problem_rows import HANDLERS_DIFFER
 
 #: Seconds in flight after which a delivery of a removed handler is a problem.
 GONE_LONG: Final = 60.0

@@ -10,7 +10,6 @@ from bridge.formats.text_forms import format_time
 from bridge.inspection import consumption_problems, delivery_problems, topic_problems
 from bridge.inspection.status_sources import StatusSources
 from bridge.jobs import handler_health
-from bridge.jobs.bridge_problem_rows import SERVER_UNAVAILABLE
 from bridge.jobs.deployment_problems import (
     describe_foreign_member,
     find_divided_topics,
@@ -20,10 +19,11 @@ from bridge.jobs.deployment_problems import (
 )
 from bridge.jobs.group_facts import DependencyDown, GroupFacts, format_known_since
 from bridge.jobs.open_transactions import find_held_back_topics
-from bridge.jobs.problem import Problem, make_problem
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger.attempt_statistics import HOURS, MINUTES, CountSeries, TopicHandler
 from bridge.operator_actions.topic_halt import make_halt_view
+from bridge.problems.bridge_problem_rows import SERVER_UNAVAILABLE
+from bridge.problems.problem import Problem, make_problem
 
 
 def make_silent_problem(sentence: str, facts: GroupFacts | None = None) -> Problem:

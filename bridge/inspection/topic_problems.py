@@ -14,9 +14,9 @@ from bridge.jobs.group_facts import (
     format_since,
     format_span,
 )
-from bridge.jobs.problem import Problem, make_problem
-from bridge.jobs.topic_problem_rows import REPLICAS_OUT_OF_SYNC, RETRIES_OVERDUE, TIER_UNUSED, TOPIC_UNFIT
 from bridge.kafka.managed_topic import ReplicaState
+from bridge.problems.problem import Problem, make_problem
+from bridge.problems.topic_problem_rows import REPLICAS_OUT_OF_SYNC, RETRIES_OVERDUE, TIER_UNUSED, TOPIC_UNFIT
 
 #: Seconds after its due time in which a record must be handed off.
 OVERDUE: Final = 60.0

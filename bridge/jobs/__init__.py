@@ -1,1 +1,1 @@
-"""Periodic jobs of a running bridge, one a file, and the problems that they find."""
+"""Periodic jobs of a running bridge, one a file; the problems that they find are declared in bridge/problems."""

@@ -18,7 +18,6 @@ from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.handler_routes import Routes
 from bridge.jobs.backlog import BacklogGrowth, LagWatch, QueueCounts, add_up_counts, backlog_to_data, measure_backlogs
-from bridge.jobs.bridge_problem_rows import BRIDGE_LOST, GROUP_DIVIDED
 from bridge.jobs.deployment_problems import (
     describe_foreign_member,
     find_divided_topics,
@@ -34,10 +33,6 @@ from bridge.jobs.handler_health import (
     find_slow_workers,
 )
 from bridge.jobs.open_transactions import OpenTransaction, find_held_back_topics
-from bridge.jobs.problem import Problem
-from bridge.jobs.problem_row import ProblemRow
-from bridge.jobs.topic_problem_rows import TRANSACTION_OPEN
-from bridge.jobs.worker_problem_rows import CLOCK_SKEW, HANDLER_UNKNOWN, HANDLERS_HANG, WORKERS_DOWN, WORKERS_TOO_SLOW
 from bridge.ledger import Account, Accounts, Ledger
 from bridge.ledger.attempt_statistics import read_outcomes
 from bridge.ledger.clock_skew import ClockSkew
@@ -45,6 +40,17 @@ from bridge.ledger.group_members import ANNOUNCE_EVERY, GroupMembers, make_membe
 from bridge.ledger.handler_costs import HandlerCosts
 from bridge.ledger.handoff_times import find_oldest_deliveries
 from bridge.partitions.partition import Partition
+from bridge.problems.bridge_problem_rows import BRIDGE_LOST, GROUP_DIVIDED
+from bridge.problems.problem import Problem
+from bridge.problems.problem_row import ProblemRow
+from bridge.problems.topic_problem_rows import TRANSACTION_OPEN
+from bridge.problems.worker_problem_rows import (
+    CLOCK_SKEW,
+    HANDLER_UNKNOWN,
+    HANDLERS_HANG,
+    WORKERS_DOWN,
+    WORKERS_TOO_SLOW,
+)
 from bridge.settings.installed_versions import read_versions
 from lossless.background_thread import BackgroundThread
 

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.formats.text_forms import format_count
-from bridge.jobs.bridge_problem_rows import GROUP_DIVIDED
 from bridge.jobs.group_facts import GroupFacts, HandlerFacts, format_known_since, format_since
-from bridge.jobs.problem import Problem, make_problem
-from bridge.jobs.worker_problem_rows import HANDLER_UNKNOWN, WORKERS_DOWN
 from bridge.kafka.clients import AdminClient
 from bridge.kafka.consumer_groups import find_consumed_topics
 from bridge.kafka.topic_names import DerivedTopics, TopicNames
 from bridge.ledger import Ledger
 from bridge.ledger.group_members import find_living_sources
+from bridge.problems.bridge_problem_rows import GROUP_DIVIDED
+from bridge.problems.problem import Problem, make_problem
+from bridge.problems.worker_problem_rows import HANDLER_UNKNOWN, WORKERS_DOWN
 from bridge.settings import Settings
 
 #: Seconds for which bridges of the same topics with other handlers may be the two sides of a rolling deploy.

@@ -11,10 +11,10 @@ from bridge.dispatch.carrier_message import WaitingFailures
 from bridge.formats.group_decision import GroupDecision
 from bridge.formats.text_forms import format_count, inflect_verb
 from bridge.jobs.deleted_topics import DeletedTopic
-from bridge.jobs.problem import Problem
 from bridge.kafka.managed_topic import IN_SYNC, ReplicaState
 from bridge.ledger import KafkaLogChange
 from bridge.ledger.attempt_statistics import CountSeries, OutcomeSummary, TopicHandler, UnpublishedDeadLetters
+from bridge.problems.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 
 from bridge.formats.text_forms import format_count, inflect_verb
-from bridge.jobs.bridge_problem_rows import BRIDGE_LOST
-from bridge.jobs.delivery_problem_rows import PROCESSES_LOST
 from bridge.jobs.group_facts import GroupFacts, HandlerFacts, format_since, format_span, format_utc
-from bridge.jobs.problem import Problem, make_problem
-from bridge.jobs.topic_problem_rows import TRAFFIC_STOPPED
-from bridge.jobs.worker_problem_rows import CLOCK_SKEW, HANDLERS_HANG, WORKERS_TOO_SLOW
 from bridge.ledger.attempt_statistics import LOST_TOGETHER, OutcomeSummary
+from bridge.problems.bridge_problem_rows import BRIDGE_LOST
+from bridge.problems.delivery_problem_rows import PROCESSES_LOST
+from bridge.problems.problem import Problem, make_problem
+from bridge.problems.topic_problem_rows import TRAFFIC_STOPPED
+from bridge.problems.worker_problem_rows import CLOCK_SKEW, HANDLERS_HANG, WORKERS_TOO_SLOW
 
 #: Consecutive failures from which on every attempt of a handler counts as failing.
 ALL_FAIL: Final = 10

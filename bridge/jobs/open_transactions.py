@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple, Self
 from bridge.errors import KafkaUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.jobs.group_facts import GroupFacts, format_record_count, format_since
-from bridge.jobs.problem import Problem, make_problem
-from bridge.jobs.topic_problem_rows import TRANSACTION_OPEN
 from bridge.kafka.clients import IsolationLevel, KafkaException, OffsetSpec, TopicPartition, admin_client, explain_error
 from bridge.kafka.partition_offsets import END, listed_offset
 from bridge.kafka.topic_admin import ANSWER_WITHIN
 from bridge.kafka.topic_catalog import TopicCatalog
+from bridge.problems.problem import Problem, make_problem
+from bridge.problems.topic_problem_rows import TRANSACTION_OPEN
 from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -22,13 +22,13 @@ from bridge.formats.group_decision import (
 )
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Handler, Routes, apply_waits
-from bridge.jobs.bridge_problem_rows import POLICY_NOT_IN_FORCE
-from bridge.jobs.problem import Problem, make_problem
 from bridge.kafka.managed_topic import list_needed_tiers
 from bridge.kafka.retry_topics import RetryTopics
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger.decision_store import DecisionOutcome
 from bridge.ledger.group_access import DecisionsInForce, open_decisions
+from bridge.problems.bridge_problem_rows import POLICY_NOT_IN_FORCE
+from bridge.problems.problem import Problem, make_problem
 from bridge.settings import Settings
 
 

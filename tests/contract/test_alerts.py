@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from bridge.jobs.problem_table import PROBLEM_TABLE
+from bridge.problems.problem_table import PROBLEM_TABLE
 from tests.processes import eventually
 from tests.servers.process import ServerProcess, free_port
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from bridge.jobs.problem import Problem
-from bridge.jobs.problem_table import PROBLEM_TABLE
+from bridge.problems.problem import Problem
+from bridge.problems.problem_table import PROBLEM_TABLE
 
 ROOT: Final = Path(__file__).parents[2]
 CONTRIBUTORS: Final = ROOT / "docs" / "contributors"

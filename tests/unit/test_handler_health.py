@@ -11,7 +11,6 @@ from bridge.formats.celery_header import HEADER, to_header
 from bridge.formats.delivery import Batch, Delivery, Message
 from bridge.inspection.status_report import list_problems
 from bridge.jobs.backlog import BacklogGrowth
-from bridge.jobs.problem_table import PROBLEM_ROWS
 from bridge.ledger.attempt_statistics import (
     COUNT_KINDS,
     HOURS,
@@ -20,6 +19,7 @@ from bridge.ledger.attempt_statistics import (
     OutcomeSummary,
     UnpublishedDeadLetters,
 )
+from bridge.problems.problem_table import PROBLEM_ROWS
 from tasks.execution import batch_progress
 from tasks.execution.process_loss import TaskNotes
 from tasks.worker.worker_announcement import ProcessActivity

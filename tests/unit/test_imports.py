@@ -31,7 +31,7 @@ ROOMS: Final = (
     {"ledger"},
     {"kafka"},
     {"settings"},
-    {"bridge_metrics", "embedded", "handler_routes"},
+    {"bridge_metrics", "embedded", "handler_routes", "problems"},
     {"formats"},
     {"bounded_request", "health_server", "kafka.clients"},
     {"errors"},
@@ -287,7 +287,7 @@ def test_an_arrow_against_the_design_is_a_fault(module, other):
     [
         ("bridge.cli", "bridge.inspection.status"),
         ("bridge.inspection.setup_check", "bridge.inspection.status"),
-        ("bridge.inspection.status", "bridge.jobs.problem"),
+        ("bridge.inspection.status", "bridge.problems.problem"),
         ("bridge.consumer.bridge_lifecycle", "bridge.backpressure.partition_pauses"),
         ("bridge.ledger.redis_connection", "lossless.transport.redis_outage"),
         ("tasks.execution.batch_run", "bridge.ledger"),

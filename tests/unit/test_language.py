@@ -10,8 +10,8 @@ import pytest
 import typer.main
 
 from bridge.cli.root_command import cli
-from bridge.jobs.problem_row import ProblemWords
-from bridge.jobs.problem_table import PROBLEM_TABLE
+from bridge.problems.problem_row import ProblemWords
+from bridge.problems.problem_table import PROBLEM_TABLE
 
 ROOT: Final = Path(__file__).parents[2]
 #: Pages and texts that have the field's words. A page that is rewritten is added here, and none is taken out.

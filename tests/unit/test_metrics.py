@@ -7,8 +7,8 @@ from prometheus_client import Gauge
 
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.deadletters.recorder.dead_letter_metrics import RecorderMetrics
-from bridge.jobs.problem_table import PROBLEM_TABLE
 from bridge.ledger.unaccounted_offsets import AuditLine
+from bridge.problems.problem_table import PROBLEM_TABLE
 from tasks.policy.retry_policy import REASONS
 from tasks.worker import worker_metrics
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from string import Formatter
 from typing import NamedTuple
 
-from bridge.jobs.problem import make_problem
-from bridge.jobs.problem_row import ProblemRow, ProblemWords
-from bridge.jobs.problem_table import PROBLEM_TABLE
+from bridge.problems.problem import make_problem
+from bridge.problems.problem_row import ProblemRow, ProblemWords
+from bridge.problems.problem_table import PROBLEM_TABLE
 from tests.source_tree import parse_source
 
 ROWS = {row.identifier.upper(): row for row in PROBLEM_TABLE}
@@ -74,7 +74,7 @@ def test_every_problem_of_the_product_is_made_in_the_words_of_its_row():
         for node in ast.walk(parse_source(file))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem"
     }
-    assert makers == {"jobs/problem.py"}
+    assert makers == {"problems/problem.py"}
 
 
 def test_a_problem_says_what_it_is_about_in_the_words_of_its_case():

@@ -1,7 +1,7 @@
 """One cause is one problem, whether bridges and workers or the dead-letter store report it."""
 
 from bridge.inspection.status_report import add_problems, make_problem_data
-from bridge.jobs.problem import Problem
+from bridge.problems.problem import Problem
 
 
 def dead(handler, many):

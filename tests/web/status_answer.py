@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.inspection.status_report import make_problem_data, make_silent_problem
-from bridge.jobs.problem import Problem
+from bridge.problems.problem import Problem
 from tests.desk.letters import HANDLER
 
 #: Two minutes before the times below.

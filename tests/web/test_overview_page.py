@@ -25,9 +25,9 @@ from bridge.deadletters.inspection.recorder_presence import RecorderPresence
 from bridge.deadletters.model.bulk_plan import PlanKind, PlanOptions
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import DeskUnavailable
-from bridge.jobs.problem import Problem
 from bridge.kafka.dead_letter_reader import RecentDeadLetters
 from bridge.operator_actions.topic_halt import halt_topics
+from bridge.problems.problem import Problem
 from tests.desk.letters import HANDLER, letter
 from tests.desk_of_stack import desk as desk_of
 from tests.processes import Stack, eventually, stack

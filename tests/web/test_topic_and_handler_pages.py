@@ -12,8 +12,8 @@ from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.db import plan_item_rows
 from bridge.deadletters.inspection.letter_statistics import LetterTotals
 from bridge.errors import NotDecided
-from bridge.jobs.problem import Problem
 from bridge.operator_actions import topic_halt as commands
+from bridge.problems.problem import Problem
 from tests.desk.letters import HANDLER, letter
 from tests.web import hostile_input
 from tests.web.status_answer import BRIDGE, SHOWN, SINCE, WORKER, status

@@ -31,7 +31,7 @@ class ProblemLink(NamedTuple):
 
 
 class ShownProblem(NamedTuple):
-    """A problem on a page; its values are those of `bridge.jobs.problem.Problem`.
+    """A problem on a page; its values are those of `bridge.problems.problem.Problem`.
 
     Attributes:
         since: ms since the epoch; `None`: not known.

@@ -17,7 +17,10 @@ from bridge.errors import DeskUnavailable, KafkaUnavailable, WebhookRefused
 from bridge.formats.delivery_identity import Place
 from bridge.formats.text_forms import format_count, inflect_verb, make_printable
 from bridge.handler_routes import Routes
-from bridge.jobs.delivery_problem_rows import (
+from bridge.jobs.group_facts import format_letter_count, format_record_count, format_since, format_utc
+from bridge.kafka.partition_offsets import read_extents
+from bridge.kafka.topic_names import TopicNames
+from bridge.problems.delivery_problem_rows import (
     DEAD_LETTER_STORE_UNAVAILABLE,
     DEAD_LETTERS_MISSED,
     FAILURE_GROUP_GROWS,
@@ -25,10 +28,7 @@ from bridge.jobs.delivery_problem_rows import (
     REPLAY_OUTCOME_UNKNOWN,
     WEBHOOK_FAILING,
 )
-from bridge.jobs.group_facts import format_letter_count, format_record_count, format_since, format_utc
-from bridge.jobs.problem import Problem, make_problem
-from bridge.kafka.partition_offsets import read_extents
-from bridge.kafka.topic_names import TopicNames
+from bridge.problems.problem import Problem, make_problem
 from bridge.settings import Settings
 
 #: Growing groups with a sentence each; one more sentence counts the others.

@@ -3,8 +3,8 @@
 from typing import Any, Final, Self
 
 from bridge.formats.text_forms import format_time
-from bridge.jobs.problem_row import ProblemRow
-from bridge.jobs.problem_table import PROBLEM_ROWS
+from bridge.problems.problem_row import ProblemRow
+from bridge.problems.problem_table import PROBLEM_ROWS
 
 _VALUES: Final = ("kind", "what", "topic", "handler", "group", "since", "many", "of", "lost", "do")
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from bridge.formats import pause_reasons
 from bridge.formats.pause_reasons import PauseReason
-from bridge.jobs.problem_row import (
+from bridge.problems.problem_row import (
     OTHERS,
     STOPS_ALL,
     UNLESS_DOWN,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from bridge.jobs.problem_row import (
+from bridge.problems.problem_row import (
     OTHERS,
     STOPS_ALL,
     UNLESS_DOWN,

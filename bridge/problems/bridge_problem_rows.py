@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from bridge.jobs.problem_row import OTHERS, STOPS_ALL, AlertRule, ProblemRow, ProblemWords, make_bridge_alert
+from bridge.problems.problem_row import OTHERS, STOPS_ALL, AlertRule, ProblemRow, ProblemWords, make_bridge_alert
 
 SERVER_UNAVAILABLE: Final = ProblemRow(
     "silent",

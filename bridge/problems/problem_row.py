@@ -1,6 +1,6 @@
 """The row of a problem: everything that `status`, the console, `/metrics` and the alert rules say of it.
 
-The rows are in `bridge/jobs/*_problem_rows.py`. A new problem is one row, and a function that finds it.
+The rows are in `bridge/problems/*_problem_rows.py`. A new problem is one row, and a function that finds it.
 """
 
 from collections.abc import Mapping

@@ -1,14 +1,14 @@
 """The table of problems: everything that `status`, the console, `/metrics` and the alert rules say of one is from here.
 
 The identifier of a row is the anchor of its runbook in `docs/runbooks/problems.md`.
-`deploy/alerts.yml` is written from the rows: `python -m bridge.jobs.problem_table > deploy/alerts.yml`.
+`deploy/alerts.yml` is written from the rows: `python -m bridge.problems.problem_table > deploy/alerts.yml`.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
-from bridge.jobs import bridge_problem_rows, delivery_problem_rows, topic_problem_rows, worker_problem_rows
-from bridge.jobs.problem_row import ProblemRow
+from bridge.problems import bridge_problem_rows, delivery_problem_rows, topic_problem_rows, worker_problem_rows
+from bridge.problems.problem_row import ProblemRow
 
 _MODULES: Final = (bridge_problem_rows, worker_problem_rows, topic_problem_rows, delivery_problem_rows)
 #: Every row, in the order in which the modules declare them.
@@ -33,7 +33,7 @@ def runbook_entry(row: ProblemRow) -> str:
 
 
 def _write_lines() -> Iterator[str]:
-    yield "# Written by `python -m bridge.jobs.problem_table`: change the table there, and write this file again."
+    yield "# Written by `python -m bridge.problems.problem_table`: change the table there, and write this file again."
     yield "groups:"
     yield "  - name: celery-kafka-bridge"
     yield "    rules:"
