@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_layout import ledger_key
-from bridge.ledger.ledger_scripts import OUTCOMES
+from bridge.ledger.ledger_scripts import NOTE_OUTCOMES
 from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
 
 #: The counted events: runs that succeeded, runs that failed, dead letters, and replays.
@@ -204,7 +204,7 @@ def note_outcomes(ledger: Ledger, found: Mapping[TopicHandler, RecentAttempts], 
             LOST_TOGETHER,
             KEPT_FOR,
         ]
-        ledger.run("note how attempts ended", OUTCOMES, [_outcomes_key(ledger, *whose)], args)
+        ledger.run("note how attempts ended", NOTE_OUTCOMES, [_outcomes_key(ledger, *whose)], args)
 
 
 def read_outcomes(ledger: Ledger, whose: Iterable[TopicHandler], now: float) -> dict[TopicHandler, OutcomeSummary]:

@@ -25,7 +25,7 @@ from bridge.formats.untrusted_json import LARGEST, log_skipped_once
 from bridge.kafka import control_topic
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_layout import ledger_key
-from bridge.ledger.ledger_scripts import CONTROL
+from bridge.ledger.ledger_scripts import NOTE_DECISION
 from bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class DecisionMirror:
         self._do("whole", version)
 
     def _do(self, *args: str | int) -> None:
-        self._ledger.run("note what was decided", CONTROL, [self._key], [secrets.token_hex(8), *args])
+        self._ledger.run("note what was decided", NOTE_DECISION, [self._key], [secrets.token_hex(8), *args])
 
 
 def _read_mirror(fields: Mapping[str, str]) -> MirroredDecisions:

@@ -17,7 +17,7 @@ from bridge.formats.untrusted_json import is_time, log_skipped_once, parse_json
 from bridge.ledger.account_progress import Accounts
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_layout import ledger_key
-from bridge.ledger.ledger_scripts import ANNOUNCE
+from bridge.ledger.ledger_scripts import ANNOUNCE_MEMBER
 from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
 
 MemberKind = Literal["bridges", "workers", "recorders"]
@@ -62,7 +62,7 @@ class GroupMembers:
         """
         keys = (self._key("of", member), self._key("all"), self._key("seen"))
         args = (member, json.dumps(state), max(1, int(seconds * 1000)), _REMEMBERED_FOR, *seen)
-        self._ledger.run("announce this process", ANNOUNCE, keys, args)
+        self._ledger.run("announce this process", ANNOUNCE_MEMBER, keys, args)
 
     def leave(self, member: str) -> None:
         """Withdraw the announcement of `member`."""

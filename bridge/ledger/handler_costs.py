@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_layout import ledger_key
-from bridge.ledger.ledger_scripts import TIMES
+from bridge.ledger.ledger_scripts import NOTE_HANDLER_COSTS
 from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
 
 #: Seconds of work after which earlier measurements count a third.
@@ -72,7 +72,7 @@ class HandlerCosts:
     def report(self, handler: str, cost: DeliveryCost, *, lost: bool = False, slow: bool = False) -> None:
         """Report what deliveries took, whether the previous process was lost, and whether a run was slow."""
         args = (KEPT_FOR, FADES_IN, *cost, int(lost), int(slow))
-        self._ledger.run("note how long deliveries take", TIMES, [self._key(handler)], args)
+        self._ledger.run("note how long deliveries take", NOTE_HANDLER_COSTS, [self._key(handler)], args)
 
     def read_costs(self, handlers: Collection[str]) -> dict[str, KnownCost]:
         """Return the known cost of each handler, in one round trip."""

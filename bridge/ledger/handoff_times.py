@@ -13,7 +13,7 @@ from bridge.formats.untrusted_json import log_skipped_once
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_layout import Account
-from bridge.ledger.ledger_scripts import NARROW
+from bridge.ledger.ledger_scripts import NARROW_HANDOFF_INDEX
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ def narrow_steps(ledger: Ledger, account: Account, seen: Iterable[StepRest], now
         if step.until <= now and left != _format_span(step.span):
             changes += [step.since // STEP_SECONDS, _format_span(step.span), left]
     if changes:
-        ledger.run("drop what is settled from the index", NARROW, [ledger.index_key(account)], changes)
+        ledger.run("drop what is settled from the index", NARROW_HANDOFF_INDEX, [ledger.index_key(account)], changes)
 
 
 def find_handoff_times(ledger: Ledger, account: Account, offsets: Sequence[int]) -> dict[int, float]:

@@ -116,10 +116,10 @@ class Ledger:
         if not items:
             return []
         call = self.call(items)
-        return call.written(self.run("write fates", ledger_scripts.WRITE, call.keys, call.args))
+        return call.written(self.run("write fates", ledger_scripts.WRITE_FATES, call.keys, call.args))
 
     def call(self, items: Iterable[Mark | Push] = ()) -> WriteCall:
-        """Return the keys and arguments of `ledger_scripts.WRITE` for `items`, to write together with something else.
+        """Return the keys and arguments of `WRITE_FATES` for `items`, to write together with something else.
 
         Raises:
             ValueError: as `write`.
@@ -148,7 +148,7 @@ class Ledger:
         doing, found = "renew the pages of deliveries in flight", list(spans)
         pages = (self._key(account, page) for account, *span in found for page, _, _ in split_by_page(*span))
         while some := list(islice(pages, _RENEWED_AT_ONCE)):
-            self.run(doing, ledger_scripts.RENEW, some, [self.keep])
+            self.run(doing, ledger_scripts.RENEW_PAGES, some, [self.keep])
         with self.asking(doing) as pipe:
             for account in {account for account, *_ in found}:
                 pipe.expire(self.index_key(account), self.keep)
@@ -160,14 +160,14 @@ class Ledger:
             call = self.call()
             offsets = range(page * PAGE + start, page * PAGE + end + 1)
             call.add_stretches(account, offsets, ledger_scripts.FORGET, "mark", 0)
-            self.run("forget fates", ledger_scripts.WRITE, call.keys, call.args)
+            self.run("forget fates", ledger_scripts.WRITE_FATES, call.keys, call.args)
 
     def discard_unsettled(self, account: Account, runs: Sequence[range]) -> int:
         """Discard those offsets of `runs` that are open or handed, and return how many."""
         call = self.call()
         for run in runs:
             call.add_stretches(account, run, ledger_scripts.DISCARD_UNSETTLED, "mark", 0)
-        answer = self.run("discard queued deliveries", ledger_scripts.WRITE, call.keys, call.args)
+        answer = self.run("discard queued deliveries", ledger_scripts.WRITE_FATES, call.keys, call.args)
         before = (
             choose_fates(old, mask)
             for run, olds in zip(runs, answer, strict=True)

@@ -1,6 +1,6 @@
 """The Lua scripts of the ledger, and the keys, arguments and answers of a write.
 
-Only WRITE writes fates. A program that marks fates in one step with something else runs it with the keys and
+Only WRITE_FATES writes fates. A program that marks fates in one step with something else runs it with the keys and
 arguments of a `WriteCall`.
 """
 
@@ -37,16 +37,16 @@ def _lua_values() -> str:
     )
 
 
-WRITE: Final = script("bridge.ledger", "write_fates", _lua_values())
-RENEW: Final = script("bridge.ledger", "renew")
-NARROW: Final = script("bridge.ledger", "narrow")
+WRITE_FATES: Final = script("bridge.ledger", "write_fates", _lua_values())
+RENEW_PAGES: Final = script("bridge.ledger", "renew_pages")
+NARROW_HANDOFF_INDEX: Final = script("bridge.ledger", "narrow_handoff_index")
 #: The body of a function: see lossless/transport/script_hook.py.
-LOOK: Final = script("bridge.ledger", "look")
-ANNOUNCE: Final = script("bridge.ledger", "announce")
-TIMES: Final = script("bridge.ledger", "times")
-CONTROL: Final = script("bridge.ledger", "control")
+READ_FATE: Final = script("bridge.ledger", "read_fate")
+ANNOUNCE_MEMBER: Final = script("bridge.ledger", "announce_member")
+NOTE_HANDLER_COSTS: Final = script("bridge.ledger", "note_handler_costs")
+NOTE_DECISION: Final = script("bridge.ledger", "note_decision")
 BREAKER_RULES: Final = script("bridge.ledger", "breaker_rules")
-OUTCOMES: Final = script("bridge.ledger", "outcomes")
+NOTE_OUTCOMES: Final = script("bridge.ledger", "note_outcomes")
 
 
 class Mark(NamedTuple):

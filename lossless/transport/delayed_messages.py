@@ -18,7 +18,7 @@ from kombu.utils.json import dumps
 from lossless.transport.inflight_messages import TakenMessage
 from lossless.transport.redis_outage import UNAVAILABLE, describe_redis_error
 from lossless.transport.storage_layout import TransportKeys, decode_message, store_message
-from lossless.transport.transport_scripts import HURRY, WAIT
+from lossless.transport.transport_scripts import DELAY_MESSAGE, RELEASE_EARLY
 
 logger = get_logger("lossless.transport")
 
@@ -71,9 +71,9 @@ class DelayedMessages:
         names = [keys.waiting(queue), keys.waiting_queues]
         args = [repr(due), store_message(key, dumps(message).encode()), queue, *make_join_arguments(message, again)]
         if batch is not None:
-            return batch.add("eval", WAIT.text, len(names), *names, *args)
+            return batch.add("eval", DELAY_MESSAGE.text, len(names), *names, *args)
         with self.channel.conn_or_acquire() as client:
-            client.eval(WAIT.text, len(names), *names, *args)
+            client.eval(DELAY_MESSAGE.text, len(names), *names, *args)
         properties["delivery_tag"] = str(properties["delivery_tag"])
         return None
 
@@ -125,7 +125,7 @@ class DelayedMessages:
         with self.channel.bare_client().pipeline(transaction=False) as pipe:
             for payload, queue in self._put_off.items():
                 key, _, raw = payload.partition(b"\0")
-                pipe.eval(HURRY.text, 2, self.channel.keys.waiting(queue), key, payload, raw)
+                pipe.eval(RELEASE_EARLY.text, 2, self.channel.keys.waiting(queue), key, payload, raw)
             pipe.execute()
 
 

@@ -40,7 +40,7 @@ from lossless.transport.redis_outage import (
 from lossless.transport.redis_permissions import RedisPermissions
 from lossless.transport.script_hook import UNHOOKED
 from lossless.transport.storage_layout import TransportKeys, decode_text
-from lossless.transport.transport_scripts import BEAT, MOVE_DUE
+from lossless.transport.transport_scripts import MOVE_DUE, SEND_HEARTBEATS
 
 logger = get_logger("lossless.transport")
 
@@ -262,7 +262,7 @@ class HeartbeatKeeper:
 
     def _beat(self) -> None:
         owners = [holder.owner for holder in tuple(self._holders) if holder.registered]
-        gone = {decode_text(owner) for owner in self.run(BEAT, [self.keys.owners], owners)}
+        gone = {decode_text(owner) for owner in self.run(SEND_HEARTBEATS, [self.keys.owners], owners)}
         for holder in tuple(self._holders):
             if holder.owner in gone:
                 holder.require_comparison()

@@ -24,7 +24,7 @@ from lossless.transport.event_loop_poller import BellConnection, ConnectionMaker
 from lossless.transport.inflight_messages import MessageHolder
 from lossless.transport.redis_outage import UNAVAILABLE
 from lossless.transport.storage_layout import TransportKeys
-from lossless.transport.transport_scripts import RING
+from lossless.transport.transport_scripts import RING_IDLE_OWNERS
 
 #: Seconds that a wait without an owner blocks. Only how soon a dead connection is noticed hangs on it.
 WAIT_SECONDS = 10
@@ -170,7 +170,7 @@ LOOK_EVERY = 0.02
 #: Seconds between rings that follow each other: what comes in between is rung for together.
 PAUSE = 0.001
 
-#: RING's answer if there was no notifier.
+#: RING_IDLE_OWNERS's answer if there was no notifier.
 NOBODY = 2
 
 #: What an owner listens to beside its own bell.
@@ -212,7 +212,7 @@ class IdleWorkerNotifier:
         if now < self._apply_at or (self._thread is not None and self._thread.is_alive()):
             return False
         self._apply_at = now + min(APPLY_EVERY * max(1, rivals), APPLY_WITHIN) * random.uniform(0.8, 1.2)
-        if self._ring(lambda keys, args: run(RING, keys, args)) is not None:
+        if self._ring(lambda keys, args: run(RING_IDLE_OWNERS, keys, args)) is not None:
             self._thread = start_thread("transport-notifier", self._work)
         return True
 
@@ -291,9 +291,9 @@ def _track_changes(connection: Any) -> bool:
 
 def _run_ring(connection: Any, keys: list[Any], args: list[Any]) -> Any:
     try:
-        return _call_redis(connection, "EVALSHA", RING.sha, len(keys), *keys, *args)
+        return _call_redis(connection, "EVALSHA", RING_IDLE_OWNERS.sha, len(keys), *keys, *args)
     except redis.exceptions.NoScriptError:
-        return _call_redis(connection, "EVAL", RING.text, len(keys), *keys, *args)
+        return _call_redis(connection, "EVAL", RING_IDLE_OWNERS.text, len(keys), *keys, *args)
 
 
 def _call_redis(connection: Any, *command: Any) -> Any:

@@ -26,7 +26,14 @@ from lossless.transport.storage_layout import (
     mark_redelivered,
     store_message,
 )
-from lossless.transport.transport_scripts import BEGUN, EPOCH_FIELD, LEAVE, PUT_BACK, REGISTER, SETTLE
+from lossless.transport.transport_scripts import (
+    EPOCH_FIELD,
+    NOTE_BEGUN,
+    PUT_BACK_MESSAGES,
+    REGISTER_OWNER,
+    SETTLE_MESSAGES,
+    UNREGISTER_OWNER,
+)
 
 logger = get_logger("lossless.transport")
 
@@ -57,7 +64,7 @@ class TakenMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageSettlement:
-    """The end of a taken message, as arguments of the SETTLE script."""
+    """The end of a taken message, as arguments of the SETTLE_MESSAGES script."""
 
     how: str
     field: str
@@ -152,7 +159,7 @@ class MessageHolder:
         if fields is None or not self.registered:
             return
         try:
-            self.run(BEGUN, [self.keys.owners, self.keys.begun], [self.owner, fields])
+            self.run(NOTE_BEGUN, [self.keys.owners, self.keys.begun], [self.owner, fields])
         except BaseException:
             self._begun.untold()
             raise
@@ -202,13 +209,15 @@ class MessageHolder:
 
     def _run_register(self) -> set[str]:
         keys = [self.keys.taken(self.owner), self.keys.owners]
-        fields = self.run(REGISTER, keys, [self.owner, self.epoch])
+        fields = self.run(REGISTER_OWNER, keys, [self.owner, self.epoch])
         return {decode_text(field) for field in fields} - {EPOCH_FIELD}
 
     def _put_back(self, fields: list[str]) -> None:
         keys = [self.keys.taken(self.owner), self.keys.undecodable]
         for some in _cut_chunks(fields):
-            aside, refused = self.run(PUT_BACK, keys, [field.encode(errors="surrogateescape") for field in some])
+            aside, refused = self.run(
+                PUT_BACK_MESSAGES, keys, [field.encode(errors="surrogateescape") for field in some]
+            )
             if aside:
                 logger.error("%d values that this transport did not write were moved to the list %r", aside, keys[1])
             if refused:
@@ -339,7 +348,7 @@ class MessageHolder:
             return acks
 
     def with_steps(self, fields: list[str]) -> list[Any]:
-        """Return acks and the steps bundled with them as arguments of a script (acknowledge.lua)."""
+        """Return acks and the steps bundled with them as arguments of a script (acknowledgement.lua)."""
         steps = {field: self._steps[field] for field in fields if field in self._steps} if self._steps else {}
         plain = [field for field in fields if field not in steps] if steps else fields
         args: list[Any] = [len(plain), *plain]
@@ -411,7 +420,7 @@ class MessageHolder:
         for move in moves:
             args += [move.how, move.field, move.key, move.payload, repr(move.due), move.queue]
         keys = [self.keys.taken(self.owner), self.keys.waiting_queues]
-        return {decode_text(field) for field in self.run(SETTLE, keys, args)}
+        return {decode_text(field) for field in self.run(SETTLE_MESSAGES, keys, args)}
 
     def give_back_all(self) -> None:
         """Put back everything, the first taken next to run."""
@@ -434,7 +443,7 @@ class MessageHolder:
         return not self._taken and not self._refused and (not self.registered or self._run_leave())
 
     def _run_leave(self) -> bool:
-        return not self.run(LEAVE, [self.keys.taken(self.owner), self.keys.owners], [self.owner])
+        return not self.run(UNREGISTER_OWNER, [self.keys.taken(self.owner), self.keys.owners], [self.owner])
 
 
 def _name_task(entry: TakenMessage) -> str:

@@ -1,10 +1,11 @@
 """Gates: messages that must not run for now wait in Redis, without a worker's time, until their gate opens.
 
 A message's property `gates` names those that it must pass, parted by blanks. While one of them is shut, Redis itself
-sets the message aside, in the step in which a worker would take it (``lua/gated.lua``): into a list of that gate and of
-the list that it lay in. It goes on from there, before all that lies in its queue and in the order in which it came, as
-soon as the gate is open; nothing is moved for that, so opening takes no longer for a million than for one, and no crash
-falls into it. What is set aside is as safe as what is queued: it is counted, found, purged and drained with its queue.
+sets the message aside, in the step in which a worker would take it (``lua/gated_take.lua``): into a list of that gate
+and of the list that it lay in. It goes on from there, before all that lies in its queue and in the order in which it
+came, as soon as the gate is open; nothing is moved for that, so opening takes no longer for a million than for one,
+and no crash falls into it. What is set aside is as safe as what is queued: it is counted, found, purged and drained
+with its queue.
 
 Workers of a version that knows no gates run what they find in the queue, and leave what is set aside alone.
 """
@@ -18,7 +19,7 @@ from typing import Any, Final
 from redis.exceptions import NoPermissionError
 
 from lossless.transport.storage_layout import TransportKeys, decode_text
-from lossless.transport.transport_scripts import ALLOW
+from lossless.transport.transport_scripts import ADMIT_MESSAGES
 
 #: The property of a message that names its gates.
 GATES: Final = "gates"
@@ -73,7 +74,7 @@ class MessageGates:
 
         Returns whether it is shut.
         """
-        return bool(ALLOW.run(self._client, [self._keys.gates], [name, most]))
+        return bool(ADMIT_MESSAGES.run(self._client, [self._keys.gates], [name, most]))
 
     def allowed(self, name: str) -> int | None:
         """Return how many messages may still pass a shut gate; None if it is open."""

@@ -22,7 +22,7 @@ from lossless.transport.storage_layout import (
     is_our_text,
     mark_redelivered,
 )
-from lossless.transport.transport_scripts import EPOCH_FIELD, SWEEP
+from lossless.transport.transport_scripts import EPOCH_FIELD, SWEEP_OWNER
 
 logger = get_logger("lossless.transport")
 
@@ -79,7 +79,7 @@ class DeadOwnerSweep:
                 counted = PREFETCHED if begun is not None and name not in begun else RESTORED
                 back = (key, mark_redelivered(raw, counted)) if cut else (self.keys.undecodable, held[name])
                 args += [name.encode(errors="surrogateescape"), *back]
-            count = self._run(SWEEP, [self.keys.taken(owner), self.keys.owners], args)
+            count = self._run(SWEEP_OWNER, [self.keys.taken(owner), self.keys.owners], args)
             if count < 0:
                 return  # it lives, or another has put back the rest
             moved += count

@@ -8,7 +8,7 @@ from typing import Any
 
 from lossless.transport.message_gates import SetAsideLists, read_list_key
 from lossless.transport.storage_layout import RESTORED, TransportKeys, mark_redelivered
-from lossless.transport.transport_scripts import HURRY, SWEEP
+from lossless.transport.transport_scripts import RELEASE_EARLY, SWEEP_OWNER
 
 #: Messages per call of a script: keeps one call to some milliseconds.
 CHUNK = 500
@@ -57,7 +57,7 @@ class QueueDrain:
                     for name in names
                     for part in (name, key, mark_redelivered(_read_message(entries[name]), RESTORED))
                 ]
-                count = SWEEP.run(self.client, [self.keys.taken(owner), self.keys.owners], [owner, beat, *back])
+                count = SWEEP_OWNER.run(self.client, [self.keys.taken(owner), self.keys.owners], [owner, beat, *back])
                 if count < 0:
                     raise OwnersLive(f"{owner} lives")
                 if count:
@@ -71,7 +71,7 @@ class QueueDrain:
         for waiting in self._keys_from(start):
             for key, entries in _group_by_list((entry, entry) for entry in self.client.zrange(waiting, 0, -1)):
                 args = [part for entry in entries for part in (entry, _read_message(entry))]
-                moved[key] += int(HURRY.run(self.client, [waiting, key], args))
+                moved[key] += int(RELEASE_EARLY.run(self.client, [waiting, key], args))
             if not self.client.exists(waiting):
                 self.client.srem(self.keys.waiting_queues, waiting.removeprefix(start))
         return moved

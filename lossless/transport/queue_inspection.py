@@ -12,7 +12,7 @@ from kombu.utils.encoding import bytes_to_str
 from lossless.transport.message_gates import SetAsideLists
 from lossless.transport.redis_permissions import is_refusal
 from lossless.transport.storage_layout import decode_text
-from lossless.transport.transport_scripts import WEIGH
+from lossless.transport.transport_scripts import WEIGH_QUEUE
 
 #: Messages of one piece at the most, and bytes that it is to have about.
 PIECE = 200
@@ -123,7 +123,7 @@ def weigh_queue(channel: Any, queue: str, lists: Sequence[str], most: int = SAMP
     parts = random.sample(range(most), most)
     where = " ".join(f"{(part + random.random()) / most:.6f}" for part in parts)
     try:
-        size, samples = WEIGH.run(channel.bare_client(), keys, [len(names), where, *lists])
+        size, samples = WEIGH_QUEUE.run(channel.bare_client(), keys, [len(names), where, *lists])
     except redis.ResponseError as exc:
         if is_refusal(exc):
             return None

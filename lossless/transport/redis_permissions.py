@@ -14,7 +14,7 @@ from kombu.log import get_logger
 from lossless.transport.inflight_messages import RunScript
 from lossless.transport.redis_outage import describe_redis_error
 from lossless.transport.storage_layout import TransportKeys
-from lossless.transport.transport_scripts import ASK
+from lossless.transport.transport_scripts import CHECK_PERMISSIONS
 
 logger = get_logger("lossless.transport")
 
@@ -113,6 +113,8 @@ class RedisPermissions:
     def _refused(self) -> str | None:
         asked = list_needed_permissions(self.keys, sorted(self._lists))
         try:
-            return describe_refusal(asked, map(int, self._run(ASK, [], [part for pair in asked for part in pair])))
+            return describe_refusal(
+                asked, map(int, self._run(CHECK_PERMISSIONS, [], [part for pair in asked for part in pair]))
+            )
         except redis.ResponseError as error:
             return f"it could not be asked what is refused: {error}" if is_refusal(error) else None

@@ -23,7 +23,7 @@ from kombu.utils.imports import symbol_by_name
 
 from lossless.backoff import Backoff, RetryTimer
 from lossless.lua import Script
-from lossless.transport.transport_scripts import ACK, TAKE
+from lossless.transport.transport_scripts import ACKNOWLEDGE, TAKE_MESSAGES
 
 #: The property of a message with the time at which the hook read it, and the text that the hook returned.
 LOOKED: Final = "looked"
@@ -79,7 +79,9 @@ def make_hooked_scripts(option: object) -> HookedScripts:
 def _hook_scripts(hook: ScriptHook | None) -> HookedScripts:
     look, step = (hook.look, hook.step) if hook else ("return ''", "error('no hook')")
     functions = f"local function look(raw) {look}\nend local function step(KEYS, ARGV) {step}\nend"
-    return HookedScripts(Script(f"{functions} {TAKE.text}"), Script(f"{functions} {ACK.text}"), hook is not None)
+    return HookedScripts(
+        Script(f"{functions} {TAKE_MESSAGES.text}"), Script(f"{functions} {ACKNOWLEDGE.text}"), hook is not None
+    )
 
 
 #: The scripts without a hook.
@@ -103,7 +105,7 @@ class RefusedSteps:
         """Return the sent fields whose step Redis refused, and log the reason.
 
         Parameters:
-            answer: what acknowledge.lua returned.
+            answer: what acknowledgement.lua returned.
             steps: the step of each field.
         """
         names, _, reason = answer.partition("\n")

@@ -34,31 +34,31 @@ def _load_script(name: str) -> Script:
 
 
 # From a queue to an owner (with the script hook's Lua in front), and the ringing for idle owners.
-TAKE = _load_script("take")
-RING = _load_script("ring")
+TAKE_MESSAGES = _load_script("take_messages")
+RING_IDLE_OWNERS = _load_script("ring_idle_owners")
 
 # From an owner to the next place of its message.
-SETTLE = _load_script("settle")
-ACK = _load_script("ack")  # with the script hook's Lua in front
+SETTLE_MESSAGES = _load_script("settle_messages")
+ACKNOWLEDGE = _load_script("acknowledge")  # with the script hook's Lua in front
 
 # An owner's life: register, put back unknown messages, send heartbeats, leave; or die.
-REGISTER = _load_script("register")
-PUT_BACK = _load_script("put_back")
-BEAT = _load_script("beat")
-BEGUN = _load_script("begun")
-LEAVE = _load_script("leave")
-SWEEP = _load_script("sweep")
+REGISTER_OWNER = _load_script("register_owner")
+PUT_BACK_MESSAGES = _load_script("put_back_messages")
+SEND_HEARTBEATS = _load_script("send_heartbeats")
+NOTE_BEGUN = _load_script("note_begun")
+UNREGISTER_OWNER = _load_script("unregister_owner")
+SWEEP_OWNER = _load_script("sweep_owner")
 
 # Waiting: until it is due, or until it is hurried.
-WAIT = _load_script("wait")
+DELAY_MESSAGE = _load_script("delay_message")
 MOVE_DUE = _load_script("move_due")
-HURRY = _load_script("hurry")
+RELEASE_EARLY = _load_script("release_early")
 
 # Gates: how many messages pass a shut one.
-ALLOW = _load_script("allow")
+ADMIT_MESSAGES = _load_script("admit_messages")
 
 # The weight of a queue.
-WEIGH = _load_script("weigh")
+WEIGH_QUEUE = _load_script("weigh_queue")
 
 #: The commands that the ACL refuses to this Redis user.
-ASK = _load_script("ask")
+CHECK_PERMISSIONS = _load_script("check_permissions")

@@ -12,7 +12,7 @@ from kombu import Connection, Consumer, Queue
 from kombu.transport.redis import Transport as PlainTransport
 
 from lossless.transport import message_fetch
-from lossless.transport.transport_scripts import HURRY
+from lossless.transport.transport_scripts import RELEASE_EARLY
 from lossless.worker import consumer
 from lossless.worker.message_burial import UNKNOWN_SINCE
 from lossless.worker.unknown_tasks import UnknownTasks
@@ -172,9 +172,9 @@ def test_what_was_put_off_stays_waiting_where_its_list_is_refused(broker: Broker
     broker.client.set("celery", "no list")
     broker.client.zadd("_waiting.celery", {b"celery\0message": 1e12})
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-        broker.client.eval(HURRY.text, 2, "_waiting.celery", "celery", b"celery\0message", b"message")
+        broker.client.eval(RELEASE_EARLY.text, 2, "_waiting.celery", "celery", b"celery\0message", b"message")
     assert broker.client.zcard("_waiting.celery") == 1
     broker.client.delete("celery")
-    broker.client.eval(HURRY.text, 2, "_waiting.celery", "celery", b"celery\0message", b"message")
+    broker.client.eval(RELEASE_EARLY.text, 2, "_waiting.celery", "celery", b"celery\0message", b"message")
     assert broker.client.lrange("celery", 0, -1) == [b"message"]
     assert not broker.client.exists("_waiting.celery")

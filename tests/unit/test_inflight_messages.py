@@ -12,7 +12,7 @@ from lossless.lua import Script
 from lossless.transport.inflight_messages import MessageHolder
 from lossless.transport.script_hook import RETRY_AFTER, HookStep
 from lossless.transport.storage_layout import TransportKeys
-from lossless.transport.transport_scripts import ACK, LEAVE, REGISTER, SETTLE
+from lossless.transport.transport_scripts import ACKNOWLEDGE, REGISTER_OWNER, SETTLE_MESSAGES, UNREGISTER_OWNER
 
 RAW = b'{"headers": {}, "properties": {"delivery_info": {}}}'
 
@@ -31,7 +31,9 @@ class Redis:
         if self.away:
             raise redis.ConnectionError("away")
         self.meanwhile()
-        name = {REGISTER.sha: "register", SETTLE.sha: "settle", LEAVE.sha: "leave"}.get(script.sha, "ack")
+        name = {REGISTER_OWNER.sha: "register", SETTLE_MESSAGES.sha: "settle", UNREGISTER_OWNER.sha: "leave"}.get(
+            script.sha, "ack"
+        )
         self.ran.append((name, args))
         return {"register": self.held, "settle": [], "leave": 0, "ack": self._acknowledged(args)}[name]
 
@@ -75,7 +77,7 @@ def test_the_first_messages_that_redis_lost_are_named_by_their_tasks(
 
 
 def test_the_scripts_that_are_told_apart_here_are_all_that_a_holder_settles_by() -> None:
-    assert len({script.sha for script in (ACK, REGISTER, SETTLE, LEAVE)}) == 4
+    assert len({script.sha for script in (ACKNOWLEDGE, REGISTER_OWNER, SETTLE_MESSAGES, UNREGISTER_OWNER)}) == 4
 
 
 @pytest.mark.parametrize(

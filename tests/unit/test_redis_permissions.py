@@ -24,7 +24,7 @@ def test_every_command_of_the_scripts_is_asked_for() -> None:
     needed = [
         value
         for value in vars(transport_scripts).values()
-        if isinstance(value, Script) and value is not transport_scripts.WEIGH
+        if isinstance(value, Script) and value is not transport_scripts.WEIGH_QUEUE
     ]
     texts = [value.text for value in needed]
     used = set(re.findall(r"redis\.p?call\('([A-Z]+)'", " ".join(texts)))

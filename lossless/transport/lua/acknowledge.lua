@@ -1,29 +1,4 @@
--- Acknowledges. ARGV[at]: how many fields without a step, those fields, then for each field with a bundled step: the
--- field, the step's number of keys, its keys, its number of arguments, its arguments. Returns the fields whose step was
--- refused, each with a comma behind it, then a newline and the first reason: they stay held, unchanged.
-local function run_step(at)
-  local keys, args, count = {}, {}, tonumber(ARGV[at])
-  for i = 1, count do keys[i] = ARGV[at + i] end
-  at = at + count + 1
-  count = tonumber(ARGV[at])
-  for i = 1, count do args[i] = ARGV[at + i] end
-  local done, why = pcall(step, keys, args)
-  return done, at + count + 1, not done and tostring(type(why) == 'table' and why.err or why)
-end
+-- Acknowledges, with the steps of a script hook. KEYS: the owner's hash. ARGV, answer: see acknowledgement.lua.
 
-local function acknowledge(held, at)
-  local refused, first, last = '', '', at + tonumber(ARGV[at])
-  if last > at then redis.call('HDEL', held, unpack(ARGV, at + 1, last)) end
-  at = last + 1
-  if at <= #ARGV then redis.call('HDEL', held, '') end
-  while at <= #ARGV do
-    local field, done, why = ARGV[at], false, false
-    done, at, why = run_step(at + 1)
-    if done then redis.call('HDEL', held, field)
-    else
-      if first == '' then first = why end
-      refused = refused .. field .. ','
-    end
-  end
-  return refused == '' and '' or refused .. '\n' .. first
-end
+-- @include acknowledgement
+return acknowledge(KEYS[1], 1)

@@ -3,7 +3,7 @@
 -- moved of the queue with the most, then what was wrong. What cannot be moved is tried again in a minute, and
 -- keeps nothing else.
 
--- @include parts
+-- @include stored_message
 local queues = redis.call('SMEMBERS', KEYS[1])
 if #queues == 0 then return {0} end
 redis.call('SREM', KEYS[1], '')
@@ -12,7 +12,7 @@ local now, later = string.format('%d.%06d', time[1], time[2]), string.format('%d
 local reply = {0}
 local function wrong(where, what) if #reply < 20 then reply[#reply + 1] = where .. ': ' .. what end end
 local function move(waiting, value)
-  local key, raw = parts(value)
+  local key, raw = split_stored_message(value)
   local done
   if key then done = redis.pcall('LPUSH', key, raw)
   else

@@ -5,7 +5,7 @@
 -- messages can begin at once, owner to be noted as idle ('': none), the most to take of each queue (-1: any number; 0:
 -- it is left to others, and the owner is not idle there), the keys of shut gates and of messages set aside
 -- (message_gates.py), the most to set aside, "1" if the owner may be noted as idle, then what to acknowledge (see
--- acknowledge.lua).
+-- acknowledgement.lua).
 --
 -- Messages that cannot begin here at once are taken only while no other owner is idle: prefetching starves nobody. The
 -- same holds for a queue with a number: this owner did not know the messages that it took there last, and is rung last.
@@ -13,12 +13,12 @@
 -- A message whose gate is shut is set aside instead; messages set aside are taken first when their gate is open.
 --
 -- Returns 1 (0: the epoch is not the owner's, nothing was taken; 2: there is more to set aside), the server's time, the
--- length of each queue with a number (else -1), what acknowledge.lua returns, then list index, message and the hook's
--- answer for each message taken; those that must be acknowledged have the fields first, first + 1 ...
+-- length of each queue with a number (else -1), what acknowledgement.lua returns, then list index, message and the
+-- hook's answer for each message taken; those that must be acknowledged have the fields first, first + 1 ...
 
--- @include acknowledge
--- @include gated
--- @include not_empty
+-- @include acknowledgement
+-- @include gated_take
+-- @include nonempty_keys
 
 local held, most, size, field = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[2])
 local free, owner = tonumber(ARGV[7]), ARGV[8]
@@ -30,26 +30,26 @@ if ARGV[1] ~= '' and redis.call('HGET', held, '@') ~= ARGV[1] then
   reply[1] = 0
   return reply
 end
-local function next_of(list) return redis.call('RPOP', list) end
-local function goes_on() return false end
-local shut, aside = gates_of(ARGV[10], ARGV[11])
+local function take_next(list) return redis.call('RPOP', list) end
+local function has_more() return false end
+local shut, aside = read_gates(ARGV[10], ARGV[11])
 if shut then
   redis.call('HDEL', held, '')
-  next_of, goes_on = taking(shut, aside, ARGV[10], ARGV[11], tonumber(ARGV[12]))
+  take_next, has_more = make_gated_take(shut, aside, ARGV[10], ARGV[11], tonumber(ARGV[12]))
 end
 local taken, idle_others, quota = 0, {}, {}
 local queue = 0
 for number in string.gmatch(ARGV[9], '[^,]+') do
-  local lie = -1
+  local length = -1
   if number ~= '-1' then quota[queue] = tonumber(number) end
   if quota[queue] and quota[queue] > 0 then
-    lie = 0
-    for list = 3 + size + queue, #KEYS, size do lie = lie + redis.call('LLEN', KEYS[list]) end
+    length = 0
+    for list = 3 + size + queue, #KEYS, size do length = length + redis.call('LLEN', KEYS[list]) end
   end
-  reply[3] = reply[3] .. lie .. ','
+  reply[3] = reply[3] .. length .. ','
   queue = queue + 1
 end
-local function others(queue)
+local function count_idle_others(queue)
   if not idle_others[queue] then
     local key = KEYS[3 + queue]
     local own = redis.call('ZSCORE', key, owner)
@@ -58,12 +58,12 @@ local function others(queue)
   return idle_others[queue]
 end
 -- Of many lists most are empty: one command tells it of all. Where there are few, or a gate is shut, each is looked at.
-local many, there = #KEYS - 2 - size > 40 and not shut, {}
+local many, nonempty = #KEYS - 2 - size > 40 and not shut, {}
 local function pop(i)
   local queue = (i - 3) % size
-  if quota[queue] == 0 or (many and not there[i]) then return false end
-  if (taken >= free or quota[queue]) and owner ~= '' and others(queue) > 0 then return false end
-  local raw = next_of(KEYS[i])
+  if quota[queue] == 0 or (many and not nonempty[i]) then return false end
+  if (taken >= free or quota[queue]) and owner ~= '' and count_idle_others(queue) > 0 then return false end
+  local raw = take_next(KEYS[i])
   if not raw then return false end
   if string.sub(ARGV[6], queue + 1, queue + 1) == '0' then
     redis.call('HSET', held, string.format('%d', field), KEYS[i] .. '\0' .. raw)
@@ -77,7 +77,7 @@ local function pop(i)
   return true
 end
 for first = 3 + size, #KEYS, size do
-  if many then find_not_empty(KEYS, first, first + size - 1, there) end
+  if many then find_nonempty_keys(KEYS, first, first + size - 1, nonempty) end
   local more = true
   while more and taken < most do
     more = false
@@ -90,9 +90,9 @@ for first = 3 + size, #KEYS, size do
   end
   if taken == most then break end
 end
-if goes_on() then reply[1] = 2 end
+if has_more() then reply[1] = 2 end
 if owner == '' then return reply end
-if taken == most or goes_on() then
+if taken == most or has_more() then
   if ARGV[13] == '1' then
     for i = 3, 2 + size do redis.call('ZREM', KEYS[i], owner) end
   end

@@ -6,7 +6,7 @@
 local waiting, due, value, joins = KEYS[1], ARGV[1], ARGV[2], ARGV[4]
 
 -- Where the inside of a message's list lies, and how many are in it; nil where that is not beyond doubt.
-local function list(message)
+local function find_list(message)
   local _, before = string.find(message, ARGV[5], 1, true)
   local after, _, count = string.find(message, '%], "joined": "(%d%d%d%d)"}')
   if not before or not after or before >= after or string.find(message, ARGV[5], before, true) then return end
@@ -15,11 +15,11 @@ local function list(message)
 end
 
 -- The message with the other's list behind its own; the message itself where it has that already.
-local function joined(message, list_of, count)
+local function join_messages(message, list_of, count)
   if not string.find(message, joins, 1, true) then return end
   local key, other = string.find(message, '\0', 1, true), string.find(value, '\0', 1, true)
   if string.sub(message, 1, key) ~= string.sub(value, 1, other) then return end
-  local first, last, before = list(message)
+  local first, last, before = find_list(message)
   if not first then return end
   -- Before the limits are looked at: what filled it may be sent again.
   if string.find(message, list_of, first, true) then return message end
@@ -29,10 +29,10 @@ local function joined(message, list_of, count)
 end
 
 if joins ~= '' and not redis.call('ZSCORE', waiting, value) then
-  local first, last, count = list(value)
+  local first, last, count = find_list(value)
   local due_then = first and redis.call('ZRANGEBYSCORE', waiting, due, due, 'LIMIT', 0, ARGV[8]) or {}
   for _, message in ipairs(due_then) do
-    local made = joined(message, string.sub(value, first, last), count)
+    local made = join_messages(message, string.sub(value, first, last), count)
     if made then
       if made ~= message then
         redis.call('ZADD', waiting, due, made)

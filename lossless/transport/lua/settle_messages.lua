@@ -4,7 +4,7 @@
 -- "aside": the member of `_aside` that the key is of). What is no longer the owner's is left alone. Returns the fields
 -- whose push was refused.
 
-local function given_back(raw)
+local function was_given_back(raw)
   local at, properties = 0, nil
   while at do properties, at = at, string.find(raw, '"properties":', at + 1, true) end
   return string.find(raw, '"redelivered": ?true', properties) ~= nil
@@ -15,7 +15,7 @@ local function push_aside(key, raw, first)
   -- The order in which they were taken, as far as a worker takes ahead.
   while not first and #before < 200 do
     local other = redis.call('LINDEX', key, -1)
-    if not other or not given_back(other) then break end
+    if not other or not was_given_back(other) then break end
     before[#before + 1] = redis.call('RPOP', key)
   end
   local done = redis.pcall('RPUSH', key, raw)
@@ -24,7 +24,7 @@ local function push_aside(key, raw, first)
 end
 
 -- A user who may not know of gates (an ACL of before they came) puts it in front of its list.
-local function aside(key, raw, member, first)
+local function set_aside(key, raw, member, first)
   local done = redis.pcall('SADD', string.sub(key, 1, -2 - #member), member)
   if type(done) == 'number' then done = push_aside(key, raw, first) end
   if type(done) == 'number' then return done end
@@ -39,7 +39,7 @@ for i = 1, #ARGV, 6 do
     local done
     if how == 'front' then done = redis.pcall('RPUSH', key, raw)
     elseif how == 'back' then done = redis.pcall('LPUSH', key, raw)
-    elseif how == 'aside' or how == 'first' then done = aside(key, raw, ARGV[i + 5], how == 'first')
+    elseif how == 'aside' or how == 'first' then done = set_aside(key, raw, ARGV[i + 5], how == 'first')
     elseif how == 'wait' then
       done = redis.pcall('ZADD', key, ARGV[i + 4], raw)
       redis.pcall('SADD', KEYS[2], ARGV[i + 5])

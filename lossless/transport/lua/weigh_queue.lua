@@ -15,14 +15,14 @@ for i, key in ipairs(KEYS) do
   end
 end
 
-local function at(place)  -- the message at this place of all lists together
+local function read_message(place)  -- the message at this place of all lists together
   for i = 1, #lengths do
     if place < lengths[i] then return redis.call('LINDEX', KEYS[i], place) end
     place = place - lengths[i]
   end
 end
 
-local function nested(raw, name)
+local function count_nested(raw, name)
   local read, message = pcall(cjson.decode, #raw <= READ and raw or '')
   if not read or type(message) ~= 'table' or type(message.headers) ~= 'table' then return 1 end
   for _, header in pairs(message.headers) do
@@ -31,10 +31,10 @@ local function nested(raw, name)
   return 1
 end
 
-local function carries(raw)
+local function count_carried(raw)
   for i = 3, #ARGV do
     local _, start = string.find(raw, '"' .. ARGV[i] .. '": [', 1, true)
-    if start and string.sub(raw, start + 1, start + 1) == '[' then return nested(raw, ARGV[i]) end
+    if start and string.sub(raw, start + 1, start + 1) == '[' then return count_nested(raw, ARGV[i]) end
     if start then
       local stop = string.find(raw, ']', start, true) or #raw
       return select(2, string.gsub(string.sub(raw, start, stop), ',', '')) + 1
@@ -47,11 +47,12 @@ local places = {}
 for each in string.gmatch(ARGV[2], '%S+') do places[#places + 1] = tonumber(each) end
 local found, many, read = {}, math.min(#places, total), 0
 for i = 1, many do
-  local raw = read < MOST and at(total <= #places and i - 1 or math.min(total - 1, math.floor(places[i] * total)))
+  local place = total <= #places and i - 1 or math.min(total - 1, math.floor(places[i] * total))
+  local raw = read < MOST and read_message(place)
   if raw then
     read = read + #raw
     local task = string.match(string.sub(raw, 1, READ), '"task": "([^"]*)"') or ''
-    found[#found + 1] = {task, carries(raw)}
+    found[#found + 1] = {task, count_carried(raw)}
   end
 end
 return {bytes, found}

@@ -1,6 +1,6 @@
 -- Finds which of many keys exist, of which most do not: one command tells it where none does, or each.
 -- `found[i]` is true then for ``names[i]``.
-local function find_not_empty(names, first, last, found)
+local function find_nonempty_keys(names, first, last, found)
   if first > last then return end
   local count = -1
   if last - first < 1000 then count = redis.call('EXISTS', unpack(names, first, last)) end  -- Lua unpacks some thousand
@@ -10,6 +10,6 @@ local function find_not_empty(names, first, last, found)
     return
   end
   local middle = math.floor((first + last) / 2)
-  find_not_empty(names, first, middle, found)
-  find_not_empty(names, middle + 1, last, found)
+  find_nonempty_keys(names, first, middle, found)
+  find_nonempty_keys(names, middle + 1, last, found)
 end
