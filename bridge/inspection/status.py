@@ -18,7 +18,7 @@ from bridge.formats.group_decision import GroupDecision
 from bridge.formats.retry_record import RetryRecord, read_retry_record
 from bridge.handler_routes import Handler, Routes, changed_handlers
 from bridge.inspection.status_report import make_status_data
-from bridge.inspection.status_sources import ANSWER_WITHIN, StatusSources, gather_facts, take_decisions
+from bridge.inspection.status_sources import ANSWER_WITHIN, StatusSources, add_decisions, gather_facts
 from bridge.jobs.deleted_topics import find_deleted_topics
 from bridge.jobs.deployment_problems import find_foreign_topics, unknown_members
 from bridge.jobs.group_facts import DeadLetterFacts, GroupFacts, TopicFacts
@@ -184,41 +184,51 @@ def read_status(
         NothingAnswers: neither Kafka nor Redis nor the broker answers.
     """
     sources = gather_facts(app, settings, routes)
-    sources.extents = sources.ask(lambda: read_extents(settings, routes.topics))
-    if sources.extents is None and sources.facts.bridges is None and sources.facts.queues is None:
+    extents = sources.ask(lambda: read_extents(settings, routes.topics))
+    if extents is None and sources.facts.bridges is None and sources.facts.queues is None:
         raise NothingAnswers("\n".join(sources.silent))
-    if sources.extents is not None:
-        _add_kafka_facts(sources, app, settings, routes, recent or RecentDeadLetters(settings))
-    sources.facts = replace(sources.facts, silent=tuple(sources.silent))
-    if not quotes:
-        sources.facts = redact_facts(sources.facts)
-    return make_status_data(sources, routes.topics)
+    if extents is not None:
+        sources = replace(sources, extents=extents, facts=_count_lag(sources.facts, routes.topics, extents))
+        sources = _ask_kafka(sources, app, settings, routes, recent or RecentDeadLetters(settings))
+    facts = replace(sources.facts, silent=tuple(sources.silent))
+    return make_status_data(replace(sources, facts=facts if quotes else redact_facts(facts)), routes.topics)
 
 
-def _add_kafka_facts(
-    sources: StatusSources, app: Celery, settings: Settings, routes: Routes, recent: RecentDeadLetters
-) -> None:
-    """Add the facts from Kafka, and those that need Kafka and Redis."""
-    lag: dict[str, int] = dict.fromkeys(routes.topics, 0)
+def _count_lag(facts: GroupFacts, topics: Collection[str], extents: Iterable[Extent]) -> GroupFacts:
+    """Return the facts with the consumer lag of each topic, and its number of partitions."""
+    lag: dict[str, int] = dict.fromkeys(topics, 0)
     partitions: dict[str, int] = {}
-    for extent in sources.extents or ():
+    for extent in extents:
         lag[extent.topic] += extent.lag
         partitions[extent.topic] = partitions.get(extent.topic, 0) + 1
-    sources.facts = replace(sources.facts, lag=lag, partitions=partitions)
+    return replace(facts, lag=lag, partitions=partitions)
+
+
+def _ask_kafka(
+    sources: StatusSources, app: Celery, settings: Settings, routes: Routes, recent: RecentDeadLetters
+) -> StatusSources:
+    """Return the sources with what Kafka knows, and with the facts that need Kafka and Redis."""
     # Redis may have been wiped, with no running bridge to restore the decisions.
     if (decided := sources.ask(lambda: read_published_decisions(settings))) is not None:
-        take_decisions(sources, app, routes, merge_decisions(decided.standing, sources.mirrored).in_force())
+        decisions = merge_decisions(decided.standing, sources.mirrored).in_force()
+        sources = add_decisions(sources, app, routes, decisions)
     # A Redis that refuses writes may not know the members, but all else.
     if not sources.has_ledger:
-        return
-    changed = changed_handlers(app, routes, sources.policies)
-    sources.ask(lambda: _add_ledger_facts(sources, settings, routes, changed, recent))
-    _add_other_application(sources, settings, routes)
+        return sources
+    known, changed = sources.facts, changed_handlers(app, routes, sources.policies)
+    found = sources.ask(lambda: _read_ledger_facts(known, settings, routes, changed, recent))
+    if found is not None:
+        sources = replace(sources, facts=found, knows_parked=True)
+    foreign, unknown = _find_other_application(settings, routes)
+    return replace(
+        sources, facts=replace(sources.facts, foreign=foreign), unknown=[*sources.unknown, *filter(None, [unknown])]
+    )
 
 
-def _add_ledger_facts(
-    sources: StatusSources, settings: Settings, routes: Routes, changed: Collection[Handler], recent: RecentDeadLetters
-) -> None:
+def _read_ledger_facts(
+    facts: GroupFacts, settings: Settings, routes: Routes, changed: Collection[Handler], recent: RecentDeadLetters
+) -> GroupFacts:
+    """Return the facts with those that need Kafka and the ledger."""
     with open_ledger(settings, routes.topics) as (ledger, catalog):
         # Also of retry and replay topics, even deleted ones.
         changes = tuple(
@@ -229,32 +239,27 @@ def _add_ledger_facts(
         )
         there = find_dead_letter_partitions(settings, catalog.topic_ids)
         dead = (letters for each in there.items() for letters in _dead(settings, ledger, catalog, recent, *each))
-        sources.facts = replace(
-            sources.facts,
+        return replace(
+            facts,
             letters=tuple(dead),
-            oldest=_oldest(sources.facts, ledger, routes, catalog.topic_ids),
+            oldest=_oldest(facts, ledger, routes, catalog.topic_ids),
             changes=changes,
             tiers=read_tier_facts(settings, routes, ledger, catalog, changed),
             gone=tuple(find_deleted_topics(settings, ledger, catalog)),
             sources={name: each.source for name, each in belongings.items()},
         )
-        sources.knows_parked = True
 
 
-def _add_other_application(sources: StatusSources, settings: Settings, routes: Routes) -> None:
-    """Add another application in the group, or that it is unknown whether there is one."""
+def _find_other_application(settings: Settings, routes: Routes) -> tuple[tuple[str, ...], str]:
+    """Return the topics of another application in the group, and why it is unknown whether there is one."""
     if (ledger := Ledger.once(settings, ANSWER_WITHIN)) is None:
-        return
+        return (), ""
     try:
         with closing(ledger):
             foreign = find_foreign_topics(admin_client(settings.kafka), settings, ledger, routes.topics)
     except (KafkaUnavailable, LedgerUnavailable) as error:
-        sources.unknown.append(unknown_members(settings.group, str(error)))
-        return
-    if foreign is None:
-        sources.unknown.append(unknown_members(settings.group))
-    else:
-        sources.facts = replace(sources.facts, foreign=foreign)
+        return (), unknown_members(settings.group, str(error))
+    return ((), unknown_members(settings.group)) if foreign is None else (foreign, "")
 
 
 def _oldest(

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 from celery import Celery
 
@@ -111,14 +112,16 @@ def gather_facts(app: Celery, settings: Settings, routes: Routes) -> StatusSourc
     if (found := Ledger.once(settings, ANSWER_WITHIN)) is not None:
         sources.broker = found.where if settings.one_redis else sources.broker
         with closing(found) as ledger:
-            mute = sources.ask(lambda: _members(sources, ledger))
-            if mute is not None:
-                sources.ask(lambda: _breakers(sources, ledger, routes))
-                sources.ask(lambda: _counts(sources, ledger))
-        take_decisions(sources, app, routes, sources.mirrored.in_force())
+            members = sources.ask(lambda: _read_members(sources.facts, ledger))
+            if members is not None:
+                sources.facts, sources.mirrored, mute = members
+                sources.has_ledger = True
+                sources.facts = sources.ask(lambda: _read_breakers(sources.facts, ledger, routes)) or sources.facts
+                sources.facts = sources.ask(lambda: _read_counts(sources.facts, ledger)) or sources.facts
+        sources = add_decisions(sources, app, routes, sources.mirrored.in_force())
     # A Redis that is frozen costs seconds for each request: the same one is not asked again.
     if not (settings.one_redis and sources.silent):
-        sources.ask(lambda: _queues(sources, app, routes))
+        _ask_broker(sources, app, routes)
     if mute and found is not None and _is_full(sources.facts, found.where, mute):
         sources.note_full(found.where, _unconfirmed(sources.facts))
     elif mute:
@@ -143,12 +146,25 @@ def _unconfirmed(facts: GroupFacts) -> str:
     return f"; not confirmed: {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}{last}"
 
 
-def _members(sources: StatusSources, ledger: Ledger) -> str:
-    """Add the running members; return why others may run unlisted, empty if none does."""
+class _Members(NamedTuple):
+    """The running members of the group, as Redis has them.
+
+    Attributes:
+        facts: the known facts, with those of the members.
+        mute: why others may run unlisted; empty: none does.
+    """
+
+    facts: GroupFacts
+    mirrored: MirroredDecisions
+    mute: str
+
+
+def _read_members(known: GroupFacts, ledger: Ledger) -> _Members:
+    """Return the running members, and the decisions that Redis has."""
     bridges, workers = GroupMembers(ledger, "bridges"), GroupMembers(ledger, "workers")
     there, working = bridges.living(), workers.living()
     facts = replace(
-        sources.facts,
+        known,
         bridges=None if bridges.mute and not there else there,
         workers=None if workers.mute and not working else working,
     )
@@ -166,26 +182,25 @@ def _members(sources: StatusSources, ledger: Ledger) -> str:
         "bridges": dict.fromkeys(bridges.unconfirmed, max(here.values(), default=None)),
         "workers": dict.fromkeys(workers.unconfirmed, max(at_work.values(), default=None)),
     }
-    sources.mirrored, sources.has_ledger = DecisionMirror(ledger).read(), True
-    sources.facts = replace(facts, oldest=ages, memory=memory, seen=seen, lost=bridges.lost(), unconfirmed=unconfirmed)
-    return bridges.mute or workers.mute
+    mirrored = DecisionMirror(ledger).read()
+    facts = replace(facts, oldest=ages, memory=memory, seen=seen, lost=bridges.lost(), unconfirmed=unconfirmed)
+    return _Members(facts, mirrored, bridges.mute or workers.mute)
 
 
-def take_decisions(sources: StatusSources, app: Celery, routes: Routes, standing: Mapping[str, GroupDecision]) -> None:
-    """Add the decisions for the group."""
+def add_decisions(
+    sources: StatusSources, app: Celery, routes: Routes, decisions: Mapping[str, GroupDecision]
+) -> StatusSources:
+    """Return the sources with the decisions for the group."""
     # A changed policy that is not in force is a problem.
-    changed = find_changed_policies(standing)
-    sources.policies = {
-        name: data for name, data in changed.items() if find_policy_fault(app, routes, name, data) is None
-    }
-    sources.facts = replace(
-        sources.facts, halts=find_halts(standing), stale=tuple(find_stale_policies(app, routes, standing))
-    )
+    changed = find_changed_policies(decisions)
+    policies = {name: data for name, data in changed.items() if find_policy_fault(app, routes, name, data) is None}
+    stale = tuple(find_stale_policies(app, routes, decisions))
+    return replace(sources, policies=policies, facts=replace(sources.facts, halts=find_halts(decisions), stale=stale))
 
 
-def _breakers(sources: StatusSources, ledger: Ledger, routes: Routes) -> None:
+def _read_breakers(facts: GroupFacts, ledger: Ledger, routes: Routes) -> GroupFacts:
     if not routes.terms:
-        return
+        return facts
     found = [
         DependencyDown(
             name,
@@ -199,18 +214,18 @@ def _breakers(sources: StatusSources, ledger: Ledger, routes: Routes) -> None:
         )
         for name, known in sorted(CircuitBreakers(ledger).open_ones(sorted(routes.terms)).items())
     ]
-    sources.facts = replace(sources.facts, breakers=tuple(found))
+    return replace(facts, breakers=tuple(found))
 
 
-def _counts(sources: StatusSources, ledger: Ledger) -> None:
-    whose = [(topic, handler.name) for handler in sources.facts.handlers for topic in handler.topics]
-    now, names = sources.facts.now, [handler.name for handler in sources.facts.handlers]
-    sources.facts = replace(
-        sources.facts,
+def _read_counts(facts: GroupFacts, ledger: Ledger) -> GroupFacts:
+    whose = [(topic, handler.name) for handler in facts.handlers for topic in handler.topics]
+    now, names = facts.now, [handler.name for handler in facts.handlers]
+    return replace(
+        facts,
         counts=read_counts(ledger, whose, now),
         outcomes=read_outcomes(ledger, whose, now),
         unpublished=read_unpublished(ledger, names, now),
-        costs=_costs(sources.facts),
+        costs=_costs(facts),
     )
 
 
@@ -230,29 +245,37 @@ def _waiting(group: str, aside: Mapping[str, SetAside]) -> dict[str, SetAside]:
     return found
 
 
-def _queues(sources: StatusSources, app: Celery, routes: Routes) -> None:
-    broker = CeleryBroker(app)
-    try:
-        lengths = broker.read_lengths(routes.queues)
-        # A full Redis says how long its queues are, and not all that follows.
-        sources.facts = replace(sources.facts, queues=lengths)
-        failing, retries = tuple(BrokerSearch(broker).failing(routes.queues)), broker.count_delayed(routes.queues)
-        aside = count_set_aside(broker)
-        halted = {topic: aside.get(topic_gate(sources.facts.group, topic), NONE_ASIDE) for topic in routes.topics}
-        waiting = _waiting(sources.facts.group, aside)
-        down = tuple(replace(each, aside=waiting.get(each.dependency, NONE_ASIDE)) for each in sources.facts.breakers)
-        unnamed = {name: count for name, count in waiting.items() if count.messages and name not in routes.terms}
-        sources.facts = replace(
-            sources.facts,
-            failing=failing,
-            retries=retries,
-            breakers=down,
-            aside=halted,
-            unnamed=unnamed,
-        )
-        # The backlog of a queue without workers is counted in deliveries: a message of a batch has many.
-        idle = {queue: lengths[queue] + retries.get(queue, 0) for queue in find_unconsumed_queues(sources.facts)}
-        counted = BrokerSearch(broker).deliveries([queue for queue, count in idle.items() if 0 < count <= WAITING_READ])
-        sources.facts = replace(sources.facts, deliveries=counted)
-    finally:
-        broker.close()
+def _ask_broker(sources: StatusSources, app: Celery, routes: Routes) -> None:
+    """Ask the Celery broker for its queues; a full Redis gives their lengths, and not all that follows."""
+    with closing(CeleryBroker(app)) as broker:
+        for read in (_read_queue_lengths, _read_waiting_messages, _read_unconsumed_queues):
+            facts = sources.ask(partial(read, sources.facts, broker, routes))
+            if facts is None:
+                return
+            sources.facts = facts
+
+
+def _read_queue_lengths(facts: GroupFacts, broker: CeleryBroker, routes: Routes) -> GroupFacts:
+    return replace(facts, queues=broker.read_lengths(routes.queues))
+
+
+def _read_waiting_messages(facts: GroupFacts, broker: CeleryBroker, routes: Routes) -> GroupFacts:
+    failing, retries = tuple(BrokerSearch(broker).failing(routes.queues)), broker.count_delayed(routes.queues)
+    aside = count_set_aside(broker)
+    waiting = _waiting(facts.group, aside)
+    return replace(
+        facts,
+        failing=failing,
+        retries=retries,
+        breakers=tuple(replace(each, aside=waiting.get(each.dependency, NONE_ASIDE)) for each in facts.breakers),
+        aside={topic: aside.get(topic_gate(facts.group, topic), NONE_ASIDE) for topic in routes.topics},
+        unnamed={name: count for name, count in waiting.items() if count.messages and name not in routes.terms},
+    )
+
+
+def _read_unconsumed_queues(facts: GroupFacts, broker: CeleryBroker, routes: Routes) -> GroupFacts:
+    """Return the facts with the backlog of queues without workers, in deliveries: a message of a batch has many."""
+    lengths = facts.queues or {}
+    idle = {queue: lengths[queue] + facts.retries.get(queue, 0) for queue in find_unconsumed_queues(facts)}
+    read = [queue for queue, count in idle.items() if 0 < count <= WAITING_READ]
+    return replace(facts, deliveries=BrokerSearch(broker).deliveries(read))

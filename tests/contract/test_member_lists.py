@@ -7,7 +7,7 @@ import pytest
 from bridge.errors import LedgerUnavailable
 from bridge.formats.text_forms import format_time
 from bridge.inspection.status_report import make_status_data
-from bridge.inspection.status_sources import StatusSources, _members, _unconfirmed
+from bridge.inspection.status_sources import StatusSources, _read_members, _unconfirmed
 from bridge.jobs.group_facts import GroupFacts
 from bridge.ledger import Ledger
 from bridge.ledger.account_progress import Accounts
@@ -88,16 +88,15 @@ def test_a_redis_that_refuses_writes_says_who_lives_and_calls_nobody_dead(own_re
         client.config_set("save", "3600 1")
         client.bgsave()
         eventually(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", 20)
-        asked = StatusSources(GroupFacts(10.0, "bridge"))
-        assert "MISCONF" in _members(asked, ledger)
-        assert (asked.facts.bridges, list(asked.facts.workers or ())) == (None, ["here"])
+        facts, _, mute = _read_members(GroupFacts(10.0, "bridge"), ledger)
+        assert "MISCONF" in mute
+        assert (facts.bridges, list(facts.workers or ())) == (None, ["here"])
         (last_seen,) = GroupMembers(ledger, "bridges").last_seen().values()
-        assert asked.facts.unconfirmed == {"bridges": {"gone": last_seen}, "workers": {"gone": None}}
-        shown = make_status_data(asked, [])
+        assert facts.unconfirmed == {"bridges": {"gone": last_seen}, "workers": {"gone": None}}
+        shown = make_status_data(StatusSources(facts), [])
         assert shown["unconfirmed"]["bridges"] == {"gone": {"last_seen": format_time(last_seen)}}
-        assert "not confirmed: bridge gone, worker gone (the last announced itself" in _unconfirmed(asked.facts)
-        assert any(memory.disk for memory in asked.facts.memory)
-        assert asked.has_ledger
+        assert "not confirmed: bridge gone, worker gone (the last announced itself" in _unconfirmed(facts)
+        assert any(memory.disk for memory in facts.memory)
         with pytest.raises(LedgerUnavailable, match="takes no announcements"):
             find_living_sources(ledger)
 

@@ -8,9 +8,7 @@ import pytest
 
 from bridge.errors import KafkaUnavailable, LedgerUnavailable
 from bridge.inspection import setup_check, status, topic_list
-from bridge.inspection.status_sources import StatusSources
 from bridge.jobs.deployment_problems import GroupWatch, unknown_members
-from bridge.jobs.group_facts import GroupFacts
 from bridge.kafka.clients import KafkaError, KafkaException
 from bridge.kafka.consumer_groups import find_consumed_topics, read_assigned_topics
 
@@ -65,11 +63,10 @@ def test_status_and_check_say_that_it_is_unknown(found: Any, monkeypatch: pytest
         monkeypatch.setattr(module, "admin_client", lambda _: None)
         both = SimpleNamespace(from_settings=lambda *_: ledger, once=lambda *_: ledger)
         monkeypatch.setattr(module, "Ledger", both)
-    asked, routes = StatusSources(GroupFacts(10.0, "shop")), SimpleNamespace(topics=["orders"])
-    status._add_other_application(asked, settings, routes)  # type: ignore[arg-type]
+    routes: Any = SimpleNamespace(topics=["orders"])
     (warning,) = setup_check._other_redis(None, settings, routes)  # type: ignore[arg-type]
     sentence = unknown_members("shop", str(found) if found else "")
-    assert (asked.unknown, asked.facts.foreign) == ([sentence], ())
+    assert status._find_other_application(settings, routes) == ((), sentence)
     assert (warning.level, warning.text) == ("warning", sentence)
 
 
