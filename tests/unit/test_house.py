@@ -107,9 +107,7 @@ def test_every_file_of_the_product_is_named_by_a_noun_that_no_other_file_has():
 
 
 def test_no_two_classes_of_the_product_have_one_name():
-    # A schema of the API has the name that its readers see.
-    ours = {module: names for module, names in find_classes().items() if ".api.schemas." not in module}
-    assert find_repeated(name for names in ours.values() for name in names) == {}
+    assert find_repeated(name for names in find_classes().values() for name in names) == {}
 
 
 def test_no_fixture_but_the_servers_own_has_the_name_of_a_server():

@@ -1,5 +1,6 @@
 """The OpenAPI 3.1 description of the API, built from the declared operations and their schemas (pure)."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -9,7 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from bridge.console.api.api_operation import Operation, is_list_field
 from bridge.console.api.problem_details import API_ROOT, PROBLEM_JSON, PROBLEM_KINDS
-from bridge.console.api.schemas.common_schema import MAX_WHY, Problem
+from bridge.console.api.schemas.common_schema import MAX_WHY, ProblemDetails
 
 _PATH_PART: Final = re.compile(r"{(\w+)(:int)?}")
 _SCHEMA_REFERENCE: Final = "#/components/schemas/{model}"
@@ -56,12 +57,19 @@ def build_path_matcher(path: str) -> Callable[[str], bool]:
 
 
 def _build_schemas(operations: Sequence[Operation]) -> tuple[dict[Any, Any], dict[str, Any]]:
-    given = dict.fromkeys([each.gives for each in operations if each.gives] + [Problem])
+    given = dict.fromkeys([each.gives for each in operations if each.gives] + [ProblemDetails])
     taken = dict.fromkeys(each.takes for each in operations if each.takes)
     models: list[tuple[type[BaseModel], Any]] = [(each, "serialization") for each in given]
     models += [(each, "validation") for each in taken]
     refs, found = models_json_schema(models, ref_template=_SCHEMA_REFERENCE)
-    return {model: ref for (model, _), ref in refs.items()}, dict(found.get("$defs", {}))
+    # A component is named by its title, which clients know: a class may have another name.
+    titles = {name: schema["title"] for name, schema in found.get("$defs", {}).items()}
+    text = json.dumps([[*refs.values()], found.get("$defs", {})])
+    for name, title in titles.items():
+        text = text.replace(f'"{_SCHEMA_REFERENCE.format(model=name)}"', f'"{_SCHEMA_REFERENCE.format(model=title)}"')
+    named, schemas = json.loads(text)
+    by_title = sorted((titles[name], schema) for name, schema in schemas.items())
+    return {model: ref for (model, _), ref in zip(refs, named, strict=True)}, dict(by_title)
 
 
 def _describe_operation(each: Operation, shapes: dict[Any, Any]) -> dict[str, Any]:
@@ -128,7 +136,7 @@ def _describe_responses(each: Operation, shapes: dict[Any, Any]) -> dict[str, An
         }
     found = {str(each.status): fine}
     for status, titles in sorted(_list_problems(each).items()):
-        problem = {PROBLEM_JSON: {"schema": shapes[Problem]}}
+        problem = {PROBLEM_JSON: {"schema": shapes[ProblemDetails]}}
         found[str(status)] = {"description": " ".join(titles), "content": problem}
     return found
 

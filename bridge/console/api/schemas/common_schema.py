@@ -61,7 +61,7 @@ class Fault(ResponseModel):
     what: str
 
 
-class Problem(ResponseModel):
+class ProblemDetails(ResponseModel, title="Problem"):
     """The reason why a request was not carried out (RFC 9457). Members that do not apply are left out."""
 
     type: str = Field(description="The address of an explanation of this kind of problem. It stays the same.")

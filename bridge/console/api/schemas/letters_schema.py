@@ -121,7 +121,7 @@ class Header(ResponseModel):
     value: Octets | None
 
 
-class Failure(ResponseModel):
+class FailureEntry(ResponseModel, title="Failure"):
     """An earlier failure of a letter."""
 
     number: Count
@@ -158,7 +158,7 @@ class Letter(Line):
     first_failed_at: Moment | None
     recorded_at: Moment | None
     dead_letter: str
-    history: list[Failure]
+    history: list[FailureEntry]
     plans: list[Act]
     edits: list[Edit]
     trail: list[Act]
