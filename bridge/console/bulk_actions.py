@@ -67,7 +67,7 @@ def plan_patch(desk: DeadLetterService, masks: LetterMasks, by: str, wish: Patch
     """
     masks.whole(wish.letters.topics, "patch")
     if wish.force and not wish.why:
-        raise PatchRefused("What does not validate is sent only with a reason: say why. Nothing was made.")
+        raise PatchRefused("A value that does not validate is sent only with a reason: say why. Nothing was made.")
     check_bulk_size(desk, wish.letters.only_open(), MAX_PATCHED_LETTERS, "patched")
     patch = ValuePatch.read(wish.patch)
     return desk.mending.patch(wish.letters, patch, PlanOptions(), by, wish.why, force=wish.force)

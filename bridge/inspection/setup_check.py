@@ -244,7 +244,7 @@ def find_missing_topics(found: Sequence[SurveyedTopic]) -> list[ManagedTopic]:
 
 
 def _find_problems(seen: SurveyedTopic) -> tuple[str, ...]:
-    """Return the problems of a topic; for a missing one that the bridge may not create, what waits for it."""
+    """Return the problems of a topic; for a missing one that the bridge may not create, its backlog."""
     if seen.partitions is None and seen.ours.kind is not TopicKind.SOURCE:
         source = f" of {seen.ours.source!r}" if seen.ours.source else ""
         return (

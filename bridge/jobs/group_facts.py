@@ -150,7 +150,7 @@ class GroupFacts:
         queues: messages that wait, per queue.
         deliveries: what the messages of a queue carry, those that wait for their time too, where that was counted.
         retries: messages that wait for their time, per queue.
-        oldest: seconds that the oldest delivery has been under way, by topic and handler.
+        oldest: seconds that the oldest delivery has been in flight, by topic and handler.
         tiers: the topics of ours, in the order in which they are listed.
         halts: by topic, why its consumption is halted.
         stale: what was changed of policies and is not in force, a sentence each.
@@ -158,7 +158,7 @@ class GroupFacts:
         aside: by topic, what its halt keeps back in the broker.
         sources: of retry and replay topics that are gone, whose deliveries lay there.
         gone: retry and replay topics that were deleted with what is parked there.
-        unnamed: what waits in the broker for what no handler here names, by what that is called.
+        unnamed: messages in the broker that wait for a dependency that no handler here names, by its name.
         counts: what was handled, failed, died and was replayed, by topic and handler.
         outcomes: how the last attempts ended, by topic and handler.
         unpublished: by handler, the deliveries whose dead letter Kafka does not take.

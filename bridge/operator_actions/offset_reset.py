@@ -170,7 +170,7 @@ def _begin(extent: Extent) -> int:
 def _check_stopped(settings: Settings) -> None:
     """Require that no bridge runs: its ledger must not change under it.
 
-    It asks the group's coordinator alone: `list_groups` asks every broker, and fails if any of them is silent. The
+    It asks the group's coordinator alone: `list_groups` asks every broker, and fails if one does not respond. The
     request can abort librdkafka in an outage that it waits through (bridge.kafka.consumer_groups), which ends this
     command alone, before anything has changed.
 

@@ -158,7 +158,7 @@ def migrate(
     of it would bring the step back. The letters stay; the data that a reverted step added is deleted: with 0004 the
     webhooks.
 
-    Example: DEADLETTERS_DATABASE_URL=postgresql://owner@db/desk bridge deadletters migrate
+    Example: DEADLETTERS_DATABASE_URL=postgresql://owner@db/letters bridge deadletters migrate
     """
     _, settings, _ = load_app(context.obj, desk=True)
     require_extra()

@@ -103,7 +103,9 @@ def plan_edit(asked: ApiRequest, body: shapes.Editing) -> plans_schema.OnePlan:
     """Make a plan that sends a letter back with another value; nothing is sent before the plan is applied."""
     why = body.why.strip()
     if body.force and not why:
-        raise RequestRefused("refused", "What does not validate is sent only with a reason: say why. Nothing was sent.")
+        raise RequestRefused(
+            "refused", "A value that does not validate is sent only with a reason: say why. Nothing was sent."
+        )
     id_, editing = asked.path["id"], asked.desk.editing(asked.masks)
     try:
         value = editing.filled(id_, _decode_value(body.value))

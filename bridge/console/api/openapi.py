@@ -26,7 +26,7 @@ _COMMON_PROBLEMS: Final = (
     "unavailable",
 )
 _DESCRIPTION: Final = """\
-The dead-letter desk for programs. Send `Authorization: Bearer` with a token that
+The dead-letter store for programs. Send `Authorization: Bearer` with a token that
 `bridge deadletters users tokens make` has printed; its role says what it may (`x-role`): viewer, operator, admin, each
 all that those before may. An action needs an `Idempotency-Key`. Errors are problem details (RFC 9457)."""
 

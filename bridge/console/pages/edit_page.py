@@ -118,7 +118,7 @@ def _find_missing(tried: TriedValue, why: str, force: bool) -> str:
     if not tried.changes:
         return "Nothing is changed: replay it as it is."
     if not tried.said.ok and not (force and why):
-        return "What does not validate is sent only with a reason, and where you say so."
+        return "A value that does not validate is sent only with a reason, and if you say so."
     return ""
 
 

@@ -12,9 +12,7 @@ from bridge.deadletters.db.account_rows import User
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.errors import TokenRefused, UserChanged, UserRefused
 
-_OWN_ACCOUNT = (
-    "What you may yourself another admin changes; your password is changed under Account. Nothing was changed."
-)
+_OWN_ACCOUNT = "Another admin changes your role; you change your password under Account. Nothing was changed."
 
 
 def list_users(request: Request) -> Response:

@@ -1,1 +1,1 @@
-"""What people and programs ask of the dead-letter store."""
+"""The questions that people and programs ask the dead-letter store."""

@@ -122,7 +122,7 @@ class DeadLetterMetrics(Collector):
             reading = self._reading
             if reading is None or (reading.done() and self._seconds() - self._read_at >= EVERY):
                 self._read_at = self._seconds()
-                reading = self._reading = start_call("the desk's figures", self._read)
+                reading = self._reading = start_call("the figures of the dead letters", self._read)
         try:
             return reading.result(WITHIN)
         except TimeoutError:
@@ -171,7 +171,7 @@ class DeadLetterMetrics(Collector):
             now, stood = sql.read_clock(connection), webhook_rows.read_webhook_backlogs(connection)
         told = GaugeMetricFamily(
             "bridge_deadletters_webhook_deliveries",
-            "What webhooks were told in the last week, by what became of it: sent, given up, waiting.",
+            "Messages to webhooks of the last week, by their state: sent, given up, waiting.",
             labels=["webhook", "state"],
         )
         oldest = GaugeMetricFamily(

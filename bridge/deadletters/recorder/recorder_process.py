@@ -36,7 +36,7 @@ def serve_recorder(recorder: Recorder, settings: Settings) -> None:
     )
     if port is not None:
         logger.info("http://localhost:%d/healthz /readyz /metrics", port)
-    stop_on_signals(recorder.stop, "finishing the transaction under way")
+    stop_on_signals(recorder.stop, "finishing the running transaction")
     _spare_collecting()
     try:
         recorder.run()
@@ -63,7 +63,7 @@ def record_once(recorder: Recorder, settings: Settings) -> None:
         DeskOfAnotherKafka, DeskDatabaseNewer: this database is not for this recorder.
         DeskUnavailable, KafkaUnavailable, ConsumerFailed: not all was recorded.
     """
-    stop_on_signals(recorder.stop, "finishing the transaction under way")
+    stop_on_signals(recorder.stop, "finishing the running transaction")
     _spare_collecting()
     there = read_extents(settings, recorder.topics)
     recorder.run({each.place: each.end for each in there if each.first < each.end})

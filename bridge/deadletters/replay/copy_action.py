@@ -75,8 +75,8 @@ class CopyTarget:
             return cls(file=str(Path(said).resolve()))
         # The message does not repeat the text: it may have a password.
         raise CopyRefused(
-            "What --to-kafka was given is neither addresses (host:9092,host:9092) nor a file of Kafka properties that "
-            f"is there. User and password go into that file, or into {PREFIX}SASL_USERNAME and {PREFIX}SASL_PASSWORD."
+            "--to-kafka is neither addresses (host:9092,host:9092) nor an existing file of Kafka properties. "
+            f" User and password go into that file, or into {PREFIX}SASL_USERNAME and {PREFIX}SASL_PASSWORD."
         )
 
     @classmethod

@@ -1,5 +1,5 @@
-"""The outcome of a delivery about which the ledger is silent, deduced from Kafka: its record was read, is parked, or
-died again. The verdicts are pure.
+"""The outcome of a delivery that the ledger does not know, deduced from Kafka: its record was read, is parked, or died
+again. The verdicts are pure.
 """
 
 import time
@@ -39,7 +39,7 @@ class OutcomeVerdict(Enum):
     DONE = "done"
     DISCARDED = "discarded"
     LOOK = "look"
-    """The ledger has forgotten it, or is silent for long: search Kafka."""
+    """The ledger has forgotten it, or does not respond for long: search Kafka."""
     UNKNOWN = "unknown"
     GONE = "gone"
     """Kafka dropped its record before a bridge read it, and the ledger proves that it was not handed off."""
@@ -168,7 +168,7 @@ class SentDelivery(NamedTuple):
 
 
 class OutcomeDeduction:
-    """One deduction for letters about which the ledger is silent."""
+    """One deduction for letters whose fates the ledger does not know."""
 
     def __init__(self, settings: Settings, database: Database, fates: LedgerFates) -> None:
         self._settings, self._database, self._fates = settings, database, fates

@@ -67,7 +67,7 @@ class ProblemDetails(ResponseModel, title="Problem"):
     type: str = Field(description="The address of an explanation of this kind of problem. It stays the same.")
     title: str
     status: int
-    detail: str = Field(description="What happened, and what to do.")
+    detail: str = Field(description="The error, and what to do.")
     instance: str | None = Field(None, description="If the console failed: the number of the failure in its log.")
     errors: list[Fault] | None = None
     allow: list[str] | None = Field(None, description="The methods that an address has.")

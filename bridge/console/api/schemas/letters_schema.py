@@ -199,7 +199,7 @@ class Check(RequestModel):
     """A value to check."""
 
     value: NewValue | None = Field(
-        description="Null: a tombstone. Of what this role does not see, its tokens stay where they stand."
+        description="Null: a tombstone. Tokens of parts that this role does not see stay where they are."
     )
 
 

@@ -1,1 +1,1 @@
-"""How the desk's tables came to be what they are, a file a step (Alembic)."""
+"""The steps of the database's tables, a file a step (Alembic)."""

@@ -1,4 +1,4 @@
-"""What Alembic runs: the steps on the connection that `bridge.deadletters.db.schema_migration` has opened."""
+"""The script of Alembic: the steps on the connection that `bridge.deadletters.db.schema_migration` has opened."""
 
 from alembic import context
 

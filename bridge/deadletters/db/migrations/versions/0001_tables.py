@@ -1,4 +1,4 @@
-"""The desk's first tables."""
+"""The first tables."""
 
 import sqlalchemy as sa
 from alembic import op

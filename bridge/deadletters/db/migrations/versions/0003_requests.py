@@ -1,4 +1,4 @@
-"""What programs ask for is done once."""
+"""A table of requests, so that each is carried out once."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""An index of what plans have under way and is no letter's own: two plans that have the same must see each other."""
+"""An index of the running items of plans that are no letter's own: two plans with the same one must see each other."""
 
 import sqlalchemy as sa
 from alembic import op
