@@ -258,6 +258,10 @@ class BridgeMetrics:
         for place in places:
             self.committed.remove(*place)
             self.lag.remove(*place)
-            for handler, fate in self._fate_labels.pop(place, ()):
-                self.fates.remove(*place, handler, fate)
-                self.unaccounted.remove(*place, handler)
+            self.hide_fates(place)
+
+    def hide_fates(self, place: Place) -> None:
+        """Remove the fates of a partition: it has no records, or another bridge has it now."""
+        for handler, fate in self._fate_labels.pop(place, ()):
+            self.fates.remove(*place, handler, fate)
+            self.unaccounted.remove(*place, handler)

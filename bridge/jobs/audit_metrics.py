@@ -10,7 +10,7 @@ from bridge.formats.delivery_identity import Place
 from bridge.kafka.partition_offsets import Extent
 from bridge.ledger import Account, Accounts, Ledger
 from bridge.ledger.account_progress import AccountProgress
-from bridge.ledger.unaccounted_offsets import AuditLine, count_audit_line
+from bridge.ledger.unaccounted_offsets import count_audit_line
 from bridge.partitions.assignment import Assignment
 from bridge.partitions.partition import Partition
 
@@ -86,7 +86,15 @@ class AuditMetrics:
         self, partition: Partition, extent: Extent, progress: Mapping[Account, AccountProgress]
     ) -> dict[tuple[str, int, str], int]:
         place = partition.place
-        lines = [self._count(account, extent, progress) for account in partition.accounts.values()]
+        if extent.is_empty:
+            # So are most partitions of retry and replay topics, most of the time: nothing is asked, and nothing shown.
+            self._metrics.hide_fates(place)
+            self._audited[place] = extent.committed or 0
+            return {}
+        lines = [
+            count_audit_line(self._ledger, account, extent, known=progress[account])
+            for account in partition.accounts.values()
+        ]
         for line in lines:
             self._metrics.show_fates(place, line.handler, line.fates, line.missing)
         lost = [line.unaccounted_at[0] for line in lines if line.unaccounted]
@@ -95,9 +103,3 @@ class AuditMetrics:
         self._audited[place] = min(lost, default=extent.committed or 0)
         counts = {(*place, line.handler): line.missing for line in lines}
         return {key: count for key, count in counts.items() if count}
-
-    def _count(self, account: Account, extent: Extent, progress: Mapping[Account, AccountProgress]) -> AuditLine:
-        if extent.is_empty:
-            # Most partitions of retry and replay topics, most of the time: the ledger need not be asked.
-            return AuditLine(account.handler, extent.partition, extent.first, extent.end, extent.committed, None)
-        return count_audit_line(self._ledger, account, extent, known=progress[account])
