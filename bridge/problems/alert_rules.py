@@ -1,0 +1,36 @@
+"""The alert rules for Prometheus, written as a rule file. The row of a problem (`*_problem_rows.py`) has its rules.
+
+`deploy/alerts.yml` is written from the rows: `python -m bridge.problems.alert_rules > deploy/alerts.yml`.
+"""
+
+from collections.abc import Iterator
+
+from bridge.problems.problem_table import PROBLEM_TABLE
+
+
+def write_alert_rules() -> str:
+    """Return the rules for Prometheus, as `deploy/alerts.yml` has them."""
+    return "\n".join(_write_lines()) + "\n"
+
+
+def _write_lines() -> Iterator[str]:
+    yield "# Written by `python -m bridge.problems.alert_rules`: change the rows, and write this file again."
+    yield "groups:"
+    yield "  - name: celery-kafka-bridge"
+    yield "    rules:"
+    for row in PROBLEM_TABLE:
+        for alert in row.alerts:
+            yield f"      - alert: {alert.name}"
+            yield f"        expr: {_quoted(alert.expression)}"
+            if alert.lasts:
+                yield f"        for: {alert.lasts}"
+            yield f"        labels: {{problem: {row.identifier}}}"
+            yield f"        annotations: {{summary: {_quoted(alert.summary)}, runbook: {_quoted(row.runbook)}}}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+if __name__ == "__main__":
+    print(write_alert_rules(), end="")
