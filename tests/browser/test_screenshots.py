@@ -1,4 +1,4 @@
-"""The pictures of the README, as the console looks (`make screenshots`)."""
+"""The pictures of the documentation, as the console looks (`make screenshots`)."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ PICTURES: Final = {
     "letter": "/letters/{total}",
     "canary": "/plans/{applying}",
 }
-#: Bytes: the README has eight of them.
+#: Bytes: the documentation has eight of them.
 LARGEST: Final = 150_000
 
 
