@@ -20,7 +20,8 @@ PAGES: Final = (
     *("docs/reference/glossary.md", "docs/reference/headers.md"),
     *("CHANGELOG.md", "docs/performance/sizing.md", "docs/concepts/comparison.md", "docs/concepts/ledger.md"),
     *("docs/tutorials/existing-celery-app.md", "docs/tutorials/quickstart.md"),
-    *(f"docs/how-to/{page}.md" for page in ("console", "dead-letters", "publish-messages")),
+    *(f"docs/how-to/{page}.md" for page in ("console", "dead-letters", "fix-dead-letters", "redrive")),
+    *(f"docs/how-to/{page}.md" for page in ("dead-letter-store", "publish-messages")),
     *(f"docs/how-to/{page}.md" for page in ("migrate-from-a-consumer", "upgrade", "webhooks", "write-handlers")),
     *(
         f"docs/how-to/{page}.md"
@@ -31,12 +32,14 @@ PAGES: Final = (
         "docs/concepts/architecture.md",
         "docs/concepts/guarantees.md",
         "docs/concepts/circuit-breakers.md",
+        "docs/concepts/dead-letter-lifecycle.md",
+        "docs/concepts/replays.md",
         "docs/concepts/lossless.md",
         "docs/concepts/order-and-batches.md",
         "docs/concepts/retries.md",
     ),
     *(f"docs/reference/{page}.md" for page in ("cli", "exit-codes", "http-api", "metrics", "settings", "status")),
-    *("docs/reference/compatibility.md", "docs/reference/python-api.md"),
+    *("docs/reference/compatibility.md", "docs/reference/dead-letter-data.md", "docs/reference/python-api.md"),
     *(f"docs/contributors/{page}.md" for page in ("chaos", "internals", "model", "style")),
 )
 #: The rooms that write for people.
