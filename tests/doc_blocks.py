@@ -15,6 +15,14 @@ ROOT: Final = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
+class Step:
+    """A command line of a page, and the output that the page shows of it."""
+
+    command: str
+    output: str
+
+
+@dataclass(frozen=True)
 class Block:
     """One fenced block of a page.
 
@@ -34,13 +42,17 @@ class Block:
 
     def commands(self) -> Iterator[str]:
         """Yield each command line: of a block with output, those behind a `$`."""
-        lines = re.sub(r"\\\n\s*", "", self.text).splitlines()
-        for line in lines:
-            if self.language == "console":
-                if line.startswith("$ "):
-                    yield line[2:]
-            elif line:
-                yield line
+        yield from (step.command for step in self.steps())
+
+    def steps(self) -> Iterator["Step"]:
+        """Yield each command line with the output that the page shows behind it."""
+        text = re.sub(r"\\\n\s*", "", self.text)
+        if self.language == "console":
+            for step in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+                command, _, output = step.partition("\n")
+                yield Step(command, output)
+        else:
+            yield from (Step(line, "") for line in text.splitlines() if line)
 
     def __str__(self) -> str:
         return f"{self.page}: {self.text.splitlines()[0][:50]}"

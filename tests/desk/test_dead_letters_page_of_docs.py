@@ -31,12 +31,7 @@ TIMES: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?")
 def read_steps() -> Iterator[tuple[str, str]]:
     """Yield each command of the page that only looks, and what the page shows of its output."""
     for block in read_blocks(PAGE):
-        if block.language != "console":
-            continue
-        for step in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-            line, _, output = step.partition("\n")
-            if COMMAND.match(line):
-                yield line, output
+        yield from ((step.command, step.output) for step in block.steps() if COMMAND.match(step.command))
 
 
 STEPS: Final = [*read_steps()]
