@@ -13,12 +13,12 @@ from bridge.deadletters.alarms.dead_letter_problems import (
     find_dead_letter_problems,
     find_growing_groups,
     find_missed_letters,
-    find_recording_lag,
 )
 from bridge.deadletters.db import kind_rows, position_rows, schema_migration
 from bridge.deadletters.db.position_rows import PositionState, PositionStep, RecordedLog, RecordedPosition
+from bridge.deadletters.inspection import recorder_presence
 from bridge.deadletters.inspection.failure_groups import FailureGroups
-from bridge.deadletters.inspection.recorder_presence import RecorderPresence
+from bridge.deadletters.inspection.recorder_presence import RecorderPresence, find_recording_lag
 from bridge.deadletters.model.failure_growth import HOUR
 from bridge.handler_routes import Routes
 from bridge.settings import Settings
@@ -172,7 +172,7 @@ def test_a_kafka_that_did_not_answer_the_status_is_not_asked_again(
         asked.append(topics)
         return []
 
-    monkeypatch.setattr(dead_letter_problems, "read_extents", read_extents)
+    monkeypatch.setattr(recorder_presence, "read_extents", read_extents)
     monkeypatch.setattr(dead_letter_problems, "read_recorder_presence", lambda _: RecorderPresence(NOW - 60))
     for answers in (True, False):
         (said,) = find_dead_letter_problems(settings(database_url), Routes({}), lambda: NOW, kafka_answers=answers)

@@ -9,10 +9,10 @@ from sqlalchemy import Connection, event
 
 from bridge.deadletters.db import (
     group_rows,
+    inflight_delivery_rows,
     letter_query,
     plan_counts,
     plan_rows,
-    redrive_rows,
 )
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.filter_sql import select_matching_letters
@@ -175,7 +175,7 @@ def test_what_others_have_taken_of_a_plan_is_found_by_when_letters_changed(lette
 def test_what_other_plans_have_under_way_is_found_by_the_index_that_has_it_alone(letters):
     database = letters.database
     with statements(database) as executed, database.reading() as connection:
-        redrive_rows.find_deliveries_elsewhere(connection, 1, ["orders-0-1:charge", "orders-0-2:charge"])
+        inflight_delivery_rows.find_deliveries_elsewhere(connection, 1, ["orders-0-1:charge", "orders-0-2:charge"])
     with database.reading() as connection:
         if database.dialect == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from bridge.deadletters.db import audit_rows, plan_item_rows, plan_rows
+from bridge.deadletters.db import audit_rows, inflight_delivery_rows, plan_item_rows, plan_rows
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.letter_rows import purge_letters
 from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
@@ -75,8 +75,8 @@ def test_a_letter_of_which_another_handlers_delivery_is_on_its_way_stays_until_t
     assert purge_ended_letters(one_of_each, 30, None, now) == 2
     with one_of_each.writing() as connection:
         assert purge_letters(connection, [id_], LONG_AGO + 1) == 0
-        (other,) = plan_item_rows.read_other_deliveries(connection, plan_id, 0, 10)
-        plan_item_rows.end_other_deliveries(connection, [other], PlanItemState.DONE, 1)
+        (other,) = inflight_delivery_rows.read_other_deliveries(connection, plan_id, 0, 10)
+        inflight_delivery_rows.end_other_deliveries(connection, [other], PlanItemState.DONE, 1)
     assert purge_ended_letters(one_of_each, 30, None, now) == 1
 
 

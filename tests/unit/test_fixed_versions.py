@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.deadletters.model.code_version import explain_fix_wait, has_fix, is_fix_deployed
+from bridge.deadletters.replay.fixed_group_replay import explain_fix_wait, has_fix, is_fix_deployed
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deadletters.model.policy_simulation import (
+from bridge.deadletters.db.letter_rows import FailingLetter
+from bridge.deadletters.inspection.policy_trial import (
     AT_ONCE,
     ENDLESS,
     HALTED,
     RETRIED,
-    FailingLetter,
     group_resolution_times,
     simulate_policy,
 )

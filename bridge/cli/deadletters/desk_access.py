@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, error_console, fail, fail_unavailable, load_app
-from bridge.deadletters.inspection.recorder_presence import read_recorder_presence
 from bridge.deadletters.model.letter_filter import LetterFilter
 from bridge.errors import BridgeError, DeskUnavailable, KafkaUnavailable, LedgerUnavailable, PlanHeld, how_to_install
 from bridge.inspection.terminal_output import print_line
@@ -75,6 +74,8 @@ def report_absent(desk: "DeadLetterService", chosen: LetterFilter) -> None:
 
 def report_unrecorded(desk: "DeadLetterService") -> None:
     """Print to stderr that the database is incomplete, if no recorder runs."""
+    from bridge.deadletters.inspection.recorder_presence import read_recorder_presence
+
     if sentence := read_recorder_presence(desk.settings).said():
         print_line(error_console, sentence, "yellow")
 

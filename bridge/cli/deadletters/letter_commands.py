@@ -52,8 +52,7 @@ from bridge.inspection.terminal_output import make_cell
 from bridge.jobs.group_facts import format_span
 
 if TYPE_CHECKING:
-    from bridge.deadletters.inspection.policy_trial import PolicyTrial
-    from bridge.deadletters.model.policy_simulation import SimulationResult
+    from bridge.deadletters.inspection.policy_trial import PolicyTrial, SimulationResult
 
 
 #: Letters in the table unless --limit says otherwise.
@@ -315,11 +314,12 @@ def mark_fixed(
 
 def _describe_wait(desk: "DeadLetterService", handler: str, version: str) -> str:
     """Return why letters do not go back by themselves yet; empty if nothing is in the way."""
-    from bridge.deadletters.model import code_version
     from bridge.deadletters.replay import fixed_group_replay
 
     try:
-        return code_version.explain_fix_wait(handler, version, fixed_group_replay.read_living_workers(desk.settings))
+        return fixed_group_replay.explain_fix_wait(
+            handler, version, fixed_group_replay.read_living_workers(desk.settings)
+        )
     except LedgerUnavailable as error:
         return f"the versions of the workers are unknown: {error}"
 

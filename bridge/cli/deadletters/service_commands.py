@@ -9,7 +9,6 @@ from celery import Celery
 from bridge.cli.command_io import AGAIN, FAULTS, NOT_FOUND, console, fail, load_app, print_result
 from bridge.cli.command_options import FormatOption, LevelOption, LogFormat, LogLevel
 from bridge.cli.deadletters.desk_access import open_desk, require_console, require_extra
-from bridge.deadletters.inspection.recorder_presence import expect_no_recorder
 from bridge.errors import (
     ConsumerFailed,
     DeskDatabaseNewer,
@@ -76,6 +75,8 @@ def record(
 
 
 def _end_recording(context: typer.Context) -> None:
+    from bridge.deadletters.inspection.recorder_presence import expect_no_recorder
+
     with open_desk(context, makes=True) as desk:
         expect_no_recorder(desk.settings)
         desk.trail.add(find_person(), "note", "no recorder is to run any more")

@@ -7,24 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from bridge.deadletters.alarms.webhook_cipher import CHANGED, UNREADABLE, WebhookCipher, is_encrypted
-from bridge.deadletters.db import letter_rows, position_rows, schema_migration, webhook_rows
+from bridge.deadletters.db import letter_rows, schema_migration, webhook_rows
 from bridge.deadletters.db import webhook_rows as addresses
 from bridge.deadletters.db.database import Database
 from bridge.deadletters.db.position_rows import PositionState
 from bridge.deadletters.inspection.failure_groups import FailureGroups, GroupState
-from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
-from bridge.errors import DeskUnavailable, KafkaUnavailable, WebhookRefused
-from bridge.formats.delivery_identity import Place
+from bridge.deadletters.inspection.recorder_presence import (
+    find_recorder_problems,
+    read_recorded_positions,
+    read_recorder_presence,
+)
+from bridge.errors import DeskUnavailable, WebhookRefused
 from bridge.formats.text_forms import format_count, inflect_verb, make_printable
 from bridge.handler_routes import Routes
 from bridge.jobs.group_facts import format_letter_count, format_record_count, format_since, format_utc
-from bridge.kafka.partition_offsets import read_extents
-from bridge.kafka.topic_names import TopicNames
 from bridge.problems.delivery_problem_rows import (
     DEAD_LETTER_STORE_UNAVAILABLE,
     DEAD_LETTERS_MISSED,
     FAILURE_GROUP_GROWS,
-    RECORDER_DOWN,
     REPLAY_OUTCOME_UNKNOWN,
     WEBHOOK_FAILING,
 )
@@ -33,9 +33,6 @@ from bridge.settings import Settings
 
 #: Growing groups with a sentence each; one more sentence counts the others.
 SAID: Final = 5
-#: Seconds that a recorder has to catch up before it counts as lagging; and seconds between two polls.
-TAKES: Final = 3.0
-ASK_EVERY: Final = 0.5
 #: Seconds for which missed letters are reported.
 TOLD_FOR: Final = 86_400.0
 #: Tries after which a webhook's receiver counts as unavailable, about four minutes; and seconds in which an event
@@ -79,10 +76,10 @@ def _find_problems(
         return []
     if said := explain_other_step(database.name, step):
         return [_describe_database_fault(said)]
-    of = read_recorder_presence(settings)
+    presence = read_recorder_presence(settings)
     lost = [
-        *find_missed_letters(_read_positions(settings, database), now()),
-        *_find_unrecorded(settings, routes, database, of, now, kafka_answers),
+        *find_missed_letters(read_recorded_positions(settings, database), now()),
+        *find_recorder_problems(settings, routes, database, presence, now, kafka_answers=kafka_answers),
     ]
     grow = find_growing_groups(FailureGroups(database, now).urgent(), now())
     with database.reading() as connection:
@@ -91,7 +88,7 @@ def _find_problems(
         *lost,
         *find_unknown_outcomes(number, since, now()),
         *grow,
-        *_read_failing_webhooks(database, now(), of.missed),
+        *_read_failing_webhooks(database, now(), presence.missed),
     ]
 
 
@@ -125,60 +122,6 @@ def find_missed_letters(stood: Iterable[PositionState], now: float) -> Iterator[
                 found=format_utc(each.missed_at / 1000),
                 dead_letter_topic=each.topic,
             )
-
-
-def count_left_letters(stood: Iterable[PositionState], ends: Mapping[Place, int]) -> dict[str, int]:
-    """Return the records that are not recorded yet, by topic, without topics that are up to date.
-
-    Parameters:
-        ends: the end offset of each partition that has records.
-    """
-    known = {(each.topic, each.partition): each.next for each in stood}
-    lag: dict[str, int] = {}
-    for place, end in ends.items():
-        if (left := end - known.get(place, 0)) > 0:
-            lag[place[0]] = lag.get(place[0], 0) + left
-    return dict(sorted(lag.items()))
-
-
-def describe_gone_recorder(since: float, left: Mapping[str, int], now: float) -> Problem:
-    """Return the problem that no recorder runs where one did, with the records that wait for it.
-
-    Parameters:
-        since: the last heartbeat (Unix time).
-    """
-    unrecorded = "new dead letters stay in Kafka"
-    if left:
-        of = ", ".join(f"{format_record_count(count)} of {topic}" for topic, count in left.items())
-        unrecorded = f"{of} {inflect_verb(sum(left.values()), 'are')} not in the dead letters' database yet"
-    return make_problem(
-        RECORDER_DOWN,
-        "gone",
-        since=since,
-        many=sum(left.values()) or None,
-        began=format_since(since, now),
-        unrecorded=unrecorded,
-    )
-
-
-def find_recording_lag(stood: Iterable[PositionState], ends: Mapping[Place, int], now: float) -> Iterator[Problem]:
-    """Yield a problem for each topic with records that are not recorded yet.
-
-    Parameters:
-        ends: the end offset of each partition that has records.
-    """
-    known = list(stood)
-    for topic, left in count_left_letters(known, ends).items():
-        last = max((each.at for each in known if each.topic == topic), default=None)
-        yield make_problem(
-            RECORDER_DOWN,
-            "lag",
-            since=None if last is None else last / 1000,
-            many=left,
-            unrecorded=f"{format_record_count(left)} of {topic} {inflect_verb(left, 'are')}",
-            began="and none ever was" if last is None else f"none {format_since(last / 1000, now)}",
-            dead_letter_topic=topic,
-        )
 
 
 def find_unknown_outcomes(number: int, since: int | None, now: float) -> Iterator[Problem]:
@@ -299,53 +242,6 @@ def _read_failing_webhooks(database: Database, now: float, missed: bool = False)
 def _name_group(group: GroupState) -> str:
     names = (group.handler or "others", group.error_class or "no class of error", group.place)
     return make_printable(", ".join(filter(None, names)))
-
-
-def _read_positions(settings: Settings, database: Database) -> list[PositionState]:
-    with database.reading() as connection:
-        return position_rows.read_position_states(connection, settings.group)
-
-
-def _find_unrecorded(
-    settings: Settings,
-    routes: Routes,
-    database: Database,
-    of: RecorderPresence,
-    now: Callable[[], float],
-    kafka_answers: bool,
-) -> list[Problem]:
-    """Return the problem that no recorder runs, or that it lags; none if no recorder is expected."""
-    if not of.wanted:
-        return []
-    ends = _read_topic_ends(settings, routes, database) if kafka_answers else {}
-    if of.gone_since is not None:
-        return [
-            describe_gone_recorder(of.gone_since, count_left_letters(_read_positions(settings, database), ends), now())
-        ]
-    return _wait_for_lag(settings, database, ends, now)
-
-
-def _read_topic_ends(settings: Settings, routes: Routes, database: Database) -> dict[Place, int]:
-    """Return the end offsets of the dead-letter topics; empty if Kafka does not answer, which the status reports."""
-    names = TopicNames.from_settings(settings)
-    topics = {*map(names.dead_letters, routes.topics), *(each.topic for each in _read_positions(settings, database))}
-    try:
-        there = read_extents(settings, topics)
-    except KafkaUnavailable:
-        return {}
-    return {each.place: each.end for each in there if each.first < each.end}
-
-
-def _wait_for_lag(
-    settings: Settings, database: Database, ends: Mapping[Place, int], now: Callable[[], float]
-) -> list[Problem]:
-    """Return the lag problems that persist for some seconds: new records are normally recorded within one."""
-    give_up = time.monotonic() + TAKES
-    while (
-        found := [*find_recording_lag(_read_positions(settings, database), ends, now())]
-    ) and time.monotonic() < give_up:
-        time.sleep(ASK_EVERY)
-    return found
 
 
 class DatabaseCheck(NamedTuple):

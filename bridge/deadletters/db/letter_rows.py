@@ -4,7 +4,7 @@ status changes only from the expected one.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Row, Select, Table, delete, exists, func, literal_column, select, update
 
@@ -23,7 +23,6 @@ from bridge.deadletters.db.table_definitions import (
 )
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState
 from bridge.deadletters.model.letter_filter import FilterField, LetterFilter
-from bridge.deadletters.model.policy_simulation import FailingLetter
 from bridge.deadletters.model.stored_letter import ENDED, LetterStatus, name_delivery
 
 Value = TypeVar("Value")
@@ -260,6 +259,22 @@ def find_missing_ids(connection: Connection, asked: LetterFilter) -> tuple[Seque
 
 #: Rows that are fetched at once.
 ROWS_AT_ONCE = 5_000
+
+
+class FailingLetter(NamedTuple):
+    """The facts about a letter's failures.
+
+    Attributes:
+        runs: the runs of its handler.
+        first_failed_at, failed_at: ms since the epoch.
+    """
+
+    group: int
+    error_class: str
+    reason: str
+    runs: int
+    first_failed_at: int
+    failed_at: int
 
 
 def stream_failures(connection: Connection, asked: LetterFilter) -> Iterator[FailingLetter]:

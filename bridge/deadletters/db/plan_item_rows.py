@@ -27,11 +27,9 @@ from sqlalchemy import (
 
 from bridge.deadletters.db.letter_rows import split_into_batches
 from bridge.deadletters.db.sql import is_among
-from bridge.deadletters.db.table_definitions import items, kinds, letters
+from bridge.deadletters.db.table_definitions import items, letters
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState
 from bridge.deadletters.model.plan_order import WAVES, find_wave
-from bridge.deadletters.model.stored_letter import LetterIdentity
-from bridge.formats.delivery_identity import Origin
 
 
 class LogPosition(NamedTuple):
@@ -155,20 +153,6 @@ class SentPosition(NamedTuple):
 
     spot: LogPosition
     at: int
-
-
-class OtherDelivery(NamedTuple):
-    """A sent delivery that is no letter's own.
-
-    Attributes:
-        number: of the delivery when it was sent.
-    """
-
-    plan_id: int
-    position: int
-    delivery: Origin
-    number: int
-    where: SentPosition
 
 
 _ITEM_COLUMNS = [items.c[name] for name in PlanItem._fields]
@@ -339,39 +323,6 @@ def read_sent_positions(connection: Connection, letter_ids: Sequence[int]) -> di
     return found
 
 
-def read_other_deliveries(connection: Connection, plan_id: int, after: int, limit: int) -> list[OtherDelivery]:
-    """Return the next deliveries of a plan in flight that are no letter's own, after a position."""
-    whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.consumer_group)
-    where = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset, items.c.sent_at)
-    asked = select(items.c.plan_id, items.c.position, items.c.place, items.c.number, *whose, *where)
-    asked = asked.join(letters, letters.c.id == items.c.letter_id).join(kinds, kinds.c.id == letters.c.kind_id)
-    under_way = (items.c.state == PlanItemState.SENT, items.c.place.is_not(None), items.c.position > after)
-    asked = asked.where(items.c.plan_id == plan_id, *under_way)
-    return [_build_other_delivery(row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
-
-
-def find_dead_deliveries(connection: Connection, found: Sequence[OtherDelivery]) -> list[OtherDelivery]:
-    """Return those of these deliveries that have a letter of their own by now."""
-    digests = {LetterIdentity.for_delivery(each.delivery).digest: each for each in found}
-    dead: list[OtherDelivery] = []
-    for some in split_into_batches(list(digests)):
-        asked = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(some))
-        rows = ((digests[bytes(row.digest)], row.number) for row in connection.execute(asked))
-        dead += [each for each, number in rows if number >= each.number]
-    return dead
-
-
-def end_other_deliveries(
-    connection: Connection, found: Sequence[OtherDelivery], to: PlanItemState, at: int, why: str = ""
-) -> None:
-    """Note how deliveries ended that are no letter's own."""
-    by_plan: dict[int, list[int]] = defaultdict(list)
-    for each in found:
-        by_plan[each.plan_id].append(each.position)
-    for plan_id, some in by_plan.items():
-        _move_items(connection, plan_id, some, UNDER_WAY, state=to, ended_at=at, why=why)
-
-
 def count_item_states(
     connection: Connection, plan_ids: Sequence[int], wave: int | None = None
 ) -> dict[int, dict[str, int]]:
@@ -401,13 +352,6 @@ def _move_items(
         connection.execute(
             update(items).where(*build_position_conditions(plan_id, some), ITEM_STATE.in_(from_)).values(values)
         )
-
-
-def _build_other_delivery(row: Any) -> OtherDelivery:
-    handler = row.place.partition(":")[2]
-    delivery = Origin(row.topic, row.topic_id, row.partition, row.offset, handler, row.consumer_group)
-    spot = LogPosition(row.sent_topic, row.sent_partition, row.sent_offset)
-    return OtherDelivery(row.plan_id, row.position, delivery, row.number, SentPosition(spot, row.sent_at))
 
 
 def _write_wave(position: Any) -> Any:

@@ -1,25 +1,24 @@
-"""A changed policy of a handler, tried on its dead letters.
+"""A changed retry policy of a handler, tried on its dead letters: the simulation is pure.
 
-The handler's Celery task supplies its policy.
+The handler's Celery task supplies its policy. The simulation assumes that each attempt fails with the error of the last
+one. If a letter of the group was replayed with success, a retry after that time counts as a success.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
+from itertools import accumulate
+from typing import Any, Final, NamedTuple, Protocol
 
 from celery import Celery
 
 from bridge.deadletters.db import letter_rows
 from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.letter_rows import FailingLetter
 from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
-from bridge.deadletters.model.policy_simulation import (
-    FailingLetter,
-    SimulationResult,
-    group_resolution_times,
-    simulate_policy,
-)
 from bridge.errors import BridgeError, KafkaUnavailable, LedgerUnavailable, PolicyRefused, UnknownHandler
 from bridge.formats.group_decision import find_changed_policies, read_option_values
 from bridge.handler_routes import Routes
@@ -30,6 +29,147 @@ from bridge.settings import Settings
 
 #: Seconds to wait for Redis.
 ANSWER_WITHIN: Final = 2.0
+
+
+#: Reasons of deaths that no policy decides on.
+NOT_JUDGED: Final = ("undecodable", "poison", "unknown_handler")
+#: The ends of a delivery by a policy.
+AT_ONCE, RETRIED, HALTED, ENDLESS, ASKED, DONE = (
+    *("dead at once", "dead after retries", "the topic halted"),
+    *("retried without an end", "as each failure says itself", "given up as done"),
+)
+_ENDS: Final = {"halt": HALTED, "endless": ENDLESS, "asked": ASKED, "done": DONE}
+
+
+class PolicyCourse(Protocol):
+    """The course of a policy for an error that occurs at every attempt (`tasks.policy.policy_override`)."""
+
+    @property
+    def waits(self) -> Sequence[float]:
+        """Return seconds until each retry."""
+
+    @property
+    def end(self) -> str:
+        """Return the reason of its dead letter, "halt", "endless", "asked" or "done"."""
+
+    @property
+    def known(self) -> bool:
+        """Return whether the error's class is imported here."""
+
+
+@dataclass(slots=True)
+class SimulationResult:
+    """The result of a simulation.
+
+    Attributes:
+        letters: letters that a policy decides on.
+        not_judged: letters that no policy decides on, by reason.
+        before: the actual ends of `letters`.
+        after: their ends by the policy, if no later attempt succeeds.
+        attempts_before, attempts_after: the actual and the simulated runs of the handler.
+        evidence: letters whose fault is known to have been gone later.
+        saved: those of these that a retry would have reached after that.
+        attempts_saved: the simulated runs, if the saved letters ended there.
+        retrying: letters by the seconds from the first failure to the last retry.
+        unknown: letters by exception class that is not imported here, so that only its name was judged.
+    """
+
+    letters: int = 0
+    not_judged: Counter[str] = field(default_factory=Counter)
+    before: Counter[str] = field(default_factory=Counter)
+    after: Counter[str] = field(default_factory=Counter)
+    attempts_before: int = 0
+    attempts_after: int = 0
+    evidence: int = 0
+    saved: int = 0
+    attempts_saved: int = 0
+    retrying: Counter[float] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    def retrying_for(self, part: float) -> float | None:
+        """Return the seconds after which this share of the retried letters have no retry left; `None` if none is
+        retried.
+        """
+        wanted = part * self.retrying.total()
+        counts = accumulate(count for _, count in sorted(self.retrying.items()))
+        return next(
+            (seconds for seconds, sum_ in zip(sorted(self.retrying), counts, strict=True) if sum_ >= wanted), None
+        )
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the simulation as JSON-compatible data."""
+        return {
+            "letters": self.letters,
+            "not_judged": dict(self.not_judged),
+            "before": {"ends": dict(self.before), "attempts": self.attempts_before},
+            "after": {
+                "ends": dict(self.after),
+                "attempts": self.attempts_after,
+                "retrying_seconds": {name: self.retrying_for(part) for name, part in (("half", 0.5), ("all", 1.0))},
+            },
+            "evidence": {"fault_gone": self.evidence, "saved": self.saved, "attempts": self.attempts_saved},
+            "unknown_classes": dict(self.unknown),
+        }
+
+
+def simulate_policy(
+    letters: Iterable[FailingLetter], course: Callable[[str], PolicyCourse], resolved: Mapping[int, Sequence[int]]
+) -> SimulationResult:
+    """Simulate a policy on letters.
+
+    Parameters:
+        course: returns the policy's course for an exception class.
+        resolved: by group, the times of successful replays (ms since the epoch), ascending.
+    """
+    found, courses = SimulationResult(), dict[str, _TimedCourse]()
+    for letter in letters:
+        if letter.reason in NOT_JUDGED:
+            found.not_judged[letter.reason] += 1
+            continue
+        if letter.error_class not in courses:
+            courses[letter.error_class] = _TimedCourse(course(letter.error_class))
+        _judge_letter(found, letter, courses[letter.error_class], resolved.get(letter.group, ()))
+    return found
+
+
+class _TimedCourse:
+    """A course with the seconds from the first failure to each retry."""
+
+    def __init__(self, course: PolicyCourse) -> None:
+        self.known = course.known
+        self.retries = list(accumulate(course.waits))
+        self.end = _ENDS.get(course.end) or (RETRIED if self.retries else AT_ONCE)
+
+
+def _judge_letter(
+    found: SimulationResult, letter: FailingLetter, course: _TimedCourse, resolved: Sequence[int]
+) -> None:
+    attempts = 1 + len(course.retries)
+    found.letters += 1
+    found.before[RETRIED if letter.runs > 1 else AT_ONCE] += 1
+    found.attempts_before += letter.runs
+    found.after[course.end] += 1
+    found.attempts_after += attempts
+    if not course.known:
+        found.unknown[letter.error_class] += 1
+    if course.retries:
+        found.retrying[course.retries[-1]] += 1
+    later = bisect_left(resolved, letter.failed_at)
+    if later < len(resolved):
+        found.evidence += 1
+        reached = bisect_left(course.retries, (resolved[later] - letter.first_failed_at) / 1000)
+        if reached < len(course.retries):
+            found.saved += 1
+            attempts = 2 + reached
+    found.attempts_saved += attempts
+
+
+def group_resolution_times(resolved: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return ascending times by group, from pairs of a group and a time."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for group, at in resolved:
+        found[group].append(at)
+    return {group: sorted(times) for group, times in found.items()}
 
 
 class PolicyTrial(NamedTuple):

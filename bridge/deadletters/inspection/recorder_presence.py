@@ -1,17 +1,34 @@
-"""The presence of a recorder of the group. A group that records with `--once`, or not at all, misses none."""
+"""The presence of a recorder of the group, and the problems of a recorder that is gone or lags.
+
+A group that records with `--once`, or not at all, misses none.
+"""
 
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from bridge.errors import LedgerUnavailable, RecordingNotEnded
-from bridge.jobs.group_facts import format_since
+from bridge.deadletters.db import position_rows
+from bridge.deadletters.db.database import Database
+from bridge.deadletters.db.position_rows import PositionState
+from bridge.errors import KafkaUnavailable, LedgerUnavailable, RecordingNotEnded
+from bridge.formats.delivery_identity import Place
+from bridge.formats.text_forms import inflect_verb
+from bridge.handler_routes import Routes
+from bridge.jobs.group_facts import format_record_count, format_since
+from bridge.kafka.partition_offsets import read_extents
+from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Ledger
 from bridge.ledger.group_members import GroupMembers
+from bridge.problems.delivery_problem_rows import RECORDER_DOWN
+from bridge.problems.problem import Problem, make_problem
 from bridge.settings import Settings
 
 #: Seconds to wait for Redis.
 ANSWER_WITHIN: Final = 2.0
+#: Seconds that a recorder has to catch up before it counts as lagging; and seconds between two polls.
+TAKES: Final = 3.0
+ASK_EVERY: Final = 0.5
 
 
 class RecorderPresence(NamedTuple):
@@ -82,3 +99,108 @@ def expect_no_recorder(settings: Settings) -> None:
 def name_recorder_members(settings: Settings) -> str:
     """Return the member name of a group's recorders."""
     return f"group {settings.group}"
+
+
+def find_recorder_problems(
+    settings: Settings,
+    routes: Routes,
+    database: Database,
+    presence: RecorderPresence,
+    now: Callable[[], float],
+    *,
+    kafka_answers: bool,
+) -> list[Problem]:
+    """Return the problem that no recorder runs, or that it lags; none if no recorder is expected."""
+    if not presence.wanted:
+        return []
+    ends = _read_topic_ends(settings, routes, database) if kafka_answers else {}
+    if presence.gone_since is not None:
+        left = count_left_letters(read_recorded_positions(settings, database), ends)
+        return [describe_gone_recorder(presence.gone_since, left, now())]
+    return _wait_for_lag(settings, database, ends, now)
+
+
+def _read_topic_ends(settings: Settings, routes: Routes, database: Database) -> dict[Place, int]:
+    """Return the end offsets of the dead-letter topics; empty if Kafka does not answer, which the status reports."""
+    names = TopicNames.from_settings(settings)
+    topics = {
+        *map(names.dead_letters, routes.topics),
+        *(each.topic for each in read_recorded_positions(settings, database)),
+    }
+    try:
+        there = read_extents(settings, topics)
+    except KafkaUnavailable:
+        return {}
+    return {each.place: each.end for each in there if each.first < each.end}
+
+
+def _wait_for_lag(
+    settings: Settings, database: Database, ends: Mapping[Place, int], now: Callable[[], float]
+) -> list[Problem]:
+    """Return the lag problems that persist for some seconds: new records are normally recorded within one."""
+    give_up = time.monotonic() + TAKES
+    while (
+        found := [*find_recording_lag(read_recorded_positions(settings, database), ends, now())]
+    ) and time.monotonic() < give_up:
+        time.sleep(ASK_EVERY)
+    return found
+
+
+def count_left_letters(stood: Iterable[PositionState], ends: Mapping[Place, int]) -> dict[str, int]:
+    """Return the records that are not recorded yet, by topic, without topics that are up to date.
+
+    Parameters:
+        ends: the end offset of each partition that has records.
+    """
+    known = {(each.topic, each.partition): each.next for each in stood}
+    lag: dict[str, int] = {}
+    for place, end in ends.items():
+        if (left := end - known.get(place, 0)) > 0:
+            lag[place[0]] = lag.get(place[0], 0) + left
+    return dict(sorted(lag.items()))
+
+
+def describe_gone_recorder(since: float, left: Mapping[str, int], now: float) -> Problem:
+    """Return the problem that no recorder runs where one did, with the records that wait for it.
+
+    Parameters:
+        since: the last heartbeat (Unix time).
+    """
+    unrecorded = "new dead letters stay in Kafka"
+    if left:
+        of = ", ".join(f"{format_record_count(count)} of {topic}" for topic, count in left.items())
+        unrecorded = f"{of} {inflect_verb(sum(left.values()), 'are')} not in the dead letters' database yet"
+    return make_problem(
+        RECORDER_DOWN,
+        "gone",
+        since=since,
+        many=sum(left.values()) or None,
+        began=format_since(since, now),
+        unrecorded=unrecorded,
+    )
+
+
+def find_recording_lag(stood: Iterable[PositionState], ends: Mapping[Place, int], now: float) -> Iterator[Problem]:
+    """Yield a problem for each topic with records that are not recorded yet.
+
+    Parameters:
+        ends: the end offset of each partition that has records.
+    """
+    known = list(stood)
+    for topic, left in count_left_letters(known, ends).items():
+        last = max((each.at for each in known if each.topic == topic), default=None)
+        yield make_problem(
+            RECORDER_DOWN,
+            "lag",
+            since=None if last is None else last / 1000,
+            many=left,
+            unrecorded=f"{format_record_count(left)} of {topic} {inflect_verb(left, 'are')}",
+            began="and none ever was" if last is None else f"none {format_since(last / 1000, now)}",
+            dead_letter_topic=topic,
+        )
+
+
+def read_recorded_positions(settings: Settings, database: Database) -> list[PositionState]:
+    """Return the position of the group's recorders in each partition."""
+    with database.reading() as connection:
+        return position_rows.read_position_states(connection, settings.group)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from bridge.deadletters.db import letter_payload, letter_rows, plan_counts, plan_rows, redrive_rows
+from bridge.deadletters.db import inflight_delivery_rows, letter_payload, letter_rows, plan_counts, plan_rows
 from bridge.deadletters.db.database import Connection, Database
+from bridge.deadletters.db.inflight_delivery_rows import DeliveryElsewhere
 from bridge.deadletters.db.letter_payload import LetterStanding
 from bridge.deadletters.db.plan_counts import DeadDelivery
 from bridge.deadletters.db.plan_item_rows import LogPosition, PlanItem, SentRecord
-from bridge.deadletters.db.redrive_rows import DeliveryElsewhere
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
 from bridge.deadletters.model.stored_letter import LetterIdentity, LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
@@ -60,7 +60,9 @@ class PlanConflicts:
             others: deliveries that are sent as no letter's own.
         """
         own, others = [*own], [*others]
-        found = redrive_rows.find_deliveries_elsewhere(connection, plan_id, [each.identity for each in (*own, *others)])
+        found = inflight_delivery_rows.find_deliveries_elsewhere(
+            connection, plan_id, [each.identity for each in (*own, *others)]
+        )
         return cls(
             found,
             plan_counts.find_letters_by_digest(

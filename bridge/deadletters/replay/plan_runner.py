@@ -15,7 +15,7 @@ from threading import Event
 from typing import Final, Generic, NamedTuple, TypeVar
 from uuid import uuid4
 
-from bridge.deadletters.db import plan_item_rows, plan_order_rows, plan_rows, redrive_rows, sql
+from bridge.deadletters.db import inflight_delivery_rows, plan_item_rows, plan_order_rows, plan_rows, sql
 from bridge.deadletters.db.database import Connection, Database
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanState
 from bridge.deadletters.model.plan_order import CanaryDecision, CanaryTurn, decide_next_wave
@@ -212,7 +212,7 @@ class PlanRunner:
         passed = self._ask(self._lanes) if self._in_lanes and self._lanes.is_due() else ()
         with self._database.writing() as connection:
             self._go_on(connection)
-            redrive_rows.lock_claims(connection)
+            inflight_delivery_rows.lock_claims(connection)
             if self._in_lanes:
                 plan_order_rows.release_held_items(connection, self._plan.id, passed)
             allowed = self._pace.allowed(BATCH, time.monotonic())

@@ -14,12 +14,11 @@ from bridge.deadletters.db.database import Connection, Database, require_same_cl
 from bridge.deadletters.db.filter_sql import select_matching_letters
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanCounts, PlanKind, PlanOptions, PlanState
 from bridge.deadletters.model.letter_filter import LetterFilter
-from bridge.deadletters.replay import copy_action, plan_handlers, plan_runner
+from bridge.deadletters.replay import copy_action, plan_runner
 from bridge.deadletters.replay.ledger_fates import LedgerFates
 from bridge.deadletters.replay.plan_action import ArchiveAction, DiscardAction, PlanAction
-from bridge.deadletters.replay.plan_handlers import find_known_handlers
 from bridge.deadletters.replay.plan_lanes import LaneRelease, lay_plan_lanes
-from bridge.deadletters.replay.plan_preview import PlanCounter
+from bridge.deadletters.replay.plan_preview import PlanCounter, add_other_handlers, find_known_handlers
 from bridge.deadletters.replay.plan_progress import (
     DISCARD_AFTER,
     PlanApproval,
@@ -147,7 +146,7 @@ class PlanService:
                 connection, id_, select_matching_letters(meant), canary=options.canary
             )
             if options.all_handlers:
-                plan_handlers.add_other_handlers(connection, id_, count, self.settings, self.routes, options.canary)
+                add_other_handlers(connection, id_, count, self.settings, self.routes, options.canary)
             said = f"plan {id_}: to {what} {letters_said(count)}" + (f": {why}" if why else "")
             audit_rows.write_entry(connection, at, by, what, said, plan_id=id_)
         self._count(id_, what, asked)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bridge.deadletters.db import plan_item_rows, plan_rows, redrive_rows, sql
+from bridge.deadletters.db import inflight_delivery_rows, plan_item_rows, plan_rows, sql
 from bridge.deadletters.db.database import Database
-from bridge.deadletters.db.redrive_rows import SentRedrive
+from bridge.deadletters.db.inflight_delivery_rows import SentRedrive
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState
 from bridge.deadletters.model.stored_letter import LetterIdentity
 from bridge.deadletters.replay.kafka_lookup import read_topic_id
@@ -72,7 +72,7 @@ class RedriveOutcomes:
         with self._database.reading() as connection:
             found = [
                 plan_rows.read_plan(connection, id_)
-                for id_ in redrive_rows.find_redrives_under_way(connection)
+                for id_ in inflight_delivery_rows.find_redrives_under_way(connection)
                 if plan_id in (None, id_)
             ]
         return sum(self._of_plan(plan, deduces) for plan in found if plan is not None)
@@ -90,7 +90,9 @@ class RedriveOutcomes:
             with self._database.writing() as connection:
                 if plan.options.into:
                     # Their process has died: they may have been sent into the deleted topic.
-                    redrive_rows.note_lost_redrives(connection, plan.id, _MADE_AGAIN_LEFT, sql.read_clock(connection))
+                    inflight_delivery_rows.note_lost_redrives(
+                        connection, plan.id, _MADE_AGAIN_LEFT, sql.read_clock(connection)
+                    )
                 plan_rows.note_target_topic(connection, plan, into)
 
     def _of_plan(self, plan: BulkPlan, deduces: bool) -> int:
@@ -98,7 +100,7 @@ class RedriveOutcomes:
         parked = StillParked(self._settings, self._fates)
         while True:
             with self._database.reading() as connection:
-                page = redrive_rows.read_sent_redrives(connection, plan.id, after, PAGE)
+                page = inflight_delivery_rows.read_sent_redrives(connection, plan.id, after, PAGE)
             if not page:
                 return left
             after = page[-1].position
@@ -207,7 +209,7 @@ class RedriveOutcomes:
     def _died(self, page: Sequence[SentRedrive], deliveries: Sequence[Origin]) -> list[bool]:
         digests = [LetterIdentity.for_delivery(each).digest for each in deliveries]
         with self._database.reading() as connection:
-            numbers = redrive_rows.read_death_numbers(connection, digests)
+            numbers = inflight_delivery_rows.read_death_numbers(connection, digests)
         return [numbers.get(digest, -1) >= each.number for digest, each in zip(digests, page, strict=True)]
 
     def _end(self, plan: BulkPlan, ends: Mapping[PlanItemState, Mapping[int, str]]) -> None:

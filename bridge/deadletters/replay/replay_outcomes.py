@@ -8,10 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.deadletters.db import audit_rows, letter_payload, letter_rows, plan_item_rows, plan_rows, sql
+from bridge.deadletters.db import (
+    audit_rows,
+    inflight_delivery_rows,
+    letter_payload,
+    letter_rows,
+    plan_item_rows,
+    plan_rows,
+    sql,
+)
 from bridge.deadletters.db.database import Connection, Database
+from bridge.deadletters.db.inflight_delivery_rows import OtherDelivery
 from bridge.deadletters.db.letter_payload import ReplayingLetter
-from bridge.deadletters.db.plan_item_rows import OtherDelivery
 from bridge.deadletters.model.bulk_plan import PlanItemState
 from bridge.deadletters.model.stored_letter import LetterStatus
 from bridge.deadletters.replay.ledger_fates import LedgerFates
@@ -134,7 +142,7 @@ class ReplayOutcomes:
         deducing = OutcomeDeduction(self._settings, self._database, self._fates) if deduces else None
         while True:
             with self._database.reading() as connection:
-                page = plan_item_rows.read_other_deliveries(connection, plan_id, after, OUTCOME_PAGE)
+                page = inflight_delivery_rows.read_other_deliveries(connection, plan_id, after, OUTCOME_PAGE)
             if not page:
                 return left
             after = page[-1].position
@@ -150,7 +158,7 @@ class ReplayOutcomes:
             at = sql.read_clock(connection)
             for verdict, (state, why) in DEDUCED.items():
                 over = [each for each in silent if verdicts.get(each.position) is verdict]
-                plan_item_rows.end_other_deliveries(connection, over, state, at, why)
+                inflight_delivery_rows.end_other_deliveries(connection, over, state, at, why)
         return len(verdicts.keys() & {each.position for each in silent})
 
     def _end_others(
@@ -160,10 +168,10 @@ class ReplayOutcomes:
         at = sql.read_clock(connection)
         for fate, (state, _) in ENDS.items():
             over = [each for each, its in zip(page, found, strict=True) if its is fate]
-            plan_item_rows.end_other_deliveries(connection, over, state, at)
+            inflight_delivery_rows.end_other_deliveries(connection, over, state, at)
         rest = [each for each, fate in zip(page, found, strict=True) if fate not in ENDS]
-        dead = plan_item_rows.find_dead_deliveries(connection, rest)
-        plan_item_rows.end_other_deliveries(connection, dead, PlanItemState.DEAD, at)
+        dead = inflight_delivery_rows.find_dead_deliveries(connection, rest)
+        inflight_delivery_rows.end_other_deliveries(connection, dead, PlanItemState.DEAD, at)
         return [each for each in rest if each not in dead]
 
 

@@ -1,14 +1,19 @@
-"""Deliveries in flight without a letter of their own: those of redrives, and those that other plans have claimed."""
+"""Deliveries in flight without a letter of their own: those of redrives, those to other handlers, and those that other
+plans have claimed.
+"""
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, func, literal_column, select, update
 
 from bridge.deadletters.db.letter_rows import split_into_batches
-from bridge.deadletters.db.plan_item_rows import LogPosition
-from bridge.deadletters.db.table_definitions import items, letters, plans
+from bridge.deadletters.db.plan_item_rows import LogPosition, SentPosition, end_items
+from bridge.deadletters.db.table_definitions import items, kinds, letters, plans
 from bridge.deadletters.model.bulk_plan import UNDER_WAY, PlanItemState, PlanKind
+from bridge.deadletters.model.stored_letter import LetterIdentity
+from bridge.formats.delivery_identity import Origin
 
 #: Literals: the partial index of items in flight is not used for parameters.
 _IS_UNDER_WAY: Final = items.c.state.in_([literal_column(f"'{state}'") for state in UNDER_WAY])
@@ -104,3 +109,57 @@ def note_lost_redrives(connection: Connection, plan_id: int, why: str, at: int) 
     """Note that it is unknown whether claimed deliveries without a letter were sent."""
     claimed = (items.c.plan_id == plan_id, items.c.state == PlanItemState.CLAIMED, items.c.letter_id.is_(None))
     connection.execute(update(items).where(*claimed).values(state=PlanItemState.UNKNOWN, why=why, ended_at=at))
+
+
+class OtherDelivery(NamedTuple):
+    """A sent delivery that is no letter's own.
+
+    Attributes:
+        number: of the delivery when it was sent.
+    """
+
+    plan_id: int
+    position: int
+    delivery: Origin
+    number: int
+    where: SentPosition
+
+
+def read_other_deliveries(connection: Connection, plan_id: int, after: int, limit: int) -> list[OtherDelivery]:
+    """Return the next deliveries of a plan in flight that are no letter's own, after a position."""
+    whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.consumer_group)
+    where = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset, items.c.sent_at)
+    asked = select(items.c.plan_id, items.c.position, items.c.place, items.c.number, *whose, *where)
+    asked = asked.join(letters, letters.c.id == items.c.letter_id).join(kinds, kinds.c.id == letters.c.kind_id)
+    under_way = (items.c.state == PlanItemState.SENT, items.c.place.is_not(None), items.c.position > after)
+    asked = asked.where(items.c.plan_id == plan_id, *under_way)
+    return [_build_other_delivery(row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
+
+
+def find_dead_deliveries(connection: Connection, found: Sequence[OtherDelivery]) -> list[OtherDelivery]:
+    """Return those of these deliveries that have a letter of their own by now."""
+    digests = {LetterIdentity.for_delivery(each.delivery).digest: each for each in found}
+    dead: list[OtherDelivery] = []
+    for some in split_into_batches(list(digests)):
+        asked = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(some))
+        rows = ((digests[bytes(row.digest)], row.number) for row in connection.execute(asked))
+        dead += [each for each, number in rows if number >= each.number]
+    return dead
+
+
+def end_other_deliveries(
+    connection: Connection, found: Sequence[OtherDelivery], to: PlanItemState, at: int, why: str = ""
+) -> None:
+    """Note how deliveries ended that are no letter's own."""
+    by_plan: dict[int, list[int]] = defaultdict(list)
+    for each in found:
+        by_plan[each.plan_id].append(each.position)
+    for plan_id, positions in by_plan.items():
+        end_items(connection, plan_id, dict.fromkeys(positions, why), to, at, UNDER_WAY)
+
+
+def _build_other_delivery(row: Any) -> OtherDelivery:
+    handler = row.place.partition(":")[2]
+    delivery = Origin(row.topic, row.topic_id, row.partition, row.offset, handler, row.consumer_group)
+    spot = LogPosition(row.sent_topic, row.sent_partition, row.sent_offset)
+    return OtherDelivery(row.plan_id, row.position, delivery, row.number, SentPosition(spot, row.sent_at))
