@@ -27,7 +27,7 @@ class WaitKind(StrEnum):
 
     DATABASE = "nothing else"
     #: The status of the group, or the running versions: seconds while Redis or Kafka is unavailable.
-    STANDING = "standing"
+    STATUS = "status"
     #: Kafka or the ledger itself: 12 seconds and more.
     SERVERS = "servers"
     #: The OpenID Connect issuer, which any visitor can make the console ask.

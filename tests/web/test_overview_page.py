@@ -110,15 +110,15 @@ def test_each_problem_is_a_sentence_with_its_time_and_what_to_do(page):
         ("halted", {"topic": "a/b"}, (ProblemLink("Resume a/b…", "/topics/a%2Fb/resume"),)),
         ("policy", {"handler": "h"}, (ProblemLink("Policy of h…", "/handlers/h/policy"),)),
         ("no bridge", {}, ()),
-        ("grows", {"group": 7}, (ProblemLink("Look at group 7", "/groups/7"),)),
+        ("grows", {"group": 7}, (ProblemLink("Group 7", "/groups/7"),)),
         ("grows", {}, (ProblemLink("Groups", "/groups"),)),
         (
             "lost",
             {"topic": "a/b"},
-            (ProblemLink("Proof", "/audit?topic=a%2Fb"), ProblemLink("Topic a/b", "/topics/a%2Fb")),
+            (ProblemLink("Audit", "/audit?topic=a%2Fb"), ProblemLink("Topic a/b", "/topics/a%2Fb")),
         ),
         ("old", {"handler": "h"}, (ProblemLink("Handler h", "/handlers/h"),)),
-        ("dead", {"handler": "h"}, (ProblemLink("Look at them", "/letters?handler=h&status=open"),)),
+        ("dead", {"handler": "h"}, (ProblemLink("Open letters", "/letters?handler=h&status=open"),)),
     ],
 )
 def test_what_can_be_done_in_the_console_is_a_link(kind, values, links):
@@ -132,7 +132,7 @@ def test_how_many_it_concerns_and_how_many_are_lost_stand_in_columns(page):
     rows = re.findall(r"<tr role=\"row\">(.*?)</tr>", found[found.index("What is wrong") :], re.S)
     shown = [words("<main" + row) for row in rows[:3]]
     assert "412 records 0 Resume" in shown[0]
-    assert "9 records 9 Proof Topic orders" in shown[1]
+    assert "9 records 9 Audit Topic orders" in shown[1]
     assert shown[2] == "Silent Who knows. \u2013 \u2013 ? start it"
 
 
@@ -222,7 +222,7 @@ def test_before_the_first_answer_the_page_comes_all_the_same(console, browser, m
     answered = threading.Event()
     console.status_cache = make_status_cache(lambda: status(group=answered.wait(20)))
     monkeypatch.setattr(console.status_cache, "within", 0.05)
-    assert "Still asking how the group stands" in browser().get("/").text
+    assert "Waiting for the status of the group" in browser().get("/").text
     answered.set()
 
 

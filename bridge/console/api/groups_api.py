@@ -19,11 +19,11 @@ from bridge.errors import RequestRefused
 
 operations: Final = OperationTable()
 
-_STANDING: Final = WaitKind.STANDING
+_STATUS: Final = WaitKind.STATUS
 _LIST: Final = "groups"
 
 
-@operations.declare("GET /groups", Role.VIEWER, "listGroups", waits=_STANDING)
+@operations.declare("GET /groups", Role.VIEWER, "listGroups", waits=_STATUS)
 def list_groups(asked: ApiRequest, query: shapes.GroupsQuery) -> shapes.Groups:
     """Return the groups that have letters of a filter."""
     found = asked.desk.groups.ranked(_read_group_filter(query), GroupOrder(query.order))
@@ -35,7 +35,7 @@ def list_groups(asked: ApiRequest, query: shapes.GroupsQuery) -> shapes.Groups:
     return shapes.Groups.model_validate({"items": items, "next": following})
 
 
-@operations.declare("GET /groups/{id:int}", Role.VIEWER, "getGroup", waits=_STANDING)
+@operations.declare("GET /groups/{id:int}", Role.VIEWER, "getGroup", waits=_STATUS)
 def show_group(asked: ApiRequest) -> shapes.OneGroup:
     """Return a group, and what to do with it next."""
     group = asked.desk.groups.one(asked.path["id"])
@@ -55,7 +55,7 @@ def show_group(asked: ApiRequest) -> shapes.OneGroup:
 
 
 @operations.declare(
-    "POST /groups/{id:int}/fixed", Role.OPERATOR, "markFixed", Effect(show_group, "must"), waits=_STANDING
+    "POST /groups/{id:int}/fixed", Role.OPERATOR, "markFixed", Effect(show_group, "must"), waits=_STATUS
 )
 def mark_fixed(asked: ApiRequest, body: shapes.Fixing) -> shapes.OneGroup:
     """Mark a group, or a cause of it, as fixed in a version: its letters go back once all workers have that."""
@@ -72,7 +72,7 @@ def mark_fixed(asked: ApiRequest, body: shapes.Fixing) -> shapes.OneGroup:
 
 
 @operations.declare(
-    "POST /groups/{id:int}/not-fixed", Role.OPERATOR, "unmarkFixed", Effect(show_group, "must"), waits=_STANDING
+    "POST /groups/{id:int}/not-fixed", Role.OPERATOR, "unmarkFixed", Effect(show_group, "must"), waits=_STATUS
 )
 def unmark_fixed(asked: ApiRequest, query: shapes.WhichCause) -> shapes.OneGroup:
     """Remove the mark of a group, or of one of its causes."""

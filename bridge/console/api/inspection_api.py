@@ -19,7 +19,7 @@ _SERVERS: Final = WaitKind.SERVERS
 _AUDIT_LOG_LIST: Final = "trail"
 
 
-@operations.declare("GET /status", Role.VIEWER, "getStatus", waits=WaitKind.STANDING)
+@operations.declare("GET /status", Role.VIEWER, "getStatus", waits=WaitKind.STATUS)
 def show_status(asked: ApiRequest) -> shapes.Status:
     """Return what the group consumes and how far, and what needs a person."""
     found = asked.console.status_cache.read()

@@ -142,8 +142,8 @@ def watch_overview(here: Console, rest: str) -> Callable[[], LiveSnapshot]:
 def _take_snapshot(here: Console, found: StatusView) -> LiveSnapshot:
     made = here.macros("status-macros.html")
     parts = {"o-heading": found.heading}
-    if found.standing is not None:
-        parts["o-asked"] = template_filters.format_time(found.standing.at, here.clock())
+    if found.group_status is not None:
+        parts["o-asked"] = template_filters.format_time(found.group_status.at, here.clock())
     for topic in found.topics:
         parts[PLACE(topic.name, "", "lag")] = made.known(topic.lag)
         parts[PLACE(topic.name, "", "state")] = made.state(topic.state, here.clock())

@@ -53,7 +53,7 @@ def stream_events(request: Request) -> Response:
     if kind in MASKED_SUBJECTS:
         make, waits = MASKED_SUBJECTS[kind](here, rest, masks), WaitKind.DATABASE
     elif kind in LIVE_SUBJECTS:
-        make, waits = LIVE_SUBJECTS[kind](here, rest), WaitKind.STANDING
+        make, waits = LIVE_SUBJECTS[kind](here, rest), WaitKind.STATUS
     else:
         raise HTTPException(404)
     # The status of the group is read every three seconds (bridge/console/status_cache.py); a wave can end within one.
@@ -92,8 +92,8 @@ class PageRoute(NamedTuple):
 
 
 PAGE_ROUTES: Final = (
-    PageRoute("/", "GET", Role.VIEWER, overview_page.show_overview, waits=WaitKind.STANDING),
-    PageRoute("/topics/{topic}", "GET", Role.VIEWER, topic_page.show_topic, waits=WaitKind.STANDING),
+    PageRoute("/", "GET", Role.VIEWER, overview_page.show_overview, waits=WaitKind.STATUS),
+    PageRoute("/topics/{topic}", "GET", Role.VIEWER, topic_page.show_topic, waits=WaitKind.STATUS),
     PageRoute("/topics/{topic}/decisions", "GET", Role.VIEWER, topic_page.show_decisions, waits=WaitKind.SERVERS),
     PageRoute("/topics/{topic}/halt", "GET", Role.OPERATOR, topic_page.show_halt_form, waits=WaitKind.SERVERS),
     PageRoute(
@@ -113,7 +113,7 @@ PAGE_ROUTES: Final = (
         "/topics/{topic}/resume",
         waits=WaitKind.SERVERS,
     ),
-    PageRoute("/handlers/{name}", "GET", Role.VIEWER, handler_page.show_handler, waits=WaitKind.STANDING),
+    PageRoute("/handlers/{name}", "GET", Role.VIEWER, handler_page.show_handler, waits=WaitKind.STATUS),
     PageRoute("/handlers/{name}/policy", "GET", Role.VIEWER, handler_page.show_policy_form, waits=WaitKind.SERVERS),
     PageRoute(
         "/handlers/{name}/policy",
@@ -127,17 +127,17 @@ PAGE_ROUTES: Final = (
     PageRoute("/audit", "GET", Role.VIEWER, audit_page.show_audit),
     PageRoute("/audit", "POST", Role.VIEWER, audit_page.count_topics, waits=WaitKind.SERVERS),
     PageRoute("/audit/{topic}", "POST", Role.VIEWER, audit_page.count_topics, waits=WaitKind.SERVERS),
-    PageRoute("/groups", "GET", Role.VIEWER, groups_page.list_groups, waits=WaitKind.STANDING),
-    PageRoute("/groups/{id:int}", "GET", Role.VIEWER, groups_page.show_group, waits=WaitKind.STANDING),
+    PageRoute("/groups", "GET", Role.VIEWER, groups_page.list_groups, waits=WaitKind.STATUS),
+    PageRoute("/groups/{id:int}", "GET", Role.VIEWER, groups_page.show_group, waits=WaitKind.STATUS),
     PageRoute("/groups/{id:int}/common", "GET", Role.VIEWER, groups_page.show_common),
-    PageRoute("/groups/{id:int}/fixed", "GET", Role.OPERATOR, groups_page.show_fixed_form, waits=WaitKind.STANDING),
+    PageRoute("/groups/{id:int}/fixed", "GET", Role.OPERATOR, groups_page.show_fixed_form, waits=WaitKind.STATUS),
     PageRoute(
         "/groups/{id:int}/fixed",
         "POST",
         Role.OPERATOR,
         groups_page.mark_fixed,
         "/groups/{id}/fixed",
-        waits=WaitKind.STANDING,
+        waits=WaitKind.STATUS,
     ),
     PageRoute("/groups/{id:int}/not-fixed", "POST", Role.OPERATOR, groups_page.unmark_fixed, "/groups/{id}"),
     PageRoute("/groups/{id:int}/note", "POST", Role.OPERATOR, groups_page.note_on_group, "/groups/{id}#h-trail"),

@@ -76,20 +76,16 @@ def _list_links(values: Mapping[str, Any]) -> Iterator[ProblemLink]:
         quoted = {name: quote(values[name] or "", safe="") for name in ("topic", "handler")}
         yield ProblemLink(words.format(**values), address.format(**quoted))
     if kind in ("lost", "log") and topic:
-        yield ProblemLink("Proof", f"/audit?{urlencode({'topic': topic})}")
+        yield ProblemLink("Audit", f"/audit?{urlencode({'topic': topic})}")
     if kind == "grows":
         group = values["group"]
-        yield (
-            ProblemLink("Groups", "/groups")
-            if group is None
-            else ProblemLink(f"Look at group {group}", f"/groups/{group}")
-        )
+        yield (ProblemLink("Groups", "/groups") if group is None else ProblemLink(f"Group {group}", f"/groups/{group}"))
     if topic and kind not in ("halted", "topic"):
         yield ProblemLink(f"Topic {topic}", f"/topics/{quote(topic, safe='')}")
     if handler and kind not in ("policy", "dead", "grows"):
         yield ProblemLink(f"Handler {handler}", f"/handlers/{quote(handler, safe='')}")
     if kind == "dead" and handler:
-        yield ProblemLink("Look at them", f"/letters?{urlencode({'handler': handler, 'status': 'open'})}")
+        yield ProblemLink("Open letters", f"/letters?{urlencode({'handler': handler, 'status': 'open'})}")
 
 
 Found = TypeVar("Found")
@@ -101,15 +97,15 @@ class StatusView:
 
     Attributes:
         silent: a sentence for each unavailable server, and since when.
-        in_hand: the running plans.
+        running_plans: the running plans.
         topics: all topics, the worst first.
     """
 
-    standing: GroupStatus | None
+    group_status: GroupStatus | None
     status: Mapping[str, Any]
     silent: Mapping[str, int]
     problems: Sequence[ShownProblem]
-    in_hand: Sequence[BulkPlan]
+    running_plans: Sequence[BulkPlan]
     stats: LetterCounts | None
     topics: Sequence[status_rows.TopicRow]
     others: Mapping[str, int]
@@ -117,8 +113,8 @@ class StatusView:
     @property
     def heading(self) -> str:
         """Return the heading of the overview."""
-        if self.standing is None and not self.silent:
-            return "Still asking how the group stands"
+        if self.group_status is None and not self.silent:
+            return "Waiting for the status of the group"
         if not (count := len(self.problems) + len(self.silent)):
             return "Nothing needs a person"
         return f"{count} problem{' needs' if count == 1 else 's need'} a person"
@@ -132,9 +128,9 @@ class StatusView:
     def act(self) -> str:
         """Return the version of the listed rows: if it changes, the rows of an open page are outdated."""
         problems = [each.about for each in self.problems]
-        listed = [problems, sorted(map(get_problem_subject, self.silent)), [plan.id for plan in self.in_hand]]
+        listed = [problems, sorted(map(get_problem_subject, self.silent)), [plan.id for plan in self.running_plans]]
         halted = sorted(row.name for row in self.topics if row.halted)
-        return digest_text(repr([*listed, halted, self.standing is None, sorted(row.name for row in self.topics)]))
+        return digest_text(repr([*listed, halted, self.group_status is None, sorted(row.name for row in self.topics)]))
 
 
 def build_status_view(asked: Console, *, counts: bool = False) -> StatusView:
@@ -143,18 +139,18 @@ def build_status_view(asked: Console, *, counts: bool = False) -> StatusView:
     Parameters:
         counts: whether to count the progress of running plans.
     """
-    standing = asked.status_cache.read()
-    status: Mapping[str, Any] = {} if standing is None else standing.status
-    silent: dict[str, int] = {} if standing is None else standing.silent
-    stats = _ask_store(asked.desk.totals.counted, silent, standing, asked.clock())
-    in_hand = _ask_store(lambda: asked.desk.plans.applying(counts=counts), silent, standing, asked.clock())
+    group_status = asked.status_cache.read()
+    status: Mapping[str, Any] = {} if group_status is None else group_status.status
+    silent: dict[str, int] = {} if group_status is None else group_status.silent
+    stats = _ask_store(asked.desk.totals.counted, silent, group_status, asked.clock())
+    running_plans = _ask_store(lambda: asked.desk.plans.applying(counts=counts), silent, group_status, asked.clock())
     letters = None if stats is None else _count_by_handler(stats)
     return StatusView(
-        standing,
+        group_status,
         status,
         silent,
         [show_problem(values) for values in _drop_unavailable(silent, status.get("problem_values", ()))],
-        in_hand or [],
+        running_plans or [],
         stats,
         status_rows.build_topic_rows(asked.desk.routes, status, letters),
         _count_foreign_letters(asked.desk.routes.handlers, letters),
@@ -163,9 +159,9 @@ def build_status_view(asked: Console, *, counts: bool = False) -> StatusView:
 
 def get_live_view(asked: Console) -> StatusView:
     """Return the current state for live parts: all open pages share one reading."""
-    standing = asked.status_cache.read()
+    group_status = asked.status_cache.read()
     found: StatusView = asked.live_view.find_recent(
-        lambda: build_status_view(asked), lambda found: found.standing is standing
+        lambda: build_status_view(asked), lambda found: found.group_status is group_status
     )
     return found
 
@@ -200,7 +196,7 @@ def build_snapshot(
     if (day := charts.build_day_chart(status, hours, here.clock())) is not None:
         chart_html[f"{page}-day"] = made.picture(day, "sum", False)
     whole = {where: str(html).strip() for where, html in {**parts, **chart_html}.items()}
-    return LiveSnapshot(act, False, whole, None if found.standing is None else found.standing.read)
+    return LiveSnapshot(act, False, whole, None if found.group_status is None else found.group_status.read)
 
 
 def digest_text(text: str) -> str:
@@ -209,14 +205,14 @@ def digest_text(text: str) -> str:
 
 
 def _ask_store(
-    question: Callable[[], Found], silent: dict[str, int], standing: GroupStatus | None, now: int
+    question: Callable[[], Found], silent: dict[str, int], group_status: GroupStatus | None, now: int
 ) -> Found | None:
     """Return the answer of the database, or the error as an entry of `silent`."""
     try:
         return question()
     except DeskUnavailable as error:
         if get_problem_subject(str(error)) not in map(get_problem_subject, silent):
-            silent[str(error)] = now if standing is None else standing.since(str(error))
+            silent[str(error)] = now if group_status is None else group_status.since(str(error))
         return None
 
 
