@@ -187,6 +187,7 @@ class Bridge:
         parts = loop.parts
         if self._announcement is None or parts.audit_metrics is None or not parts.timetable.due("tell", TELL_EVERY):
             return
+        unread = parts.unread
         self._announcement.update_state(
             self.obstacles(),
             parts.assignment.partitions,
@@ -194,8 +195,9 @@ class Bridge:
             parts.reads.pauses.reasons,
             parts.audit_metrics.unaccounted,
             batches := parts.sizes.shown(),
-            parts.unread,
-            due=parts.due,
+            unread,
+            busy=parts.assignment.busy,
+            due=parts.count_due(unread),
             ready={queue: depth.carried for queue, depth in parts.queues.depths.items()},
             unmade=[f"{ours.name!r}: {ours.without}" for ours in self._setup.catalog.unmade],
             open_transactions=loop.transactions.found.values(),

@@ -1,6 +1,6 @@
 """The wiring of a bridge: its parts before Kafka has answered, and those after."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,7 +43,6 @@ from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Ledger, LogHistory
 from bridge.partitions.assignment import Assignment
-from bridge.partitions.retry_partition import RetryPartition
 from bridge.settings import Settings
 
 #: Seconds for an answer of the ledger (tried twice): more than a wait for the disk, less than a shutdown may take.
@@ -141,19 +140,26 @@ class ConsumerParts:
 
         Parked records do not count: they are not read before they are due.
         """
-        ends = self.setup.kafka.ends
+        ends, parked = self.setup.kafka.ends, self.assignment.parked_places
         return {
             partition.place: max(0, ends[partition.place] - partition.offsets.window.stop)
             for partition in self.assignment.partitions
-            if partition.place in ends and not isinstance(partition, RetryPartition)
+            if partition.place not in parked and partition.place in ends
         }
 
-    @property
-    def due(self) -> dict[str, dict[str, float]]:
+    def count_due(self, unread: Mapping[Place, int]) -> dict[str, dict[str, float]]:
         """Return the deliveries that could run now if they were handed off, by queue and handler."""
-        setup, unread = self.setup, self.unread
+        setup, busy = self.setup, {partition.place for partition in self.assignment.busy}
         halted, suspended = setup.decisions.halts, self.gates.suspended
-        partitions, ripe, queue_of = self.assignment.partitions, setup.kafka.ripe, setup.broker.queue_of
+        ripe, queue_of = setup.kafka.ripe, setup.broker.queue_of
+        # Of a partition that holds nothing only unread records can be due.
+        partitions = [
+            partition
+            for partition in self.assignment.partitions
+            if (place := partition.place) in busy
+            or unread.get(place)
+            or ripe.get(place, 0) > partition.offsets.window.stop
+        ]
         return count_due_deliveries(
             partitions, unread, ripe, setup.routes, queue_of, halted=halted, suspended=suspended
         )

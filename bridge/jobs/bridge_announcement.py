@@ -147,6 +147,7 @@ class BridgeAnnouncement:
         batches: Mapping[str, BatchSize] = MappingProxyType({}),
         unread: Mapping[Place, int] = MappingProxyType({}),
         *,
+        busy: Sequence[Partition] = (),
         due: QueueCounts = MappingProxyType({}),
         ready: QueueCounts = MappingProxyType({}),
         unmade: Iterable[str] = (),
@@ -159,6 +160,7 @@ class BridgeAnnouncement:
             unaccounted: committed offsets whose fate is open, by topic, partition and handler.
             batches: batch sizes by handler.
             unread: records of each partition that were not read yet.
+            busy: the partitions that hold something: only these have deliveries that wait, and hot keys.
             due, ready: deliveries by queue and handler that wait in this bridge's partitions, and in the broker.
             unmade: topics of the group that Kafka refused to create, a sentence each.
             open_transactions: the transactions that hold back partitions of this bridge.
@@ -188,8 +190,8 @@ class BridgeAnnouncement:
             "paused_since": {_format_place(place): at for place, at in sorted(pauses.items())},
             "obstacles": obstacles,
             "obstacles_since": [since[text.partition(":")[0]] for text in obstacles],
-            "waiting": self._find_waiting(partitions),
-            "hot_keys": self._find_hot_keys(partitions),
+            "waiting": self._find_waiting(busy),
+            "hot_keys": self._find_hot_keys(busy),
             # A plain dict, since JSON knows no other mapping.
             "due": {queue: dict(handlers) for queue, handlers in due.items()},
             "unmade": refused,

@@ -179,10 +179,10 @@ class KafkaState:
                     self._metrics.lag.labels(*place).set(behind)
         self.parked = by_source
         self._metrics.show_parked(parked)
-        late: dict[tuple[str, str], float] = {}
-        for partition in assignment.parked:
+        late = dict.fromkeys(((partition.source, partition.topic) for partition in assignment.parked), 0.0)
+        for partition in assignment.busy_parked:
             labels = (partition.source, partition.topic)
-            late[labels] = max(late.get(labels, 0.0), partition.late)
+            late[labels] = max(late[labels], partition.late)
         self._metrics.show_parked_late(late)
 
     def note_error(self, error: KafkaError) -> bool:

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from bridge.backpressure.partition_pauses import PartitionPauses
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.consumer.periodic_jobs import QuietPartitions
+from bridge.consumer.wiring import ConsumerParts
+from bridge.dispatch.dispatcher import SuspendedHandlers
 from bridge.formats.pause_reasons import PauseReason
 from bridge.handler_routes import Handler
+from bridge.jobs import backlog
 from bridge.jobs.timetable import Timetable
 from bridge.ledger import RETRY_RECORD, Fate
 from bridge.partitions.assignment import Assignment
@@ -151,6 +154,34 @@ def test_kafka_is_asked_every_5_s_about_partitions_with_anything_new_and_every_3
     asked = {place for place in made if place not in seen[1]}
     assert asked == {*(("orders", n) for n in range(MANY)), *(("orders.retry.1m", n) for n in (3, 4, 5, 6, 7))}
     assert {*seen[1].values()} == {0}
+
+
+def test_what_is_due_is_counted_in_partitions_that_hold_something_and_those_with_unread_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, asked = assigned(), list[Partition]()
+    count = backlog._count_due
+
+    def ask(partition: Partition, *rest: Any) -> Any:
+        asked.append(partition)
+        return count(partition, *rest)
+
+    monkeypatch.setattr(backlog, "_count_due", ask)
+    routes: Any = SimpleNamespace(of=lambda _: [Handler(CHARGE, ("orders",), "celery", 10, 0)])
+    setup = SimpleNamespace(
+        decisions=SimpleNamespace(halts=()),
+        kafka=SimpleNamespace(ripe={("orders.retry.1m", 1): 30, ("orders.retry.1m", 2): 0}, ends={("orders", 9): 5}),
+        broker=SimpleNamespace(queue_of=lambda _: "celery"),
+        routes=routes,
+    )
+    parts: Any = SimpleNamespace(setup=setup, assignment=made, gates=SimpleNamespace(suspended=SuspendedHandlers()))
+    one = made.get_partition(("orders", 7))
+    made.note_read([one.place])
+    one.receive(records(0, 1), {CHARGE: bytes(2)})
+    unread = ConsumerParts.unread.fget(parts)  # type: ignore[attr-defined]
+    assert unread == {("orders", 9): 5}
+    assert ConsumerParts.count_due(parts, unread) == {"celery": {CHARGE: 2 + 5 + 30}}
+    assert {each.place for each in asked} == {("orders", 7), ("orders", 9), ("orders.retry.1m", 1)}
 
 
 class Story:

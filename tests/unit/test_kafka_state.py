@@ -35,7 +35,7 @@ class Assignment(list[tuple[str, int]]):
     """The partitions that a bridge has."""
 
     low: ClassVar[dict[Any, int]] = {}
-    parked = ()
+    parked = busy_parked = ()
 
 
 def test_a_bridge_without_partitions_knows_that_kafka_answers_again():
