@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.error import URLError
 
+from confluent_kafka import Consumer
+
 from benchmarks.stack import Stack, stack
 from benchmarks.ways import group
 from tests.servers.process import free_port
@@ -23,8 +25,6 @@ SECONDS: Final = float(os.environ.get("IDLE_SECONDS", "60"))
 SETTLE: Final = float(os.environ.get("SETTLE_SECONDS", "10"))
 #: Seconds until a bridge must be ready.
 READY_WITHIN: Final = 180.0
-#: Seconds without another account after which all partitions have begun.
-BEGUN_AFTER: Final = 10.0
 
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 
@@ -75,12 +75,16 @@ def _wait_ready(port: int) -> None:
 
 
 def _wait_begun(on: Stack) -> None:
-    """Wait until no further account has begun in the ledger for some seconds."""
-    known, since = -1, time.monotonic()
-    while time.monotonic() - since < BEGUN_AFTER:
-        accounts = sum(int(on.redis.hlen(key)) for key in on.redis.keys("*:joined"))
-        if accounts != known:
-            known, since = accounts, time.monotonic()
+    """Wait until the ledger knows every partition: of the source, and of its retry and replay topics."""
+    topics = (
+        Consumer({"bootstrap.servers": on.kafka.bootstrap_servers, "group.id": "count"}).list_topics(timeout=10).topics
+    )
+    wanted = sum(
+        len(topic.partitions)
+        for name, topic in topics.items()
+        if name.startswith("plain") and not name.endswith(".dlq")
+    )
+    while sum(int(on.redis.hlen(key)) for key in on.redis.keys("*:joined")) < wanted:
         time.sleep(0.5)
 
 
