@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse
 
 from bridge.console import template_filters
 from bridge.console.audit_cache import AuditCache
+from bridge.console.auth import permissions
 from bridge.console.auth.authorization import ANONYMOUS, MaskAccess, Principal
 from bridge.console.auth.bearer_tokens import BearerTokens
 from bridge.console.auth.browser_session import BrowserSessions
@@ -29,7 +30,6 @@ from bridge.console.form_drafts import FormDrafts
 from bridge.console.live_snapshot import LiveSnapshots
 from bridge.console.status_cache import BackgroundCache, GroupStatus, SharedAnswer, make_status_cache, read_group_status
 from bridge.console.template_filters import format_duration
-from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.inspection.recorder_presence import RecorderPresence, read_recorder_presence
 from bridge.deadletters.masking.letter_mask import LetterMasks
@@ -96,7 +96,7 @@ def _build_environment() -> Environment:
     }
     made.globals |= {"error": template_filters.describe_error, "static": build_static_address}
     made.globals |= {"once": lambda: secrets.token_urlsafe(16), "token": lambda: secrets.token_urlsafe(32)}
-    made.globals |= {"lasting": format_duration, "release": compute_release, "OPERATOR": Role.OPERATOR}
+    made.globals |= {"lasting": format_duration, "release": compute_release, "permissions": permissions}
     return made
 
 

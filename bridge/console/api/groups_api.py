@@ -7,9 +7,9 @@ from bridge.console.api import api_operation
 from bridge.console.api.api_operation import ApiRequest, Effect, OperationTable, quote_etag
 from bridge.console.api.schemas import groups_schema as shapes
 from bridge.console.api.schemas import letters_schema as letter_shapes
+from bridge.console.auth import permissions as may
 from bridge.console.decision_audit import build_group_version
 from bridge.console.thread_pools import WaitKind
-from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.inspection.failure_groups import GroupOrder, GroupState, RankedGroup
 from bridge.deadletters.inspection.group_details import GroupCause, GroupVersion, replace_newest_letters
 from bridge.deadletters.model.letter_filter import LetterFilter
@@ -23,7 +23,7 @@ _STATUS: Final = WaitKind.STATUS
 _LIST: Final = "groups"
 
 
-@operations.declare("GET /groups", Role.VIEWER, "listGroups", waits=_STATUS)
+@operations.declare("GET /groups", may.VIEW, "listGroups", waits=_STATUS)
 def list_groups(asked: ApiRequest, query: shapes.GroupsQuery) -> shapes.Groups:
     """Return the groups that have letters of a filter."""
     found = asked.desk.groups.ranked(_read_group_filter(query), GroupOrder(query.order))
@@ -35,7 +35,7 @@ def list_groups(asked: ApiRequest, query: shapes.GroupsQuery) -> shapes.Groups:
     return shapes.Groups.model_validate({"items": items, "next": following})
 
 
-@operations.declare("GET /groups/{id:int}", Role.VIEWER, "getGroup", waits=_STATUS)
+@operations.declare("GET /groups/{id:int}", may.VIEW, "getGroup", waits=_STATUS)
 def show_group(asked: ApiRequest) -> shapes.OneGroup:
     """Return a group, and what to do with it next."""
     group = asked.desk.groups.one(asked.path["id"])
@@ -55,7 +55,7 @@ def show_group(asked: ApiRequest) -> shapes.OneGroup:
 
 
 @operations.declare(
-    "POST /groups/{id:int}/fixed", Role.OPERATOR, "markFixed", Effect(show_group, "must"), waits=_STATUS
+    "POST /groups/{id:int}/fixed", may.MARK_GROUP_FIXED, "markFixed", Effect(show_group, "must"), waits=_STATUS
 )
 def mark_fixed(asked: ApiRequest, body: shapes.Fixing) -> shapes.OneGroup:
     """Mark a group, or a cause of it, as fixed in a version: its letters go back once all workers have that."""
@@ -72,7 +72,7 @@ def mark_fixed(asked: ApiRequest, body: shapes.Fixing) -> shapes.OneGroup:
 
 
 @operations.declare(
-    "POST /groups/{id:int}/not-fixed", Role.OPERATOR, "unmarkFixed", Effect(show_group, "must"), waits=_STATUS
+    "POST /groups/{id:int}/not-fixed", may.MARK_GROUP_FIXED, "unmarkFixed", Effect(show_group, "must"), waits=_STATUS
 )
 def unmark_fixed(asked: ApiRequest, query: shapes.WhichCause) -> shapes.OneGroup:
     """Remove the mark of a group, or of one of its causes."""
@@ -90,7 +90,7 @@ def list_notes(asked: ApiRequest) -> letter_shapes.Notes:
     return letter_shapes.Notes.model_validate({"items": [each.to_data() for each in acts]})
 
 
-@operations.declare("POST /groups/{id:int}/notes", Role.OPERATOR, "noteOnGroup", Effect(list_notes))
+@operations.declare("POST /groups/{id:int}/notes", may.WRITE_NOTE, "noteOnGroup", Effect(list_notes))
 def note_on_group(asked: ApiRequest, body: letter_shapes.Noting) -> letter_shapes.Notes:
     """Add a note to a group."""
     said = body.said.strip()

@@ -6,9 +6,9 @@ from typing import Any, Final
 from bridge.console.api import letter_json
 from bridge.console.api.api_operation import ApiRequest, Effect, OperationTable
 from bridge.console.api.schemas import inspection_schema as shapes
+from bridge.console.auth import permissions as may
 from bridge.console.decision_audit import list_durability_warnings, note_decision
 from bridge.console.thread_pools import WaitKind
-from bridge.deadletters.accounts.user_account import Role
 from bridge.errors import PolicyRefused
 from bridge.inspection.status import redact_halt
 from bridge.operator_actions import handler_policy as policies
@@ -19,14 +19,14 @@ operations: Final = OperationTable()
 _SERVERS: Final = WaitKind.SERVERS
 
 
-@operations.declare("GET /halts", Role.VIEWER, "listHalts", waits=_SERVERS)
+@operations.declare("GET /halts", may.VIEW, "listHalts", waits=_SERVERS)
 def list_halts(asked: ApiRequest) -> shapes.Halts:
     """Return the topics that are halted, and why."""
     found = halts.read_halts(asked.desk.settings)
     return shapes.Halts(topics={topic: _redact_halt(asked, topic, halt) for topic, halt in found.items()})
 
 
-@operations.declare("POST /topics/{topic}/halt", Role.OPERATOR, "haltTopic", Effect(), waits=_SERVERS)
+@operations.declare("POST /topics/{topic}/halt", may.HALT_TOPIC, "haltTopic", Effect(), waits=_SERVERS)
 def halt_topic(asked: ApiRequest, body: shapes.Deciding) -> shapes.Halted:
     """Halt a topic: nothing of it is read or run until somebody resumes it."""
     desk, topic, why, by = asked.desk, asked.path["topic"], _require_why(body.why), asked.who.name
@@ -38,7 +38,7 @@ def halt_topic(asked: ApiRequest, body: shapes.Deciding) -> shapes.Halted:
     return _answer_topic(asked, found)
 
 
-@operations.declare("POST /topics/{topic}/resume", Role.OPERATOR, "resumeTopic", Effect(), waits=_SERVERS)
+@operations.declare("POST /topics/{topic}/resume", may.RESUME_TOPIC, "resumeTopic", Effect(), waits=_SERVERS)
 def resume_topic(asked: ApiRequest, body: shapes.Deciding) -> shapes.Halted:
     """Resume a topic from exactly where it stopped."""
     desk, topic, why, by = asked.desk, asked.path["topic"], _require_why(body.why), asked.who.name
@@ -48,14 +48,14 @@ def resume_topic(asked: ApiRequest, body: shapes.Deciding) -> shapes.Halted:
     return _answer_topic(asked, found)
 
 
-@operations.declare("GET /policies", Role.VIEWER, "listPolicies", waits=_SERVERS)
+@operations.declare("GET /policies", may.VIEW, "listPolicies", waits=_SERVERS)
 def list_policies(asked: ApiRequest) -> shapes.Policies:
     """Return each handler's policy, and what was changed of it."""
     found = policies.read_policies(asked.desk.app, asked.desk.settings, asked.desk.routes)
     return shapes.Policies.model_validate({"handlers": found})
 
 
-@operations.declare("GET /policies/{name}", Role.VIEWER, "getPolicy", waits=_SERVERS)
+@operations.declare("GET /policies/{name}", may.VIEW, "getPolicy", waits=_SERVERS)
 def show_policy(asked: ApiRequest) -> shapes.Policy:
     """Return a handler's policy, and what was changed of it."""
     name = asked.path["name"]
@@ -63,7 +63,7 @@ def show_policy(asked: ApiRequest) -> shapes.Policy:
     return shapes.Policy.model_validate(found[name])
 
 
-@operations.declare("POST /policies/{name}", Role.OPERATOR, "changePolicy", Effect(), waits=_SERVERS)
+@operations.declare("POST /policies/{name}", may.CHANGE_POLICY, "changePolicy", Effect(), waits=_SERVERS)
 def change_policy(asked: ApiRequest, body: shapes.Changing) -> shapes.Policy:
     """Change options of a handler's policy, for all workers."""
     desk, name = asked.desk, asked.path["name"]
@@ -82,7 +82,7 @@ def change_policy(asked: ApiRequest, body: shapes.Changing) -> shapes.Policy:
     return shapes.Policy.model_validate({**kept, "warnings": told})
 
 
-@operations.declare("POST /policies/{name}/simulate", Role.OPERATOR, "simulatePolicy", waits=_SERVERS)
+@operations.declare("POST /policies/{name}/simulate", may.CHANGE_POLICY, "simulatePolicy", waits=_SERVERS)
 def simulate_policy(asked: ApiRequest, body: shapes.Trying) -> shapes.Simulation:
     """Return what a policy would have made of a handler's dead letters; nothing is changed."""
     wanted = asked.masks.check(letter_json.read_body_filter(body.letters))

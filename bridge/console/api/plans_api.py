@@ -9,9 +9,9 @@ from bridge.console.api import api_operation, letter_json
 from bridge.console.api.api_operation import ApiRequest, Effect, OperationTable, quote_etag
 from bridge.console.api.schemas import plans_schema as shapes
 from bridge.console.api.schemas.common_schema import PageQuery
+from bridge.console.auth import permissions as may
 from bridge.console.auth.authorization import check_discard, check_resumption
 from bridge.console.thread_pools import WaitKind
-from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.model import filter_syntax
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanItemState, PlanKind, PlanOptions, PlanState, preview_plan
 from bridge.deadletters.model.filter_syntax import parse_range_end
@@ -29,7 +29,7 @@ _PLANS_LIST: Final = "plans"
 _ITEMS_LIST: Final = "items"
 
 
-@operations.declare("GET /plans", Role.VIEWER, "listPlans")
+@operations.declare("GET /plans", may.VIEW, "listPlans")
 def list_plans(asked: ApiRequest, query: PageQuery) -> shapes.Plans:
     """Return the plans, newest first."""
     limit = query.limit
@@ -55,7 +55,7 @@ def find_complete_plan(asked: ApiRequest) -> shapes.OnePlan | None:
     return None if plan.state is PlanState.MAKING else describe_plan(asked, plan.id)
 
 
-@operations.declare("POST /plans", Role.OPERATOR, "makePlan", Effect(count_made_plan), waits=_SERVERS, status=201)
+@operations.declare("POST /plans", may.MAKE_PLAN, "makePlan", Effect(count_made_plan), waits=_SERVERS, status=201)
 def make_plan(asked: ApiRequest, body: shapes.Making) -> shapes.OnePlan:
     """Freeze which letters are to be replayed, discarded or archived, and preview it; nothing is done yet."""
     plan = asked.desk.plans.draft(
@@ -64,13 +64,13 @@ def make_plan(asked: ApiRequest, body: shapes.Making) -> shapes.OnePlan:
     return describe_plan(asked, plan.id)
 
 
-@operations.declare("GET /plans/{id:int}", Role.VIEWER, "getPlan")
+@operations.declare("GET /plans/{id:int}", may.VIEW, "getPlan")
 def show_plan(asked: ApiRequest) -> shapes.OnePlan:
     """Return a plan: its preview, or its progress."""
     return describe_plan(asked, asked.path["id"])
 
 
-@operations.declare("GET /plans/{id:int}/outcomes", Role.VIEWER, "listOutcomes")
+@operations.declare("GET /plans/{id:int}/outcomes", may.VIEW, "listOutcomes")
 def list_outcomes(asked: ApiRequest, query: shapes.OutcomesQuery) -> shapes.Outcomes:
     """Return the progress of each delivery of a plan."""
     limit, after = query.limit, api_operation.read_number_cursor(_ITEMS_LIST, query.cursor) or 0
@@ -84,7 +84,7 @@ def list_outcomes(asked: ApiRequest, query: shapes.OutcomesQuery) -> shapes.Outc
     return shapes.Outcomes.model_validate({"items": items, "next": following})
 
 
-@operations.declare("POST /plans/{id:int}/apply", Role.OPERATOR, "applyPlan", Effect(show_plan, "must"))
+@operations.declare("POST /plans/{id:int}/apply", may.APPLY_PLAN, "applyPlan", Effect(show_plan, "must"))
 def apply_plan(asked: ApiRequest, body: shapes.Applying) -> shapes.OnePlan:
     """Have `bridge deadletters record` apply or resume a plan.
 
@@ -102,7 +102,7 @@ def apply_plan(asked: ApiRequest, body: shapes.Applying) -> shapes.OnePlan:
     return show_plan(asked)
 
 
-@operations.declare("POST /plans/{id:int}/stop", Role.OPERATOR, "stopPlan", Effect(show_plan, "may"))
+@operations.declare("POST /plans/{id:int}/stop", may.STOP_PLAN, "stopPlan", Effect(show_plan, "may"))
 def stop_plan(asked: ApiRequest, body: shapes.Stopping) -> shapes.OnePlan:
     """Stop a plan; letters that it has not reached stay as they are."""
     found = asked.desk.progress.read_progress(asked.path["id"])
@@ -156,7 +156,7 @@ MAX_REDRIVEN_DELIVERIES = 300_000
 _DIFFERENCES_LIST = "differences"
 
 
-@operations.declare("POST /plans/patch", Role.OPERATOR, "planPatch", Effect(find_complete_plan), status=201)
+@operations.declare("POST /plans/patch", may.MAKE_PLAN, "planPatch", Effect(find_complete_plan), status=201)
 def patch_letters(asked: ApiRequest, body: shapes.Patching) -> shapes.OnePlan:
     """Freeze what a JSON Patch makes of at most 20,000 open letters; nothing is sent yet.
 
@@ -167,7 +167,7 @@ def patch_letters(asked: ApiRequest, body: shapes.Patching) -> shapes.OnePlan:
     return describe_plan(asked, bulk_actions.plan_patch(asked.desk, asked.masks, asked.who.name, wish).id)
 
 
-@operations.declare("POST /plans/copy", Role.OPERATOR, "planCopy", Effect(show_made_plan), waits=_SERVERS, status=201)
+@operations.declare("POST /plans/copy", may.MAKE_PLAN, "planCopy", Effect(show_made_plan), waits=_SERVERS, status=201)
 def copy_letters(asked: ApiRequest, body: shapes.Copying) -> shapes.OnePlan:
     """Freeze which letters are copied to another topic, which changes nothing for them here; nothing is sent yet."""
     chosen = letter_json.require_letters(asked.desk, asked.masks, body.letters)
@@ -178,7 +178,7 @@ def copy_letters(asked: ApiRequest, body: shapes.Copying) -> shapes.OnePlan:
 
 
 @operations.declare(
-    "POST /plans/redrive", Role.OPERATOR, "planRedrive", Effect(find_complete_plan), waits=_SERVERS, status=201
+    "POST /plans/redrive", may.MAKE_PLAN, "planRedrive", Effect(find_complete_plan), waits=_SERVERS, status=201
 )
 def redrive_range(asked: ApiRequest, body: shapes.Redriving) -> shapes.OnePlan:
     """Freeze what needs to be sent again of at most 300,000 deliveries of a source topic; nothing is sent yet."""
@@ -198,7 +198,7 @@ def redrive_range(asked: ApiRequest, body: shapes.Redriving) -> shapes.OnePlan:
     return describe_plan(asked, plan.id)
 
 
-@operations.declare("GET /plans/{id:int}/differences", Role.VIEWER, "listDifferences")
+@operations.declare("GET /plans/{id:int}/differences", may.VIEW, "listDifferences")
 def list_differences(asked: ApiRequest, query: shapes.DifferencesQuery) -> shapes.Differences:
     """Return how a plan changes the values of its letters."""
     after = api_operation.read_number_cursor(_DIFFERENCES_LIST, query.cursor) or 0

@@ -1,7 +1,6 @@
 """The authorization of a request: its principal, the roles that suffice, and the values that it sees masked.
 
-pages/page_routes.py has the role of each page, and each function in api/ the role of its operation. http_security.py
-refuses forged forms.
+permissions.py has the role that each action needs. http_security.py refuses forged forms.
 """
 
 import threading
@@ -10,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
+from bridge.console.auth import permissions as may
 from bridge.deadletters.accounts.account_session import BY_LINK
 from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.masking.letter_mask import NO_MASKS, LetterMasks
@@ -69,10 +69,6 @@ def find_role_refusal(who: Principal, needed: Role) -> str | None:
     return f"This needs the role {needed}; {who.name} has the role {who.role}."
 
 
-#: The most letters that an operator may discard by one plan; more takes an admin.
-MAX_OPERATOR_DISCARDS: Final = 1_000
-
-
 def check_discard(plan: BulkPlan, who: Principal, form: Mapping[str, str]) -> None:
     """Check that a principal may discard so many letters, and has typed their number.
 
@@ -82,10 +78,10 @@ def check_discard(plan: BulkPlan, who: Principal, form: Mapping[str, str]) -> No
     count = plan.counts.letters
     if plan.what is not PlanKind.DISCARD:
         return
-    if count > MAX_OPERATOR_DISCARDS and who.role < Role.ADMIN:
+    if exceeds_discard_limit(plan, who):
         raise PlanRefused(
             f"To discard {count:,} letters takes an admin: you are {who.role}, who may discard "
-            f"{MAX_OPERATOR_DISCARDS:,} by one plan. Nothing was discarded."
+            f"{may.MAX_OPERATOR_DISCARDS:,} by one plan. Nothing was discarded."
         )
     if not form.get("why", "").strip():
         raise PlanRefused("To discard letters a reason is needed: it stays in the audit log. Nothing was discarded.")
@@ -109,7 +105,8 @@ def was_applied(found: PlanProgress) -> bool:
 
 def exceeds_discard_limit(plan: BulkPlan, who: Principal) -> bool:
     """Return whether a plan discards more letters than the principal may."""
-    return plan.what is PlanKind.DISCARD and plan.counts.letters > MAX_OPERATOR_DISCARDS and who.role < Role.ADMIN
+    is_large = plan.what is PlanKind.DISCARD and plan.counts.letters > may.MAX_OPERATOR_DISCARDS
+    return is_large and who.role < may.DISCARD_MORE
 
 
 #: The ms for which an admin sees masked values after giving a reason.
@@ -152,12 +149,16 @@ class MaskAccess:
 
     def may_lift(self, who: Principal) -> bool:
         """Return whether a principal may unmask values for a while, and has not done so."""
-        return self.may_be_lifted and who.is_admin and bool(self.of_who(who))
+        return self.may_be_lifted and who.role >= may.UNMASK and bool(self.of_who(who))
 
     def until(self, who: Principal) -> int | None:
         """Return until when a principal sees masked values; `None` if it does not."""
         with self._lock:
-            left = self._until.get(who.token, 0) - self.ticks() if who.is_admin and who.token in self._until else 0
+            left = (
+                self._until.get(who.token, 0) - self.ticks()
+                if who.role >= may.UNMASK and who.token in self._until
+                else 0
+            )
             return self.clock() + left if left > 0 else None
 
     def lift(self, who: Principal) -> None:

@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from bridge.console import bulk_actions, console, filter_address
+from bridge.console.auth import permissions as may
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
 from bridge.console.pages.form_submission import MAX_NOTE, check_length, require_why, submit_once
 from bridge.console.record_lookup import mask_last_errors
-from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.dead_letter_service import DeadLetterService
 from bridge.deadletters.editing.handler_check import HandlerVerdict
 from bridge.deadletters.editing.value_diff import diff_values
@@ -80,7 +80,7 @@ def list_letters(request: Request) -> Response:
         ],
         same=_list_same_columns(chosen),
         absence=None if page.letters else _explain_absence(here.desk, chosen),
-        acts=console.get_principal(request).role >= Role.OPERATOR,
+        acts=console.get_principal(request).role >= may.MAKE_PLAN,
         command=filter_address.build_command("list", filter_address.add_open_status(query)),
         **form,
     )
@@ -232,7 +232,7 @@ def show_letter(request: Request) -> Response:
         kept=filter_address.build_address("", QueryParams(filter_address.list_filter_fields(query))),
         others=_find_sibling_deliveries(here.desk, view) if query.get("elsewhere") else None,
         shows=here.masking.may_lift(console.get_principal(request)),
-        acts=console.get_principal(request).role >= Role.OPERATOR,
+        acts=console.get_principal(request).role >= may.EDIT_LETTER,
     )
 
 

@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.console import console, filter_address
+from bridge.console.auth import permissions as may
 from bridge.console.auth.authorization import check_discard, check_resumption, exceeds_discard_limit, was_applied
 from bridge.console.console import Console
 from bridge.console.live_snapshot import LiveSnapshot
 from bridge.console.pages import plan_view
 from bridge.console.pages.diff_rows import DiffRow, build_diff_rows
 from bridge.console.pages.form_submission import MAX_WHY, check_length, read_number, submit_once
-from bridge.deadletters.accounts.user_account import Role
 from bridge.deadletters.masking.letter_mask import LetterMasks
 from bridge.deadletters.masking.masked_edit import DifferencePage
 from bridge.deadletters.model.bulk_plan import BulkPlan, PlanKind, PlanState, preview_plan
@@ -249,6 +249,6 @@ def _render_plan(
         preview=preview_plan(plan, found.gone),
         differences=_list_first_changes(request, plan) if plan.counts.edits else (),
         canary=plan.what in SENDS and plan.counts.letters > CANARY_ABOVE,
-        may=who.role >= Role.OPERATOR and not exceeds_discard_limit(plan, who),
-        needs=Role.ADMIN if exceeds_discard_limit(plan, who) else Role.OPERATOR,
+        may=who.role >= may.APPLY_PLAN and not exceeds_discard_limit(plan, who),
+        needs=may.DISCARD_MORE if exceeds_discard_limit(plan, who) else may.APPLY_PLAN,
     )
