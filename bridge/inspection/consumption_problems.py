@@ -149,36 +149,36 @@ def find_halted_topics(facts: GroupFacts) -> Iterator[Problem]:
 
 def find_open_breakers(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each open circuit breaker."""
-    for each in facts.breakers:
-        if each.state == "ramping":
+    for breaker in facts.breakers:
+        if breaker.state == "ramping":
             continue
-        waiting = f" Waiting: {each.aside.words}." if each.aside.messages else ""
+        waiting = f" Waiting: {breaker.aside.words}." if breaker.aside.messages else ""
         yield make_problem(
             DEPENDENCY_DOWN,
-            handler=each.handlers[0] if len(each.handlers) == 1 else None,
-            since=each.since,
-            many=each.aside.deliveries,
-            dependency=each.dependency,
-            began=format_since(each.since, facts.now),
-            why=each.why.rstrip("."),
+            handler=breaker.handlers[0] if len(breaker.handlers) == 1 else None,
+            since=breaker.since,
+            many=breaker.aside.deliveries,
+            dependency=breaker.dependency,
+            began=format_since(breaker.since, facts.now),
+            why=breaker.why.rstrip("."),
             waiting=waiting,
-            needing=", ".join(each.handlers),
-            trials=_describe_trials(each, facts.now),
-            example=each.handlers[0] if each.handlers else "HANDLER",
+            needing=", ".join(breaker.handlers),
+            trials=_describe_trials(breaker, facts.now),
+            example=breaker.handlers[0] if breaker.handlers else "HANDLER",
         )
 
 
-def _describe_trials(each: DependencyDown, now: float) -> str:
+def _describe_trials(breaker: DependencyDown, now: float) -> str:
     """Return sentences on the breaker's trial deliveries: the last, the next, and those that hang."""
-    ahead = f"in {format_span(each.next - now)}" if each.next > now else "now"
-    if each.state == "probing":
-        trials = f"A trial delivery is in flight, {format_since(each.tried, now)}; another follows {ahead}. "
-    elif each.tried:
-        trials = f"The last trial began {format_utc(each.tried)}; the next may begin {ahead}. "
+    ahead = f"in {format_span(breaker.next - now)}" if breaker.next > now else "now"
+    if breaker.state == "probing":
+        trials = f"A trial delivery is in flight, {format_since(breaker.tried, now)}; another follows {ahead}. "
+    elif breaker.tried:
+        trials = f"The last trial began {format_utc(breaker.tried)}; the next may begin {ahead}. "
     else:
         trials = f"No trial has begun yet; the first may begin {ahead}. "
-    if each.silent:
-        trials += f"{each.silent} earlier trials did not end in time, so trials get rarer: {SET_A_LIMIT}. "
+    if breaker.silent:
+        trials += f"{breaker.silent} earlier trials did not end in time, so trials get rarer: {SET_A_LIMIT}. "
     return trials
 
 
@@ -210,7 +210,7 @@ def find_missing_bridges(facts: GroupFacts) -> Iterator[Problem]:
             late=late,
         )
         return
-    topics = {topic for each in facts.bridges.values() for topic in each.get("topics", ())}
+    topics = {topic for state in facts.bridges.values() for topic in state.get("topics", ())}
     for topic in sorted({topic for handler in facts.handlers for topic in handler.topics} - topics):
         count = (facts.lag or {}).get(topic, 0)
         # A bridge that has ended may have consumed it until the youngest started.
@@ -257,16 +257,16 @@ def find_consumer_lag(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each topic with growing consumer lag; paused partitions have a problem of their own."""
     grouped: dict[str, list[tuple[str, int, float]]] = {}
     for state in (facts.bridges or {}).values():
-        for each in state.get("behind", ()):
-            if each["topic"] in facts.halts or (each["topic"], each["partition"]) in facts.held_back_places:
+        for lag in state.get("behind", ()):
+            if lag["topic"] in facts.halts or (lag["topic"], lag["partition"]) in facts.held_back_places:
                 continue
-            place = f"{each['topic']}-{each['partition']}"
+            place = f"{lag['topic']}-{lag['partition']}"
             if facts.now - state.get("paused_since", {}).get(place, facts.now) < PAUSED_LONG:
-                grouped.setdefault(each["topic"], []).append((place, each["count"], each["since"]))
-    for topic, found in sorted(grouped.items()):
-        places, count = sorted(place for place, *_ in found), sum(count for _, count, _ in found)
+                grouped.setdefault(lag["topic"], []).append((place, lag["count"], lag["since"]))
+    for topic, partitions in sorted(grouped.items()):
+        places, count = sorted(place for place, *_ in partitions), sum(count for _, count, _ in partitions)
         shown = ", ".join(places[:5]) + (" …" if len(places) > 5 else "")
-        began = min(since for *_, since in found)
+        began = min(since for *_, since in partitions)
         yield make_problem(
             CONSUMER_LAG,
             topic=topic,
@@ -282,21 +282,21 @@ def find_consumer_lag(facts: GroupFacts) -> Iterator[Problem]:
 def find_hot_keys(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each key that most deliveries of a partition have waited for, for a minute or longer."""
     for state in (facts.bridges or {}).values():
-        for each in state.get("hot_keys", ()):
-            if each["seconds"] < HOT_LONG or each["topic"] in facts.halts:
+        for hot_key in state.get("hot_keys", ()):
+            if hot_key["seconds"] < HOT_LONG or hot_key["topic"] in facts.halts:
                 continue
-            place, since = f"{each['topic']}-{each['partition']}", max(0.0, facts.now - each["seconds"])
+            place, since = f"{hot_key['topic']}-{hot_key['partition']}", max(0.0, facts.now - hot_key["seconds"])
             yield make_problem(
                 KEY_HOT,
-                topic=each["topic"],
-                handler=each["handler"],
+                topic=hot_key["topic"],
+                handler=hot_key["handler"],
                 since=since,
-                many=each["count"],
-                deliveries=f"{format_count(each['count'], 'delivery')} of {each['handler']!r} "
-                f"{inflect_verb(each['count'], 'wait')}",
+                many=hot_key["count"],
+                deliveries=f"{format_count(hot_key['count'], 'delivery')} of {hot_key['handler']!r} "
+                f"{inflect_verb(hot_key['count'], 'wait')}",
                 partition=place,
                 began=format_since(since, facts.now),
-                offset=each["offset"],
+                offset=hot_key["offset"],
             )
 
 
@@ -366,16 +366,16 @@ def _format_at_least(since: float | None, now: float) -> str:
 def _find_unassigned_partitions(facts: GroupFacts, bridges: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """Yield a problem for each topic with partitions that no bridge took in time, unless there is an obstacle."""
     young = any(
-        facts.now - max(each.get("started", 0.0), each.get("assigned_since", 0.0)) < UNASSIGNED_LONG
-        or each["obstacles"]
-        for each in bridges.values()
+        facts.now - max(state.get("started", 0.0), state.get("assigned_since", 0.0)) < UNASSIGNED_LONG
+        or state["obstacles"]
+        for state in bridges.values()
     )
     if young or facts.partitions is None:
         return
     # Since then no bridge was assigned a partition.
     since = _latest(bridges, "started", "assigned_since")
-    assigned = {place for each in bridges.values() for place in each["assigned"]}
-    known = {topic for each in bridges.values() for topic in each.get("topics", ())}
+    assigned = {place for state in bridges.values() for place in state["assigned"]}
+    known = {topic for state in bridges.values() for topic in state.get("topics", ())}
     for topic, count in sorted(facts.partitions.items()):
         missing = [str(number) for number in range(count) if f"{topic}-{number}" not in assigned]
         if missing and topic in known:

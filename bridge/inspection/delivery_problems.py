@@ -60,26 +60,29 @@ def find_unaccounted_deliveries(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each partition with records that are unaccounted for."""
     by_source: dict[str, list[Mapping[str, Any]]] = {}
     for state in (facts.bridges or {}).values():
-        for each in state.get("unaccounted", ()):
-            if each["handler"] == RETRY_RECORD:
-                by_source.setdefault(_source(facts, each["topic"]), []).append(each)
+        for gap in state.get("unaccounted", ()):
+            if gap["handler"] == RETRY_RECORD:
+                by_source.setdefault(_source(facts, gap["topic"]), []).append(gap)
                 continue
-            partition = f"{each['topic']}-{each['partition']}"
+            partition = f"{gap['topic']}-{gap['partition']}"
             yield make_problem(
                 RECORDS_UNACCOUNTED,
                 "records",
-                topic=each["topic"],
-                handler=each["handler"],
-                since=each["since"],
-                many=each["count"],
-                lost=each["count"],
-                records=f"{format_record_count(each['count'])} of {partition} {inflect_verb(each['count'], 'are')}",
+                topic=gap["topic"],
+                handler=gap["handler"],
+                since=gap["since"],
+                many=gap["count"],
+                lost=gap["count"],
+                records=f"{format_record_count(gap['count'])} of {partition} {inflect_verb(gap['count'], 'are')}",
                 partition=partition,
-                counted=_describe_count_start(each["since"], facts.now),
+                counted=_describe_count_start(gap["since"], facts.now),
             )
-    for source, found in sorted(by_source.items()):
-        count, since = sum(each["count"] for each in found), min(each["since"] for each in found)
-        topics = ", ".join(repr(name) for name in sorted({each["topic"] for each in found}))
+    for source, of_source in sorted(by_source.items()):
+        count, since = (
+            sum(gap["count"] for gap in of_source),
+            min(gap["since"] for gap in of_source),
+        )
+        topics = ", ".join(repr(name) for name in sorted({gap["topic"] for gap in of_source}))
         yield make_problem(
             RECORDS_UNACCOUNTED,
             "parked",
@@ -99,42 +102,42 @@ def _describe_count_start(since: float | None, now: float) -> str:
 
 def find_log_changes(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each change of a log in the last day; `bridge audit` lists older ones."""
-    recent = [each for each in facts.changes if facts.now - each.at <= TOLD_FOR]
-    yield from _find_deleted_topics(facts, [each for each in recent if each.what == "deleted" and each.lost])
-    for each in recent:
-        place, since = f"{each.topic}-{each.partition}", format_since(each.at, facts.now)
-        if each.what == "deleted":
+    recent = [change for change in facts.changes if facts.now - change.at <= TOLD_FOR]
+    yield from _find_deleted_topics(facts, [change for change in recent if change.what == "deleted" and change.lost])
+    for change in recent:
+        place, since = f"{change.topic}-{change.partition}", format_since(change.at, facts.now)
+        if change.what == "deleted":
             continue
-        if each.lost:
+        if change.lost:
             yield make_problem(
                 LOG_CHANGED,
                 "retention",
-                topic=_source(facts, each.topic),
-                since=each.at,
-                many=each.lost,
-                lost=each.lost,
-                records=format_record_count(each.lost),
+                topic=_source(facts, change.topic),
+                since=change.at,
+                many=change.lost,
+                lost=change.lost,
+                records=format_record_count(change.lost),
                 partition=place,
                 began=since,
-                offsets=f"{each.first} to {each.end - 1}",
-                audit=_name_audit(facts, each.topic),
+                offsets=f"{change.first} to {change.end - 1}",
+                audit=_name_audit(facts, change.topic),
             )
-        elif each.what != "expired":
+        elif change.what != "expired":
             yield make_problem(
                 LOG_CHANGED,
                 "other records",
-                topic=_source(facts, each.topic),
-                since=each.at,
+                topic=_source(facts, change.topic),
+                since=change.at,
                 lost=None,
                 partition=place,
-                happened=LOG_CHANGES.get(each.what, each.what),
+                happened=LOG_CHANGES.get(change.what, change.what),
                 began=since,
-                first=each.first,
-                check="who deletes topics" if each.what == "made anew" else "Kafka's disks and elections",
+                first=change.first,
+                check="who deletes topics" if change.what == "made anew" else "Kafka's disks and elections",
             )
 
 
-def _find_deleted_topics(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> Iterator[Problem]:
+def _find_deleted_topics(facts: GroupFacts, deletions: Iterable[KafkaLogChange]) -> Iterator[Problem]:
     """Yield a problem for each deleted retry or replay topic that had waiting records."""
     by_topic: dict[str, list[KafkaLogChange]] = {}
     for gone in facts.gone:
@@ -153,12 +156,12 @@ def _find_deleted_topics(facts: GroupFacts, found: Iterable[KafkaLogChange]) -> 
                 whose=gone.whose,
             )
     told = {gone.topic for gone in facts.gone if gone.missing}
-    for each in found:
-        if each.topic in told:
+    for change in deletions:
+        if change.topic in told:
             continue
-        by_topic.setdefault(each.topic, []).append(each)
+        by_topic.setdefault(change.topic, []).append(change)
     for topic, changes in sorted(by_topic.items()):
-        since, count = min(each.at for each in changes), sum(each.lost for each in changes)
+        since, count = min(change.at for change in changes), sum(change.lost for change in changes)
         yield make_problem(
             LOG_CHANGED,
             "deleted topic",
@@ -213,7 +216,7 @@ def _waits_by_decision(facts: GroupFacts, topic: str, handler: str) -> bool:
     source = _source(facts, topic)
     if source in facts.halts:
         return True
-    names = [each.name for each in facts.handlers if source in each.topics] if handler == RETRY_RECORD else [handler]
+    names = [known.name for known in facts.handlers if source in known.topics] if handler == RETRY_RECORD else [handler]
     return any(name in facts.waiting_for_needs for name in names)
 
 
@@ -236,27 +239,29 @@ def _describe_old(
 
 def find_failing_deliveries(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each handler whose attempts fail, or whose deliveries wait long for a retry."""
-    waiting = {(each.handler, each.kind): each for each in _sum_waiting_failures(facts)}
-    names = dict.fromkeys([*facts.unpublished, *(each.handler for each in waiting.values() if each.kind != "failed")])
+    waiting = {(sample.handler, sample.kind): sample for sample in _sum_waiting_failures(facts)}
+    names = dict.fromkeys(
+        [*facts.unpublished, *(sample.handler for sample in waiting.values() if sample.kind != "failed")]
+    )
     for name in names:
         yield _describe_unpublished(facts, name, waiting.get((name, "unpublished")))
     rates = find_failing_handlers(facts)
     for name, rate in rates.items():
         yield _describe_failing(facts, name, rate, waiting.get((name, "failed")))
     known = {handler.name: handler.queue for handler in facts.handlers}
-    for (name, kind), each in waiting.items():
+    for (name, kind), sample in waiting.items():
         # A handler that no worker runs does not fail now, and has a problem of its own.
         runs = facts.workers is None or name not in known or _knowing(facts, name, known[name])
-        long = each.since is not None and facts.now - each.since >= FAILING_LONG
-        if kind == "failed" and name not in rates and runs and (each.count >= FAILING_MANY or long):
-            yield _describe_waiting(facts, each)
+        long = sample.since is not None and facts.now - sample.since >= FAILING_LONG
+        if kind == "failed" and name not in rates and runs and (sample.count >= FAILING_MANY or long):
+            yield _describe_waiting(facts, sample)
 
 
 def _describe_unpublished(facts: GroupFacts, name: str, sample: WaitingFailures | None) -> Problem:
     """Return the problem of dead letters that Kafka refuses, by the ledger's count or a sample."""
     counted = facts.unpublished.get(name)
     count = max(counted.many if counted else 0, sample.count if sample else 0)
-    known = [each.since for each in (counted, sample) if each is not None and each.since]
+    known = [times.since for times in (counted, sample) if times is not None and times.since]
     since = min(known, default=None)
     least = "at least " if counted is None and sample is not None and sample.more else ""
     error = counted.error if counted else sample.error if sample else ""
@@ -295,18 +300,18 @@ def _describe_failing(facts: GroupFacts, name: str, rate: FailingHandler, sample
     )
 
 
-def _describe_waiting(facts: GroupFacts, each: WaitingFailures) -> Problem:
+def _describe_waiting(facts: GroupFacts, sample: WaitingFailures) -> Problem:
     """Return the problem of many deliveries that wait for a retry, or of few for long."""
     return make_problem(
         HANDLER_FAILING,
         "waiting",
-        handler=each.handler,
-        since=each.since or None,
-        many=each.count,
-        deliveries=f"{'At least ' if each.more else ''}{format_count(each.count, 'delivery')}",
-        began=format_since(each.since, facts.now) if each.since else "since when is not known",
-        error=each.error,
-        advice=_advise(facts, each.handler),
+        handler=sample.handler,
+        since=sample.since or None,
+        many=sample.count,
+        deliveries=f"{'At least ' if sample.more else ''}{format_count(sample.count, 'delivery')}",
+        began=format_since(sample.since, facts.now) if sample.since else "since when is not known",
+        error=sample.error,
+        advice=_advise(facts, sample.handler),
     )
 
 
@@ -316,7 +321,7 @@ def _advise(facts: GroupFacts, handler: str, retried: bool = True) -> str:
     Parameters:
         retried: whether some are seen to wait for a retry; else each may be a dead letter already.
     """
-    topics = next((each.topics for each in facts.handlers if each.name == handler), ())
+    topics = next((known.topics for known in facts.handlers if known.name == handler), ())
     halted = [topic for topic in topics if topic in facts.halts]
     named = ", ".join(map(repr, halted))
     if halted and len(halted) == len(topics):
@@ -336,30 +341,30 @@ def _sum_waiting_failures(facts: GroupFacts) -> list[WaitingFailures]:
 
     Deliveries that wait for a dependency are not among them.
     """
-    found: dict[tuple[str, str], WaitingFailures] = {}
-    for each in (*facts.failing, *(each for tier in facts.tiers if tier.waits for each in tier.failed)):
-        if each.kind == "failed" and each.handler in facts.waiting_for_needs:
+    sums: dict[tuple[str, str], WaitingFailures] = {}
+    for sample in (*facts.failing, *(sample for tier in facts.tiers if tier.waits for sample in tier.failed)):
+        if sample.kind == "failed" and sample.handler in facts.waiting_for_needs:
             continue
-        key = (each.handler, each.kind)
-        found[key] = found[key].with_more(each) if key in found else each
-    return list(found.values())
+        key = (sample.handler, sample.kind)
+        sums[key] = sums[key].with_more(sample) if key in sums else sample
+    return list(sums.values())
 
 
 def find_dead_deliveries(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each handler with dead deliveries; beyond the sample their first is not known."""
-    for each in facts.letters:
-        since = format_since(each.since, facts.now)
+    for dead in facts.letters:
+        since = format_since(dead.since, facts.now)
         yield make_problem(
             DELIVERIES_DEAD,
-            handler=each.handler,
-            since=None if each.more else each.since,
-            many=each.count,
-            deliveries=f"{'At least ' if each.more else ''}{format_count(each.count, 'delivery')} of {each.handler} "
-            f"{inflect_verb(each.count, 'are')}",
-            began=f"the latest {each.count:,} {since}" if each.more else since,
-            reason=each.reason,
-            error=each.error,
-            dead_letter_topic=each.topic,
+            handler=dead.handler,
+            since=None if dead.more else dead.since,
+            many=dead.count,
+            deliveries=f"{'At least ' if dead.more else ''}{format_count(dead.count, 'delivery')} of {dead.handler} "
+            f"{inflect_verb(dead.count, 'are')}",
+            began=f"the latest {dead.count:,} {since}" if dead.more else since,
+            reason=dead.reason,
+            error=dead.error,
+            dead_letter_topic=dead.topic,
         )
 
 

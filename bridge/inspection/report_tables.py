@@ -264,9 +264,9 @@ def _shown(offsets: list[int]) -> str:
     return ", ".join(map(str, offsets))
 
 
-def print_halts(console: Console, found: dict[str, Any]) -> None:
+def print_halts(console: Console, halts: dict[str, Any]) -> None:
     """Print the state of each topic after halt or resume, and which server does not have the decision yet."""
-    for topic, how in found["topics"].items():
+    for topic, how in halts["topics"].items():
         if how["halted"]:
             print_line(
                 console, f"{topic} is halted: {how['why']}. `bridge resume {topic}` continues exactly where it stopped."
@@ -276,16 +276,16 @@ def print_halts(console: Console, found: dict[str, Any]) -> None:
         else:
             print_line(console, f"{topic} is not halted.")
         _print_incomplete(console, how)
-    if not found["topics"]:
+    if not halts["topics"]:
         print_line(console, "no topic is halted.")
 
 
-def print_policies(console: Console, found: dict[str, Any]) -> None:
+def print_policies(console: Console, policies: dict[str, Any]) -> None:
     """Print a row for each handler and option that is not the default; a changed one with who and why."""
     table = Table("handler", "option", "value", "the code says", "changed", box=SIMPLE_HEAD, pad_edge=False)
-    for handler, each in found.items():
-        changed, first = each["changed"], make_cell(handler)
-        for option, value in {**each["policy"], **{name: one["is"] for name, one in changed.items()}}.items():
+    for handler, decision in policies.items():
+        changed, first = decision["changed"], make_cell(handler)
+        for option, value in {**decision["policy"], **{name: one["is"] for name, one in changed.items()}}.items():
             # `None` is a value of max_retries (no limit); for other options it is the default.
             if option not in changed and option != "max_retries" and value in (None, []):
                 continue
@@ -298,31 +298,31 @@ def print_policies(console: Console, found: dict[str, Any]) -> None:
             first = ""
         table.add_section()
     print_table(console, table)
-    for handler, each in found.items():
-        if each["fault"]:
-            print_line(console, f"{handler}: the changed policy is not in force: {each['fault']}", "red")
+    for handler, decision in policies.items():
+        if decision["fault"]:
+            print_line(console, f"{handler}: the changed policy is not in force: {decision['fault']}", "red")
 
 
-def print_policy_decision(console: Console, handler: str, found: dict[str, Any]) -> None:
+def print_policy_decision(console: Console, handler: str, decision: dict[str, Any]) -> None:
     """Print a handler's policy after a change, and which server does not have the change yet."""
-    print_policies(console, {handler: found})
-    if not found["changed"]:
+    print_policies(console, {handler: decision})
+    if not decision["changed"]:
         print_line(console, f"the policy of {handler} is that of its code.")
-    for topic, why in found["tiers"].items():
+    for topic, why in decision["tiers"].items():
         print_line(
             console, f"  {topic}: {why}: deliveries with this wait use the next retry topic that exists", "yellow"
         )
-    _print_incomplete(console, found)
+    _print_incomplete(console, decision)
 
 
-def print_policy_history(console: Console, handler: str, found: list[dict[str, Any]]) -> None:
+def print_policy_history(console: Console, handler: str, steps: list[dict[str, Any]]) -> None:
     """Print a line for each change, the latest first."""
-    for each in found:
-        parts = [group_decision.format_options(each["set"])] if each["set"] else []
-        if each["unset"]:
-            parts.append(f"unset {' '.join(each['unset'])}")
-        print_line(console, f"{each['at']}  {', '.join(parts)}  by {each['by']}: {each['why']}")
-    if not found:
+    for step in steps:
+        parts = [group_decision.format_options(step["set"])] if step["set"] else []
+        if step["unset"]:
+            parts.append(f"unset {' '.join(step['unset'])}")
+        print_line(console, f"{step['at']}  {', '.join(parts)}  by {step['by']}: {step['why']}")
+    if not steps:
         print_line(console, f"the policy of {handler} was never changed.")
 
 

@@ -82,7 +82,7 @@ def _tier_facts(
     missing = seen.partitions is None
     # The next start creates a missing topic, if it may; a missing source is reported elsewhere.
     reported = not (missing and (ours.kind is TopicKind.SOURCE or settings.file.kafka_create_topics))
-    found = {each.partition: looked[each.place] for each in there if each.place in looked}
+    looks = {each.partition: looked[each.place] for each in there if each.place in looked}
     return TopicFacts(
         ours.name,
         ours.kind.value,
@@ -90,12 +90,12 @@ def _tier_facts(
         ours.delay,
         seen.use,
         sum(each.lag for each in there) + handed,
-        {partition: each.first_due for partition, each in found.items() if each.first_due is not None},
+        {partition: each.first_due for partition, each in looks.items() if each.first_due is not None},
         {each.partition: each.lag for each in there if each.lag},
         tuple(seen.problems) if reported else (),
         seen.refused,
         find_failed_waits(
-            [held for each in found.values() for held in each.held], any(each.more for each in found.values())
+            [held for each in looks.values() for held in each.held], any(each.more for each in looks.values())
         ),
         seen.replicas,
     )
@@ -132,14 +132,14 @@ class PartitionSample:
 
 def find_failed_waits(held: Iterable[RetryRecord], more: bool) -> list[WaitingFailures]:
     """Return by handler the deliveries that wait in a tier after a failure (pure)."""
-    found: dict[str, WaitingFailures] = {}
-    for each in held:
-        delivery = each.delivery
+    sums: dict[str, WaitingFailures] = {}
+    for record in held:
+        delivery = record.delivery
         if delivery.error and not delivery.error.startswith(STOPS):
             since = delivery.first_failed_at / 1000 if delivery.first_failed_at else None
             one = WaitingFailures(delivery.handler, "failed", 1, since, delivery.error, more)
-            found[one.handler] = found[one.handler].with_more(one) if one.handler in found else one
-    return [found[handler] for handler in sorted(found)]
+            sums[one.handler] = sums[one.handler].with_more(one) if one.handler in sums else one
+    return [sums[handler] for handler in sorted(sums)]
 
 
 def _sample_partitions(
@@ -272,9 +272,9 @@ def _oldest(
         announced = facts.bridges and any(handler.name == account.handler for handler in routes.of(account.topic))
         if announced or topic_ids.get(account.topic) != KnownLog.from_id(account.topic_id).topic_id:
             continue
-        if (found := find_oldest_delivery(ledger, account)) is not None:
+        if (oldest := find_oldest_delivery(ledger, account)) is not None:
             where = (account.topic, account.handler)
-            ages[where] = max(ages.get(where, 0.0), found.seconds)
+            ages[where] = max(ages.get(where, 0.0), oldest.seconds)
     return ages
 
 
@@ -338,11 +338,11 @@ def redact_halt(halt: Mapping[str, Any]) -> dict[str, Any]:
     """Return a halt as JSON without the text of a handler; the reason of a person stays."""
     if "handler" not in halt:
         return dict(halt)
-    return {name: said for name, said in halt.items() if name != "error"} | {"why": REDACTED}
+    return {name: value for name, value in halt.items() if name != "error"} | {"why": REDACTED}
 
 
-def _redact_waits(found: Iterable[WaitingFailures]) -> tuple[WaitingFailures, ...]:
-    return tuple(replace(each, error=REDACTED) for each in found)
+def _redact_waits(waits: Iterable[WaitingFailures]) -> tuple[WaitingFailures, ...]:
+    return tuple(replace(sample, error=REDACTED) for sample in waits)
 
 
 def _redact_decision(halt: GroupDecision) -> GroupDecision:

@@ -85,7 +85,11 @@ def _read_commits(settings: Settings, places: Sequence[Place], group: str) -> di
         partitions = read_committed_offsets(client, [TopicPartition(*place) for place in places]) if places else []
     finally:
         client.close()
-    return {(each.topic, each.partition): each.offset for each in partitions if is_offset(each.offset)}
+    return {
+        (partition.topic, partition.partition): partition.offset
+        for partition in partitions
+        if is_offset(partition.offset)
+    }
 
 
 def _list_groups(admin: AdminClient, group: str | None = None, within: float = ANSWER_WITHIN) -> list[Any]:
@@ -102,10 +106,10 @@ def _list_groups(admin: AdminClient, group: str | None = None, within: float = A
         *(admin.list_groups(timeout=within) if group is None else admin.list_groups(group, timeout=within))
     ]
     if group is not None:
-        listed = [each for each in listed if str(each.id) == group]
-    for each in listed:
-        if each.error is not None:
-            raise KafkaException(each.error)
+        listed = [listing for listing in listed if str(listing.id) == group]
+    for listing in listed:
+        if listing.error is not None:
+            raise KafkaException(listing.error)
     return listed
 
 
@@ -115,7 +119,7 @@ def has_members(settings: Settings, group: str, within: float = ANSWER_WITHIN) -
     Raises:
         KafkaUnavailable: Kafka did not list the members.
     """
-    return any(each.members for each in _list_group(admin_client(settings.kafka), group, within))
+    return any(description.members for description in _list_group(admin_client(settings.kafka), group, within))
 
 
 def find_consumed_topics(admin: AdminClient, group: str) -> frozenset[str] | None:
@@ -152,16 +156,16 @@ def read_assigned_topics(assignment: bytes | None) -> list[str]:
     It is a ConsumerProtocolAssignment: a version, and an array of topics with their partitions, all big-endian
     (https://kafka.apache.org/protocol). An assignment that cannot be read names no topic.
     """
-    found, at, data = [], 6, assignment or b""
+    topics, at, data = [], 6, assignment or b""
     try:
         for _ in range(struct.unpack_from(">i", data, 2)[0]):
             (length,) = struct.unpack_from(">h", data, at)
-            found.append(data[at + 2 : at + 2 + length].decode())
+            topics.append(data[at + 2 : at + 2 + length].decode())
             at += 2 + length
             at += 4 + 4 * struct.unpack_from(">i", data, at)[0]
     except (struct.error, UnicodeDecodeError):
         return []
-    return found
+    return topics
 
 
 #: Maximum number of other groups that are named.
@@ -196,18 +200,18 @@ class FirstRead(NamedTuple):
             if self.from_end
             else f"{format_count(self.records, 'record')} from the beginning"
         )
-        said = [
+        sentences = [
             f"group {name!r} " + (f"has {left:,} left to read" if left else "is at the end")
             for name, left in sorted(self.others.items())[:NAMED_GROUPS]
         ]
         if (more := len(self.others) - NAMED_GROUPS) > 0:
-            said.append(f"{more} other groups read it too")
+            sentences.append(f"{more} other groups read it too")
         advice = (
             f" If this group takes the place of another one, set its offsets first: `bridge reset {self.topic} --to …`."
             if self.is_surprising
             else ""
         )
-        return f"new group {self.group!r} on topic {self.topic!r}: {'; '.join([what, *said])}.{advice}"
+        return f"new group {self.group!r} on topic {self.topic!r}: {'; '.join([what, *sentences])}.{advice}"
 
 
 def find_first_reads(settings: Settings, topics: Collection[str]) -> list[FirstRead]:
@@ -228,10 +232,10 @@ def find_first_reads(settings: Settings, topics: Collection[str]) -> list[FirstR
     ]
 
 
-def _records_left(found: Sequence[Extent], committed: Mapping[str, Mapping[tuple[str, int], int]]) -> dict[str, int]:
+def _records_left(extents: Sequence[Extent], committed: Mapping[str, Mapping[tuple[str, int], int]]) -> dict[str, int]:
     """Return how many records each group with a commit on these partitions has left to read."""
     return {
-        group: sum(max(0, each.end - max(each.first, at.get(each.place, 0))) for each in found)
+        group: sum(max(0, extent.end - max(extent.first, at.get(extent.place, 0))) for extent in extents)
         for group, at in committed.items()
-        if any(each.place in at for each in found)
+        if any(extent.place in at for extent in extents)
     }

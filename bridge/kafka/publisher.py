@@ -110,16 +110,16 @@ class Publisher:
         """
         message = delivery.message
         place = (group, message.topic, message.partition)
-        read_at, found = self._letters.get(place, (0.0, set()))
+        read_at, letters = self._letters.get(place, (0.0, set()))
         # A second of tolerance for clocks that are read in whole seconds.
         if written_before is None or read_at <= written_before + 1:
             read_at = time.time()
             try:
-                found = self._recent(group, message.topic, message.partition)
+                letters = self._recent(group, message.topic, message.partition)
             except KafkaUnavailable as error:
                 raise PublishFailed(f"{delivery}: {error}") from None
-            self._letters[place] = (read_at, found)
-        return any(whose in found for whose in DeadLetterKey.those_of(delivery))
+            self._letters[place] = (read_at, letters)
+        return any(whose in letters for whose in DeadLetterKey.those_of(delivery))
 
     def park(self, clones: Sequence[ParkRequest], group: str) -> list[PublishFailed | None]:
         """Park deliveries and wait until every in-sync replica has them; return for each why not, or `None`.
@@ -151,18 +151,18 @@ class Publisher:
         """Return the retry topic for each source and delay, or why there is none; an unavailable Kafka is
         asked once.
         """
-        found: dict[tuple[str, int], str | KafkaUnavailable] = {}
+        topics: dict[tuple[str, int], str | KafkaUnavailable] = {}
         away: KafkaUnavailable | None = None
         for clone in clones:
             source, delay = which = (clone.delivery.message.topic, clone.delay)
-            if which in found:
+            if which in topics:
                 continue
             try:
                 topic = None if away is not None else self.retries.ready(source, delay, group)
             except KafkaUnavailable as error:
                 topic, away = None, error
-            found[which] = topic or away or KafkaUnavailable(f"there is no retry topic of {delay} s for {source!r}.")
-        return found
+            topics[which] = topic or away or KafkaUnavailable(f"there is no retry topic of {delay} s for {source!r}.")
+        return topics
 
     def _letter(self, clone: ParkRequest, topic: str, group: str) -> OutgoingRecord:
         headers = retry_record.retry_headers(
@@ -177,7 +177,7 @@ class Publisher:
         Parameters:
             outgoing: each message with the delivery whose handler sends it.
         """
-        return self._producer.publish_all([_outgoing_record(whose, each) for whose, each in outgoing])
+        return self._producer.publish_all([_outgoing_record(whose, message) for whose, message in outgoing])
 
     def parked_in(
         self, deliveries: Sequence[Delivery], delays: Sequence[int], group: str, written_before: float | None = None
@@ -195,15 +195,15 @@ class Publisher:
             return []
         message = deliveries[0].message
         place = (group, message.topic, message.partition, tuple(delays))
-        read_at, found = self._parked.get(place, (0.0, {}))
+        read_at, parked = self._parked.get(place, (0.0, {}))
         if written_before is None or read_at <= written_before + 1:
             read_at = time.time()
             try:
-                found = self._recently_parked(group, message.topic, message.partition, delays)
+                parked = self._recently_parked(group, message.topic, message.partition, delays)
             except KafkaUnavailable as error:
                 raise PublishFailed(f"{deliveries[0]}: {error}") from None
-            self._parked[place] = (read_at, found)
-        return [found.get((delivery.identity, group, delivery.number), []) for delivery in deliveries]
+            self._parked[place] = (read_at, parked)
+        return [parked.get((delivery.identity, group, delivery.number), []) for delivery in deliveries]
 
     def _recently_parked(
         self, group: str, topic: str, partition: int, delays: Sequence[int]
@@ -214,14 +214,14 @@ class Publisher:
         starts = {each.place: max(each.first, each.end - JUST_WRITTEN) for each in chosen}
         ends = {each.place: each.end for each in chosen}
         committed = {each.place: each.committed or 0 for each in chosen}
-        found: dict[ParkedKey, list[retry_record.RetryRecordPosition]] = {}
+        parked: dict[ParkedKey, list[retry_record.RetryRecordPosition]] = {}
         for record in read_records(self._settings.of_group(group), starts, ends):
             if (held := retry_record.read_retry_key(record)) is not None:
                 place, offset = (record.topic() or "", record.partition() or 0), record.offset() or 0
-                found.setdefault(held, []).append(
+                parked.setdefault(held, []).append(
                     retry_record.RetryRecordPosition(*place, offset, offset < committed[place])
                 )
-        return found
+        return parked
 
     def _recent(self, group: str, topic: str, partition: int) -> set[DeadLetterKey]:
         """Return the keys of the latest dead letters of a partition."""

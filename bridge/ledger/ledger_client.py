@@ -140,8 +140,8 @@ class Ledger:
                 for page, _, _ in some:
                     pipe.exists(self._key(account, page))
                 there = pipe.execute()
-            found = [span for span, known in zip(some, there, strict=True) if known or span[1:] != (0, PAGE - 1)]
-            self.write([Mark(account, range(p * PAGE + a, p * PAGE + b + 1), Fate.GAP) for p, a, b in found])
+            existing = [span for span, known in zip(some, there, strict=True) if known or span[1:] != (0, PAGE - 1)]
+            self.write([Mark(account, range(p * PAGE + a, p * PAGE + b + 1), Fate.GAP) for p, a, b in existing])
 
     def renew(self, spans: Iterable[tuple[Account, int, int]]) -> None:
         """Renew the expiry of existing pages between the first and last offset of each span."""
@@ -227,19 +227,19 @@ class Ledger:
         Offsets without a page, expired or never written, are left out, even when open is wanted: so
         ``runs(account, {Fate.OPEN}, joined, committed - 1)`` are the unaccounted offsets.
         """
-        for base, found in self._pages(account, first, last):
-            if found is not None:
+        for base, fates in self._pages(account, first, last):
+            if fates is not None:
                 yield from (
-                    range(base + run.start, base + run.stop) for run in fate_rules.find_fate_runs(found, wanted)
+                    range(base + run.start, base + run.stop) for run in fate_rules.find_fate_runs(fates, wanted)
                 )
 
     def count(self, account: Account, first: int, last: int) -> FateCount:
         """Count the fates from offset `first` to `last`, both included."""
         total, seen = dict.fromkeys(Fate, 0), 0
-        for _, found in self._pages(account, first, last):
-            if found is not None:
-                seen += len(found)
-                for fate, number in fate_rules.count_fates(found).items():
+        for _, fates in self._pages(account, first, last):
+            if fates is not None:
+                seen += len(fates)
+                for fate, number in fate_rules.count_fates(fates).items():
                     total[fate] += number
         return FateCount(total, max(0, last - first + 1) - seen)
 
@@ -312,17 +312,17 @@ class Ledger:
 
         The commands grow with the keys that exist, hardly with those that are asked about: EXISTS takes many at once.
         """
-        found: set[str] = set()
+        existing: set[str] = set()
         parts = _cut(keys, _KEYS_AT_ONCE)
         with self.asking("read which keys exist") as pipe:
             while parts:
                 for part in parts:
                     pipe.exists(*part)
                 counts = list(zip(parts, pipe.execute(), strict=True))
-                found.update(key for part, count in counts if count == len(part) for key in part)
+                existing.update(key for part, count in counts if count == len(part) for key in part)
                 mixed = [part for part, count in counts if 0 < count < len(part)]
                 parts = [piece for part in mixed for piece in _cut(part, -(-len(part) // _PIECES))]
-        return found
+        return existing
 
     def _check(self, account: Account, offsets: Sequence[int], found: bytes) -> None:
         """Raise if a fate is unknown: nobody can say whether the delivery may run, or be committed."""
@@ -349,13 +349,13 @@ class Ledger:
                     pipe.exists(self._key(account, page))
                     pipe.getrange(self._key(account, page), start >> 1, end >> 1)
                 answers = pipe.execute()
-            for (page, start, end), there, found in zip(some, answers[::2], answers[1::2], strict=True):
-                yield page * PAGE + start, _cut_fates(found, start, end) if there else None
+            for (page, start, end), there, fates in zip(some, answers[::2], answers[1::2], strict=True):
+                yield page * PAGE + start, _cut_fates(fates, start, end) if there else None
 
 
-def _cut_fates(found: bytes, start: int, end: int) -> bytes:
+def _cut_fates(fates: bytes, start: int, end: int) -> bytes:
     """Return the fates from `start` to `end` of a page, given its bytes from `start // 2` on."""
-    halves = found.ljust((end >> 1) - (start >> 1) + 1, b"\0")
+    halves = fates.ljust((end >> 1) - (start >> 1) + 1, b"\0")
     return fate_rules.unpack_fates(halves)[start & 1 :][: end - start + 1]
 
 

@@ -111,27 +111,27 @@ def find_tier_faults(file: FileSettings) -> list[str]:
     ]
 
 
-def find_environment_faults(found: EnvironmentSettings) -> list[str]:
+def find_environment_faults(environment: EnvironmentSettings) -> list[str]:
     """Return the faults of the environment's values."""
     wrong = []
-    if not _NAME.fullmatch(found.BRIDGE_GROUP):
+    if not _NAME.fullmatch(environment.BRIDGE_GROUP):
         wrong.append("BRIDGE_GROUP may hold letters, digits, '.', '_' and '-' only, 200 at most.")
-    if found.LEDGER_URL and not holds_ledger(found.LEDGER_URL):
+    if environment.LEDGER_URL and not holds_ledger(environment.LEDGER_URL):
         wrong.append("LEDGER_URL must be that of a Redis: one server, redis:// or rediss://.")
     return [
         *wrong,
-        *_host_faults(found),
-        *_proxy_faults(found),
-        *_issuer_faults(found),
-        *_mask_faults(found),
-        *_address_faults(found),
-        *_key_faults(found),
+        *_host_faults(environment),
+        *_proxy_faults(environment),
+        *_issuer_faults(environment),
+        *_mask_faults(environment),
+        *_address_faults(environment),
+        *_key_faults(environment),
     ]
 
 
-def _host_faults(found: EnvironmentSettings) -> Iterator[str]:
+def _host_faults(environment: EnvironmentSettings) -> Iterator[str]:
     """Yield a fault for each invalid host name of the console."""
-    for name in split_list(found.DEADLETTERS_CONSOLE_HOSTS):
+    for name in split_list(environment.DEADLETTERS_CONSOLE_HOSTS):
         if not _HOST.fullmatch(name):
             yield (
                 f"DEADLETTERS_CONSOLE_HOSTS: {name!r} is no name of a host: write console.example.com, without "
@@ -139,34 +139,34 @@ def _host_faults(found: EnvironmentSettings) -> Iterator[str]:
             )
 
 
-def _mask_faults(found: EnvironmentSettings) -> Iterator[str]:
+def _mask_faults(environment: EnvironmentSettings) -> Iterator[str]:
     """Yield a fault for masks that hide nothing, or are missing."""
     try:
-        masked = read_mask_rules(found.DEADLETTERS_MASK)
+        masked = read_mask_rules(environment.DEADLETTERS_MASK)
     except ValueError as error:
         yield f"DEADLETTERS_MASK: {error}."
         return
-    if found.DEADLETTERS_MASK.strip() and not masked:
+    if environment.DEADLETTERS_MASK.strip() and not masked:
         yield "DEADLETTERS_MASK masks nothing: write `orders: customer.email`, or leave it out."
-    if found.DEADLETTERS_MASK_NOT_FOR and not masked:
+    if environment.DEADLETTERS_MASK_NOT_FOR and not masked:
         yield "DEADLETTERS_MASK_NOT_FOR needs DEADLETTERS_MASK: nothing is masked."
 
 
-def _address_faults(found: EnvironmentSettings) -> Iterator[str]:
+def _address_faults(environment: EnvironmentSettings) -> Iterator[str]:
     """Yield a fault for each invalid address that pages and webhooks use."""
-    if found.DEADLETTERS_CONSOLE_URL and not _URL.fullmatch(found.DEADLETTERS_CONSOLE_URL):
+    if environment.DEADLETTERS_CONSOLE_URL and not _URL.fullmatch(environment.DEADLETTERS_CONSOLE_URL):
         yield "DEADLETTERS_CONSOLE_URL must be where browsers find the console: https://console.example.com."
-    if found.DEADLETTERS_FLOWER_URL and not _URL.fullmatch(found.DEADLETTERS_FLOWER_URL):
+    if environment.DEADLETTERS_FLOWER_URL and not _URL.fullmatch(environment.DEADLETTERS_FLOWER_URL):
         yield "DEADLETTERS_FLOWER_URL must be where browsers find Flower, without a password: https://flower.example.com."
     try:
-        read_networks(found.DEADLETTERS_WEBHOOK_NETWORKS)
+        read_networks(environment.DEADLETTERS_WEBHOOK_NETWORKS)
     except ValueError as error:
         yield f"DEADLETTERS_WEBHOOK_NETWORKS must be addresses or networks, with commas between them: {error}."
 
 
-def _key_faults(found: EnvironmentSettings) -> Iterator[str]:
+def _key_faults(environment: EnvironmentSettings) -> Iterator[str]:
     """Yield a fault for a key that encrypts nothing; it does not repeat the key."""
-    for place, key in enumerate(split_list(found.DEADLETTERS_SECRET_KEY), 1):
+    for place, key in enumerate(split_list(environment.DEADLETTERS_SECRET_KEY), 1):
         if not _is_key(key):
             yield (
                 f"DEADLETTERS_SECRET_KEY: key {place} is not 32 random bytes as base64: make one with "
@@ -181,59 +181,59 @@ def _is_key(text: str) -> bool:
         return False
 
 
-def _proxy_faults(found: EnvironmentSettings) -> Iterator[str]:
+def _proxy_faults(environment: EnvironmentSettings) -> Iterator[str]:
     """Yield a fault for a sign-in proxy that could name nobody, or that anybody could imitate."""
     try:
-        read_networks(found.DEADLETTERS_TRUSTED_PROXY)
+        read_networks(environment.DEADLETTERS_TRUSTED_PROXY)
     except ValueError as error:
         yield f"DEADLETTERS_TRUSTED_PROXY must be addresses or networks, with commas between them: {error}."
-    user, role = found.DEADLETTERS_PROXY_USER_HEADER, found.DEADLETTERS_PROXY_ROLE_HEADER
+    user, role = environment.DEADLETTERS_PROXY_USER_HEADER, environment.DEADLETTERS_PROXY_ROLE_HEADER
     for name in (user, role):
         if name and not _HEADER.fullmatch(name):
             yield f"{name!r} is no name of a header (DEADLETTERS_PROXY_USER_HEADER, DEADLETTERS_PROXY_ROLE_HEADER)."
-    if user and not found.DEADLETTERS_TRUSTED_PROXY:
+    if user and not environment.DEADLETTERS_TRUSTED_PROXY:
         yield "DEADLETTERS_PROXY_USER_HEADER needs DEADLETTERS_TRUSTED_PROXY: anybody could say who they are."
-    if user and bool(role) == bool(found.DEADLETTERS_PROXY_ROLE):
+    if user and bool(role) == bool(environment.DEADLETTERS_PROXY_ROLE):
         yield (
             "DEADLETTERS_PROXY_USER_HEADER needs a role: DEADLETTERS_PROXY_ROLE for all, or "
             "DEADLETTERS_PROXY_ROLE_HEADER, not both."
         )
-    if not user and (role or found.DEADLETTERS_PROXY_ROLE):
+    if not user and (role or environment.DEADLETTERS_PROXY_ROLE):
         yield "DEADLETTERS_PROXY_ROLE and DEADLETTERS_PROXY_ROLE_HEADER need DEADLETTERS_PROXY_USER_HEADER."
 
 
-def _issuer_faults(found: EnvironmentSettings) -> Iterator[str]:
+def _issuer_faults(environment: EnvironmentSettings) -> Iterator[str]:
     """Yield a fault for an OpenID Connect issuer by which nobody could sign in, or not safely."""
-    if not found.DEADLETTERS_OIDC_ISSUER:
+    if not environment.DEADLETTERS_OIDC_ISSUER:
         others = ("CLIENT_ID", "CLIENT_SECRET", "ROLE_CLAIM", "ROLES", "ROLE")
-        if any(getattr(found, f"DEADLETTERS_OIDC_{name}") for name in others):
+        if any(getattr(environment, f"DEADLETTERS_OIDC_{name}") for name in others):
             yield "The settings DEADLETTERS_OIDC_… need DEADLETTERS_OIDC_ISSUER."
         return
-    if not may_be_asked(found.DEADLETTERS_OIDC_ISSUER):
+    if not may_be_asked(environment.DEADLETTERS_OIDC_ISSUER):
         yield "DEADLETTERS_OIDC_ISSUER must be an address with https://, as the issuer writes it, without ? and #."
-    if not (found.DEADLETTERS_OIDC_CLIENT_ID and found.DEADLETTERS_OIDC_CLIENT_SECRET):
+    if not (environment.DEADLETTERS_OIDC_CLIENT_ID and environment.DEADLETTERS_OIDC_CLIENT_SECRET):
         yield "DEADLETTERS_OIDC_ISSUER needs DEADLETTERS_OIDC_CLIENT_ID and DEADLETTERS_OIDC_CLIENT_SECRET."
-    if not may_be_asked(found.DEADLETTERS_CONSOLE_URL):
+    if not may_be_asked(environment.DEADLETTERS_CONSOLE_URL):
         yield (
             "DEADLETTERS_OIDC_ISSUER needs DEADLETTERS_CONSOLE_URL, with https://: the issuer sends people back there."
         )
-    if "openid" not in found.DEADLETTERS_OIDC_SCOPES.split():
+    if "openid" not in environment.DEADLETTERS_OIDC_SCOPES.split():
         yield "DEADLETTERS_OIDC_SCOPES must have openid among them, with spaces between them."
-    yield from _claim_faults(found)
+    yield from _claim_faults(environment)
 
 
-def _claim_faults(found: EnvironmentSettings) -> Iterator[str]:
+def _claim_faults(environment: EnvironmentSettings) -> Iterator[str]:
     """Yield a fault for claims that give nobody a role."""
     try:
-        read_claimed_roles(found.DEADLETTERS_OIDC_ROLES)
+        read_claimed_roles(environment.DEADLETTERS_OIDC_ROLES)
     except ValueError as error:
         yield f"DEADLETTERS_OIDC_ROLES: {error}."
-    if bool(found.DEADLETTERS_OIDC_ROLE_CLAIM) != bool(found.DEADLETTERS_OIDC_ROLES):
+    if bool(environment.DEADLETTERS_OIDC_ROLE_CLAIM) != bool(environment.DEADLETTERS_OIDC_ROLES):
         yield (
             "DEADLETTERS_OIDC_ROLE_CLAIM and DEADLETTERS_OIDC_ROLES need each other: a claim, and which of its values "
             "are which role."
         )
-    elif not (found.DEADLETTERS_OIDC_ROLES or found.DEADLETTERS_OIDC_ROLE):
+    elif not (environment.DEADLETTERS_OIDC_ROLES or environment.DEADLETTERS_OIDC_ROLE):
         yield (
             "DEADLETTERS_OIDC_ISSUER needs a role: DEADLETTERS_OIDC_ROLE_CLAIM with DEADLETTERS_OIDC_ROLES, or "
             "DEADLETTERS_OIDC_ROLE for everybody whom it signs in."
@@ -328,14 +328,18 @@ def find_redis_faults(settings: Settings) -> list[str]:
 
 def find_ledger_faults(settings: Settings) -> list[str]:
     """Return the faults of topics that need what this ledger, or a missing one, cannot give."""
-    topics = settings.file.kafka_topics.items()
-    found = [fault for topic, chosen in topics for fault in _topic_faults(settings, f"kafka_topics[{topic!r}]", chosen)]
+    chosen_topics = settings.file.kafka_topics.items()
+    faults = [
+        fault
+        for topic, chosen in chosen_topics
+        for fault in _topic_faults(settings, f"kafka_topics[{topic!r}]", chosen)
+    ]
     if settings.file.kafka_pause_above_seconds is not None and settings.ledger_url is None:
-        found.append(
+        faults.append(
             "celeryconfig: kafka_pause_above_seconds needs a ledger in Redis, where workers tell how long deliveries "
             "take, and the broker is not one (redis:// or rediss://): set LEDGER_URL."
         )
-    return found
+    return faults
 
 
 def _topic_faults(settings: Settings, where: str, chosen: TopicSettings) -> Iterator[str]:
