@@ -49,8 +49,8 @@ def check_desk_database(environ: Mapping[str, str] = os.environ) -> list[CheckFi
         return [CheckFinding("warning", f"{needs}; {how_to_install('deadletters')}.")]
     from bridge.deadletters.alarms.dead_letter_problems import check_database, check_webhook_secrets
 
-    found = [check_database(url), *check_webhook_secrets(url, environ.get("DEADLETTERS_SECRET_KEY", ""))]
-    return [CheckFinding(each.level, each.text) for each in found]
+    checks = [check_database(url), *check_webhook_secrets(url, environ.get("DEADLETTERS_SECRET_KEY", ""))]
+    return [CheckFinding(check.level, check.text) for check in checks]
 
 
 def check(
@@ -62,14 +62,14 @@ def check(
     Example: bridge check --json
     """
     try:
-        found = check_setup(find_celery_app(context.obj), name=context.obj)
+        findings = check_setup(find_celery_app(context.obj), name=context.obj)
     except AppNotFound as error:
-        found = [CheckFinding("fault", str(error))]
-    found += check_desk_database()
+        findings = [CheckFinding("fault", str(error))]
+    findings += check_desk_database()
     print_result(
-        [finding.to_data() for finding in found], as_json, lambda: report_tables.print_findings(console, found)
+        [finding.to_data() for finding in findings], as_json, lambda: report_tables.print_findings(console, findings)
     )
-    raise typer.Exit(FAULTS if any(finding.level == "fault" for finding in found) else OK)
+    raise typer.Exit(FAULTS if any(finding.level == "fault" for finding in findings) else OK)
 
 
 def audit(
@@ -104,11 +104,11 @@ def status(
     """
     app, chosen, routes = load_app(context.obj)
     try:
-        found = read_status(app, chosen, routes)
+        report = read_status(app, chosen, routes)
     except NothingAnswers as error:
         fail(str(error), NOT_FOUND)
-    found = add_problems(found, list_desk_problems(chosen, routes, found["topics"] is not None))
-    print_result(found, as_json, lambda: report_tables.print_status(console, found))
+    report = add_problems(report, list_desk_problems(chosen, routes, report["topics"] is not None))
+    print_result(report, as_json, lambda: report_tables.print_status(console, report))
 
 
 def topics(
@@ -146,20 +146,20 @@ def find(
     where = parse_coordinates(record) if record is not None and not (topic or key) else None
     try:
         if record is None and topic is not None and key is not None:
-            found = find_records_by_key(app, chosen, routes, topic, key)
+            result = find_records_by_key(app, chosen, routes, topic, key)
         elif where is not None:
-            found = find_record(app, chosen, routes, *where)
+            result = find_record(app, chosen, routes, *where)
         else:
             fail("name a record by its coordinates (orders-3-1234), or by --topic and --key.", USAGE)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         fail_unavailable(error)
-    for partition, first in found.looked_from.items():
+    for partition, first in result.looked_from.items():
         print(f"{topic}-{partition} was searched from offset {first} on.", file=sys.stderr)
-    if not found.data:
+    if not result.data:
         fail(f"Kafka has no such record: {record or f'{topic}, key {key}'}.", FAULTS)
-    print_result(found.data[0] if where else found.data, as_json, lambda: _print_record_lines(found.data))
+    print_result(result.data[0] if where else result.data, as_json, lambda: _print_record_lines(result.data))
 
 
-def _print_record_lines(found: list[dict[str, Any]]) -> None:
-    for line in format_result(found):
+def _print_record_lines(records: list[dict[str, Any]]) -> None:
+    for line in format_result(records):
         console.print(line, markup=False, soft_wrap=True)

@@ -229,12 +229,12 @@ def to_joining(batch: Batch, most: int) -> tuple[_Json, _Json]:
 def _where(
     topic: str, partition: int, cluster: str, group: str, topic_id: str, order: str | None, via: Via | None
 ) -> _Json:
-    found: _Json = {"topic": topic, "partition": partition, "cluster": cluster, "group": group, "topic_id": topic_id}
+    place: _Json = {"topic": topic, "partition": partition, "cluster": cluster, "group": group, "topic_id": topic_id}
     if order is not None:
-        found["order"] = order
+        place["order"] = order
     if via is not None:
-        found["via"] = [via.topic, via.partition, via.topic_id]
-    return found
+        place["via"] = [via.topic, via.partition, via.topic_id]
+    return place
 
 
 def _row(
@@ -331,8 +331,10 @@ def _batch(handler: str, data: Mapping[str, Any]) -> Batch:
 
 def _once(deliveries: Iterable[Delivery]) -> list[Delivery]:
     """Return the deliveries by offset; of two for one offset, sent again after a crash, the one that ran more often."""
-    found = {each.message.offset: each for each in sorted(deliveries, key=lambda each: each.runs)}
-    return [each for _, each in sorted(found.items())]
+    by_offset = {
+        delivery.message.offset: delivery for delivery in sorted(deliveries, key=lambda delivery: delivery.runs)
+    }
+    return [delivery for _, delivery in sorted(by_offset.items())]
 
 
 def _from_row(row: Sequence[Any]) -> RecordParts:

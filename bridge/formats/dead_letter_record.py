@@ -109,9 +109,9 @@ def write_attempt_headers(delivery: Delivery) -> dict[str, str]:
     return {header.ATTEMPTS: str(delivery.runs), **dict(counts)}
 
 
-def read_attempt_headers(found: Mapping[str, str]) -> Attempts:
+def read_attempt_headers(headers: Mapping[str, str]) -> Attempts:
     """Return the attempts from the headers that `write_attempt_headers` made."""
-    return Attempts(*[read_number(found, name) for name in header.ATTEMPTS_BY_END])
+    return Attempts(*[read_number(headers, name) for name in header.ATTEMPTS_BY_END])
 
 
 def shorten_failure(failure: Failure) -> tuple[Failure, ...]:
@@ -126,31 +126,31 @@ def shorten_failure(failure: Failure) -> tuple[Failure, ...]:
 
 def read_dead_letter_summary(record: Record) -> DeadLetterSummary | None:
     """Return the summary of a dead letter; `None` if the record is none of ours."""
-    found = _text_headers(record)
-    if any(name not in found for name in _NEEDED):
+    headers = _text_headers(record)
+    if any(name not in headers for name in _NEEDED):
         return None
     try:
         place = (
-            require_number(found, header.ORIGIN_PARTITION),
-            require_number(found, header.ORIGIN_OFFSET),
-            found[header.HANDLER],
+            require_number(headers, header.ORIGIN_PARTITION),
+            require_number(headers, header.ORIGIN_OFFSET),
+            headers[header.HANDLER],
         )
     except ValueError:
         return None
     if place[0] >= PARTITIONS or place[1] >= OFFSETS:
         return None
-    failed_at = read_number(found, header.FAILED_AT) / 1000
-    topic_id, timestamp = found.get(header.ORIGIN_TOPIC_ID, ""), found.get(header.ORIGIN_TIMESTAMP, "")
-    which = (read_number(found, header.ATTEMPTS_REPLAYED), found.get(header.REPLAY_AGAIN, ""))
+    failed_at = read_number(headers, header.FAILED_AT) / 1000
+    topic_id, timestamp = headers.get(header.ORIGIN_TOPIC_ID, ""), headers.get(header.ORIGIN_TIMESTAMP, "")
+    which = (read_number(headers, header.ATTEMPTS_REPLAYED), headers.get(header.REPLAY_AGAIN, ""))
     return DeadLetterSummary(
         place=f"{record.topic()}-{record.partition()}-{record.offset()}",
-        topic=found[header.ORIGIN_TOPIC],
+        topic=headers[header.ORIGIN_TOPIC],
         whose=DeadLetterKey(*place, topic_id, "" if topic_id else timestamp, *which),
-        group=found[header.BRIDGE_GROUP],
-        runs=read_number(found, header.ATTEMPTS),
-        attempts=read_attempt_headers(found) if header.ATTEMPTS_FAILED in found else None,
-        reason=found.get(header.REASON, ""),
-        error=f"{found.get(header.ERROR_CLASS, '')}: {found.get(header.ERROR_MESSAGE, '')}".rstrip(": "),
+        group=headers[header.BRIDGE_GROUP],
+        runs=read_number(headers, header.ATTEMPTS),
+        attempts=read_attempt_headers(headers) if header.ATTEMPTS_FAILED in headers else None,
+        reason=headers.get(header.REASON, ""),
+        error=f"{headers.get(header.ERROR_CLASS, '')}: {headers.get(header.ERROR_MESSAGE, '')}".rstrip(": "),
         failed_at=failed_at if is_time(failed_at) else 0.0,
     )
 
@@ -158,10 +158,10 @@ def read_dead_letter_summary(record: Record) -> DeadLetterSummary | None:
 def _text_headers(record: Record) -> dict[str, str]:
     """Return a record's headers as text; empty if Python's client cannot read them."""
     try:
-        found: Any = dict(headers_of(record))
+        headers: Any = dict(headers_of(record))
     except Exception:
         return {}
-    return {name: (value or b"").decode("utf-8", "replace") for name, value in found.items()}
+    return {name: (value or b"").decode("utf-8", "replace") for name, value in headers.items()}
 
 
 def _timestamp_text(timestamp: int | None) -> str:
@@ -216,8 +216,8 @@ class DeadLetterRecord:
 def read_dead_letter(record: Record) -> DeadLetterRecord | None:
     """Return the dead letter in a record; `None` if the record is none of ours."""
     try:
-        found: Any = headers_of(record)
-        theirs, ours = split_block(found, header.DEAD_LETTER_HEADERS)
+        headers: Any = headers_of(record)
+        theirs, ours = split_block(headers, header.DEAD_LETTER_HEADERS)
         origin = _origin(ours)
         return None if origin is None else _make_record(record, origin, theirs, ours)
     except Exception:

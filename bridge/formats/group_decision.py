@@ -101,7 +101,7 @@ class GroupDecision:
     def follows(self, other: "GroupDecision") -> bool:
         """Return whether this decision was made with knowledge of the other."""
         # A tombstone, which only a foreign tool writes, has no id.
-        return bool(other.change.id) and any(each.id == other.change.id for each in self.history)
+        return bool(other.change.id) and any(entry.id == other.change.id for entry in self.history)
 
     def counts_over(self, other: "GroupDecision") -> bool:
         """Return whether this decision counts more than the other, wherever they are stored: it was made knowing the
@@ -116,7 +116,7 @@ class GroupDecision:
 
     def to_value(self) -> str:
         """Return the decision as JSON: the value of a record in the control topic, and of a field in Redis."""
-        return json.dumps({**_write_entry(self.change), "history": [_write_entry(each) for each in self.history]})
+        return json.dumps({**_write_entry(self.change), "history": [_write_entry(entry) for entry in self.history]})
 
 
 class PublishedDecision(NamedTuple):
@@ -148,9 +148,9 @@ def read_decision(key: str, value: str | bytes | None) -> GroupDecision | None:
     if value is None:
         return GroupDecision(key, DecisionEntry("", None, "", 0.0, ""))
     try:
-        found = parse_json(value)
+        data = parse_json(value)
         return GroupDecision(
-            key, _read_entry(found), tuple(_read_entry(each) for each in found.get("history", ())[:HISTORY])
+            key, _read_entry(data), tuple(_read_entry(each) for each in data.get("history", ())[:HISTORY])
         )
     except Exception:
         # Anyone with access to the topic or to Redis may have written this: it must not stop a bridge.
@@ -224,13 +224,15 @@ class PolicyChange(NamedTuple):
 
 def read_changed_options(data: PolicyData) -> dict[str, ChangedOption]:
     """Return the changed options by name; anything that is no change is left out."""
-    found = {}
-    for option, said in (data or {}).items():
-        if isinstance(said, Mapping) and "is" in said:
-            at = said.get("at")
+    options = {}
+    for option, change in (data or {}).items():
+        if isinstance(change, Mapping) and "is" in change:
+            at = change.get("at")
             at = float(at) if at is not None and is_time(at) else 0.0
-            found[str(option)] = ChangedOption(said["is"], str(said.get("by", "")), at, str(said.get("why", "")))
-    return found
+            options[str(option)] = ChangedOption(
+                change["is"], str(change.get("by", "")), at, str(change.get("why", ""))
+            )
+    return options
 
 
 def read_option_values(data: PolicyData) -> dict[str, Any]:
@@ -275,9 +277,9 @@ def find_changed_policies(standing: Mapping[str, GroupDecision]) -> dict[str, Po
         standing: the decisions in force, by key.
     """
     return {
-        name: each.data
-        for key, each in sorted(standing.items())
-        if read_changed_options(each.data) and (name := policy_handler(key)) is not None
+        name: decision.data
+        for key, decision in sorted(standing.items())
+        if read_changed_options(decision.data) and (name := policy_handler(key)) is not None
     }
 
 
@@ -288,10 +290,10 @@ def summarize_policy_changes(data: PolicyData, until: float | None = None) -> st
     Parameters:
         until: changes after this Unix time are left out.
     """
-    found = [each for each in read_changed_options(data).values() if until is None or each.at <= until]
-    if not found:
+    changes = [change for change in read_changed_options(data).values() if until is None or change.at <= until]
+    if not changes:
         return None
-    last = max(found, key=lambda changed: changed.at)
+    last = max(changes, key=lambda changed: changed.at)
     return f"changed by {last.by} at {format_time(last.at)}"
 
 

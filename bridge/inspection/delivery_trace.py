@@ -127,7 +127,8 @@ def _before(ledger: Ledger, asked: AskedDeliveries, fates: Mapping[DeliveryKey, 
     """Return the deliveries that a handler does not get: it began at a later offset, or never on that partition."""
     accounts = list({account for account, _ in asked})
     joined = {
-        account: each.joined for account, each in zip(accounts, Accounts(ledger).read_progress(accounts), strict=True)
+        account: progress.joined
+        for account, progress in zip(accounts, Accounts(ledger).read_progress(accounts), strict=True)
     }
     had = {which[:2] for which, fate in fates.items() if fate is not Fate.OPEN}
     return frozenset(
@@ -143,8 +144,8 @@ def _forgotten(
     """Return the deliveries that were handed off with a ledger that was wiped since, as the audit counts them."""
     accounts = list({account for account, _ in asked})
     lost = {
-        account: each.lost or 0
-        for account, each in zip(accounts, Accounts(ledger).read_progress(accounts), strict=True)
+        account: progress.lost or 0
+        for account, progress in zip(accounts, Accounts(ledger).read_progress(accounts), strict=True)
     }
     for extent in there:
         ours = [a for a in accounts if a.partition == extent.partition and a.handler in routes.handlers]

@@ -76,8 +76,8 @@ def find_record(
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
     kept = read_extents(settings, [topic])
-    there = [each for each in kept if each.partition == partition and offset < each.end]
-    starts = {(each.topic, each.partition): max(offset, each.first) for each in there}
+    there = [extent for extent in kept if extent.partition == partition and offset < extent.end]
+    starts = {(extent.topic, extent.partition): max(offset, extent.first) for extent in there}
     ends = dict.fromkeys(starts, offset + 1)
     read = {(record.partition() or 0, record.offset() or 0): record for record in read_records(settings, starts, ends)}
     place = (partition, offset)
@@ -92,8 +92,8 @@ def find_records_by_key(app: Celery, settings: Settings, routes: Routes, topic: 
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
     there = read_extents(settings, [topic])
-    starts = {(topic, each.partition): max(each.first, each.end - LOOKED_THROUGH) for each in there}
-    ends = {(topic, each.partition): each.end for each in there}
+    starts = {(topic, extent.partition): max(extent.first, extent.end - LOOKED_THROUGH) for extent in there}
+    ends = {(topic, extent.partition): extent.end for extent in there}
     wanted = key.encode()
     read: dict[tuple[int, int], Record | None] = {
         (record.partition() or 0, record.offset() or 0): record
@@ -106,7 +106,7 @@ def find_records_by_key(app: Celery, settings: Settings, routes: Routes, topic: 
 
 
 def _kept(there: Sequence[Extent]) -> dict[int, tuple[int, int]]:
-    return {each.partition: (each.first, each.end) for each in there}
+    return {extent.partition: (extent.first, extent.end) for extent in there}
 
 
 def _describe_records(
@@ -149,12 +149,12 @@ def _carriers(
         return {}, None
     broker = CeleryBroker(app)
     try:
-        found = BrokerSearch(broker).carriers(routes.queues, topic, wanted)
+        carriers = BrokerSearch(broker).carriers(routes.queues, topic, wanted)
     except HandoffFailed as error:
         return {}, f"the Celery broker does not answer: {error}"
     finally:
         broker.close()
-    return ({}, "the Celery broker, whose messages cannot be listed") if found is None else (found, None)
+    return ({}, "the Celery broker, whose messages cannot be listed") if carriers is None else (carriers, None)
 
 
 def _letters(settings: Settings, topic: str, traced: DeliveryTrace) -> dict[DeliveryKey, DeadLetterSummary]:
@@ -201,13 +201,13 @@ def _record(topic: str, place: tuple[int, int], record: Record | None) -> dict[s
     }
 
 
-def format_result(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def format_result(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the lines of the result for people; keys and errors cannot break a line."""
-    yield from map(make_printable, _lines(found))
+    yield from map(make_printable, _lines(records))
 
 
-def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for each in found:
+def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for each in records:
         record = each["record"]
         key = "" if record["key"] is None else f", key {record['key'] or EMPTY_KEY}"
         at = "?" if record["timestamp"] is None else format_time(record["timestamp"] / 1000, "milliseconds")

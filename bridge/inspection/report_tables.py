@@ -224,10 +224,10 @@ def _print_waits(console: Console, status: dict[str, Any]) -> None:
             if tier["late_seconds"]:
                 due = f", the first was due at {tier['next_due']} and is {format_span(tier['late_seconds'])} late"
             print_line(console, f"{tier['topic']}: {format_count(tier['records'], 'record', 'wait')} there{due}")
-    for each in status["oldest"]:
-        if each["seconds"]:
-            oldest = "oldest delivery in flight for {seconds} s".format(**each)
-            print_line(console, f"{each['topic']} {each['handler']}: {oldest}")
+    for delivery in status["oldest"]:
+        if delivery["seconds"]:
+            oldest = "oldest delivery in flight for {seconds} s".format(**delivery)
+            print_line(console, f"{delivery['topic']} {delivery['handler']}: {oldest}")
     for handler, how in status["policies"].items():
         print_line(console, f"the policy of {handler} was changed: {how}", "yellow")
 
@@ -248,11 +248,11 @@ def _print_bridge(console: Console, name: str, state: dict[str, Any]) -> None:
     for place, why in state["paused"].items():
         since = state.get("paused_since", {}).get(place)
         print_line(console, f"  {place} is paused{f' since {since}' if since else ''}: {why}", "yellow")
-    for each in state.get("waiting", ()):
+    for wait in state.get("waiting", ()):
         print_line(
             console,
             "  {topic}-{partition}-{offset} has been with {handler} for {seconds} s; "
-            "later deliveries of its order wait".format(**each),
+            "later deliveries of its order wait".format(**wait),
         )
     for handler, size in state.get("batches", {}).items():
         print_line(console, "  {handler}: batches of {size}: {why}".format(handler=handler, **size))

@@ -71,20 +71,20 @@ def check_setup(app: Celery, environ: Mapping[str, str] = os.environ, name: str 
     """
     chosen, routes, faults, _ = load_setup(app, environ)
     chosen = replace(chosen, app=name)
-    found = [CheckFinding("fault", fault) for fault in faults]
-    found.extend(_settings(chosen, routes))
-    found.extend(_django(app, routes))
+    findings = [CheckFinding("fault", fault) for fault in faults]
+    findings.extend(_settings(chosen, routes))
+    findings.extend(_django(app, routes))
     if not any(fault.startswith("KAFKA_") for fault in faults):
-        found.extend(_kafka(app, chosen, routes))
+        findings.extend(_kafka(app, chosen, routes))
     broker = [] if any(fault.startswith("CELERY_BROKER_URL") for fault in faults) else list(_broker(app, routes))
-    found.extend(broker)
+    findings.extend(broker)
     # A frozen Redis costs seconds for each request: the same one is not asked again.
     silent = chosen.one_redis and not any(finding.level == "ok" for finding in broker)
     if not silent and not any(fault.startswith("LEDGER_URL") for fault in faults):
-        found.extend(_ledger(chosen))
-        if not any(finding.level == "fault" for finding in found):
-            found.extend(_workers(app, chosen, routes))
-    return found
+        findings.extend(_ledger(chosen))
+        if not any(finding.level == "fault" for finding in findings):
+            findings.extend(_workers(app, chosen, routes))
+    return findings
 
 
 def load_setup(app: Celery, environ: Mapping[str, str]) -> tuple[Settings, Routes, list[str], bool]:
@@ -140,18 +140,18 @@ def _django(app: Celery, routes: Routes) -> Iterator[CheckFinding]:
 
 def _kafka(app: Celery, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     place = hide_password(chosen.kafka["bootstrap.servers"])
-    said: list[str] = []
+    log_lines: list[str] = []
     admin: AdminClient | None = None
     try:
         # Some properties are only read when a client is made: a certificate's file, for instance.
         consumer_client(chosen.kafka, chosen.group).close()
-        admin = admin_client(chosen.kafka, error_cb=lambda error: said.append(explain_error(error)))
+        admin = admin_client(chosen.kafka, error_cb=lambda error: log_lines.append(explain_error(error)))
         admin.list_topics(timeout=ANSWER_WITHIN)
     except (KafkaException, KafkaUnavailable) as error:
         if admin is not None:
             # Receive the errors that librdkafka has reported.
             admin.poll(0)
-        yield CheckFinding("fault", explain_unreachable_kafka(place, _words(error), said))
+        yield CheckFinding("fault", explain_unreachable_kafka(place, _words(error), log_lines))
         return
     yield CheckFinding("ok", f"Kafka at {place} answers.")
     yield from _topics(app, admin, chosen, routes)
@@ -177,21 +177,21 @@ def _other_redis(admin: AdminClient, chosen: Settings, routes: Routes) -> Iterat
 
 def _first_reads(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     try:
-        for found in find_first_reads(chosen, routes.topics):
-            yield CheckFinding("warning" if found.is_surprising else "ok", found.words)
+        for first_read in find_first_reads(chosen, routes.topics):
+            yield CheckFinding("warning" if first_read.is_surprising else "ok", first_read.words)
     except KafkaUnavailable as error:
         # An unavailable Kafka is reported above; a missing permission is no fault.
         yield CheckFinding("warning", f"the first offsets to read are not known: {error}")
 
 
-def explain_unreachable_kafka(place: str, words: str, said: Iterable[str]) -> str:
+def explain_unreachable_kafka(place: str, words: str, log_lines: Iterable[str]) -> str:
     """Return a sentence on why Kafka does not answer, with the variables that are probably wrong (pure).
 
     Parameters:
         words: the error of the call.
-        said: the errors that librdkafka has reported meanwhile: for a failed login they say more.
+        log_lines: the errors that librdkafka has reported meanwhile: for a failed login they say more.
     """
-    login = next((text for text in said if _LOGIN.search(text)), "")
+    login = next((text for text in log_lines if _LOGIN.search(text)), "")
     if not login:
         return f"Kafka at {place}: {words}. Check KAFKA_BOOTSTRAP_SERVERS, and whether Kafka runs."
     return (
@@ -203,12 +203,12 @@ def explain_unreachable_kafka(place: str, words: str, said: Iterable[str]) -> st
 def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     """Yield the faults of topics and the retention of dead letters; topics of changed policies included."""
     try:
-        decided = {key: each.decision for key, each in read_published_decisions(chosen).standing.items()}
-        found = survey_topics(admin, chosen, routes, changed_handlers(app, routes, find_changed_policies(decided)))
+        decided = {key: decision.decision for key, decision in read_published_decisions(chosen).standing.items()}
+        surveyed = survey_topics(admin, chosen, routes, changed_handlers(app, routes, find_changed_policies(decided)))
     except KafkaUnavailable as error:
         yield CheckFinding("fault", str(error))
         return
-    if missing := find_missing_topics(found):
+    if missing := find_missing_topics(surveyed):
         yield CheckFinding(
             "warning",
             f"{format_count(len(missing), 'topic')} of the group "
@@ -219,9 +219,9 @@ def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -
             f"{'; '.join(dict.fromkeys(ours.without for ours in missing))}. A bridge creates them when it starts, or "
             "its log says why Kafka refuses; `bridge topics --create` creates them too.",
         )
-    replicas = {seen.ours.name: seen.replicas for seen in found}
+    replicas = {seen.ours.name: seen.replicas for seen in surveyed}
     yield from (CheckFinding("warning", problem) for problem in find_unsynced_replicas(replicas))
-    for seen in found:
+    for seen in surveyed:
         made_at_start = seen.partitions is None and seen.ours.kind is not TopicKind.SOURCE
         if not (made_at_start and chosen.file.kafka_create_topics):
             yield from (CheckFinding("fault" if seen.refused else "warning", words) for words in _find_problems(seen))
@@ -231,15 +231,15 @@ def _topics(app: Celery, admin: AdminClient, chosen: Settings, routes: Routes) -
             yield CheckFinding("ok", f"dead letters in {seen.ours.name!r} are kept {shown} (retention.ms).")
 
 
-def find_missing_topics(found: Sequence[SurveyedTopic]) -> list[ManagedTopic]:
+def find_missing_topics(surveyed: Sequence[SurveyedTopic]) -> list[ManagedTopic]:
     """Return the missing topics of the group whose sources exist, if a bridge has started before (pure).
 
     The first bridge of a group creates the control topic and all others before it consumes.
     """
-    there = {seen.ours.name for seen in found if seen.partitions is not None}
-    if not any(seen.ours.kind is TopicKind.CONTROL and seen.partitions is not None for seen in found):
+    there = {seen.ours.name for seen in surveyed if seen.partitions is not None}
+    if not any(seen.ours.kind is TopicKind.CONTROL and seen.partitions is not None for seen in surveyed):
         return []
-    beside = (seen.ours for seen in found if seen.use == "needed" and seen.ours.name not in there)
+    beside = (seen.ours for seen in surveyed if seen.use == "needed" and seen.ours.name not in there)
     return [ours for ours in beside if ours.kind not in (TopicKind.SOURCE, TopicKind.CONTROL) and ours.source in there]
 
 

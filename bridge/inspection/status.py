@@ -149,15 +149,15 @@ def _sample_partitions(
     searches = [ParkedSearch(settings, ledger, catalog, topic) for topic in routes.topics]
     share = max(1, SAMPLE_SIZE // max(1, len(lagging)))
     starts: dict[Place, int] = {}
-    found: dict[Place, PartitionSample] = {}
+    samples: dict[Place, PartitionSample] = {}
     for extent in lagging:
         search = next((each for each in searches if extent.topic in each.tiers), None)
         if search is not None and (begun := _begin_sample(ledger, search.account(extent.place), extent, share)):
-            starts[extent.place], found[extent.place] = begun
-    ends = {place: start + found[place].count for place, start in starts.items()}
+            starts[extent.place], samples[extent.place] = begun
+    ends = {place: start + samples[place].count for place, start in starts.items()}
     for record in read_records(settings, starts, ends):
-        found[(record.topic() or "", record.partition() or 0)].see(record, settings.group)
-    return found
+        samples[(record.topic() or "", record.partition() or 0)].see(record, settings.group)
+    return samples
 
 
 def _begin_sample(ledger: Ledger, account: Account, extent: Extent, most: int) -> tuple[int, PartitionSample] | None:
@@ -287,16 +287,16 @@ def _dead(
     there: Sequence[Extent],
 ) -> Iterator[DeadLetterFacts]:
     """Yield by handler the dead letters of a topic whose deliveries are still dead."""
-    found = recent.read_latest(topic, there)
+    latest = recent.read_latest(topic, there)
     name = TopicNames.from_settings(settings).dead_letters(topic)
     by_handler: dict[str, list[DeadLetterSummary]] = {}
-    for letter in _dead_still(ledger, topic, catalog.topic_ids[topic], found.letters):
+    for letter in _dead_still(ledger, topic, catalog.topic_ids[topic], latest.letters):
         by_handler.setdefault(letter.whose.handler, []).append(letter)
     for handler, letters in sorted(by_handler.items()):
         letters.sort(key=lambda letter: letter.failed_at)
         last = letters[-1]
         yield DeadLetterFacts(
-            name, handler, len(letters), letters[0].failed_at, last.reason, last.error[:300], found.more
+            name, handler, len(letters), letters[0].failed_at, last.reason, last.error[:300], latest.more
         )
 
 

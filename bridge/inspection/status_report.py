@@ -53,7 +53,7 @@ def _find_kafka_down_since(facts: GroupFacts) -> float | None:
 def list_problems(facts: GroupFacts) -> list[Problem]:
     """Return every problem; those that stop most come first."""
     return [
-        *(make_silent_problem(each, facts) for each in facts.silent),
+        *(make_silent_problem(sentence, facts) for sentence in facts.silent),
         *consumption_problems.find_memory_problems(facts),
         *consumption_problems.find_halted_topics(facts),
         *facts.stale,
@@ -129,32 +129,32 @@ def make_status_data(sources: StatusSources, topics: Iterable[str]) -> dict[str,
     }
 
 
-def make_problem_data(found: Sequence[Problem]) -> dict[str, Any]:
+def make_problem_data(problems: Sequence[Problem]) -> dict[str, Any]:
     """Return the problems as sentences, and as values."""
-    return {"problems": [*map(str, found)], "problem_values": [each.data() for each in found]}
+    return {"problems": [*map(str, problems)], "problem_values": [problem.data() for problem in problems]}
 
 
-def add_problems(status: Mapping[str, Any], found: Sequence[Problem]) -> dict[str, Any]:
+def add_problems(status: Mapping[str, Any], more_problems: Sequence[Problem]) -> dict[str, Any]:
     """Return the status with more problems, without those that they repeat.
 
     Dead deliveries and the growing groups of their letters have one cause: if all dead deliveries of a handler can be
     letters of growing groups, only the groups are listed.
     """
     dead = _count_by_handler(status["problem_values"], "dead")
-    grow = _count_by_handler([each.data() for each in found], "grows")
-    said = {handler for handler, many in dead.items() if grow.get(handler, 0) >= many}
-    kept = [each["kind"] != "dead" or each["handler"] not in said for each in status["problem_values"]]
-    more = make_problem_data(found)
+    grow = _count_by_handler([problem.data() for problem in more_problems], "grows")
+    told = {handler for handler, many in dead.items() if grow.get(handler, 0) >= many}
+    kept = [problem["kind"] != "dead" or problem["handler"] not in told for problem in status["problem_values"]]
+    more = make_problem_data(more_problems)
     return {**status, **{name: [*compress(status[name], kept), *values] for name, values in more.items()}}
 
 
 def _count_by_handler(problems: Iterable[Mapping[str, Any]], kind: str) -> Counter[str]:
     """Return by handler the number of deliveries or letters in problems of a kind."""
-    found: Counter[str] = Counter()
-    for each in problems:
-        if each["kind"] == kind and each["handler"]:
-            found[each["handler"]] += each["many"] or 0
-    return found
+    counts: Counter[str] = Counter()
+    for problem in problems:
+        if problem["kind"] == kind and problem["handler"]:
+            counts[problem["handler"]] += problem["many"] or 0
+    return counts
 
 
 def _queues(facts: GroupFacts) -> dict[str, dict[str, Any]] | None:
@@ -205,11 +205,11 @@ def _backlog(facts: GroupFacts, queue: str) -> Any:
 
 def _parked(facts: GroupFacts) -> list[dict[str, Any]]:
     """Return the records that wait in retry and replay topics, and when the next is or was due."""
-    found = []
+    rows = []
     for tier in facts.tiers:
         if tier.kind in ("retry", "replay") and (tier.records or tier.use == "needed"):
             first = min(tier.first_due.values(), default=None)
-            found.append(
+            rows.append(
                 {
                     "source": tier.source,
                     "topic": tier.topic,
@@ -220,12 +220,12 @@ def _parked(facts: GroupFacts) -> list[dict[str, Any]]:
                     "late_seconds": 0.0 if first is None else round(max(0.0, facts.now - first), 1),
                 }
             )
-    return found
+    return rows
 
 
-def _topics(names: Iterable[str], found: Iterable[Extent]) -> dict[str, dict[str, Any]]:
+def _topics(names: Iterable[str], extents: Iterable[Extent]) -> dict[str, dict[str, Any]]:
     topics: dict[str, dict[str, Any]] = {topic: {} for topic in names}
-    for extent in found:
+    for extent in extents:
         topics[extent.topic][str(extent.partition)] = {
             "committed": extent.committed,
             "end": extent.end,
@@ -252,9 +252,9 @@ def _with_times(members: Mapping[str, Mapping[str, Any]] | None) -> dict[str, An
 def _timed(value: Any, times: bool) -> Any:
     match value:
         case dict():
-            return {key: _timed(each, times and key not in _NO_TIMES) for key, each in value.items()}
+            return {key: _timed(part, times and key not in _NO_TIMES) for key, part in value.items()}
         case list():
-            return [_timed(each, times) for each in value]
+            return [_timed(part, times) for part in value]
         case float() | int() if times:
             return format_time(value)
     return value

@@ -231,18 +231,18 @@ def _read_counts(facts: GroupFacts, ledger: Ledger) -> GroupFacts:
 
 def _costs(facts: GroupFacts) -> dict[str, float]:
     """Return the seconds that a delivery of each handler takes, as bridges announce it."""
-    said = (state.get("costs") for state in (facts.bridges or {}).values())
-    found = next((each for each in said if isinstance(each, Mapping)), {})
-    return {name: float(cost) for name, cost in found.items() if isinstance(cost, int | float)}
+    answers = (state.get("costs") for state in (facts.bridges or {}).values())
+    costs = next((answer for answer in answers if isinstance(answer, Mapping)), {})
+    return {name: float(cost) for name, cost in costs.items() if isinstance(cost, int | float)}
 
 
 def _waiting(group: str, aside: Mapping[str, SetAside]) -> dict[str, SetAside]:
     """Return by dependency of a group what its gate has set aside."""
-    found: dict[str, SetAside] = {}
+    sums: dict[str, SetAside] = {}
     for gate, count in aside.items():
         if (dependency := gated_dependency(group, gate)) is not None:
-            found[dependency] = found.get(dependency, NONE_ASIDE).plus(count)
-    return found
+            sums[dependency] = sums.get(dependency, NONE_ASIDE).plus(count)
+    return sums
 
 
 def _ask_broker(sources: StatusSources, app: Celery, routes: Routes) -> None:
@@ -267,7 +267,9 @@ def _read_waiting_messages(facts: GroupFacts, broker: CeleryBroker, routes: Rout
         facts,
         failing=failing,
         retries=retries,
-        breakers=tuple(replace(each, aside=waiting.get(each.dependency, NONE_ASIDE)) for each in facts.breakers),
+        breakers=tuple(
+            replace(breaker, aside=waiting.get(breaker.dependency, NONE_ASIDE)) for breaker in facts.breakers
+        ),
         aside={topic: aside.get(topic_gate(facts.group, topic), NONE_ASIDE) for topic in routes.topics},
         unnamed={name: count for name, count in waiting.items() if count.messages and name not in routes.terms},
     )

@@ -94,7 +94,7 @@ class CarrierSearch:
     def _handed_elsewhere(self, search: ParkedSearch) -> bool:
         """Return whether a record of a deleted or recreated topic is handed off."""
         # As if nothing were committed: the records of the present topics were searched already.
-        there = [replace(each, first=0, committed=None) for each in read_extents(self._settings, search.tiers)]
+        there = [replace(extent, first=0, committed=None) for extent in read_extents(self._settings, search.tiers)]
         return bool(count_handed_records(self._ledger, self._is_ours, there, self._catalog.topic_ids))
 
     def _is_ours(self, topic: str) -> bool:
@@ -181,8 +181,8 @@ class TopicAudit:
             "deaths": deaths,
             "log_changes": changes,
             "open_transactions": [
-                {"partition": each.partition, "offset": each.offset, "records": each.records}
-                for each in self.open_transactions
+                {"partition": transaction.partition, "offset": transaction.offset, "records": transaction.records}
+                for transaction in self.open_transactions
             ],
             "tiers": [tier.to_data() for tier in self.tiers],
             "lines": lines,
@@ -261,9 +261,9 @@ def _look_for_parked(
 
 def _log_changes(ledger: Ledger, topic: str) -> list[LogChange]:
     return [
-        LogChange(each.partition, each.what, each.first, each.end, each.lost, format_time(each.at))
-        for each in LogHistory(ledger).read_changes()
-        if each.topic == topic
+        LogChange(change.partition, change.what, change.first, change.end, change.lost, format_time(change.at))
+        for change in LogHistory(ledger).read_changes()
+        if change.topic == topic
     ]
 
 

@@ -67,18 +67,18 @@ def list_topics(app: Celery, settings: Settings, routes: Routes, *, create: bool
     except NotDecided as error:
         raise KafkaUnavailable(str(error)) from None
     others = _others(settings)
-    found = survey_topics(admin, settings, routes, changed, others)
+    surveyed = survey_topics(admin, settings, routes, changed, others)
     if create:
-        made = _create_missing(admin, [seen.ours for seen in found if seen.use == "needed"])
+        made = _create_missing(admin, [seen.ours for seen in surveyed if seen.use == "needed"])
         # A broker may list new topics some moments after its controller has created them.
         until = time.monotonic() + ANSWER_WITHIN
         while made and time.monotonic() < until:
-            found = survey_topics(admin, settings, routes, changed, others)
-            made -= {seen.ours.name for seen in found if seen.partitions is not None}
+            surveyed = survey_topics(admin, settings, routes, changed, others)
+            made -= {seen.ours.name for seen in surveyed if seen.partitions is not None}
             time.sleep(0.1 if made else 0.0)
     foreign, unknown = _other_application(admin, settings, routes)
     return TopicList(
-        found, _count_unsettled(settings, routes, list_waiting_topics(found)), settings.group, foreign, unknown
+        surveyed, _count_unsettled(settings, routes, list_waiting_topics(surveyed)), settings.group, foreign, unknown
     )
 
 
@@ -88,10 +88,10 @@ def _other_application(admin: AdminClient, settings: Settings, routes: Routes) -
         return (), ""
     try:
         with closing(ledger):
-            found = find_foreign_topics(admin, settings, ledger, routes.topics)
+            foreign = find_foreign_topics(admin, settings, ledger, routes.topics)
     except (KafkaUnavailable, LedgerUnavailable) as error:
         return (), unknown_members(settings.group, str(error))
-    return found or (), unknown_members(settings.group) if found is None else ""
+    return foreign or (), unknown_members(settings.group) if foreign is None else ""
 
 
 def _others(settings: Settings) -> frozenset[str] | None:

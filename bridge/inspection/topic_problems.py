@@ -87,7 +87,7 @@ def find_drained_tiers(facts: GroupFacts) -> Iterator[Problem]:
     """Yield a problem for each retry topic with records that no handler of a running member uses any more."""
     known = {handler.name for handler in facts.handlers}
     states = (facts.bridges or {}).values()
-    elsewhere = {topic for each in states for topic, names in each.get("routes", {}).items() if {*names} - known}
+    elsewhere = {topic for state in states for topic, names in state.get("routes", {}).items() if {*names} - known}
     for tier in facts.tiers:
         if not tier.records or tier.source in elsewhere:
             continue
@@ -128,14 +128,14 @@ def find_overdue_tiers(facts: GroupFacts) -> Iterator[Problem]:
             if facts.now - due < OVERDUE or why == PauseReason.HALTED or (young and why == "no bridge has it"):
                 continue
             grouped.setdefault(why, []).append((due, (tier.topic, number)))
-        for why, found in sorted(grouped.items()):
-            yield _describe_overdue(facts, tier, why, found)
+        for why, overdue in sorted(grouped.items()):
+            yield _describe_overdue(facts, tier, why, overdue)
 
 
-def _describe_overdue(facts: GroupFacts, tier: TopicFacts, why: str, found: list[tuple[float, Place]]) -> Problem:
-    since = min(due for due, _ in found)
-    places = ", ".join(f"{topic}-{number}" for _, (topic, number) in sorted(found, key=lambda each: each[1])[:5])
-    count = sum(tier.lag[number] for _, (_, number) in found)
+def _describe_overdue(facts: GroupFacts, tier: TopicFacts, why: str, overdue: list[tuple[float, Place]]) -> Problem:
+    since = min(due for due, _ in overdue)
+    places = ", ".join(f"{topic}-{number}" for _, (topic, number) in sorted(overdue, key=lambda each: each[1])[:5])
+    count = sum(tier.lag[number] for _, (_, number) in overdue)
     return make_problem(
         RETRIES_OVERDUE,
         topic=tier.source,

@@ -35,10 +35,10 @@ def find_dead_letter_partitions(settings: Settings, topics: Iterable[str]) -> di
         KafkaUnavailable: Kafka did not answer.
     """
     named = {topic: TopicNames.from_settings(settings).dead_letters(topic) for topic in topics}
-    found: dict[str, list[Extent]] = {name: [] for name in named.values()}
-    for each in read_extents(settings, found):
-        found[each.topic].append(each)
-    return {topic: found[name] for topic, name in named.items()}
+    extents: dict[str, list[Extent]] = {name: [] for name in named.values()}
+    for extent in read_extents(settings, extents):
+        extents[extent.topic].append(extent)
+    return {topic: extents[name] for topic, name in named.items()}
 
 
 def read_dead_letters(
@@ -58,13 +58,13 @@ def read_dead_letters(
     """
     there = find_dead_letter_partitions(settings, [topic])[topic]
     if partition is not None:
-        there = [each for each in there if each.partition == partition % len(there)]
-    starts = {each.place: each.first if last is None else max(each.first, each.end - last) for each in there}
-    ends = {each.place: each.end for each in there}
+        there = [extent for extent in there if extent.partition == partition % len(there)]
+    starts = {extent.place: extent.first if last is None else max(extent.first, extent.end - last) for extent in there}
+    ends = {extent.place: extent.end for extent in there}
     read = map(dead_letter_record.read_dead_letter_summary, read_records(settings, starts, ends))
     return DeadLetterStream(
         (found for found in read if found is not None and (found.group, found.topic) == (settings.group, topic)),
-        whole=all(each.first == 0 for each in there),
+        whole=all(extent.first == 0 for extent in there),
     )
 
 
@@ -114,12 +114,12 @@ class RecentDeadLetters:
         Raises:
             KafkaUnavailable: Kafka did not answer.
         """
-        kept = {each.place: self._known(topic, each) for each in there}
-        self._read(topic, kept, {each.place: each.end for each in there})
-        for each in there:
-            self._kept[topic, each.place] = kept[each.place]
+        kept = {extent.place: self._known(topic, extent) for extent in there}
+        self._read(topic, kept, {extent.place: extent.end for extent in there})
+        for extent in there:
+            self._kept[topic, extent.place] = kept[extent.place]
         letters = [letter for some in kept.values() for _, letter in some.letters]
-        return LatestDeadLetters(letters, any(kept[each.place].first > each.first for each in there))
+        return LatestDeadLetters(letters, any(kept[extent.place].first > extent.first for extent in there))
 
     def _known(self, topic: str, there: Extent) -> _KeptPartition:
         """Return the recent dead letters kept of a partition; none if its log may be another one."""

@@ -114,12 +114,12 @@ class OffsetQuestion:
         if not self._asked or not all(future.done() for future in self._asked.values()):
             return None
         asked, self._asked = self._asked, {}
-        found = {}
+        offsets = {}
         for partition, future in asked.items():
             place = (partition.topic, partition.partition)
             with suppress(KafkaException, KafkaUnavailable):
-                found[place] = listed_offset(future, of_a_time=place in self._of_times)
-        return found
+                offsets[place] = listed_offset(future, of_a_time=place in self._of_times)
+        return offsets
 
 
 def _offset_spec(at: float | None) -> OffsetSpec:
@@ -218,13 +218,13 @@ def read_extents(settings: Settings, topics: Iterable[str]) -> list[Extent]:
             if topic in known
             for partition in sorted(known[topic].partitions)
         ]
-        found = []
+        extents = []
         for place in read_committed_offsets(client, places) if places else []:
             first, end = watermarks(client, place)
             committed = committed_offset(place)
             noted = (noted_epoch(place.metadata), noted_commit_mode(place.metadata))
-            found.append(Extent(place.topic, place.partition, first, end, committed, *noted))
-        return found
+            extents.append(Extent(place.topic, place.partition, first, end, committed, *noted))
+        return extents
     except KafkaException as error:
         raise KafkaUnavailable(f"Kafka does not answer: {explain_error(error)}.") from None
     finally:
@@ -252,10 +252,10 @@ def read_committed_offsets(client: Consumer, places: Sequence[TopicPartition]) -
     give_up = time.monotonic() + EXTENT_ANSWER_WITHIN
     while True:
         try:
-            found = client.committed(list(places), timeout=EXTENT_ANSWER_WITHIN)
-            refused = next((place.error for place in found if place.error is not None), None)
+            committed = client.committed(list(places), timeout=EXTENT_ANSWER_WITHIN)
+            refused = next((place.error for place in committed if place.error is not None), None)
             if refused is None:
-                return found
+                return committed
             raise KafkaException(refused)
         except KafkaException as error:
             if error.args[0].code() not in PASSING_ERRORS or time.monotonic() > give_up:
@@ -267,11 +267,11 @@ def read_committed_offsets(client: Consumer, places: Sequence[TopicPartition]) -
 MOMENT_ANSWER_WITHIN: Final = 10.0
 
 
-def find_offsets_at(settings: Settings, found: Sequence[Extent], moment: str) -> dict[int, int]:
+def find_offsets_at(settings: Settings, extents: Sequence[Extent], moment: str) -> dict[int, int]:
     """Return the offset of each partition at a moment, within its first and end offset.
 
     Parameters:
-        found: the partitions of one topic.
+        extents: the partitions of one topic.
         moment: `earliest`, `latest`, an offset, or a time as ISO 8601: the first record of that time or later.
 
     Raises:
@@ -279,21 +279,21 @@ def find_offsets_at(settings: Settings, found: Sequence[Extent], moment: str) ->
         KafkaUnavailable: Kafka did not answer.
     """
     if moment == "earliest":
-        return {extent.partition: extent.first for extent in found}
+        return {extent.partition: extent.first for extent in extents}
     if moment == "latest":
-        return {extent.partition: extent.end for extent in found}
+        return {extent.partition: extent.end for extent in extents}
     if moment.isdecimal():
-        return {extent.partition: min(max(int(moment), extent.first), extent.end) for extent in found}
+        return {extent.partition: min(max(int(moment), extent.first), extent.end) for extent in extents}
     try:
         time = int(datetime.fromisoformat(moment).astimezone().timestamp() * 1000)
     except ValueError:
         raise NoMoment(f"{moment!r} is no offset, no time (2026-01-31T12:00), neither earliest nor latest.") from None
-    return _find_offsets_at_time(settings, found, moment, time)
+    return _find_offsets_at_time(settings, extents, moment, time)
 
 
-def _find_offsets_at_time(settings: Settings, found: Sequence[Extent], moment: str, time: int) -> dict[int, int]:
-    asked = {TopicPartition(extent.topic, extent.partition): OffsetSpec.for_timestamp(time) for extent in found}
-    ends = {extent.partition: extent.end for extent in found}
+def _find_offsets_at_time(settings: Settings, extents: Sequence[Extent], moment: str, time: int) -> dict[int, int]:
+    asked = {TopicPartition(extent.topic, extent.partition): OffsetSpec.for_timestamp(time) for extent in extents}
+    ends = {extent.partition: extent.end for extent in extents}
     admin = admin_client(settings.kafka)
     try:
         answers = admin.list_offsets(asked, request_timeout=MOMENT_ANSWER_WITHIN)

@@ -64,10 +64,10 @@ def read_cluster(client: AdminClient | Consumer, within: float | None = None) ->
         KafkaUnavailable: Kafka did not answer.
     """
     try:
-        found = client.list_topics(timeout=ANSWER_WITHIN if within is None else within)
+        metadata = client.list_topics(timeout=ANSWER_WITHIN if within is None else within)
     except KafkaException as error:
         raise KafkaUnavailable(f"Kafka does not answer: {explain_error(error)}.") from None
-    return Cluster(str(found.cluster_id), found.topics)
+    return Cluster(str(metadata.cluster_id), metadata.topics)
 
 
 def read_shape(topic: Any) -> TopicShape:
@@ -168,15 +168,15 @@ def split_requests(items: Sequence[Item], replicas: Sequence[int]) -> list[list[
 
     A larger item has its own request.
     """
-    found: list[list[Item]] = []
+    requests: list[list[Item]] = []
     room = 0
     for item, count in zip(items, replicas, strict=True):
-        if not found or count > room or len(found[-1]) == MOST_TOPICS:
-            found.append([])
+        if not requests or count > room or len(requests[-1]) == MOST_TOPICS:
+            requests.append([])
             room = MOST_REPLICAS
-        found[-1].append(item)
+        requests[-1].append(item)
         room -= count
-    return found
+    return requests
 
 
 def read_source_limits(admin: AdminClient, sources: Iterable[str]) -> dict[str, SourceLimits]:
@@ -189,13 +189,13 @@ def read_topic_configs(admin: AdminClient, names: Iterable[str]) -> dict[str, di
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(set(names))]
     if not resources:
         return {}
-    found = {}
+    configs = {}
     for resource, future in admin.describe_configs(resources, request_timeout=ANSWER_WITHIN).items():
         try:
-            found[resource.name] = {name: str(entry.value) for name, entry in future.result(ANSWER_WITHIN).items()}
+            configs[resource.name] = {name: str(entry.value) for name, entry in future.result(ANSWER_WITHIN).items()}
         except (KafkaException, TimeoutError):
-            found[resource.name] = {}
-    return found
+            configs[resource.name] = {}
+    return configs
 
 
 def log_made_on_first_use(names: Sequence[str]) -> None:

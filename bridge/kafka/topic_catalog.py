@@ -107,9 +107,9 @@ class TopicCatalog:
 
     def need(self, ours: Iterable[ManagedTopic]) -> None:
         """Add managed topics that must exist; `prepare` creates the new ones."""
-        new = [each for each in ours if each not in self._ours]
+        new = [topic for topic in ours if topic not in self._ours]
         self._ours += tuple(new)
-        self._prepared -= {each.source for each in new}
+        self._prepared -= {topic.source for topic in new}
 
     def asking(self) -> OffsetQuestion:
         """Return a new request for offsets."""
@@ -140,21 +140,23 @@ class TopicCatalog:
         self.cluster = cluster.id
         if self._is_due_again:
             self._prepared -= {ours.source for ours in self.unmade}
-        found = {name: there[name] for name in self._topics if name in there}
-        missing = frozenset(self._topics) - found.keys()
+        existing = {name: there[name] for name in self._topics if name in there}
+        missing = frozenset(self._topics) - existing.keys()
         for name in sorted(missing - self._named):
             logger.warning("topic %r does not exist yet: it is consumed as soon as it does.", name)
         for name in sorted(self._named - missing):
-            logger.info("topic %r is there now, with %s.", name, format_count(len(found[name].partitions), "partition"))
+            logger.info(
+                "topic %r is there now, with %s.", name, format_count(len(existing[name].partitions), "partition")
+            )
         self._named = set(missing)
         self.missing = missing
         self._see(known)
-        self._must_identify({name for name in found if name not in self.topic_ids})
-        wanted = [ours for ours in self._ours if ours.source in found.keys() - self._prepared]
+        self._must_identify({name for name in existing if name not in self.topic_ids})
+        wanted = [ours for ours in self._ours if ours.source in existing.keys() - self._prepared]
         if self._makes:
             self._make(wanted, known)
         self._look_at_retention([ours for ours in wanted if ours.name in known])
-        self._prepared.update(found)
+        self._prepared.update(existing)
 
     def belonging(self, topic: str) -> DerivedTopic | None:
         """Return the source of a retry or replay topic, by its name; `None` for a source topic."""
@@ -277,8 +279,8 @@ class TopicCatalog:
         retries = [ours for ours in wanted if ours.kind is TopicKind.RETRY]
         if not retries or self.cluster.startswith(MOCK):
             return
-        found = read_topic_configs(self._admin, [ours.name for ours in retries])
-        self.unfit = [words for ours in retries if (words := find_retention_fault(ours, found[ours.name]))]
+        configs = read_topic_configs(self._admin, [ours.name for ours in retries])
+        self.unfit = [words for ours in retries if (words := find_retention_fault(ours, configs[ours.name]))]
         for words in self.unfit:
             logger.error("%s", words)
 
@@ -318,15 +320,15 @@ class TopicCatalog:
         if not self._ends or not all(future.done() for future in self._ends.values()):
             return None
         asked, self._ends = self._ends, {}
-        found: dict[tuple[str, int], int] = {}
+        ends: dict[tuple[str, int], int] = {}
         failure: Exception | None = None
         for partition, future in asked.items():
             try:
-                found[(partition.topic, partition.partition)] = listed_offset(future)
+                ends[(partition.topic, partition.partition)] = listed_offset(future)
             except (KafkaException, KafkaUnavailable) as error:
                 failure = error
-        if found:
-            return found
+        if ends:
+            return ends
         if isinstance(failure, KafkaUnavailable):
             raise failure
         self._learn_anew(failure.args[0] if failure is not None else None)

@@ -213,8 +213,8 @@ class DerivedTopics:
         The cost depends on the length of the name, not on the number of sources.
         """
         readings = {(source, delay) for delay in _delays(name) for source in self._sources_with(name, delay)}
-        found = [DerivedTopic("retry", source, _seconds(delay)) for source, delay in sorted(readings)]
-        return [*found, DerivedTopic("replay", self._replays[name])] if name in self._replays else found
+        derived = [DerivedTopic("retry", source, _seconds(delay)) for source, delay in sorted(readings)]
+        return [*derived, DerivedTopic("replay", self._replays[name])] if name in self._replays else derived
 
     def _sources_with(self, name: str, delay: str) -> Iterable[str]:
         """Return the sources whose retry topic of a delay has this name."""
@@ -231,7 +231,7 @@ class DerivedTopics:
 
     def find_derived(self, names: Iterable[str]) -> dict[str, DerivedTopic]:
         """Return the retry and replay topics among these names; source topics are left out."""
-        return {name: found[0] for name in names if name not in self._sources and (found := self.all_of(name))}
+        return {name: derived[0] for name in names if name not in self._sources and (derived := self.all_of(name))}
 
     def source_of(self, name: str) -> str | None:
         """Return the source of a name that looks like a retry topic, also of a source without handlers."""

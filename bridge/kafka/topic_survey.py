@@ -188,10 +188,10 @@ def _left_over(
         yield ManagedTopic(name, TopicKind.RETRY, each.source, each.delay), "abandoned"
 
 
-def list_waiting_topics(found: Iterable[SurveyedTopic]) -> list[str]:
+def list_waiting_topics(surveyed: Iterable[SurveyedTopic]) -> list[str]:
     """Return the existing retry and replay topics."""
     return [
-        s.ours.name for s in found if s.partitions is not None and s.ours.kind in (TopicKind.RETRY, TopicKind.REPLAY)
+        s.ours.name for s in surveyed if s.partitions is not None and s.ours.kind in (TopicKind.RETRY, TopicKind.REPLAY)
     ]
 
 
@@ -208,7 +208,7 @@ def list_possible_tiers(settings: Settings, routes: Routes, topic: str) -> froze
 def _replicas(topic: Any, config: Mapping[str, str]) -> ReplicaState:
     """Return the state of a topic's replicas from its metadata; in sync if it does not exist."""
     partitions = () if topic is None else topic.partitions.values()
-    return count_replicas(((len(each.replicas), len(each.isrs)) for each in partitions), config)
+    return count_replicas(((len(partition.replicas), len(partition.isrs)) for partition in partitions), config)
 
 
 def _find_source(ours: ManagedTopic, known: Mapping[str, TopicShape], sources: Iterable[str]) -> TopicShape:
@@ -231,13 +231,13 @@ def _survey_topic(
         return SurveyedTopic(ours, use, problems=(describe_missing_topic(ours, known),))
     kept = config.get("retention.ms", "")
     source = _find_source(ours, known, limits)
-    said = find_topic_faults(ours, shape, config, source, limits.get(ours.source, SourceLimits()))
+    faults = find_topic_faults(ours, shape, config, source, limits.get(ours.source, SourceLimits()))
     return SurveyedTopic(
         ours,
         use,
         shape.partitions,
         int(kept) if kept.lstrip("-").isdecimal() else None,
-        tuple(said),
+        tuple(faults),
         refused=at_start and find_retention_fault(ours, config) is not None,
     )
 

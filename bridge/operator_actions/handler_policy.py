@@ -192,8 +192,14 @@ def make_policy_view(app: Celery, routes: Routes, name: str, data: PolicyData) -
         code = task.changing.shown(task.policy)
         policy = code if fault else task.changing.shown(task.changing.policy(read_option_values(data)))
     changed = {
-        option: {"was": code.get(option), "is": each.value, "by": each.by, "at": format_time(each.at), "why": each.why}
-        for option, each in read_changed_options(data).items()
+        option: {
+            "was": code.get(option),
+            "is": change.value,
+            "by": change.by,
+            "at": format_time(change.at),
+            "why": change.why,
+        }
+        for option, change in read_changed_options(data).items()
     }
     return {"policy": policy, "changed": changed, "fault": fault}
 

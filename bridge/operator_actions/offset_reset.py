@@ -86,21 +86,21 @@ def plan_reset(settings: Settings, routes: Routes, topic: str, to: str) -> Reset
             f"{topic!r} is the {belongs.kind} topic of {belongs.source!r}: its records run when they are due, and "
             f"their fates belong to the source topic. Reset {belongs.source!r}."
         )
-    found = read_extents(settings, [topic])
-    if not found:
+    extents = read_extents(settings, [topic])
+    if not extents:
         raise CannotReset(f"topic {topic!r} does not exist.")
     try:
-        targets = find_offsets_at(settings, found, to)
+        targets = find_offsets_at(settings, extents, to)
     except NoMoment as error:
         raise CannotReset(str(error)) from None
     _check_stopped(settings)
-    skipped = _find_skipped(settings, routes, topic, found, targets)
+    skipped = _find_skipped(settings, routes, topic, extents, targets)
     moves = [
-        OffsetMove(each.partition, each.committed, target, own.discarded, max(0, each.end - target), own.released)
-        for each in found
-        for target, own in ((targets[each.partition], skipped[each.partition]),)
+        OffsetMove(extent.partition, extent.committed, target, own.discarded, max(0, extent.end - target), own.released)
+        for extent in extents
+        for target, own in ((targets[extent.partition], skipped[extent.partition]),)
     ]
-    return ResetPlan(topic, moves, found)
+    return ResetPlan(topic, moves, extents)
 
 
 def apply_reset(settings: Settings, routes: Routes, plan: ResetPlan, *, again: bool) -> None:
@@ -129,22 +129,25 @@ class _Skipped(NamedTuple):
 
 
 def _find_skipped(
-    settings: Settings, routes: Routes, topic: str, found: list[Extent], targets: dict[int, int]
+    settings: Settings, routes: Routes, topic: str, extents: list[Extent], targets: dict[int, int]
 ) -> dict[int, _Skipped]:
     """Return by partition the deliveries that the new offset passes over."""
     handlers = len(routes.of(topic))
     if settings.ledger_url is None:
-        return {each.partition: _Skipped(max(0, targets[each.partition] - _begin(each)) * handlers) for each in found}
+        return {
+            extent.partition: _Skipped(max(0, targets[extent.partition] - _begin(extent)) * handlers)
+            for extent in extents
+        }
     skipped = {}
     with open_ledger(settings, [topic]) as (ledger, catalog):
-        for each in found:
-            log = LogHistory(ledger).log_id(topic, catalog.topic_ids[topic], each.partition)
-            accounts = [Account(handler.name, topic, log, each.partition) for handler in routes.of(topic)]
-            target, wiped = targets[each.partition], find_wiped_end(settings, ledger, each, accounts)
-            counts = [ledger.count(account, _begin(each), target - 1) for account in accounts]
-            skipped[each.partition] = _Skipped(
+        for extent in extents:
+            log = LogHistory(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
+            accounts = [Account(handler.name, topic, log, extent.partition) for handler in routes.of(topic)]
+            target, wiped = targets[extent.partition], find_wiped_end(settings, ledger, extent, accounts)
+            counts = [ledger.count(account, _begin(extent), target - 1) for account in accounts]
+            skipped[extent.partition] = _Skipped(
                 sum(count.fates[Fate.OPEN] + count.pageless for count in counts),
-                find_released(ledger, accounts, each, target, wiped),
+                find_released(ledger, accounts, extent, target, wiped),
             )
     return skipped
 

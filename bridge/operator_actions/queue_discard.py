@@ -50,10 +50,10 @@ def count_queued(settings: Settings, routes: Routes, topic: str, handlers: Seque
         UnknownTopic, UnknownHandler: there is no such topic, or no such handler of it.
         KafkaUnavailable, LedgerUnavailable: one of them does not answer.
     """
-    found = dict.fromkeys(_handlers(routes, topic, handlers), 0)
-    for ledger, account, first, last in _accounts(settings, topic, list(found)):
-        found[account.handler] += sum(map(len, ledger.runs(account, QUEUED, first, last)))
-    return found
+    counts = dict.fromkeys(_handlers(routes, topic, handlers), 0)
+    for ledger, account, first, last in _accounts(settings, topic, list(counts)):
+        counts[account.handler] += sum(map(len, ledger.runs(account, QUEUED, first, last)))
+    return counts
 
 
 def discard_queued(settings: Settings, routes: Routes, topic: str, handlers: Sequence[str] = ()) -> dict[str, int]:
@@ -67,13 +67,13 @@ def discard_queued(settings: Settings, routes: Routes, topic: str, handlers: Seq
     Raises:
         UnknownTopic, UnknownHandler, KafkaUnavailable, LedgerUnavailable: as `count_queued`.
     """
-    found = dict.fromkeys(_handlers(routes, topic, handlers), 0)
-    for ledger, account, first, last in _accounts(settings, topic, list(found)):
+    counts = dict.fromkeys(_handlers(routes, topic, handlers), 0)
+    for ledger, account, first, last in _accounts(settings, topic, list(counts)):
         queued = ledger.runs(account, QUEUED, first, last)
         while some := list(islice(queued, AT_ONCE)):
             # A delivery that has parked or died meanwhile is left alone: its retry, or its dead letter, counts.
-            found[account.handler] += ledger.discard_unsettled(account, some)
-    return found
+            counts[account.handler] += ledger.discard_unsettled(account, some)
+    return counts
 
 
 def _handlers(routes: Routes, topic: str, wanted: Sequence[str]) -> list[str]:
@@ -87,9 +87,9 @@ def _handlers(routes: Routes, topic: str, wanted: Sequence[str]) -> list[str]:
 
 def _accounts(settings: Settings, topic: str, names: Sequence[str]) -> Iterator[tuple[Ledger, Account, int, int]]:
     """Yield each handler's account of each partition, with the ledger and the first and last offset in Kafka."""
-    found = read_extents(settings, [topic])
+    extents = read_extents(settings, [topic])
     with open_ledger(settings, [topic]) as (ledger, catalog):
-        for extent in found:
+        for extent in extents:
             log = LogHistory(ledger).log_id(topic, catalog.topic_ids[topic], extent.partition)
             for name in names:
                 yield ledger, Account(name, topic, log, extent.partition), extent.first, extent.end - 1
