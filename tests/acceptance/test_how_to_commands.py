@@ -4,6 +4,7 @@ The tutorials' other commands: test_quickstart.py. The README's: test_readme.py,
 """
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -17,8 +18,6 @@ from tests.servers.kafka import KafkaServer
 from tests.servers.missing import need
 from tests.servers.redis import RedisServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.servers]
-
 SHELL: Final = ("console", "sh")
 
 PAGES: Final = [
@@ -31,6 +30,7 @@ LINES: Final = [line for blocks in BLOCKS.values() for block in blocks for line 
 #: What does not run here, by the beginning of its line, and why.
 NOT_RUN: Final = {
     "pip install": "it installs from an index; tests/compose builds the image with the extras",
+    "export CELERY_BROKER_URL='rediss:": "the Redis of this world has no TLS",
 }
 #: What a reader puts in the place of a word of a page, by the word; `…` is a secret.
 PLACEHOLDERS: Final[dict[str, Callable[[PageWorld], str]]] = {
@@ -38,6 +38,7 @@ PLACEHOLDERS: Final[dict[str, Callable[[PageWorld], str]]] = {
     # The same Kafka, where `orders` has handlers.
     "orders --to-kafka sandbox:9093": lambda world: f"copies --to-kafka {world.kafka.bootstrap_servers}",
     "SASL_SSL": lambda _: "PLAINTEXT",  # the Kafka of the tests has neither users nor certificates
+    "DEADLETTERS_SECRET_KEY=…": lambda _: f"DEADLETTERS_SECRET_KEY={b64encode(bytes(32)).decode()}",
     "orders-3-1234": lambda _: "orders-0-0",
     "postgresql://desk:secret@db/letters": lambda world: world.database_url,
     "postgresql://…": lambda world: f"sqlite:///{world.folder}/copy.db",
@@ -49,6 +50,8 @@ BEFORE: Final[dict[str, Callable[[PageWorld], None]]] = {
     "bridge redrive": PageWorld.run_processes,
     "--rate 200": PageWorld.bring_bank_back,
 }
+#: A line that sets variables and runs nothing. A block of such lines is what `bridge check` judges.
+SETTING: Final = re.compile(r"(export )?[A-Z_]+=(\"[^\"]*\"|\S*)(\s*#.*)?$")
 #: What exits otherwise than with 0, and with what.
 EXIT_CODES: Final = {
     "bridge deadletters replay --group 1 --canary --wait": 3,  # the page shows a canary that stops
@@ -87,9 +90,11 @@ def clean(text: str) -> str:
 
 def run_block(block: Block, world: PageWorld, terminal: Terminal) -> None:
     """Run each command of a block; it must show what the page shows, apart from numbers."""
-    for step in block.steps():
-        if step.command.startswith(tuple(NOT_RUN)) or step.command.startswith("# "):
-            continue
+    steps = [step for step in block.steps() if not step.command.startswith(("# ", *NOT_RUN))]
+    if steps and all(SETTING.match(step.command) for step in steps):
+        terminal.run(f"set -a\n{fill(block.text, world)}bridge check")
+        return
+    for step in steps:
         if step.command.startswith(ENDED_BEFORE):
             terminal.close()
         for words, happens in BEFORE.items():
@@ -99,6 +104,9 @@ def run_block(block: Block, world: PageWorld, terminal: Terminal) -> None:
         assert [line for line in step.output.splitlines() if clean(line) not in shown] == [], shown
 
 
+@pytest.mark.slow
+@pytest.mark.servers
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", [page for page, blocks in BLOCKS.items() if blocks])
 def test_the_commands_of_a_page_run_as_they_stand(page: str, world: PageWorld):
     world.run_processes()
