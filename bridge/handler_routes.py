@@ -27,6 +27,7 @@ class Handler:
         longest_wait: seconds; the longest delay or hard time limit of one of its messages.
         retry_delays: its own list of delays, if it has one.
         longest_delay: seconds; the longest retry delay of its own policy.
+        concurrency: how many deliveries a process runs at once; "auto": workers find out.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Handler:
     breaker: Any = None
     retry_delays: tuple[float, ...] | None = None
     longest_delay: float = 0.0
+    concurrency: int | Literal["auto"] = 1
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -99,6 +101,7 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
                 breaker=getattr(task, "breaker", None),
                 retry_delays=None if task.policy.delays is None else tuple(task.policy.delays),
                 longest_delay=task.policy.longest_delay,
+                concurrency=task.concurrency,
             )
     return Routes(found), faults
 

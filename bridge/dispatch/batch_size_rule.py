@@ -33,19 +33,23 @@ class BatchSize(NamedTuple):
         return f"{self.number}: {self.why}"
 
 
-def find_batch_size(known: KnownCost, before: int) -> BatchSize:
+def find_batch_size(known: KnownCost, before: int, at_once: int = 1) -> BatchSize:
     """Return the batch size for the measured cost of a handler's deliveries.
 
     Parameters:
         before: the size at the last poll; 0 before the first.
+        at_once: how many deliveries a process runs side by side: so many take no longer than one.
     """
     if known.lost is not None and known.lost < LOST_FOR:
         return BatchSize(1, "a process was lost with one of its messages", grows=True)
     if known.cost is None:
         return BatchSize(1, "its times are not known yet", grows=True)
     most, why = _largest_batch(known.cost), _format_cost(known.cost)
-    if most > FEW and known.slow is not None and known.slow < SLOW_FOR:
+    at_once = min(at_once, MOST)
+    if most > max(FEW, at_once) and known.slow is not None and known.slow < SLOW_FOR:
         most, why = FEW, f"{why}, and one took very long lately"
+    if most < at_once:
+        most, why = at_once, f"{why}, {at_once} side by side"
     if most > 2 * before:
         return BatchSize(max(1, 2 * before), f"doubling, {why}", grows=True)
     return BatchSize(most, why)

@@ -18,6 +18,7 @@ from tasks.declaration.handler_options import (
     REQUIRED_OPTIONS,
     check_limit_options,
     check_option_names,
+    take_concurrency,
     take_policy_options,
 )
 from tasks.declaration.handler_task import HandlerTask
@@ -73,6 +74,7 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
     """Return the attributes of the task: Celery's options, and those that this project's options become."""
     declared = take_policy_options(options, base)
     policy = make_policy(name, declared)
+    concurrency = take_concurrency(name, options, is_async=inspect.iscoroutinefunction(function))
     batch = options.pop("batch", "auto")
     given = isinstance(batch, int) and not isinstance(batch, bool) and 1 <= batch <= 10_000
     if not given and batch != "auto":
@@ -92,6 +94,7 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
         # Celery would wrap `run` for a base class of the user's that sets it.
         "autoretry_for": (),
         "batch": batch,
+        "concurrency": concurrency,
         "policy": policy,
         "declared": declared if policy.delays is None else {**declared, "retry_delays": policy.delays},
         "codec": codec if codec is None or isinstance(codec, type) else staticmethod(codec),

@@ -33,6 +33,7 @@ class Options(TypedDict, total=False):
     upgrade: Upgrade | None
     batch: int | Literal["auto"]
     batch_seconds: float
+    concurrency: int | Literal["auto"]
     aliases: Sequence[str]
 
     # Celery's, of retries
@@ -143,6 +144,41 @@ def check_limit_options(name: str, options: Mapping[str, Any]) -> None:
     soft, hard = options.get("soft_time_limit"), options.get("time_limit")
     if soft and hard and soft >= hard:
         raise HandlerError(f"{name}: soft_time_limit ({soft!r}) must be less than time_limit ({hard!r}).")
+
+
+#: The most deliveries that one process may run at once.
+MOST_AT_ONCE: Final = 1_000
+
+
+def take_concurrency(name: str, options: dict[str, Any], *, is_async: bool) -> int | Literal["auto"]:
+    """Remove the option `concurrency` and return how many deliveries a process runs at once.
+
+    Raises:
+        HandlerError: it is out of range, or the handler runs its deliveries one by one for another reason.
+    """
+    given = options.pop("concurrency", 1)
+    if given == "auto":
+        return "auto" if is_async else 1
+    if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= MOST_AT_ONCE:
+        raise HandlerError(
+            f'{name}: concurrency takes "auto" or a whole number from 1 to {MOST_AT_ONCE:,}; it was given {given!r}.'
+        )
+    if given == 1:
+        return 1
+    if not is_async:
+        raise HandlerError(
+            f"{name}: concurrency={given} is for async def handlers, and this function is none: make it one, or start "
+            "more worker processes (celery worker --concurrency)."
+        )
+    if options.get("batch") == 1:
+        raise HandlerError(
+            f"{name}: batch=1 runs deliveries one by one, concurrency={given} side by side: leave one out."
+        )
+    if options.get("rate_limit") and options.get("batch", "auto") == "auto":
+        raise HandlerError(
+            f"{name}: a rate_limit runs deliveries one by one, concurrency={given} side by side: leave one out."
+        )
+    return given
 
 
 def take_policy_options(options: dict[str, Any], base: type | None) -> dict[str, Any]:

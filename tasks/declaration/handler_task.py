@@ -66,6 +66,9 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
             return ""
         if self.rate_limit:
             return f"its rate_limit is {self.rate_limit}"
+        if self.concurrency != 1:
+            # Each has limits of its own, and none waits for the one before it.
+            return ""
         limits = [limit for limit in TimeLimits.chosen(self) if limit]
         return f"its time limit is {min(limits):g} s" if limits and min(limits) < 1 else ""
 
@@ -96,12 +99,20 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
 
     def call(self, message: Message) -> Any:
         """Decode a message, and run the handler's function on it to its end."""
+        return finish_handler(self._begin(message))
+
+    async def call_async(self, message: Message) -> Any:
+        """Decode a message, and await the handler's function on it, on the loop that runs."""
+        return await self._begin(message)
+
+    def _begin(self, message: Message) -> Any:
+        """Decode a message, and call the handler's function on it: what is async has not run then."""
         value = self.decode(message.value)
         run: Any = self.run
         if self.message_first:
-            return finish_handler(run(message, value))
+            return run(message, value)
         named = {} if self.message_name is None else {self.message_name: message}
-        return finish_handler(run(value, **named) if self.value_wanted else run(**named))
+        return run(value, **named) if self.value_wanted else run(**named)
 
     def retry(
         self,

@@ -38,6 +38,9 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
     #: Seconds after which the rest of a batch goes back to the queue as a batch of its own.
     batch_seconds: float = AUTO_SECONDS
 
+    #: How many of its deliveries a process runs at once, if it is `async def`; "auto": as its waiting share allows.
+    concurrency: int | Literal["auto"] = 1
+
     @property
     def changing(self) -> PolicyOverrides:
         """Return the part of the policy that may be changed at run time."""
@@ -54,6 +57,10 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
 
     def call(self, message: Message) -> Any:
         """Decode a message, and run the handler's function on it."""
+        raise NotImplementedError
+
+    async def call_async(self, message: Message) -> Any:
+        """Decode a message, and await the handler's function on it, on the loop that runs."""
         raise NotImplementedError
 
 

@@ -75,6 +75,8 @@ class BatchFates:
         #: Offsets that `settled` found discarded: a person gave them up, and they never ran to their end.
         self.discarded: set[int] = set()
         self._writing = threading.Lock()
+        #: Seconds for which marks are repeated while the ledger does not answer.
+        self._patience = MARK_FOR
         self._marked_at = time.monotonic()
 
     @classmethod
@@ -269,16 +271,20 @@ class BatchFates:
         self._unwritten.update(dict.fromkeys(offsets, fate))
         self.flush()
 
-    def flush(self, patience: float = MARK_FOR) -> None:
+    def give_up_ledger(self) -> None:
+        """Wait no more for a ledger that did not answer: marks are tried once."""
+        self._patience = 0.0
+
+    def flush(self, patience: float | None = None) -> None:
         """Write the pending marks.
 
         Parameters:
-            patience: seconds for which an unavailable ledger is tried again.
+            patience: seconds for which an unavailable ledger is tried again; `None`: `MARK_FOR`.
 
         Raises:
             LedgerUnavailable: the ledger was unavailable for so long; the marks are kept in `unwritten`.
         """
-        give_up = time.monotonic() + patience
+        give_up = time.monotonic() + (self._patience if patience is None else patience)
         while self._unwritten:
             try:
                 with self._writing:

@@ -52,10 +52,14 @@ class ProgressNotes:
             _HEAD.pack_into(self._notes, 0, 0, len(name))
             self._length = len(name)
 
-    def running(self, offset: int) -> None:
-        """Note that a delivery is about to run: a loss of the process from now on is charged to it."""
+    def running(self, offset: int | None) -> None:
+        """Note that a delivery is about to run: a loss of the process from now on is charged to it.
+
+        Parameters:
+            offset: `None` if none runs, or several do: a loss is charged to none.
+        """
         if self._notes is not None:
-            _OFFSET.pack_into(self._notes, _RUNNING, offset + 1)
+            _OFFSET.pack_into(self._notes, _RUNNING, 0 if offset is None else offset + 1)
 
     def done(self, offset: int) -> None:
         """Note that a delivery's handler has succeeded."""
@@ -182,6 +186,7 @@ class BatchState:
         #: Offsets of ended deliveries, after which the next in their order may run.
         self.finished: set[int] = set()
         self.ends = BatchEnds(batch.topic, batch.partition)
+        self._is_charged = False
 
     def left(self) -> list[Delivery]:
         """Return the deliveries not sent on, parked or found settled, ordered by offset."""
@@ -197,6 +202,17 @@ class BatchState:
 
     def note_start(self, delivery: Delivery) -> None:
         """Note that a delivery is about to run: a loss of the process from now on is charged to it."""
+        if self._progress is not None:
+            self._progress.running(delivery.message.offset)
+
+    def note_only_running(self, delivery: Delivery | None) -> None:
+        """Note which delivery alone runs; `None`: none runs, or several do, and a loss is charged to none."""
+        if self._progress is not None and not self._is_charged:
+            self._progress.running(None if delivery is None else delivery.message.offset)
+
+    def charge(self, delivery: Delivery) -> None:
+        """Note that the process is lost by this delivery, whichever others run."""
+        self._is_charged = True
         if self._progress is not None:
             self._progress.running(delivery.message.offset)
 

@@ -3,7 +3,6 @@ and what each outcome leads to. bridge/ledger/duplicate_check.py decides which a
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -14,7 +13,6 @@ from bridge.errors import LedgerUnavailable, MalformedDelivery, NeverPublished
 from bridge.formats.celery_header import from_header
 from bridge.formats.delivery import Batch, Dead, Delivery
 from bridge.formats.failure import Failure
-from lossless.transport.message_ownership import DEAD_AFTER, TAKEN_AT, is_given_away, read_host_clock
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.errors import DeadLettered, Failed, GivenAway, TopicHalted
@@ -23,11 +21,13 @@ from tasks.execution.batch_fates import BatchFates
 from tasks.execution.batch_progress import BatchState
 from tasks.execution.batch_telemetry import BatchTelemetry
 from tasks.execution.breaker_guard import BREAKER_PAUSE, REFUSED_PAUSE, BreakerGuard
+from tasks.execution.concurrent_run import AdmittedDelivery, ConcurrentAttempts, ConcurrentRun, RunSteps
 from tasks.execution.dead_letter_writer import DeadLetterWriter
 from tasks.execution.halt_gate import HaltGuard
-from tasks.execution.handler_attempt import FailureJudge, HandlerAttempts, exit_if_told_to, find_cause
+from tasks.execution.handler_attempt import AttemptEnd, FailureJudge, HandlerAttempts, exit_if_told_to, find_cause
+from tasks.execution.message_lease import MessageLease
 from tasks.execution.message_resend import BatchReturn, retry_batch
-from tasks.execution.outgoing_publication import OutgoingPublication, make_sequence_step
+from tasks.execution.outgoing_publication import PUBLISH_EVERY, OutgoingPublication, make_sequence_step
 from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import Settlement, follows_loss
 from tasks.execution.time_limits import find_watchdog
@@ -97,7 +97,7 @@ class BatchRun:
         self._begun = time.time()
         self._lease = MessageLease.from_request(task)
         self._breaker_guard = BreakerGuard.for_task(task, batch.group)
-        self._judge = FailureJudge(task, batch, self._attempts, self._schedule.parking, self._breaker_guard)
+        self._judge = FailureJudge(task, batch, self._attempts, self._schedule.parking)
         self._result: Any = None
 
     def settle(self) -> Any:
@@ -157,14 +157,55 @@ class BatchRun:
         return "its delivery was discarded" if self._fates.discarded else "its delivery was settled already"
 
     def _run_all(self, todo: list[Delivery]) -> None:
+        # After a loss one runs at a time, so that a second loss is charged to the delivery that ran.
+        width = 1 if follows_loss(self._headers) else min(find_concurrency(self._task), len(todo))
+        if width > 1 and self._batch.order != "partition":
+            self._run_side_by_side(todo, width)
+        else:
+            self._run_in_turn(todo)
+
+    def _run_side_by_side(self, todo: list[Delivery], width: int) -> None:
+        attempts = ConcurrentAttempts(self._task, self._batch, self._last_will, self._state)
+        steps = RunSteps(
+            check=self._check,
+            prepare=self._prepare_beside,
+            settle=self._take_end,
+            catch_up=self._catch_up,
+            put_back=lambda rest: self._schedule.put_back(rest, width),
+            note_pace=self._telemetry.laps.add,
+            give_up_ledger=self._fates.give_up_ledger,
+        )
+        until = time.monotonic() + self._task.batch_seconds
+        run = ConcurrentRun(attempts, steps, width, self._batch.order, until)
+        attempts.run_until_settled(lambda: run.run(todo))
+
+    def _check(self) -> None:
+        self._lease.check()
+        self._halt_guard.check()
+
+    def _prepare_beside(self, delivery: Delivery) -> AdmittedDelivery | None:
+        set_logged_delivery(delivery)
+        guard = self._breaker_guard
+        if self._task.breaker is not None:
+            # A trial request is one delivery's.
+            guard = BreakerGuard.for_task(self._task, self._batch.group)
+        return self._prepare(delivery, guard)
+
+    def _catch_up(self) -> float | None:
+        self._fates.flush()
+        if self._publication.is_due:
+            self._publish()
+            self._fates.flush()
+        return PUBLISH_EVERY if self._publication.waits else None
+
+    def _run_in_turn(self, todo: list[Delivery]) -> None:
         now = time.monotonic()
         until = now + self._task.batch_seconds
         for number, delivery in enumerate(todo):
             if number and now > until:
                 self._schedule.put_back(todo[number:])
                 return
-            self._lease.check()
-            self._halt_guard.check()
+            self._check()
             try:
                 self._process(delivery)
             finally:
@@ -176,10 +217,15 @@ class BatchRun:
     def _process(self, delivery: Delivery) -> None:
         set_logged_delivery(delivery)
         self._state.note_start(delivery)
+        if (admitted := self._prepare(delivery, self._breaker_guard)) is not None:
+            self._take_end(admitted, self._attempts.run(admitted.delivery))
+
+    def _prepare(self, delivery: Delivery, guard: BreakerGuard) -> AdmittedDelivery | None:
+        """Return a delivery whose handler runs now; `None`: it was settled or put off without a run."""
         if delivery.ended:
             self._end_again(delivery)
         elif self._schedule.is_held_back(delivery):
-            return
+            return None
         elif delivery.due is not None and (left := self._seconds_until(delivery.due)) > 0:
             # A delivery that only needs its dead letter or its messages published does not run again: it is not parked.
             has_run = delivery.dead is not None or delivery.outgoing
@@ -192,17 +238,22 @@ class BatchRun:
         elif delivery.outgoing:
             self._done(delivery)
         else:
-            self._run_or_wait(delivery)
+            return self._admit(delivery, guard)
+        return None
 
-    def _run_or_wait(self, delivery: Delivery) -> None:
-        delivery = self._breaker_guard.report_overrun(delivery, self._headers)
-        if not self._breaker_guard.admits():
+    def _admit(self, delivery: Delivery, guard: BreakerGuard) -> AdmittedDelivery | None:
+        delivery = guard.report_overrun(delivery, self._headers)
+        if not guard.admits():
             self._telemetry.count_retry("postponed")
             has_failed = delivery.attempts.failed or delivery.attempts.postponed
             pause = BREAKER_PAUSE if has_failed else REFUSED_PAUSE
             self._schedule.retry_in_celery(delivery, pause, "its circuit breaker is open")
-        else:
-            self._handle(self._breaker_guard.forgive(delivery))
+            return None
+        delivery = guard.forgive(delivery)
+        if delivery.after is not None or delivery.publish_tries:
+            # An earlier try is remembered: Kafka may have the record without an acknowledgement.
+            delivery = replace(delivery, after=None, publish_tries=min(1, delivery.publish_tries))
+        return AdmittedDelivery(delivery, guard)
 
     def _end_again(self, delivery: Delivery) -> None:
         """Mark a delivery that ended in an earlier run, which could not reach the ledger."""
@@ -211,19 +262,18 @@ class BatchRun:
         if delivery.ended != "parked":
             self._state.finish(delivery)
 
-    def _handle(self, delivery: Delivery) -> None:
-        if delivery.after is not None or delivery.publish_tries:
-            # An earlier try is remembered: Kafka may have the record without an acknowledgement.
-            delivery = replace(delivery, after=None, publish_tries=min(1, delivery.publish_tries))
-        ended = self._attempts.run(delivery)
+    def _take_end(self, admitted: AdmittedDelivery, ended: AttemptEnd) -> None:
+        """Settle a delivery whose handler has ended."""
+        delivery, guard = admitted
+        set_logged_delivery(delivery)
         self._telemetry.count_run(ended.seconds, succeeded=ended.error is None)
         if ended.error is None:
             self._result = ended.returned
-            self._breaker_guard.note_success()
+            guard.note_success()
             self._done(delivery)
         else:
             self._lease.check()
-            self._failed(delivery, ended.error)
+            self._failed(delivery, ended.error, guard)
 
     def _done(self, delivery: Delivery) -> None:
         """Settle a delivery whose handler has succeeded, once the messages that it sends are published."""
@@ -258,10 +308,10 @@ class BatchRun:
         """Return the seconds until a time of Redis's clock."""
         return due - (self._begun - redis_clock.measure_clock_lead(self._task.app, self._batch))
 
-    def _failed(self, delivery: Delivery, error: BaseException) -> None:
+    def _failed(self, delivery: Delivery, error: BaseException, guard: BreakerGuard) -> None:
         """Decide on a failed delivery, and act."""
         now, cause = time.time(), find_cause(error)
-        decision = self._judge.decide(delivery, error, now)
+        decision = self._judge.decide(delivery, error, now, guard)
         failure = Failure.from_error(cause, now, traceback=isinstance(decision, DeadLetterDelivery))
         match decision:
             case DropDelivery():
@@ -295,6 +345,11 @@ class BatchRun:
         return self._result if self._is_single else str(self._state.ends)
 
 
+def find_concurrency(task: MessageTask[..., Any]) -> int:
+    """Return how many deliveries of a handler this process runs at once."""
+    return 1 if task.concurrency == "auto" else task.concurrency
+
+
 #: Seconds before a delivery is tried again while the ledger does not say whether it is settled.
 LEDGER_DELAY: Final = 5.0
 
@@ -324,50 +379,3 @@ def find_unsettled(
             worker_metrics.count_skipped(task.name, batch.group)
             delivery_log.log_skipped(delivery, discarded=discarded)
     return [delivery for delivery in deliveries if delivery.message.offset not in settled]
-
-
-#: How often a process checks its lease in the time after which a silent worker counts as dead.
-CHECKS: Final = 3
-
-
-class MessageLease:
-    """The lease of one message.
-
-    Parameters:
-        tag: the message's delivery tag; `None`: it has no lease to check.
-        taken_at: when it was taken, by `lossless.transport.message_ownership.read_host_clock`.
-        every: seconds for which an answer holds.
-        is_given_away: asks the broker.
-    """
-
-    def __init__(
-        self,
-        tag: str | None,
-        taken_at: float,
-        every: float,
-        is_given_away: Callable[[str], bool],
-        clock: Callable[[], float] = read_host_clock,
-    ) -> None:
-        self._tag, self._sure_at, self._every = tag, taken_at, every
-        self._is_given_away, self._clock = is_given_away, clock
-
-    @classmethod
-    def from_request(cls, task: Any) -> "MessageLease":
-        """Return the lease of a task's current message."""
-        properties = task.request.properties or {}
-        taken_at = properties.get(TAKEN_AT)
-        tag = properties.get("delivery_tag") if isinstance(taken_at, float) else None
-        every = float((task.app.conf.broker_transport_options or {}).get("dead_after") or DEAD_AFTER) / CHECKS
-        return cls(tag, taken_at or read_host_clock(), every, lambda held: is_given_away(task.app, held))
-
-    def check(self) -> None:
-        """Return if the message is still this worker's.
-
-        Raises:
-            GivenAway: another worker has it.
-        """
-        if self._tag is None or self._clock() - self._sure_at < self._every:
-            return
-        self._sure_at = self._clock()
-        if self._is_given_away(self._tag):
-            raise GivenAway("this worker was silent for so long that its messages went to other workers")

@@ -46,7 +46,7 @@ def close_loop() -> None:
     loop.close()
 
 
-def _loop() -> asyncio.AbstractEventLoop:
+def find_loop() -> asyncio.AbstractEventLoop:
     """Return this process's loop (under `-P threads`: this thread's), which stays open for clients between messages."""
     # A loop must not be shared with the process that this one was forked from.
     if getattr(_local, "pid", None) != os.getpid() or _local.loop.is_closed():
@@ -61,7 +61,7 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
 
 
 def _run(awaitable: Awaitable[Any]) -> Any:
-    loop = _loop()
+    loop = find_loop()
     task = loop.create_task(_awaited(awaitable))
     with _limit_errors(loop, task) as limit_errors:
         try:

@@ -63,17 +63,30 @@ class HandlerAttempts:
             with run:
                 returned = self._within_limits(lambda: self._task.call(delivery.message))
             return AttemptEnd(time.monotonic() - started, returned, run.asked)
-        except (WorkerShutdown, WorkerTerminate):
-            raise
-        except AlreadySettled:
+        except BaseException as error:
+            return self.end_of_error(delivery, error, started)
+
+    def end_of_error(self, delivery: Delivery, error: BaseException, started: float) -> AttemptEnd:
+        """Return the end of an attempt whose handler raised. Call it in the handler of `error`.
+
+        Raises:
+            WorkerShutdown, WorkerTerminate, SystemExit: as `run`.
+        """
+        if isinstance(error, WorkerShutdown | WorkerTerminate):
+            raise error
+        if isinstance(error, AlreadySettled):
             logger.info("%s: its work is committed already, and is not repeated.", delivery.identity)
             return AttemptEnd(time.monotonic() - started)
-        except BaseException as error:
-            # Also SystemExit, GeneratorExit and MemoryError: Celery would acknowledge, or stop the worker.
-            if terminate_handler_fired():
-                self._last_will()
-            exit_if_told_to(error)
-            return AttemptEnd(time.monotonic() - started, error=error)
+        # Also SystemExit, GeneratorExit and MemoryError: Celery would acknowledge, or stop the worker.
+        if self.is_ending:
+            self._last_will()
+        exit_if_told_to(error)
+        return AttemptEnd(time.monotonic() - started, error=error)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether this process was told to end."""
+        return bool(terminate_handler_fired())
 
     def run_judge(self, judge: Callable[[], T]) -> T:
         """Run a policy that calls a function of the user's, within the handler's time limits once more.
@@ -84,7 +97,7 @@ class HandlerAttempts:
         try:
             return self._within_limits(judge)
         finally:
-            if terminate_handler_fired():
+            if self.is_ending:
                 self._last_will()
                 raise SystemExit(os.EX_SOFTWARE)
 
@@ -129,20 +142,20 @@ class FailureJudge:
         batch: Batch,
         attempts: HandlerAttempts,
         placement: RetryPlacement,
-        breaker_guard: BreakerGuard,
     ) -> None:
         self._task, self._group = task, batch.group
-        self._attempts, self._placement, self._breaker_guard = attempts, placement, breaker_guard
+        self._attempts, self._placement = attempts, placement
 
-    def decide(self, delivery: Delivery, error: BaseException, now: float) -> FailureDecision:
+    def decide(self, delivery: Delivery, error: BaseException, now: float, guard: BreakerGuard) -> FailureDecision:
         """Return the decision on a failed delivery.
 
         Parameters:
             now: seconds since the epoch.
+            guard: the breaker's, which admitted it.
         """
         policy, cause = find_effective_policy(self._task, self._group), find_cause(error)
         decision = self._by_policy(policy, delivery, error, now)
-        return self._breaker_guard.decide(delivery, cause, decision, self._is_its_own(policy, cause))
+        return guard.decide(delivery, cause, decision, self._is_its_own(policy, cause))
 
     def _is_its_own(self, policy: RetryPolicy, cause: BaseException) -> bool:
         """Return whether a person has declared at run time that the error is the message's own (`dead_letter_for`)."""

@@ -78,10 +78,15 @@ class OutgoingPublication:
         self._refused = False
 
     @property
+    def waits(self) -> bool:
+        """Whether messages wait that are published before the batch ends."""
+        return bool(self._unsent) and not self._refused
+
+    @property
     def is_due(self) -> bool:
         """Whether to publish before the next handler runs; after a failure only at the end of the batch."""
         waited = time.monotonic() - self._published_at
-        return bool(self._unsent) and not self._refused and waited >= PUBLISH_EVERY
+        return self.waits and waited >= PUBLISH_EVERY
 
     def take(self, delivery: Delivery, onward: OutgoingMessage | None = None) -> UnsentMessages | None:
         """Keep a delivery's unsent messages for `publish`, and return them; `None`: there are none.

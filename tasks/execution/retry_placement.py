@@ -268,13 +268,17 @@ class RetrySchedule:
         again = replace(delivery, publish_tries=delivery.publish_tries + 1)
         self.put_off(again, delay, f"offset {delivery.after}, which is before it in its order, has not ended")
 
-    def put_back(self, todo: Sequence[Delivery]) -> None:
+    def put_back(self, todo: Sequence[Delivery], at_once: int = 1) -> None:
         """Put the rest of a batch whose time is over back into the queue, as a batch of its own.
 
         With an automatic batch size the rest goes back in several batches, for idle workers.
+
+        Parameters:
+            at_once: how many run side by side; those that do wait for no others of their batch.
         """
-        if self._task.batch == "auto" and self._batch.order is None:
-            most = max(1, int(PART_WITHIN * self._telemetry.laps.pace))
+        if self._batch.order is None and (self._task.batch == "auto" or at_once > 1):
+            most = max(at_once, int(min(len(todo), PART_WITHIN * self._telemetry.laps.pace)))
+            most = most if self._task.batch == "auto" else len(todo)
             for start in range(0, len(todo), most):
                 self._send_on(todo[start : start + most], 0)
             for delivery in todo:

@@ -46,8 +46,33 @@ class TimeLimits(NamedTuple):
         return cls(soft or None, hard or task.time_limit or conf.task_time_limit or None)
 
 
+class WatchedRun:
+    """A handler's run in its time limits.
+
+    Parameters:
+        last_will: called before the process ends, in the watchdog's thread.
+        strike: called in the main thread at the soft limit; returns whether to raise the error there. `None`: raise.
+    """
+
+    __slots__ = ("hard_at", "is_overdue", "is_running", "last_will", "soft_at", "strike")
+
+    def __init__(
+        self, limits: TimeLimits, last_will: Callable[[], None], strike: Callable[[], bool] | None = None
+    ) -> None:
+        now = time.monotonic()
+        self.soft_at = now + limits.soft if limits.soft else None
+        self.hard_at = now + limits.hard if limits.hard else None
+        self.last_will, self.strike = last_will, strike
+        self.is_overdue, self.is_running = False, True
+
+    @property
+    def next_at(self) -> float:
+        """When its next limit is reached."""
+        return min((at for at in (self.soft_at, self.hard_at) if at is not None), default=float("inf"))
+
+
 class Watchdog:
-    """The watchdog of one handler at a time.
+    """The watchdog of the handlers that run: one, or several on an event loop.
 
     Parameters:
         kill: ends the process.
@@ -57,13 +82,10 @@ class Watchdog:
         self._kill = kill
         self._main = threading.main_thread().ident or 0
         self._changed = threading.Condition()
-        self._soft_at: float | None = None
-        self._hard_at: float | None = None
+        self._runs: set[WatchedRun] = set()
         self._wakes_at = 0.0
-        self._last_will: Callable[[], None] = lambda: None
         #: Whether a batch runs now: then the watchdog decides on soft limits.
         self._batch_runs = False
-        self._running = self._overdue = False
         start_thread("time limits", self._watch)
 
     def begin_batch(self) -> None:
@@ -84,47 +106,58 @@ class Watchdog:
         Raises:
             SoftTimeLimitExceeded: in the block, as Celery does.
         """
-        now = time.monotonic()
+        with self.watch(WatchedRun(limits, last_will)):
+            yield
+
+    @contextmanager
+    def watch(self, run: WatchedRun) -> Iterator[None]:
+        """Enforce a run's limits while the block runs."""
         with self._changed:
-            self._last_will, self._overdue, self._running = last_will, False, True
-            self._soft_at = now + limits.soft if limits.soft else None
-            self._hard_at = now + limits.hard if limits.hard else None
-            if self._soonest() < self._wakes_at:
+            self._runs.add(run)
+            if run.next_at < self._wakes_at:
                 self._changed.notify()
         try:
             yield
         finally:
             # First: a handler that has returned must not be undone by a late signal.
-            self._running = False
+            run.is_running = False
             with self._changed:
-                self._soft_at = self._hard_at = None
+                self._runs.discard(run)
 
     def on_signal(self, *_: Any) -> None:
         """Raise the soft limit in the main thread, unless the handler has already returned."""
         if not self._batch_runs:
             raise SoftTimeLimitExceeded
-        if self._overdue and self._running:
-            self._overdue = False
+        overdue = [run for run in list(self._runs) if run.is_overdue and run.is_running]
+        for run in overdue:
+            run.is_overdue = False
+        # Those that wait are cancelled before the one whose code runs raises.
+        struck = [run for run in overdue if run.strike is None or run.strike()]
+        if struck:
             raise SoftTimeLimitExceeded
 
     def _watch(self) -> None:
         with self._changed:
             while True:
                 now = time.monotonic()
-                if self._hard_at is not None and now >= self._hard_at:
-                    self._hard_at = None
-                    with suppress(Exception):
-                        self._last_will()
-                    self._kill()
-                elif self._soft_at is not None and now >= self._soft_at:
-                    self._soft_at, self._overdue = None, True
-                    signal.pthread_kill(self._main, _SOFT)
-                else:
-                    self._wakes_at = self._soonest()
+                if not self._enforce(now):
+                    self._wakes_at = min((run.next_at for run in self._runs), default=float("inf"))
                     self._changed.wait(None if self._wakes_at == float("inf") else self._wakes_at - now)
 
-    def _soonest(self) -> float:
-        return min((at for at in (self._soft_at, self._hard_at) if at is not None), default=float("inf"))
+    def _enforce(self, now: float) -> bool:
+        """Enforce the limits that are reached now, and return whether there were any."""
+        reached = [run for run in self._runs if now >= run.next_at]
+        for run in reached:
+            if run.hard_at is not None and now >= run.hard_at:
+                run.hard_at = None
+                with suppress(Exception):
+                    run.last_will()
+                self._kill()
+        if overdue := [run for run in reached if run.soft_at is not None and now >= run.soft_at]:
+            for run in overdue:
+                run.soft_at, run.is_overdue = None, True
+            signal.pthread_kill(self._main, _SOFT)
+        return bool(reached)
 
 
 _of_process: tuple[int, Watchdog] | None = None

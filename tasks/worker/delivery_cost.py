@@ -44,6 +44,12 @@ class DeliveryLaps:
         self.squares += took * took
         return now
 
+    def add(self, count: int, seconds: float) -> None:
+        """So many deliveries have ended that ran side by side, in so many seconds together."""
+        self.count += count
+        self.seconds += seconds
+        self.squares += seconds * seconds / count
+
     @property
     def pace(self) -> float:
         """The deliveries per second so far."""

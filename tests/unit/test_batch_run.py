@@ -102,7 +102,10 @@ class FakeBook:
     def find_finished(self, offsets: list[int]) -> set[int]:
         return {offset for offset in offsets if self.fates.get(offset) in FINAL_FATES}
 
-    def flush(self, patience: float = 0) -> None:
+    def give_up_ledger(self) -> None:
+        self.given_up = True
+
+    def flush(self, patience: float | None = None) -> None:
         if self.silent and self.unwritten:
             raise LedgerUnavailable("no answer")
         self.fates.update(self.unwritten)
@@ -208,12 +211,12 @@ class World:
     def run_batch(self, batch: Batch, **headers: Any) -> Any:
         header = to_header(batch)
         assert from_header(batch.handler, header) == batch
-        task: Any = charge
+        task: Any = app.tasks[batch.handler]
         task.push_request(headers={HEADER: header, **headers}, called_directly=False, delivery_info={}, id="x")
         try:
-            return batch_run.run_batch(charge, header)
+            return batch_run.run_batch(task, header)
         finally:
-            charge.pop_request()
+            task.pop_request()
 
 
 @pytest.fixture

@@ -35,11 +35,11 @@ def cost(mean: float, spread: float = 0.0, deliveries: int = 1_000) -> DeliveryC
     return DeliveryCost(deliveries, mean * deliveries, (mean**2 + spread**2) * deliveries)
 
 
-def grown(known: KnownCost) -> BatchSize:
+def grown(known: KnownCost, at_once: int = 1) -> BatchSize:
     """The size after many looks."""
     size = BatchSize(0, "")
     for _ in range(20):
-        size = find_batch_size(known, size.number)
+        size = find_batch_size(known, size.number, at_once)
     return size
 
 
@@ -74,6 +74,25 @@ def grown(known: KnownCost) -> BatchSize:
 )
 def test_a_batch_takes_about_fifty_milliseconds(known: KnownCost, number: int) -> None:
     assert grown(known).number == number
+
+
+@pytest.mark.parametrize(
+    ("known", "number"),
+    [
+        (KnownCost(), 1),
+        (KnownCost(cost(1.0)), 100),
+        (KnownCost(cost(0.1 * MS)), MOST),
+        (KnownCost(cost(1.0), lost=LOST_FOR - 1), 1),
+        (KnownCost(cost(0.1 * MS), slow=SLOW_FOR - 1), 100),
+    ],
+    ids=["nothing is known", "seconds", "no-op", "a process was lost", "a run was slow"],
+)
+def test_a_batch_has_as_many_as_a_process_runs_side_by_side(known: KnownCost, number: int) -> None:
+    assert grown(known, 100).number == number
+
+
+def test_that_they_run_side_by_side_is_said_in_words() -> None:
+    assert str(grown(KnownCost(cost(1.0)), 100)) == "100: 1 s each, 100 side by side"
 
 
 @pytest.mark.parametrize("part", [0.01, 0.001, 0.0001])
