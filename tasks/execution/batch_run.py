@@ -166,6 +166,7 @@ class BatchRun:
 
     def _run_side_by_side(self, todo: list[Delivery], width: int) -> None:
         attempts = ConcurrentAttempts(self._task, self._batch, self._last_will, self._state)
+        self._judge = FailureJudge(self._task, self._batch, attempts, self._schedule.parking)
         steps = RunSteps(
             check=self._check,
             prepare=self._prepare_beside,

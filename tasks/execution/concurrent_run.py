@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from celery._state import pop_current_task, push_current_task  # type: ignore[attr-defined]
@@ -28,6 +28,8 @@ from tasks.execution.event_loop import find_loop
 from tasks.execution.handler_attempt import AttemptEnd, HandlerAttempts
 from tasks.execution.time_limits import WatchedRun
 from tasks.logs import set_logged_delivery
+
+T = TypeVar("T")
 
 
 class DeliveryLanes:
@@ -187,10 +189,17 @@ class ConcurrentAttempts(HandlerAttempts):
         def overran() -> None:
             # The process dies by this handler, whichever others run.
             self._state.charge(delivery)
-            self._overran()
+            self._overran(delivery.identity)
 
         with self._watchdog.watch(WatchedRun(self._limits, overran, strike)):
             yield
+
+    def _within_limits(self, call: Callable[[], T]) -> T:
+        if self._watchdog is None:
+            return call()
+        # It runs in the thread that settles, where no signal arrives: only the hard limit ends it.
+        with self._watchdog.watch(WatchedRun(self._limits, self._overran, lambda: False)):
+            return call()
 
     def _note_running(self) -> None:
         only = next(iter(self._running.values())).delivery if len(self._running) == 1 else None

@@ -107,9 +107,9 @@ class HandlerAttempts:
         with self._watchdog.watching(self._limits, self._overran):
             return call()
 
-    def _overran(self) -> None:
+    def _overran(self, name: str = "") -> None:
         """Log the overrun and call the last will, in the watchdog's thread, which has no request."""
-        logger.error("%s: its handler overran its hard time limit of %g s.", self._batch, self._limits.hard)
+        logger.error("%s: its handler overran its hard time limit of %g s.", name or self._batch, self._limits.hard)
         self._last_will()
 
 

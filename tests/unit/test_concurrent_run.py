@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -242,6 +243,20 @@ def test_a_soft_limit_is_raised_in_the_one_whose_code_runs(
     assert world.book.fates == {0: Fate.DONE}
     ((again,),) = [batch.deliveries for batch in world.batches]
     assert "SoftTimeLimitExceeded" in again.error
+
+
+def test_a_slow_retry_when_harms_no_handler_at_its_soft_limit(
+    world: World, monkeypatch: pytest.MonkeyPatch, killed: list[str]
+) -> None:
+    def when(message: Message, error: Exception, attempts: Any) -> float:
+        time.sleep(0.4)
+        return 7
+
+    monkeypatch.setattr(beside, "policy", replace(beside.policy, retry_when=when))
+    monkeypatch.setattr(beside, "soft_time_limit", 0.2)
+    world.run_batch(batch_of("fail 0.01", *["sleep 0.15"] * 8))
+    assert world.sent == [(7, [0])]
+    assert world.book.fates == dict.fromkeys(range(1, 9), Fate.DONE)
 
 
 def test_a_hard_limit_is_charged_to_the_one_that_overran_and_what_is_done_is_marked_first(
