@@ -73,7 +73,8 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
                 `DeadLetter`, or with `None`: the other options decide.
             breaker: the `Breaker` of a dependency; while it is open the deliveries wait.
             batch: how many deliveries one Celery task may carry ("auto": as many as take about 50 ms).
-            concurrency: how many deliveries a process runs at once, for an `async def` handler (1).
+            concurrency: how many deliveries of an `async def` handler a process runs at once ("auto": by the
+                waiting share of its time, at most 100).
             codec: `None` for JSON, `bytes`, `str`, or a callable of the value's bytes.
             upgrade: a function of a decoded value of an older model, called if it does not validate; it returns the
                 value for today's model.

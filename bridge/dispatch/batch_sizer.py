@@ -113,9 +113,9 @@ class BatchSizer:
         self._see_unended(now)
         self._sizes |= {
             handler.name: find_batch_size(
-                known.get(handler.name, KnownCost()),
+                cost := known.get(handler.name, KnownCost()),
                 self._sizes[handler.name].number,
-                1 if handler.concurrency == "auto" else handler.concurrency,
+                cost.at_once if handler.concurrency == "auto" else handler.concurrency,
             )
             for handler in self._routes
             if self.is_automatic(handler.name)

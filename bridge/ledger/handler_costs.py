@@ -16,6 +16,8 @@ from bridge.ledger.redis_connection import is_wrong_type, raise_error_answer
 FADES_IN: Final = 2.0
 #: Seconds that the cost of an idle handler is kept.
 KEPT_FOR: Final = 7 * 86_400
+#: A greater number of deliveries side by side is not believed.
+MOST_AT_ONCE: Final = 1_000
 #: One delivery, allowing for the rounding of faded sums.
 _ONE: Final = 0.999
 
@@ -56,11 +58,13 @@ class KnownCost(NamedTuple):
         lost: seconds since a process or worker was last lost with one of its messages; `None` if unknown.
         slow: seconds since one of its runs took longer than the rest of a batch waits
             (`tasks.worker.delivery_cost.SLOW`).
+        at_once: how many deliveries a process runs side by side, as the last one reported that finds it out.
     """
 
     cost: DeliveryCost | None = None
     lost: float | None = None
     slow: float | None = None
+    at_once: int = 1
 
 
 class HandlerCosts:
@@ -69,9 +73,15 @@ class HandlerCosts:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def report(self, handler: str, cost: DeliveryCost, *, lost: bool = False, slow: bool = False) -> None:
-        """Report what deliveries took, whether the previous process was lost, and whether a run was slow."""
-        args = (KEPT_FOR, FADES_IN, *cost, int(lost), int(slow))
+    def report(
+        self, handler: str, cost: DeliveryCost, *, lost: bool = False, slow: bool = False, at_once: int = 0
+    ) -> None:
+        """Report what deliveries took, whether the previous process was lost, and whether a run was slow.
+
+        Parameters:
+            at_once: how many run side by side; 0 changes nothing.
+        """
+        args = (KEPT_FOR, FADES_IN, *cost, int(lost), int(slow), at_once)
         self._ledger.run("note how long deliveries take", NOTE_HANDLER_COSTS, [self._key(handler)], args)
 
     def read_costs(self, handlers: Collection[str]) -> dict[str, KnownCost]:
@@ -79,7 +89,7 @@ class HandlerCosts:
         with self._ledger.asking("read how long deliveries take") as pipe:
             pipe.time()
             for handler in handlers:
-                pipe.hmget(self._key(handler), [*DeliveryCost._fields, "lost", "slow"])
+                pipe.hmget(self._key(handler), [*DeliveryCost._fields, "lost", "slow", "at_once"])
             clock, *rows = pipe.execute(raise_on_error=False)
             now, _ = raise_error_answer(clock)
         return {handler: _read_cost(row, now) for handler, row in zip(handlers, rows, strict=True)}
@@ -92,9 +102,15 @@ def _read_cost(row: Any, now: int) -> KnownCost:
     """Return the cost in a row; impossible values, which another program wrote, count as unknown."""
     if is_wrong_type(row):
         return KnownCost()
-    *numbers, lost, slow = raise_error_answer(row)
+    *numbers, lost, slow, at_once = raise_error_answer(row)
     cost = DeliveryCost(*map(_read_number, numbers))
-    return KnownCost(cost if _is_possible(cost) else None, _seconds_since(lost, now), _seconds_since(slow, now))
+    most = _read_number(at_once)
+    return KnownCost(
+        cost if _is_possible(cost) else None,
+        _seconds_since(lost, now),
+        _seconds_since(slow, now),
+        int(most) if 1 <= most <= MOST_AT_ONCE else 1,
+    )
 
 
 def _seconds_since(written: bytes | None, now: int) -> float | None:

@@ -156,7 +156,7 @@ def take_concurrency(name: str, options: dict[str, Any], *, is_async: bool) -> i
     Raises:
         HandlerError: it is out of range, or the handler runs its deliveries one by one for another reason.
     """
-    given = options.pop("concurrency", 1)
+    given = options.pop("concurrency", "auto")
     if given == "auto":
         return "auto" if is_async else 1
     if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= MOST_AT_ONCE:

@@ -66,7 +66,7 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
             return ""
         if self.rate_limit:
             return f"its rate_limit is {self.rate_limit}"
-        if self.concurrency != 1:
+        if self.concurrency not in (1, "auto"):
             # Each has limits of its own, and none waits for the one before it.
             return ""
         limits = [limit for limit in TimeLimits.chosen(self) if limit]

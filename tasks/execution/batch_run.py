@@ -5,6 +5,7 @@ and what each outcome leads to. bridge/ledger/duplicate_check.py decides which a
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
@@ -33,7 +34,7 @@ from tasks.execution.settlement import Settlement, follows_loss
 from tasks.execution.time_limits import find_watchdog
 from tasks.logs import note_no_run, set_logged_delivery
 from tasks.policy.retry_policy import PERMANENT, DeadLetterDelivery, DropDelivery, HaltTopic, RetryDelivery
-from tasks.worker import delivery_cost, worker_metrics
+from tasks.worker import concurrency_meter, delivery_cost, worker_metrics
 
 logger = logs.harmless_logger(__name__)
 
@@ -158,11 +159,18 @@ class BatchRun:
 
     def _run_all(self, todo: list[Delivery]) -> None:
         # After a loss one runs at a time, so that a second loss is charged to the delivery that ran.
-        width = 1 if follows_loss(self._headers) else min(find_concurrency(self._task), len(todo))
+        is_automatic = self._task.concurrency == "auto"
+        most = concurrency_meter.find_concurrency(self._task.name) if is_automatic else self._task.concurrency
+        width = 1 if follows_loss(self._headers) else min(int(most), len(todo))
+        run = self._run_in_turn
         if width > 1 and self._batch.order != "partition":
-            self._run_side_by_side(todo, width)
-        else:
-            self._run_in_turn(todo)
+            run = partial(self._run_side_by_side, width=width)
+        if not is_automatic:
+            run(todo)
+            return
+        since = time.process_time()
+        run(todo)
+        self._telemetry.note_concurrency(time.process_time() - since)
 
     def _run_side_by_side(self, todo: list[Delivery], width: int) -> None:
         attempts = ConcurrentAttempts(self._task, self._batch, self._last_will, self._state)
@@ -344,11 +352,6 @@ class BatchRun:
             due = datetime.fromtimestamp(parked[0].due / 1000, UTC)
             raise Retry(parked[0].delivery.error, Failed(parked[0].delivery.error), due)
         return self._result if self._is_single else str(self._state.ends)
-
-
-def find_concurrency(task: MessageTask[..., Any]) -> int:
-    """Return how many deliveries of a handler this process runs at once."""
-    return 1 if task.concurrency == "auto" else task.concurrency
 
 
 #: Seconds before a delivery is tried again while the ledger does not say whether it is settled.

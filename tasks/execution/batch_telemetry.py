@@ -5,7 +5,8 @@ from typing import Any
 from bridge.ledger import Ledger
 from bridge.ledger.attempt_statistics import CountKind
 from tasks.declaration.message_task import MessageTask
-from tasks.worker import delivery_cost, worker_metrics
+from tasks.worker import concurrency_meter, delivery_cost, worker_metrics
+from tasks.worker.concurrency_meter import HandlerTime
 from tasks.worker.delivery_cost import DeliveryLaps
 from tasks.worker.ledger_telemetry import attempt_outcomes, delivery_counts
 
@@ -25,6 +26,8 @@ class BatchTelemetry:
     ) -> None:
         self._handler, self._topic, self._group, self._ledger = task.name, topic, group, ledger
         self._is_automatic = task.batch == "auto"
+        self._finds_concurrency = task.concurrency == "auto"
+        self._ran = HandlerTime()
         self.laps = DeliveryLaps(begun)
         self._runs = worker_metrics.RunCounter(task.name, group, self._count_outcome)
 
@@ -37,6 +40,8 @@ class BatchTelemetry:
     def count_run(self, seconds: float, *, succeeded: bool) -> None:
         """Count a run of the handler."""
         self._runs.ended("done" if succeeded else "failed", seconds)
+        if self._finds_concurrency:
+            self._ran = HandlerTime(self._ran.runs + 1, self._ran.seconds + seconds)
         if self._is_automatic:
             delivery_cost.note_slow_run(self._ledger, self._handler, seconds)
 
@@ -57,7 +62,12 @@ class BatchTelemetry:
 
     def note_pace(self) -> None:
         """Note the cost of the deliveries, for the batch size and the number handed off ahead."""
-        delivery_cost.note_cost(self._ledger, self._handler, self.laps.cost())
+        at_once = concurrency_meter.find_concurrency(self._handler) if self._finds_concurrency else 0
+        delivery_cost.note_cost(self._ledger, self._handler, self.laps.cost(), at_once)
+
+    def note_concurrency(self, processor: float) -> None:
+        """Note the seconds of the processor that the batch's runs took, for an automatic concurrency."""
+        concurrency_meter.note_time(self._handler, self._ran._replace(processor=processor))
 
     def flush(self) -> None:
         """Write the counts of runs."""

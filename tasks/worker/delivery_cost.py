@@ -66,6 +66,8 @@ class _UntoldCosts:
 
     def __init__(self) -> None:
         self.costs: dict[tuple[Ledger, str], DeliveryCost] = {}
+        #: How many deliveries of each handler this process runs at once, if that is automatic.
+        self.at_once: dict[str, int] = {}
         #: Handlers that have run here: the first run also pays for imports and connections.
         self.warm: set[str] = set()
         self.tell_at = 0.0
@@ -74,8 +76,12 @@ class _UntoldCosts:
 _of_process: tuple[int, _UntoldCosts] | None = None
 
 
-def note_cost(ledger: Ledger | None, handler: str, cost: DeliveryCost) -> None:
-    """Note the cost of deliveries; report it at once if the last report was a while ago."""
+def note_cost(ledger: Ledger | None, handler: str, cost: DeliveryCost, at_once: int = 0) -> None:
+    """Note the cost of deliveries; report it at once if the last report was a while ago.
+
+    Parameters:
+        at_once: how many this process runs side by side, if that is automatic; else 0.
+    """
     if ledger is None or not cost.deliveries:
         return
     untold = _own_costs()
@@ -83,6 +89,8 @@ def note_cost(ledger: Ledger | None, handler: str, cost: DeliveryCost) -> None:
         untold.warm.add(handler)
         return
     before = untold.costs.get((ledger, handler), DeliveryCost())
+    if at_once:
+        untold.at_once[handler] = at_once
     untold.costs[ledger, handler] = DeliveryCost(*(a + b for a, b in zip(before, cost, strict=True)))
     if time.monotonic() >= untold.tell_at:
         _report_costs(untold)
@@ -131,7 +139,7 @@ def _try_report(
     untold: _UntoldCosts, ledger: Ledger, handler: str, cost: DeliveryCost, *, lost: bool = False, slow: bool = False
 ) -> None:
     try:
-        HandlerCosts(ledger).report(handler, cost, lost=lost, slow=slow)
+        HandlerCosts(ledger).report(handler, cost, lost=lost, slow=slow, at_once=untold.at_once.get(handler, 0))
     except LedgerUnavailable as error:
         logger.debug("%s", error)
         untold.tell_at = time.monotonic() + SILENT_FOR

@@ -18,7 +18,7 @@ from bridge.formats.delivery import Batch, Delivery, Message
 from bridge.ledger import Fate
 from bridge.ledger.breaker_state import BreakerStatus
 from lossless.worker.run_outcome import ComeBack
-from tasks import Breaker, DeadLetter, HandlerError, StopConsuming, handler
+from tasks import Breaker, DeadLetter, HandlerError, StopConsuming, app, handler
 from tasks.errors import DeadLettered, GivenAway
 from tasks.execution import event_loop, handler_attempt, time_limits
 from tasks.execution.batch_progress import BatchState
@@ -28,7 +28,9 @@ from tasks.execution.halt_gate import HaltGuard
 from tasks.execution.message_lease import MessageLease
 from tasks.execution.time_limits import Watchdog
 from tasks.logs import WithDelivery
-from tests.unit.test_batch_run import World
+from tasks.worker import concurrency_meter
+from tasks.worker.concurrency_meter import COLD_RUNS, HandlerTime, add_time, compute_concurrency
+from tests.unit.test_batch_run import FakeBook, World
 
 #: What happened, in order.
 events: list[str] = []
@@ -108,7 +110,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_so_many_run_at_once_and_no_more(world: World) -> None:
     began = time.monotonic()
     assert world.run_batch(batch_of(*["sleep 0.2"] * 8)) == "8 done"
-    assert 0.4 <= time.monotonic() - began < 0.7
+    assert 0.4 <= time.monotonic() - began < 1.2
     assert events[:4] == [f"begin {offset}" for offset in range(4)]
     running = most = 0
     for event in events:
@@ -249,12 +251,12 @@ def test_a_slow_retry_when_harms_no_handler_at_its_soft_limit(
     world: World, monkeypatch: pytest.MonkeyPatch, killed: list[str]
 ) -> None:
     def when(message: Message, error: Exception, attempts: Any) -> float:
-        time.sleep(0.4)
+        time.sleep(1.3)
         return 7
 
     monkeypatch.setattr(beside, "policy", replace(beside.policy, retry_when=when))
-    monkeypatch.setattr(beside, "soft_time_limit", 0.2)
-    world.run_batch(batch_of("fail 0.01", *["sleep 0.15"] * 8))
+    monkeypatch.setattr(beside, "soft_time_limit", 1.0)
+    world.run_batch(batch_of("fail 0.01", *["sleep 0.3"] * 8))
     assert world.sent == [(7, [0])]
     assert world.book.fates == dict.fromkeys(range(1, 9), Fate.DONE)
 
@@ -423,10 +425,10 @@ def test_one_alone_runs_as_it_always_did(world: World) -> None:
 
 def test_the_measured_pace_is_that_of_all_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     costs: list[Any] = []
-    monkeypatch.setattr("tasks.worker.delivery_cost.note_cost", lambda ledger, name, cost: costs.append(cost))
+    monkeypatch.setattr("tasks.worker.delivery_cost.note_cost", lambda ledger, name, cost, at_once: costs.append(cost))
     world.run_batch(batch_of(*["sleep 0.1"] * 4))
     assert costs[0].deliveries == 4
-    assert 0.1 <= costs[0].seconds < 0.25
+    assert 0.1 <= costs[0].seconds < 0.35
 
 
 # The lanes
@@ -457,6 +459,73 @@ def test_the_next_of_a_key_starts_when_the_one_before_it_has_ended() -> None:
     lanes.release(delivery(3))
     assert [each.message.offset for each in lanes.take_rest()] == [2]
     assert lanes.take_rest() == []
+
+
+# Automatic
+
+
+@handler("orders", name="unit.waits", batch=50)
+async def waits(value: Any, message: Message) -> None:
+    events.append(f"begin {message.offset}")
+    await asyncio.sleep(0.05)
+    events.append(f"end {message.offset}")
+
+
+def test_one_that_waits_soon_runs_many_at_once_and_tells_how_many(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(concurrency_meter, "_of_process", None)
+    monkeypatch.setattr(
+        "tasks.worker.delivery_cost.note_cost", lambda ledger, name, cost, at_once: told.append(at_once)
+    )
+    assert waits.concurrency == "auto"
+    world.run_batch(batch_of(*["sleep 0"] * 4, name="unit.waits"))
+    assert events[:4] == ["begin 0", "end 0", "begin 1", "end 1"]
+    for _ in range(2):
+        world.book = FakeBook(set())
+        world.run_batch(batch_of(*["sleep 0"] * 3, name="unit.waits"))
+    world.book = FakeBook(set())
+    events.clear()
+    world.run_batch(batch_of(*["sleep 0"] * 4, name="unit.waits"))
+    assert events[:4] == [f"begin {offset}" for offset in range(4)]
+    assert told[0] == 1
+    assert told[-1] > 3
+
+
+def test_a_handler_that_is_not_async_runs_one_at_a_time_and_nothing_of_it_is_measured() -> None:
+    def plain(value: Any) -> None: ...
+
+    assert handler("orders", name="unit.plain")(plain).concurrency == 1
+    del app.tasks["unit.plain"]
+
+
+@pytest.mark.parametrize(
+    ("known", "number"),
+    [
+        (HandlerTime(), 1),
+        (HandlerTime(COLD_RUNS, 3.0, 0.001), 1),
+        (HandlerTime(100, 1.0, 1.0), 1),
+        (HandlerTime(100, 1.0, 0.5), 1),
+        (HandlerTime(100, 1.0, 0.1), 8),
+        (HandlerTime(100, 1.0, 0.001), 100),
+        (HandlerTime(100, 1.0, 0.0), 100),
+    ],
+    ids=["unknown", "cold", "computes", "waits half its time", "waits", "waits long", "does nothing else"],
+)
+def test_so_many_run_at_once_as_fill_the_processor_and_no_more(known: HandlerTime, number: int) -> None:
+    assert compute_concurrency(known) == number
+
+
+@pytest.mark.parametrize("processor", [0.1e-3, 1e-3, 5e-3])
+def test_the_number_settles_although_runs_that_share_a_processor_take_longer(processor: float) -> None:
+    alone, known = 10e-3, HandlerTime(COLD_RUNS)
+    for _ in range(200):
+        number = compute_concurrency(known)
+        each = max(alone, number * processor)
+        known = add_time(known, HandlerTime(number, number * each, number * processor))
+    assert number <= alone / processor
+    assert number >= 0.7 * min(100, alone / processor) - 1
 
 
 # The option

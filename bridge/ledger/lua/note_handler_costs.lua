@@ -1,6 +1,7 @@
 -- The recent cost of deliveries to one handler. KEYS: the handler's hash. ARGV: seconds to keep it, seconds after which
 -- earlier measurements count a third, how many deliveries were handled, seconds that they took, the sum of the squares
--- of the times, seconds besides, whether a process was lost, and whether a delivery was slow.
+-- of the times, seconds besides, whether a process was lost, whether a delivery was slow, and how many deliveries a
+-- process runs side by side (0: unchanged).
 -- Earlier measurements fade with the time that the new deliveries took, so that a slow one is noticed at once.
 -- A value that is no finite number of at least 0 was never measured: all values are reset then.
 local names, before = {'deliveries', 'seconds', 'squares', 'beside'}, {0, 0, 0, 0}
@@ -20,4 +21,5 @@ for i, name in ipairs(names) do
 end
 if ARGV[7] == '1' then redis.call('HSET', KEYS[1], 'lost', redis.call('TIME')[1]) end
 if ARGV[8] == '1' then redis.call('HSET', KEYS[1], 'slow', redis.call('TIME')[1]) end
+if ARGV[9] ~= '0' then redis.call('HSET', KEYS[1], 'at_once', ARGV[9]) end
 redis.call('EXPIRE', KEYS[1], ARGV[1])
