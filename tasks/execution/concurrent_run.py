@@ -153,18 +153,19 @@ class ConcurrentAttempts(HandlerAttempts):
         return found
 
     def _begin(self, admitted: AdmittedDelivery) -> None:
+        if self._is_closing:
+            return
         task = self._loop.create_task(self._attempt(admitted.delivery), context=self._context.copy())
         self._running[task] = admitted
-        self._note_running()
         task.add_done_callback(self._finish)
+        self._note_running()
 
     def _finish(self, task: "asyncio.Task[AttemptEnd]") -> None:
         admitted = self._running.pop(task)
+        if not self._is_closing:
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            self._ended.put(EndedAttempt(admitted, task.result() if error is None else AttemptEnd(0.0, error=error)))
         self._note_running()
-        if self._is_closing:
-            return
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        self._ended.put(EndedAttempt(admitted, task.result() if error is None else AttemptEnd(0.0, error=error)))
 
     async def _attempt(self, delivery: Delivery) -> AttemptEnd:
         set_logged_delivery(delivery)

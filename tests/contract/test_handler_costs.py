@@ -133,3 +133,12 @@ def test_an_announcement_that_is_none_is_no_member(redis_url: str, written: str)
         assert {name: member["queues"] for name, member in members.living().items()} == {"one": ["q"]}
         for name in ("one", "another", "a third"):
             members.leave(name)
+
+
+def test_how_many_run_side_by_side_stays_known_until_another_number_is_told(times: HandlerCosts) -> None:
+    times.report("charge", DeliveryCost(10, 0.01, 0.00001), at_once=40)
+    times.report("charge", DeliveryCost(10, 0.01, 0.00001))
+    assert times.read_costs(["charge", "notify"])["charge"].at_once == 40
+    times.report("charge", DeliveryCost(), at_once=7)
+    known = times.read_costs(["charge", "notify"])
+    assert (known["charge"].at_once, known["notify"].at_once) == (7, 1)

@@ -110,6 +110,17 @@ def test_a_size_that_was_given_or_must_be_one_is_kept_and_shown(monkeypatch: pyt
     assert str(alone.sizes.shown()["charge"]) == "1: its rate_limit is 5/s"
 
 
+@pytest.mark.parametrize(("concurrency", "size"), [("auto", 40), (20, 20)])
+def test_a_batch_of_an_async_handler_has_as_many_as_run_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, concurrency: Any, size: int
+) -> None:
+    world = World(monkeypatch, concurrency=concurrency)
+    world.found = KnownCost(DeliveryCost(100, 100.0, 100.0), at_once=40)
+    world.look(12)
+    assert world.taken(100_000)[0] == size
+    assert world.taken(8)[0] == 1
+
+
 def test_where_no_worker_is_there_a_few_go_out_and_after_a_while_all(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     world.workers = {}
