@@ -1,5 +1,6 @@
 """Our handlers: with no option set, one by one, and in batches of 200; a process has that of TOPIC, and no other."""
 
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +16,14 @@ STORM: dict[str, Any] = {
 }
 
 #: Topic → what is done with a record, and the handler's options.
-ALL: dict[str, tuple[Callable[[int], None], dict[str, Any]]] = {
+ALL: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
     "plain": (work.mark, {}),
     "one": (work.mark, {"batch": 1}),
     "batch": (work.mark, {"batch": 200}),
     "quiet": (work.mark_at, {}),
     "slow": (work.nap, {}),
+    "wait": (work.wait, {}),
+    "wait100": (work.wait, {"concurrency": 100}),
     "storm": (work.storm, STORM),
     "storm200": (work.storm, {**STORM, "batch": 200}),
 }
@@ -29,7 +32,15 @@ TOPIC = os.environ["TOPIC"]
 _act, _options = ALL[TOPIC]
 
 
-@handler(TOPIC, name=f"benchmarks.{TOPIC}", **_options)
 def handle(number: int) -> None:
     """What the topic's records want."""
     _act(number)
+
+
+async def handle_async(number: int) -> None:
+    """The same, of what waits."""
+    await _act(number)
+
+
+_handle: Any = handle_async if inspect.iscoroutinefunction(_act) else handle
+handler(TOPIC, name=f"benchmarks.{TOPIC}", **_options)(_handle)

@@ -1,5 +1,6 @@
 """The work of every contestant: a no-op that marks its message as handled, a short sleep, and the peers' storm."""
 
+import asyncio
 import os
 import time
 from functools import cache
@@ -34,6 +35,12 @@ def mark_at(number: int) -> None:
 def nap(number: int) -> None:
     """10 ms."""
     time.sleep(0.01)
+    _marks().mark(number)
+
+
+async def wait(number: int) -> None:
+    """10 ms in which the process is free."""
+    await asyncio.sleep(0.01)
     _marks().mark(number)
 
 
