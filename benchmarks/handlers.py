@@ -32,15 +32,16 @@ TOPIC = os.environ["TOPIC"]
 _act, _options = ALL[TOPIC]
 
 
-def handle(number: int) -> None:
-    """What the topic's records want."""
-    _act(number)
+if inspect.iscoroutinefunction(_act):
 
+    @handler(TOPIC, name=f"benchmarks.{TOPIC}", **_options)
+    async def handle_async(number: int) -> None:
+        """What the topic's records want, of what waits."""
+        await _act(number)
 
-async def handle_async(number: int) -> None:
-    """The same, of what waits."""
-    await _act(number)
+else:
 
-
-_handle: Any = handle_async if inspect.iscoroutinefunction(_act) else handle
-handler(TOPIC, name=f"benchmarks.{TOPIC}", **_options)(_handle)
+    @handler(TOPIC, name=f"benchmarks.{TOPIC}", **_options)
+    def handle(number: int) -> None:
+        """What the topic's records want."""
+        _act(number)

@@ -315,7 +315,7 @@ class UnendedMessages:
         """Add a message that was handed off.
 
         Parameters:
-            last: the last offset that it carries: a message runs its deliveries in order.
+            last: the last offset that it carries, whose delivery starts last.
         """
         self._messages.setdefault(account, {})[last] = now
 

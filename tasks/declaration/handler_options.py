@@ -170,11 +170,13 @@ def take_concurrency(name: str, options: dict[str, Any], *, is_async: bool) -> i
             f"{name}: concurrency={given} is for async def handlers, and this function is none: make it one, or start "
             "more worker processes (celery worker --concurrency)."
         )
-    if options.get("batch") == 1:
+    batch = options.get("batch", "auto")
+    if isinstance(batch, int) and batch < given:
         raise HandlerError(
-            f"{name}: batch=1 runs deliveries one by one, concurrency={given} side by side: leave one out."
+            f"{name}: batch={batch} gives a process fewer deliveries at a time than concurrency={given}: raise batch, or "
+            "leave it out."
         )
-    if options.get("rate_limit") and options.get("batch", "auto") == "auto":
+    if options.get("rate_limit") and batch == "auto":
         raise HandlerError(
             f"{name}: a rate_limit runs deliveries one by one, concurrency={given} side by side: leave one out."
         )

@@ -28,7 +28,7 @@ SIZE: Final = 65_536
 #: The number of offsets and the length of the task's id; the offsets begin at `_OFFSETS`, behind the id.
 _HEAD: Final = struct.Struct("<IH")
 _OFFSET: Final = struct.Struct("<Q")
-#: The position of the running delivery's offset, which is stored plus one: zero if none runs.
+#: The position of the running delivery's offset, which is stored plus one: zero if none runs, or several do.
 _RUNNING: Final = 1_016
 _OFFSETS: Final = 1_024
 

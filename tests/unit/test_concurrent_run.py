@@ -419,6 +419,19 @@ def test_an_open_breaker_admits_one_trial_request_and_its_neighbours_wait(
     assert [offsets for _, offsets in world.sent] == [[1, 2]]
 
 
+def test_under_threads_too_they_run_side_by_side(world: World) -> None:
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(world.run_batch(batch_of(*["sleep 0.1"] * 4))))
+    thread.start()
+    thread.join()
+    assert results == ["4 done"]
+    assert events[:4] == [f"begin {offset}" for offset in range(4)]
+
+
+def test_what_runs_for_long_without_an_await_holds_up_others_and_all_are_done(world: World) -> None:
+    assert world.run_batch(batch_of("spin 0.2", "sleep 0.01", "spin 0.2")) == "3 done"
+
+
 def test_one_alone_runs_as_it_always_did(world: World) -> None:
     assert world.run_batch(batch_of("sleep 0.01")) == "charged 0"
 
@@ -537,7 +550,7 @@ def test_the_number_settles_although_runs_that_share_a_processor_take_longer(pro
         ({"concurrency": 0}, 'concurrency takes "auto" or a whole number from 1 to 1,000; it was given 0'),
         ({"concurrency": True}, "it was given True"),
         ({"concurrency": "many"}, "it was given 'many'"),
-        ({"concurrency": 5, "batch": 1}, "batch=1 runs deliveries one by one, concurrency=5 side by side"),
+        ({"concurrency": 5, "batch": 4}, "batch=4 gives a process fewer deliveries at a time than concurrency=5"),
         ({"concurrency": 5, "rate_limit": "10/s"}, "a rate_limit runs deliveries one by one"),
     ],
 )
