@@ -173,8 +173,8 @@ def take_concurrency(name: str, options: dict[str, Any], *, is_async: bool) -> i
     batch = options.get("batch", "auto")
     if isinstance(batch, int) and batch < given:
         raise HandlerError(
-            f"{name}: batch={batch} gives a process fewer deliveries at a time than concurrency={given}: raise batch, or "
-            "leave it out."
+            f"{name}: batch={batch} gives a process fewer deliveries at a time than concurrency={given}: raise "
+            "batch, or leave it out."
         )
     if options.get("rate_limit") and batch == "auto":
         raise HandlerError(

@@ -421,7 +421,12 @@ def test_an_open_breaker_admits_one_trial_request_and_its_neighbours_wait(
 
 def test_under_threads_too_they_run_side_by_side(world: World) -> None:
     results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(world.run_batch(batch_of(*["sleep 0.1"] * 4))))
+
+    def work() -> None:
+        results.append(world.run_batch(batch_of(*["sleep 0.1"] * 4)))
+        event_loop.close_loop()
+
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join()
     assert results == ["4 done"]
