@@ -327,6 +327,27 @@ def test_a_process_that_is_told_to_end_cancels_what_runs_and_marks_what_has_ende
     event_loop.close_loop()
 
 
+def test_a_signal_to_end_that_comes_while_all_wait_cancels_them_and_marks_what_has_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: Any) -> None:
+        monkeypatch.setattr(handler_attempt, "terminate_handler_fired", lambda: True)
+        raise SystemExit(143)
+
+    before = signal.signal(signal.SIGUSR2, end)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR2))
+    timer.start()
+    try:
+        with pytest.raises(SystemExit, match="143"):
+            world.run_batch(batch_of("sleep 0", *["sleep 60"] * 3))
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR2, before)
+    assert world.book.fates == {0: Fate.DONE}
+    assert (world.sent, world.letters) == ([], [])
+    event_loop.close_loop()
+
+
 def test_who_asks_to_stop_lets_those_that_run_end_and_nothing_more_starts(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
