@@ -13,8 +13,9 @@ from bridge.ledger.handler_costs import DeliveryCost, KnownCost
 WITHIN: Final = 0.05
 #: Most deliveries of a batch.
 MOST: Final = 500
-#: Messages for each process that consumes the queue.
+#: Messages for each process that consumes the queue; one if a process runs the deliveries of a message side by side.
 EACH: Final = 2
+EACH_BESIDE: Final = 1
 #: Seconds after a lost process during which its handler's deliveries go one by one.
 LOST_FOR: Final = 15.0
 #: Most deliveries of a batch after a slow run, and for how many seconds: those behind a slow one wait for it.
@@ -55,15 +56,16 @@ def find_batch_size(known: KnownCost, before: int, at_once: int = 1) -> BatchSiz
     return BatchSize(most, why)
 
 
-def share_among_processes(size: BatchSize, ready: int, queued: int, processes: int) -> BatchSize:
+def share_among_processes(size: BatchSize, ready: int, queued: int, processes: int, at_once: int = 1) -> BatchSize:
     """Return the size that gives every process some of the waiting deliveries.
 
     Parameters:
         ready: deliveries that wait to be handed out.
         queued: messages that already wait in the queue.
         processes: processes that consume it.
+        at_once: as for `find_batch_size`.
     """
-    wanted = EACH * max(1, processes) - queued
+    wanted = (EACH_BESIDE if at_once > 1 else EACH) * max(1, processes) - queued
     if size.number == 1 or wanted <= 0 or ready // wanted >= size.number:
         return size
     return BatchSize(max(1, ready // wanted), f"{max(1, processes)} processes share {ready} that wait", size.grows)

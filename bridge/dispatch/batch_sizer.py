@@ -113,9 +113,7 @@ class BatchSizer:
         self._see_unended(now)
         self._sizes |= {
             handler.name: find_batch_size(
-                cost := known.get(handler.name, KnownCost()),
-                self._sizes[handler.name].number,
-                cost.at_once if handler.concurrency == "auto" else handler.concurrency,
+                known.get(handler.name, KnownCost()), self._sizes[handler.name].number, self._at_once(handler)
             )
             for handler in self._routes
             if self.is_automatic(handler.name)
@@ -195,7 +193,9 @@ class BatchSizer:
         size, queue = self._sizes[name], self._queues[handler.queue]
         processes = self._processes.get(handler.queue, 0)
         used = (
-            share_among_processes(size, ready, queue.length, processes) if ready and self.is_automatic(name) else size
+            share_among_processes(size, ready, queue.length, processes, self._at_once(handler))
+            if ready and self.is_automatic(name)
+            else size
         )
         self._in_use[name] = used
         more = self._room(handler, processes, beside)
@@ -220,6 +220,12 @@ class BatchSizer:
             beside=beside,
             unended=unended.count if counts_until_ended(size, cost) and last else 0,
         )
+
+    def _at_once(self, handler: Handler) -> int:
+        """Return how many deliveries of a handler a process runs side by side."""
+        if handler.concurrency == "auto":
+            return self._known.get(handler.name, KnownCost()).at_once
+        return handler.concurrency
 
     def _cost(self, name: str) -> DeliveryCost | None:
         return self._known.get(name, KnownCost()).cost
