@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from typing import Any
 
 from tasks import Message, handler
@@ -32,13 +31,3 @@ async def waits(order: Any, message: Message) -> None:
     note("waits", message, order, "begun")
     await asyncio.sleep(order["seconds"])
     note("waits", message, order)
-
-
-@handler(topic("computes"), name="computes")
-async def computes(order: Any, message: Message) -> None:
-    """It never waits."""
-    note("computes", message, order, "begun")
-    until = time.process_time() + order["seconds"]
-    while time.process_time() < until:
-        sum(range(1000))
-    note("computes", message, order)

@@ -11,9 +11,9 @@ from tests.processes import Run, Stack, eventually
 
 @pytest.fixture
 def side(stack: Stack) -> Stack:
-    choose(stack, {name: {"commit": "completion"} for name in ("beside", "waits", "computes")}, lost_pauses=[0.2, 0.2])
+    choose(stack, {name: {"commit": "completion"} for name in ("beside", "waits")}, lost_pauses=[0.2, 0.2])
     stack.environ["HANDLERS"] = "tests.handlers.side_by_side"
-    stack.make_topics("beside", "waits", "computes")
+    stack.make_topics("beside", "waits")
     return stack
 
 
@@ -30,8 +30,8 @@ def begun(stack: Stack, handler: str) -> Counter[str]:
 
 
 def test_one_process_runs_many_at_once_and_a_slow_one_holds_back_no_mark(side: Stack):
-    side.bridge()
     placed = side.produce("beside", {"seconds": 1.8}, *[{"seconds": 0.2}] * 99)
+    side.bridge()
     eventually(lambda: side.waiting() == 1, 20, "one batch")
     side.worker("-c", "1")
     all_settled(side, "beside", done=100)
@@ -45,10 +45,10 @@ def test_one_process_runs_many_at_once_and_a_slow_one_holds_back_no_mark(side: S
 
 def test_the_order_of_a_key_holds_while_keys_run_beside_each_other(side: Stack):
     choose(side, {"beside": {"commit": "completion", "order": "key"}})
-    side.bridge()
     for number in range(5):
         for key in range(10):
             side.produce("beside", {"seconds": 0.05, "n": number}, key=f"key {key}")
+    side.bridge()
     side.worker("-c", "1")
     all_settled(side, "beside", done=50)
     in_order(side, "beside")
@@ -90,7 +90,7 @@ def test_a_killed_process_repeats_what_ran_and_nothing_else(side: Stack):
 
 
 @pytest.mark.slow
-def test_without_a_word_what_waits_runs_side_by_side_and_what_computes_does_not(side: Stack):
+def test_without_a_word_what_waits_runs_side_by_side(side: Stack):
     side.bridge()
     side.worker("-c", "1")
     side.produce("waits", *[{"seconds": 0.1}] * 600)
@@ -98,6 +98,3 @@ def test_without_a_word_what_waits_runs_side_by_side_and_what_computes_does_not(
     all_settled(side, "waits", done=600)
     assert time.monotonic() - before < 30
     assert 20 <= most_at_once(side.runs("waits")) <= 100
-    side.produce("computes", *[{"seconds": 0.02}] * 100)
-    all_settled(side, "computes", done=100)
-    assert most_at_once(side.runs("computes")) <= 3
