@@ -45,6 +45,7 @@ def test_one_process_runs_many_at_once_and_a_slow_one_holds_back_no_mark(side: S
 
 def test_the_order_of_a_key_holds_while_keys_run_beside_each_other(side: Stack):
     choose(side, {"beside": {"commit": "completion", "order": "key"}})
+    side.environ["HANDLERS"] = "tests.handlers.side_by_side"
     for number in range(5):
         for key in range(10):
             side.produce("beside", {"seconds": 0.05, "n": number}, key=f"key {key}")
