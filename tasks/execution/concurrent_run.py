@@ -178,8 +178,9 @@ class ConcurrentAttempts(HandlerAttempts):
         except BaseException as error:
             if self._is_closing:
                 raise
-            struck = isinstance(error, asyncio.CancelledError) and strike.has_cancelled
-            return self.end_of_error(delivery, SoftTimeLimitExceeded() if struck else error, started)
+            if isinstance(error, asyncio.CancelledError) and strike.has_cancelled:
+                error = SoftTimeLimitExceeded().with_traceback(error.__traceback__)
+            return self.end_of_error(delivery, error, started)
 
     @contextmanager
     def _watching(self, delivery: Delivery, strike: "_SoftStrike") -> Iterator[None]:
@@ -210,8 +211,9 @@ class ConcurrentAttempts(HandlerAttempts):
         left = list(self._running)
         for task in left:
             task.cancel()
-        with suppress(BaseException):
-            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        if left:
+            with suppress(BaseException):
+                self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
 
 class _SoftStrike:

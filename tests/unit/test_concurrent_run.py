@@ -14,7 +14,7 @@ import pytest
 from billiard.pool import soft_timeout_sighandler
 
 from bridge.formats.celery_header import HEADER, from_header
-from bridge.formats.delivery import Batch, Delivery, Message
+from bridge.formats.delivery import Attempts, Batch, Delivery, Message
 from bridge.ledger import Fate
 from bridge.ledger.breaker_state import BreakerStatus
 from lossless.worker.run_outcome import ComeBack
@@ -231,8 +231,19 @@ def test_a_soft_limit_strikes_the_one_that_overran_and_no_other(
     assert world.book.fates == dict.fromkeys(range(1, 6), Fate.DONE)
     assert [offsets for _, offsets in world.sent] == [[0, 6]]
     assert all("SoftTimeLimitExceeded" in each.error for batch in world.batches for each in batch.deliveries)
-    # The one that began later has the whole of its limit.
     assert not killed
+
+
+def test_a_soft_limit_says_in_the_dead_letter_where_the_handler_waited(
+    world: World, monkeypatch: pytest.MonkeyPatch, killed: list[str]
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(world, "dead_letter", lambda one, dead, group: written.append(dead.failure.error_traceback))
+    monkeypatch.setattr(beside, "soft_time_limit", 0.2)
+    batch = batch_of("sleep 60", "sleep 60", attempts=Attempts(failed=1))
+    with pytest.raises(DeadLettered):
+        world.run_batch(batch)
+    assert ["await asyncio.sleep(seconds)" in text for text in written] == [True, True]
 
 
 def test_a_soft_limit_is_raised_in_the_one_whose_code_runs(
