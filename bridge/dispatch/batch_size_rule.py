@@ -11,6 +11,9 @@ from bridge.ledger.handler_costs import DeliveryCost, KnownCost
 
 #: Seconds that a batch may take.
 WITHIN: Final = 0.05
+#: The same if a process runs them side by side, by the time of the runs alone: those behind a slow one do not wait for
+#: it, but the process does, and then the more it has done meanwhile the better.
+WITHIN_BESIDE: Final = 0.1
 #: Most deliveries of a batch.
 MOST: Final = 500
 #: Messages for each process that consumes the queue; one if a process runs the deliveries of a message side by side.
@@ -46,11 +49,10 @@ def find_batch_size(known: KnownCost, before: int, at_once: int = 1) -> BatchSiz
     if known.cost is None:
         return BatchSize(1, "its times are not known yet", grows=True)
     most, why = _largest_batch(known.cost), _format_cost(known.cost)
-    at_once = min(at_once, MOST)
-    if most > max(FEW, at_once) and known.slow is not None and known.slow < SLOW_FOR:
+    if at_once > 1:
+        most, why = max(most, _largest_beside(known.cost, at_once)), f"{why}, {at_once} side by side"
+    elif most > FEW and known.slow is not None and known.slow < SLOW_FOR:
         most, why = FEW, f"{why}, and one took very long lately"
-    if most < at_once:
-        most, why = at_once, f"{why}, {at_once} side by side"
     if most > 2 * before:
         return BatchSize(max(1, 2 * before), f"doubling, {why}", grows=True)
     return BatchSize(most, why)
@@ -79,6 +81,12 @@ def _largest_batch(cost: DeliveryCost) -> int:
     mean, spread = max(cost.mean, 1e-9), cost.spread
     root = (sqrt(spread * spread + 4 * mean * WITHIN) - spread) / (2 * mean)
     return max(1, min(MOST, int(root * root + 1e-6)))
+
+
+def _largest_beside(cost: DeliveryCost, at_once: int) -> int:
+    """Return the largest batch of deliveries side by side: as many as run at once, and more if they are quick."""
+    each = max(cost.seconds / cost.deliveries, 1e-9) if cost.deliveries else 1.0
+    return min(MOST, max(at_once, int(WITHIN_BESIDE / each)))
 
 
 def _format_cost(cost: DeliveryCost) -> str:

@@ -27,7 +27,8 @@ class DeliveryCost(NamedTuple):
 
     Attributes:
         deliveries: how many.
-        seconds: their total time, each from the decoding of its value to its mark.
+        seconds: their total time, each from the decoding of its value to its mark; of those that ran side by side, the
+            total time of their runs divided by how many ran at once.
         squares: the sum of the squares of the times.
         beside: seconds that their tasks took besides: checking whether they are settled, resending what failed.
     """

@@ -254,7 +254,8 @@ class RunSteps:
         settle: settles a delivery whose handler has ended.
         catch_up: marks and publishes what waits for it; returns the seconds until it must be called again, or `None`.
         put_back: puts back deliveries that have not started: the batch's time is over.
-        note_pace: notes how many deliveries have ended since the last call, and the seconds that took.
+        note_pace: notes how many deliveries have ended since the last call, and the seconds that they took: the time of
+            their runs, divided by how many run side by side.
         give_up_ledger: called once the ledger did not answer: no later mark waits for it.
     """
 
@@ -280,7 +281,8 @@ class ConcurrentRun:
     ) -> None:
         self._attempts, self._steps, self._width, self._order, self._until = attempts, steps, width, order, until
         self._running = self._ended = 0
-        self._paced_at = time.monotonic()
+        #: Seconds of the runs that have ended and are not noted yet.
+        self._seconds = 0.0
         #: Why nothing more starts; those that run are settled before it is raised.
         self._stop: BaseException | None = None
 
@@ -301,6 +303,7 @@ class ConcurrentRun:
             for admitted, end in ended:
                 self._running -= 1
                 self._ended += 1
+                self._seconds += end.seconds
                 self._settle(admitted, end)
                 lanes.release(admitted.delivery)
             wait = self._catch_up()
@@ -355,7 +358,6 @@ class ConcurrentRun:
                 self._steps.give_up_ledger()
 
     def _note_pace(self) -> None:
-        now = time.monotonic()
         if self._ended:
-            self._steps.note_pace(self._ended, now - self._paced_at)
-        self._ended, self._paced_at = 0, now
+            self._steps.note_pace(self._ended, self._seconds / self._width)
+        self._ended, self._seconds = 0, 0.0

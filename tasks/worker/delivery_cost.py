@@ -45,7 +45,11 @@ class DeliveryLaps:
         return now
 
     def add(self, count: int, seconds: float) -> None:
-        """So many deliveries have ended that ran side by side, in so many seconds together."""
+        """So many deliveries have ended that ran side by side.
+
+        Parameters:
+            seconds: of their runs, divided by how many ran at once: what waits for the last of them counts as besides.
+        """
         self.count += count
         self.seconds += seconds
         self.squares += seconds * seconds / count

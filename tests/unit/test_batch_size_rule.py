@@ -83,9 +83,17 @@ def test_a_batch_takes_about_fifty_milliseconds(known: KnownCost, number: int) -
         (KnownCost(cost(1.0)), 100),
         (KnownCost(cost(0.1 * MS)), MOST),
         (KnownCost(cost(1.0), lost=LOST_FOR - 1), 1),
-        (KnownCost(cost(0.1 * MS), slow=SLOW_FOR - 1), 100),
+        (KnownCost(cost(0.1 * MS), slow=SLOW_FOR - 1), MOST),
+        (KnownCost(DeliveryCost(1_000, 1_000 * 0.5 * MS, 0.0, 1_000 * 20 * MS)), 200),
     ],
-    ids=["nothing is known", "seconds", "no-op", "a process was lost", "a run was slow"],
+    ids=[
+        "nothing is known",
+        "seconds",
+        "no-op",
+        "a process was lost",
+        "a run was slow",
+        "quick ones wait for a slow one",
+    ],
 )
 def test_a_batch_has_as_many_as_a_process_runs_side_by_side(known: KnownCost, number: int) -> None:
     assert grown(known, 100).number == number
