@@ -158,9 +158,9 @@ class BatchRun:
         return "its delivery was discarded" if self._fates.discarded else "its delivery was settled already"
 
     def _run_all(self, todo: list[Delivery]) -> None:
-        # After a loss one runs at a time, so that a second loss is charged to the delivery that ran.
         is_automatic = self._task.concurrency == "auto"
         most = concurrency_meter.find_concurrency(self._task.name) if is_automatic else self._task.concurrency
+        # After a loss one runs at a time, so that a second loss is charged to the delivery that ran.
         width = 1 if follows_loss(self._headers) else min(int(most), len(todo))
         run = self._run_in_turn
         if width > 1 and self._batch.order != "partition":
