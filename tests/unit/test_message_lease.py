@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tasks.errors import GivenAway
-from tasks.execution.batch_run import MessageLease
+from tasks.execution.message_lease import MessageLease
 
 
 def grip(answers: list[bool], tag: str | None = "owner:30.7") -> tuple[MessageLease, SimpleNamespace, list[str]]:
