@@ -24,6 +24,7 @@ class Handler:
         batch: how many deliveries one Celery task may carry; "auto": the bridge finds out.
         breaker: the circuit breaker of its dependency (`tasks.Breaker`), if it has one.
         one_by_one: why a task may carry only one delivery; empty if it may carry more.
+        is_bulk: whether its function takes all deliveries of a task in one call.
         longest_wait: seconds; the longest delay or hard time limit of one of its messages.
         retry_delays: its own list of delays, if it has one.
         longest_delay: seconds; the longest retry delay of its own policy.
@@ -40,6 +41,7 @@ class Handler:
     retry_delays: tuple[float, ...] | None = None
     longest_delay: float = 0.0
     concurrency: int | Literal["auto"] = 1
+    is_bulk: bool = False
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -102,6 +104,7 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
                 retry_delays=None if task.policy.delays is None else tuple(task.policy.delays),
                 longest_delay=task.policy.longest_delay,
                 concurrency=task.concurrency,
+                is_bulk=task.bulk is not None,
             )
     return Routes(found), faults
 

@@ -17,6 +17,7 @@ from typing_extensions import Unpack
 from bridge.formats.delivery import Attempts, Message
 from tasks.celery import app
 from tasks.declaration.app_setup import handler_app, use
+from tasks.declaration.bulk_messages import Messages
 from tasks.declaration.handler_declaration import declare_handler
 from tasks.declaration.handler_options import Options
 from tasks.declaration.handler_task import HandlerTask
@@ -28,6 +29,7 @@ __all__ = [  # noqa: RUF022  (grouped, to be read)
     # Writing handlers
     "handler",
     "Message",
+    "Messages",
     "Attempts",
     "Breaker",
     # What a handler may raise
@@ -75,6 +77,7 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
             batch: how many deliveries one Celery task may carry ("auto": as many as take about 50 ms).
             concurrency: how many deliveries of an `async def` handler a process runs at once ("auto": by the
                 waiting share of its time, at most 100).
+            bulk: how many messages one call of the function may take: it gets a list of values, and `Messages`.
             codec: `None` for JSON, `bytes`, `str`, or a callable of the value's bytes.
             upgrade: a function of a decoded value of an older model, called if it does not validate; it returns the
                 value for today's model.

@@ -18,7 +18,7 @@ import inspect
 import itertools
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -31,8 +31,10 @@ from bridge.formats.celery_header import HEADER
 from bridge.formats.delivery import Attempts, Header, Message
 from bridge.formats.outbox import OutgoingMessage
 from bridge.kafka.retry_tier_choice import TierWaits, usable_tiers
+from tasks.declaration.bulk_messages import BulkCall
 from tasks.declaration.handler_task import HandlerTask
 from tasks.declaration.message_task import HandlerRun
+from tasks.policy.bulk_outcome import concerns_all, read_bulk_outcome
 from tasks.policy.retry_policy import DeadLetterDelivery, DropDelivery, FailureDecision, HaltTopic, RetryDelivery
 
 #: Each value is a record of its own: offsets of this process, in a log that no other test run has.
@@ -102,12 +104,10 @@ def outcome(
     _check_handler(handler, breaker_open)
     if breaker_open:
         return Outcome("wait")
-    if inspect.iscoroutinefunction(handler.run) and _in_loop():
-        raise RuntimeError(
-            f"{handler.name} is async, and outcome() runs it on a loop of its own, but one runs here already: "
-            "call outcome() from a test that is not async."
-        )
+    _refuse_loop(handler)
     message = _message(handler, value, attempt, key, headers)
+    if handler.bulk is not None:
+        return _run_bulk(handler, [value], [message], failing_for)[0]
     with _running(handler, message) as run:
         try:
             returned = handler.call(message)
@@ -123,6 +123,87 @@ def outcome(
             if isinstance(value, Message):
                 object.__setattr__(value, "outbox", message.outbox)
     return Outcome("done", returned, published=tuple(message.outbox.messages if message.outbox else ()))
+
+
+def outcomes(
+    handler: HandlerTask[..., Any], values: Iterable[Any], *, attempt: int = 1, failing_for: float = 0.0
+) -> list[Outcome]:
+    """Run a bulk handler on several records, and return what would become of each, in their order.
+
+    As in a worker, an exception that blames no message makes the handler run again on smaller lists, until the culprit
+    is alone; what fails then has run alone.
+
+    Parameters:
+        handler: what `@handler(…, bulk=…)` made.
+        values: as for `outcome`, each a record of its own; a `Message` has its key and headers.
+        attempt: which run of the handler it is for all of them.
+        failing_for: seconds since the first of them.
+
+    Raises:
+        TypeError: the first argument is no bulk handler, or its codec reads bytes and a value is none.
+        ValueError: there are no values, or more than one call takes.
+        RuntimeError, AssertionError: as `outcome`.
+    """
+    _check_handler(handler, False)
+    if handler.bulk is None:
+        raise TypeError(f"{handler.name} takes one record at a time: ask outcome(), or give it bulk=.")
+    given = list(values)
+    if not 1 <= len(given) <= handler.bulk:
+        raise ValueError(
+            f"{handler.name} takes 1 to {handler.bulk:,} records in one call; it was given {len(given):,}."
+        )
+    _refuse_loop(handler)
+    messages = [_message(handler, value, attempt, None, ()) for value in given]
+    return _run_bulk(handler, given, messages, failing_for)
+
+
+def _run_bulk(
+    handler: HandlerTask[..., Any], values: list[Any], messages: list[Message], failing_for: float
+) -> list[Outcome]:
+    """Call a bulk handler as a worker does (tasks/execution/bulk_run.py), and return what becomes of each message."""
+    ended: dict[int, Outcome] = {}
+    parts: list[list[int]] = [[*range(len(messages))]]
+    with _running(handler, messages[0]) as run:
+        while parts:
+            part = parts.pop(0)
+            call = BulkCall([replace(messages[place]) for place in part], {})
+            returned, error = _call_bulk(handler, call, run)
+            outcome = read_bulk_outcome(
+                len(part),
+                error,
+                set_aside=call.set_aside,
+                blamed=call.blamed,
+                committed=call.committed,
+                of_all=error is not None and _concerns_all(handler, call, error),
+            )
+            for place, message in enumerate(call.messages):
+                if isinstance(value := values[part[place]], Message):
+                    object.__setattr__(value, "outbox", message.outbox)
+                if place in outcome.done:
+                    published = tuple(message.outbox.messages if message.outbox else ())
+                    ended[part[place]] = Outcome("done", returned, error=error, published=published)
+                elif place in outcome.failed:
+                    fault = outcome.failed[place]
+                    ended[part[place]] = _decided(handler, message, fault, run.failures, failing_for)
+            parts[:0] = [[part[place] for place in again] for again in outcome.again]
+    return [ended[place] for place in range(len(messages))]
+
+
+def _call_bulk(handler: HandlerTask[..., Any], call: BulkCall, run: HandlerRun) -> tuple[Any, BaseException | None]:
+    """Call a bulk handler once, and return its result or its error."""
+    run.begin(run.failures)
+    try:
+        return handler.call_bulk(call), run.asked
+    except BaseException as error:
+        if _ends_the_test(error):
+            raise
+        return None, error
+
+
+def _concerns_all(handler: HandlerTask[..., Any], call: BulkCall, error: BaseException) -> bool:
+    first = next(message for place, message in enumerate(call.messages) if place not in call.set_aside)
+    decision = handler.policy.decide(error, first.attempts.failed, message=first)
+    return concerns_all(error, decision, blames=bool(call.blamed))
 
 
 def outcome_of(
@@ -160,6 +241,14 @@ def _check_handler(handler: Any, breaker_open: bool) -> None:
         raise TypeError(f'{name} is no handler: put @handler("topic") on the function, and give what that returns.')
     if breaker_open and handler.breaker is None:
         raise ValueError(f"{handler.name} has no breaker that could be open: give it one with breaker=.")
+
+
+def _refuse_loop(handler: HandlerTask[..., Any]) -> None:
+    if inspect.iscoroutinefunction(handler.run) and _in_loop():
+        raise RuntimeError(
+            f"{handler.name} is async, and outcome() runs it on a loop of its own, but one runs here already: "
+            "call outcome() from a test that is not async."
+        )
 
 
 def _ends_the_test(error: BaseException) -> bool:

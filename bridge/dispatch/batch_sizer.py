@@ -270,7 +270,7 @@ def _first_size(handler: Handler) -> BatchSize:
     """Return the batch size of a handler before the first poll."""
     if handler.batch == "auto":
         return find_batch_size(KnownCost(), 0)
-    return BatchSize(handler.batch, handler.one_by_one or "given as batch=")
+    return BatchSize(handler.batch, handler.one_by_one or ("given as bulk=" if handler.is_bulk else "given as batch="))
 
 
 def count_processes(workers: Iterable[Mapping[str, Any]]) -> dict[str, int]:

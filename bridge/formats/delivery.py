@@ -6,7 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from bridge.formats.delivery_identity import batch_id, work_of
 from bridge.formats.failure import Failure, cut
-from bridge.formats.outbox import Outbox, OutgoingMessage
+from bridge.formats.outbox import Outbox, OutgoingMessage, settle_outboxes
+from bridge.formats.user_database import SessionTransaction
 
 
 class Attempts(NamedTuple):
@@ -129,6 +130,15 @@ class Message:
     def coordinates(self) -> str:
         """Return the record's coordinates in Kafka, `orders-3-1234`."""
         return f"{self.topic}-{self.partition}-{self.offset}"
+
+
+def settle_together(messages: Iterable[Message], session: Any) -> SessionTransaction:
+    """Write "done" for several messages in the handler's own transaction, and return that; see `Message.settle_with`.
+
+    Raises:
+        AlreadySettled: an earlier run committed the work of some: their outboxes say so.
+    """
+    return settle_outboxes([message._own_outbox() for message in messages], session)
 
 
 class Via(NamedTuple):

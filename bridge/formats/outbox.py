@@ -4,7 +4,7 @@ The n-th message of a delivery has the same id in every run.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from bridge.formats.user_database import (
     find_user_database,
     make_mark,
     put_in_outbox,
+    settle_all_with,
     settle_with,
 )
 
@@ -101,10 +102,14 @@ class Outbox:
         except AlreadySettled:
             self.committed_before = True
             raise
+        self._join(session, SessionTransaction(session))
+
+    def _join(self, session: Any, transaction: SessionTransaction) -> None:
+        """Write the messages so far into the transaction that settles the delivery; later ones follow."""
         # The transaction before was rolled back, and its messages with it; the handler tries again.
         self._before = len(self.messages) if self._before is None else self._before
         del self.messages[self._before :]
-        self._session, self._transaction = session, SessionTransaction(session)
+        self._session, self._transaction = session, transaction
         for number, made in enumerate(self.messages):
             self._put(number, made)
 
@@ -143,6 +148,27 @@ class Outbox:
     def _id(self, number: int) -> str:
         topic_id = self._origin.rpartition(" ")[2]
         return f"{self._delivery}:{number}@{topic_id}" if topic_id else f"{self._delivery}:{number}"
+
+
+def settle_outboxes(outboxes: Sequence[Outbox], session: Any) -> SessionTransaction:
+    """Mark the deliveries of several outboxes done in the handler's transaction, and return that.
+
+    Raises:
+        AlreadySettled: some are marked already, and `committed_before` of their outboxes says so; none is marked now.
+        CannotSettle: as bridge.formats.user_database.settle_all_with.
+    """
+    home = find_user_database(session)
+    for outbox in outboxes:
+        outbox.home = home
+    found = settle_all_with(session, {outbox.mark: (outbox._delivery, outbox._origin) for outbox in outboxes})
+    for outbox in outboxes:
+        outbox.committed_before = outbox.mark in found
+    if found:
+        raise AlreadySettled(f"{len(found)} of {len(outboxes)} deliveries were committed by an earlier run.")
+    transaction = SessionTransaction(session)
+    for outbox in outboxes:
+        outbox._join(session, transaction)
+    return transaction
 
 
 def encode_value(value: Any) -> bytes | None:

@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,6 +47,8 @@ _there: set[str] = set()
 _making = threading.Lock()
 
 RowValues = Mapping[str, Any]
+#: The most marks in one statement: SQLite before 3.32 takes 999 values.
+MARKS_AT_ONCE: Final = 500
 
 
 def insert_row(session: Any, name: str, row: RowValues) -> bool:
@@ -60,7 +62,19 @@ def insert_row(session: Any, name: str, row: RowValues) -> bool:
     Raises:
         CannotSettle: Django's connection has no transaction: the row would be committed before the work.
     """
-    return (_insert_by_django if _is_django(session) else _insert_by_sqlalchemy)(session, name, row)
+    return insert_rows(session, name, [row])
+
+
+def insert_rows(session: Any, name: str, rows: Sequence[RowValues]) -> bool:
+    """Insert rows with the same columns in the session's transaction; return whether all keys were new.
+
+    Parameters:
+        session, name: as for `insert_row`.
+
+    Raises:
+        CannotSettle: as `insert_row`.
+    """
+    return (_insert_by_django if _is_django(session) else _insert_by_sqlalchemy)(session, name, rows)
 
 
 def find_user_database(session: Any) -> UserDatabase:
@@ -190,27 +204,50 @@ class SessionTransaction:
         return self._was is not None and self._session.get_transaction() is self._was
 
 
-def _insert_by_sqlalchemy(session: Any, name: str, row: RowValues) -> bool:
+def _find_marks(session: Any, marks: Sequence[str]) -> list[str]:
+    """Return those of these marks that the session's transaction sees."""
+    if _is_django(session):
+        _check_transaction(session)
+        with session.cursor() as cursor:
+            places = ", ".join(["%s"] * len(marks))
+            cursor.execute(f"SELECT mark FROM {SETTLED} WHERE mark IN ({places})", list(marks))
+            return [mark for (mark,) in cursor.fetchall()]
+    from sqlalchemy import select
+
+    found = make_table(SETTLED)
+    _make(session, found)
+    return list(session.execute(select(found.c.mark).where(found.c.mark.in_(marks))).scalars())
+
+
+def _check_transaction(connection: Any) -> None:
+    if not connection.in_atomic_block:
+        raise CannotSettle("settle_with(connection) must be called inside `with transaction.atomic():`.")
+
+
+def _insert_by_sqlalchemy(session: Any, name: str, rows: Sequence[RowValues]) -> bool:
     from sqlalchemy import exc, insert
 
     found = make_table(name)
     _make(session, found)
     try:
-        session.execute(insert(found).values(**row))
+        if len(rows) == 1:
+            session.execute(insert(found).values(**rows[0]))
+        else:
+            session.execute(insert(found), [dict(row) for row in rows])
     except exc.IntegrityError:
         return False
     return True
 
 
-def _insert_by_django(connection: Any, name: str, row: RowValues) -> bool:
+def _insert_by_django(connection: Any, name: str, rows: Sequence[RowValues]) -> bool:
     from django.db import IntegrityError
 
-    if not connection.in_atomic_block:
-        raise CannotSettle("settle_with(connection) must be called inside `with transaction.atomic():`.")
-    places = ", ".join(["%s"] * len(row))
+    _check_transaction(connection)
+    columns = list(rows[0])
+    statement = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join(['%s'] * len(columns))})"
     try:
         with connection.cursor() as cursor:
-            cursor.execute(f"INSERT INTO {name} ({', '.join(row)}) VALUES ({places})", list(row.values()))
+            cursor.executemany(statement, [[row[column] for column in columns] for row in rows])
     except IntegrityError:
         return False
     return True
@@ -295,6 +332,32 @@ def settle_with(session: Any, delivery: str, origin: str) -> None:
     row = {"mark": make_mark(delivery, origin), "delivery": delivery, "origin": origin}
     if not insert_row(session, SETTLED, row):
         raise AlreadySettled(f"{delivery} was committed by an earlier run.")
+
+
+def settle_all_with(session: Any, deliveries: Mapping[str, tuple[str, str]]) -> set[str]:
+    """Write "done" for several deliveries in the session's transaction; return the marks that are there already.
+
+    If there are any, nothing is written.
+
+    Parameters:
+        session: as for `settle_with`.
+        deliveries: identity and origin, by mark (`make_mark`).
+
+    Raises:
+        AlreadySettled: another transaction has just committed some of them.
+        CannotSettle: as `settle_with`.
+    """
+    # One order for all: two transactions with the same marks must not wait for each other.
+    marks = sorted(deliveries)
+    found: set[str] = set()
+    for start in range(0, len(marks), MARKS_AT_ONCE):
+        found.update(_find_marks(session, marks[start : start + MARKS_AT_ONCE]))
+    if found:
+        return found
+    rows = [{"mark": mark, "delivery": deliveries[mark][0], "origin": deliveries[mark][1]} for mark in marks]
+    if rows and not insert_rows(session, SETTLED, rows):
+        raise AlreadySettled(f"Some of {len(rows)} deliveries were committed by another run at this moment.")
+    return set()
 
 
 def put_in_outbox(session: Any, mark: str, number: int, whose: str, body: str) -> None:

@@ -4,9 +4,9 @@ function that can never run.
 
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery, Task
 from celery.app.annotations import resolve_all
@@ -14,10 +14,12 @@ from celery.local import Proxy
 
 from bridge.formats.delivery import Message
 from bridge.kafka.topic_names import topic_fault
+from tasks.declaration.bulk_messages import Messages
 from tasks.declaration.handler_options import (
     REQUIRED_OPTIONS,
     check_limit_options,
     check_option_names,
+    take_batch_options,
     take_concurrency,
     take_policy_options,
 )
@@ -75,14 +77,13 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
     declared = take_policy_options(options, base)
     policy = make_policy(name, declared)
     concurrency = take_concurrency(name, options, is_async=inspect.iscoroutinefunction(function))
-    batch = options.pop("batch", "auto")
-    given = isinstance(batch, int) and not isinstance(batch, bool) and 1 <= batch <= 10_000
-    if not given and batch != "auto":
-        raise HandlerError(f'{name}: batch takes "auto" or a whole number from 1 to 10,000; it was given {batch!r}.')
-    if given:
+    batch, bulk = take_batch_options(name, options)
+    if batch != "auto":
         options.setdefault("batch_seconds", GIVEN_SECONDS)
-    parameters = read_parameters(name, function, bound=bool(options.get("bind")))
+    parameters = read_parameters(name, function, bound=bool(options.get("bind")), bulk=bulk is not None)
     annotation = read_annotation(name, function, parameters.value)
+    if bulk is not None:
+        annotation = _take_element(name, annotation)
     try:
         way = make_decode_steps(codec := options.pop("codec", None), annotation, options.pop("upgrade", None))
     except HandlerError as error:
@@ -95,6 +96,7 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
         "autoretry_for": (),
         "batch": batch,
         "concurrency": concurrency,
+        "bulk": bulk,
         "policy": policy,
         "declared": declared if policy.delays is None else {**declared, "retry_delays": policy.delays},
         "codec": codec if codec is None or isinstance(codec, type) else staticmethod(codec),
@@ -224,17 +226,22 @@ class HandlerParameters:
     message_first: bool
 
 
-def read_parameters(name: str, function: Callable[..., Any], *, bound: bool) -> HandlerParameters:
+def read_parameters(name: str, function: Callable[..., Any], *, bound: bool, bulk: bool = False) -> HandlerParameters:
     """Read the parameters of a handler's function.
+
+    Parameters:
+        bulk: whether it takes a list of values and `Messages`, in place of a value and a `Message`.
 
     Raises:
         HandlerError: it has a parameter that nothing fills, or none for the value or the message.
     """
     parameters = list(inspect.signature(function).parameters.values())[1 if bound else 0 :]
-    value, message = _split_parameters(name, parameters)
+    value, message = _split_parameters(name, parameters, bulk)
     if value is None and message is None:
+        one = "a handler takes the value, the message, or both"
+        several = "a bulk handler takes the values, the messages, or both"
         raise HandlerError(
-            f"{name}: a handler takes the value, the message, or both; this function has a parameter for neither"
+            f"{name}: {several if bulk else one}; this function has a parameter for neither"
             + (": with bind=True the first is the task: def name(self, value)." if bound else ".")
         )
     return HandlerParameters(value, message, bool(parameters) and value is not None and message == parameters[0].name)
@@ -261,23 +268,63 @@ def read_annotation(name: str, function: Callable[..., Any], parameter: inspect.
         ) from error
 
 
-def _split_parameters(name: str, parameters: list[inspect.Parameter]) -> tuple[inspect.Parameter | None, str | None]:
+def _take_element(name: str, annotation: Any) -> Any:
+    """Return the type of one value, from the annotation of a bulk handler's list.
+
+    Raises:
+        HandlerError: the annotation is of no list.
+    """
+    if annotation in (None, Any) or annotation in _LISTS:
+        return None
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if parts == (Message,):
+        raise HandlerError(f"{name}: a bulk handler takes its messages as Messages, and not as a list of Message.")
+    if origin not in _LISTS or len(parts) != 1:
+        shown = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        raise HandlerError(f"{name}: a bulk handler is given a list of values: annotate list[...], and not {shown}.")
+    return parts[0]
+
+
+#: What a list of values may be annotated with.
+_LISTS: Final = (list, Sequence, Collection, Iterable)
+
+#: By whether a handler is a bulk handler: what its parameter for messages is called and annotated with.
+_MESSAGE_PARAMETERS: Final[Mapping[bool, tuple[str, type]]] = {
+    False: ("message", Message),
+    True: ("messages", Messages),
+}
+
+
+def _split_parameters(
+    name: str, parameters: list[inspect.Parameter], bulk: bool
+) -> tuple[inspect.Parameter | None, str | None]:
     value: inspect.Parameter | None = None
     message: str | None = None
+    called, kind = _MESSAGE_PARAMETERS[bulk]
+    _, other = _MESSAGE_PARAMETERS[not bulk]
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             continue
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             value = value or parameter
             continue
-        by_annotation = parameter.annotation is Message or parameter.annotation in ("Message", "tasks.Message")
-        if message is None and (by_annotation or (value is not None and parameter.name == "message")):
+        if _is_annotated(parameter, other):
+            needed = (
+                "a bulk handler takes Messages, and not Message" if bulk else "Messages are given to a bulk handler"
+            )
+            raise HandlerError(f"{name}: {needed}: see {parameter.name!r}, and the option bulk.")
+        by_annotation = _is_annotated(parameter, kind)
+        if message is None and (by_annotation or (value is not None and parameter.name == called)):
             message = parameter.name
         elif value is None and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             value = parameter
         elif parameter.default is inspect.Parameter.empty:
             raise HandlerError(
-                f"{name}: a handler takes the value and, if it asks for it, `message`; "
+                f"{name}: a handler takes the value and, if it asks for it, `{called}`; "
                 f"nothing is there to fill {parameter.name!r}."
             )
     return value, message
+
+
+def _is_annotated(parameter: inspect.Parameter, kind: type) -> bool:
+    return parameter.annotation is kind or parameter.annotation in (kind.__name__, f"tasks.{kind.__name__}")

@@ -32,6 +32,7 @@ class Options(TypedDict, total=False):
     codec: Codec
     upgrade: Upgrade | None
     batch: int | Literal["auto"]
+    bulk: int | None
     batch_seconds: float
     concurrency: int | Literal["auto"]
     aliases: Sequence[str]
@@ -156,15 +157,20 @@ def take_concurrency(name: str, options: dict[str, Any], *, is_async: bool) -> i
     Raises:
         HandlerError: it is out of range, or the handler runs its deliveries one by one for another reason.
     """
-    given = options.pop("concurrency", "auto")
+    given, bulk = options.pop("concurrency", "auto"), options.get("bulk")
     if given == "auto":
-        return "auto" if is_async else 1
+        return "auto" if is_async and bulk is None else 1
     if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= MOST_AT_ONCE:
         raise HandlerError(
             f'{name}: concurrency takes "auto" or a whole number from 1 to {MOST_AT_ONCE:,}; it was given {given!r}.'
         )
     if given == 1:
         return 1
+    if bulk is not None:
+        raise HandlerError(
+            f"{name}: bulk={bulk} gives one call many messages, concurrency={given} runs one call for each message: "
+            "leave one out."
+        )
     if not is_async:
         raise HandlerError(
             f"{name}: concurrency={given} is for async def handlers, and this function is none: make it one, or start "
@@ -181,6 +187,32 @@ def take_concurrency(name: str, options: dict[str, Any], *, is_async: bool) -> i
             f"{name}: a rate_limit runs deliveries one by one, concurrency={given} side by side: leave one out."
         )
     return given
+
+
+#: The most deliveries of one Celery task.
+MOST_DELIVERIES: Final = 10_000
+
+
+def take_batch_options(name: str, options: dict[str, Any]) -> tuple[int | Literal["auto"], int | None]:
+    """Remove `batch` and `bulk`; return how many deliveries a task carries, and how many messages a call takes.
+
+    Raises:
+        HandlerError: one is out of range, or both are given.
+    """
+    bulk, batch = options.pop("bulk", None), options.pop("batch", "auto")
+    if bulk is not None and not _counts_deliveries(bulk):
+        raise HandlerError(f"{name}: bulk takes a whole number from 1 to 10,000; it was given {bulk!r}.")
+    if not _counts_deliveries(batch) and batch != "auto":
+        raise HandlerError(f'{name}: batch takes "auto" or a whole number from 1 to 10,000; it was given {batch!r}.')
+    if bulk is not None and batch != "auto":
+        raise HandlerError(
+            f"{name}: a task of a bulk handler carries as many deliveries as bulk says: leave batch out."
+        )
+    return (batch if bulk is None else bulk), bulk
+
+
+def _counts_deliveries(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= MOST_DELIVERIES
 
 
 def take_policy_options(options: dict[str, Any], base: type | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from celery.exceptions import Retry
 
 from bridge.formats.celery_header import HEADER
 from bridge.formats.delivery import Message
+from tasks.declaration.bulk_messages import BulkCall
 from tasks.declaration.celery_defaults import P, R_co
 from tasks.declaration.message_task import HandlerRun, MessageTask
 from tasks.declaration.value_codec import (
@@ -113,6 +114,17 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
             return run(message, value)
         named = {} if self.message_name is None else {self.message_name: message}
         return run(value, **named) if self.value_wanted else run(**named)
+
+    def call_bulk(self, call: BulkCall) -> Any:
+        """Decode the messages of a call, and run the function on those that decode to its end, if there are any."""
+        values = call.decode(self.decode)
+        if not values:
+            return None
+        run: Any = self.run
+        if self.message_first:
+            return finish_handler(run(call.given, values))
+        named = {} if self.message_name is None else {self.message_name: call.given}
+        return finish_handler(run(values, **named) if self.value_wanted else run(**named))
 
     def retry(
         self,

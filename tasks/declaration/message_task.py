@@ -10,6 +10,7 @@ from celery import Task
 
 from bridge.formats.delivery import Message
 from bridge.settings.installed_versions import find_handlers_version
+from tasks.declaration.bulk_messages import BulkCall
 from tasks.declaration.celery_defaults import DeliveryTask, P, R_co
 from tasks.errors import RetryAsked
 from tasks.policy.breaker_options import Breaker
@@ -35,6 +36,8 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
     other_names: tuple[str, ...] = ()
     #: How many deliveries one Celery task may carry; "auto": as many as take about 50 ms.
     batch: int | Literal["auto"] = "auto"
+    #: The most messages that one call of the handler takes; `None`: it takes one, and no list.
+    bulk: int | None = None
     #: Seconds after which the rest of a batch goes back to the queue as a batch of its own.
     batch_seconds: float = AUTO_SECONDS
 
@@ -61,6 +64,10 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
 
     async def call_async(self, message: Message) -> Any:
         """Decode a message, and await the handler's function on it, on the loop that runs."""
+        raise NotImplementedError
+
+    def call_bulk(self, call: BulkCall) -> Any:
+        """Decode the messages of a call, and run the handler's function on all of them to its end."""
         raise NotImplementedError
 
 

@@ -3,17 +3,16 @@ and what each outcome leads to. bridge/ledger/duplicate_check.py decides which a
 """
 
 import time
-from dataclasses import replace
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 
-from bridge.errors import LedgerUnavailable, MalformedDelivery, NeverPublished
+from bridge.errors import LedgerUnavailable, MalformedDelivery
 from bridge.formats.celery_header import from_header
-from bridge.formats.delivery import Batch, Dead, Delivery
-from bridge.formats.failure import Failure
+from bridge.formats.delivery import Batch, Delivery
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.errors import DeadLettered, Failed, GivenAway, TopicHalted
@@ -21,22 +20,25 @@ from tasks.execution import batch_progress, delivery_log, process_loss, redis_cl
 from tasks.execution.batch_fates import BatchFates
 from tasks.execution.batch_progress import BatchState
 from tasks.execution.batch_telemetry import BatchTelemetry
-from tasks.execution.breaker_guard import BREAKER_PAUSE, REFUSED_PAUSE, BreakerGuard
+from tasks.execution.breaker_guard import BreakerGuard
+from tasks.execution.bulk_run import BulkRun, DeliverySteps, begin_anew
 from tasks.execution.concurrent_run import AdmittedDelivery, ConcurrentAttempts, ConcurrentRun, RunSteps
 from tasks.execution.dead_letter_writer import DeadLetterWriter
 from tasks.execution.halt_gate import HaltGuard
-from tasks.execution.handler_attempt import AttemptEnd, FailureJudge, HandlerAttempts, exit_if_told_to, find_cause
+from tasks.execution.handler_attempt import AttemptEnd, FailureJudge, HandlerAttempts, exit_if_told_to
 from tasks.execution.message_lease import MessageLease
 from tasks.execution.message_resend import BatchReturn, retry_batch
-from tasks.execution.outgoing_publication import PUBLISH_EVERY, OutgoingPublication, make_sequence_step
+from tasks.execution.outcome_actions import OutcomeActions
+from tasks.execution.outgoing_publication import PUBLISH_EVERY, OutgoingPublication
 from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import Settlement, follows_loss
 from tasks.execution.time_limits import find_watchdog
 from tasks.logs import note_no_run, set_logged_delivery
-from tasks.policy.retry_policy import PERMANENT, DeadLetterDelivery, DropDelivery, HaltTopic, RetryDelivery
 from tasks.worker import concurrency_meter, delivery_cost, worker_metrics
 
 logger = logs.harmless_logger(__name__)
+
+T = TypeVar("T")
 
 
 def run_batch(task: MessageTask[..., Any], header: object) -> Any:
@@ -94,6 +96,10 @@ class BatchRun:
         self._schedule = RetrySchedule(task, batch, self._state, self._settlement, self._telemetry)
         self._dead_letters = DeadLetterWriter(batch, self._settlement, self._state, self._schedule)
         self._publication = OutgoingPublication(task.app)
+        self._actions = OutcomeActions(
+            *(task, batch, self._settlement, self._state, self._schedule, self._dead_letters, self._publication),
+            *(self._halt_guard, self._telemetry),
+        )
         #: One start time for all deliveries, so that those due together stay together.
         self._begun = time.time()
         self._lease = MessageLease.from_request(task)
@@ -111,7 +117,7 @@ class BatchRun:
             return self._batch_return.give_up(gone)
         except TopicHalted as halted:
             # Finished handlers still publish their messages.
-            self._publish()
+            self._actions.publish()
             raise self._batch_return.wait_at_gate(halted, self._halt_guard.gate) from None
         except BaseException as error:
             exit_if_told_to(error)
@@ -148,7 +154,7 @@ class BatchRun:
         if follows_loss(self._headers) and len(todo) > 1 and self._batch.order is None:
             return self._schedule.break_up(todo)
         self._run_all(todo)
-        self._publish()
+        self._actions.publish()
         self._fates.flush()
         return self._end()
 
@@ -158,6 +164,9 @@ class BatchRun:
         return "its delivery was discarded" if self._fates.discarded else "its delivery was settled already"
 
     def _run_all(self, todo: list[Delivery]) -> None:
+        if self._task.bulk is not None:
+            self._run_in_bulk(todo)
+            return
         is_automatic = self._task.concurrency == "auto"
         most = concurrency_meter.find_concurrency(self._task.name) if is_automatic else self._task.concurrency
         # After a loss one runs at a time, so that a second loss is charged to the delivery that ran.
@@ -171,6 +180,27 @@ class BatchRun:
         since = time.process_time()
         run(todo)
         self._telemetry.note_concurrency(time.process_time() - since)
+
+    def _run_in_bulk(self, todo: list[Delivery]) -> None:
+        steps = DeliverySteps(
+            self._lease.check,
+            self._halt_guard.check,
+            self._prepare,
+            self._actions.wait_for_breaker,
+            self._actions.finish_together,
+            self._actions.act,
+            self._end_lap,
+        )
+        parts = (self._attempts, self._breaker_guard, self._judge, self._schedule, self._state, self._telemetry)
+        self._result = BulkRun(self._task, self._batch, self._headers, steps, *parts).run(todo)
+
+    def _end_lap(self, begun: float, ended: int) -> float:
+        """Note how many deliveries ended since a time, publish what is due, and return when the next ones begin."""
+        now = self._telemetry.laps.lap(begun, self._dead_letters.take_seconds(), ended) if ended else begun
+        if not self._publication.is_due:
+            return now
+        self._actions.publish()
+        return time.monotonic()
 
     def _run_side_by_side(self, todo: list[Delivery], width: int) -> None:
         attempts = ConcurrentAttempts(self._task, self._batch, self._last_will, self._state)
@@ -193,17 +223,16 @@ class BatchRun:
         self._halt_guard.check()
 
     def _prepare_beside(self, delivery: Delivery) -> AdmittedDelivery | None:
-        set_logged_delivery(delivery)
         guard = self._breaker_guard
         if self._task.breaker is not None:
             # A trial request is one delivery's.
             guard = BreakerGuard.for_task(self._task, self._batch.group)
-        return self._prepare(delivery, guard)
+        return self._prepare(delivery, lambda ready: self._admit(ready, guard))
 
     def _catch_up(self) -> float | None:
         self._fates.flush()
         if self._publication.is_due:
-            self._publish()
+            self._actions.publish()
             self._fates.flush()
         return PUBLISH_EVERY if self._publication.waits else None
 
@@ -220,17 +249,28 @@ class BatchRun:
             finally:
                 now = self._telemetry.laps.lap(now, self._dead_letters.take_seconds())
             if self._publication.is_due:
-                self._publish()
+                self._actions.publish()
                 now = time.monotonic()
 
     def _process(self, delivery: Delivery) -> None:
-        set_logged_delivery(delivery)
         self._state.note_start(delivery)
-        if (admitted := self._prepare(delivery, self._breaker_guard)) is not None:
+        if (admitted := self._prepare(delivery, self._admit_in_turn)) is not None:
             self._take_end(admitted, self._attempts.run(admitted.delivery))
 
-    def _prepare(self, delivery: Delivery, guard: BreakerGuard) -> AdmittedDelivery | None:
-        """Return a delivery whose handler runs now; `None`: it was settled or put off without a run."""
+    def _admit_in_turn(self, delivery: Delivery) -> AdmittedDelivery | None:
+        return self._admit(delivery, self._breaker_guard)
+
+    def _prepare(
+        self, delivery: Delivery, admit: Callable[[Delivery], T | None], ahead: Collection[int] = frozenset()
+    ) -> T | None:
+        """Return what `admit` answers for a delivery whose handler must run now.
+
+        Of another it does what else is left, or puts it off, and returns `None`.
+
+        Parameters:
+            ahead: the offsets of deliveries that run in the same call, in front of this one.
+        """
+        set_logged_delivery(delivery)
         if delivery.ended:
             self._end_again(delivery)
         elif self._schedule.is_held_back(delivery):
@@ -240,29 +280,23 @@ class BatchRun:
             has_run = delivery.dead is not None or delivery.outgoing
             wait = self._schedule.retry_in_celery if has_run else self._schedule.put_off
             wait(delivery, left, "it is not due yet")
-        elif delivery.after is not None and delivery.after not in self._state.finished:
+        elif delivery.after is not None and delivery.after not in self._state.finished and delivery.after not in ahead:
             self._schedule.wait_for_predecessor(delivery)
         elif delivery.dead is not None:
             self._dead_letters.write(delivery, delivery.dead)
         elif delivery.outgoing:
-            self._done(delivery)
+            self._actions.finish(delivery)
         else:
-            return self._admit(delivery, guard)
+            return admit(delivery)
         return None
 
     def _admit(self, delivery: Delivery, guard: BreakerGuard) -> AdmittedDelivery | None:
+        """Return a delivery whose handler must run, if its circuit breaker admits it; else put it off."""
         delivery = guard.report_overrun(delivery, self._headers)
-        if not guard.admits():
-            self._telemetry.count_retry("postponed")
-            has_failed = delivery.attempts.failed or delivery.attempts.postponed
-            pause = BREAKER_PAUSE if has_failed else REFUSED_PAUSE
-            self._schedule.retry_in_celery(delivery, pause, "its circuit breaker is open")
-            return None
-        delivery = guard.forgive(delivery)
-        if delivery.after is not None or delivery.publish_tries:
-            # An earlier try is remembered: Kafka may have the record without an acknowledgement.
-            delivery = replace(delivery, after=None, publish_tries=min(1, delivery.publish_tries))
-        return AdmittedDelivery(delivery, guard)
+        if guard.admits():
+            return AdmittedDelivery(begin_anew(guard.forgive(delivery)), guard)
+        self._actions.wait_for_breaker(delivery)
+        return None
 
     def _end_again(self, delivery: Delivery) -> None:
         """Mark a delivery that ended in an earlier run, which could not reach the ledger."""
@@ -279,66 +313,15 @@ class BatchRun:
         if ended.error is None:
             self._result = ended.returned
             guard.note_success()
-            self._done(delivery)
+            self._actions.finish(delivery)
         else:
             self._lease.check()
-            self._failed(delivery, ended.error, guard)
-
-    def _done(self, delivery: Delivery) -> None:
-        """Settle a delivery whose handler has succeeded, once the messages that it sends are published."""
-        unsent = self._publication.take(delivery, make_sequence_step(self._task.app, self._batch, delivery))
-        if unsent is None:
-            self._settle(delivery)
-            return
-        # Whatever happens from now on, only the messages are sent again; the handler does not run again.
-        self._state.update(unsent.again)
-        if self._batch.order is not None:
-            # The messages of the next delivery in its order must not be sent before these.
-            self._publish()
-
-    def _publish(self) -> None:
-        """Publish the messages of all handlers so far; those that Kafka refuses are retried."""
-        for unsent, failed in self._publication.publish():
-            if failed is None:
-                self._settle(unsent.delivery)
-            elif isinstance(failed, NeverPublished):
-                failure = Failure.from_error(failed, traceback=False)
-                dead = Dead(PERMANENT, failure, self._task.version)
-                self._dead_letters.write(unsent.delivery.failed(failure, spent=True), dead, failed)
-            else:
-                self._schedule.retry_publication(unsent, failed)
-
-    def _settle(self, delivery: Delivery) -> None:
-        self._state.note_success(delivery)
-        self._settlement.done(delivery)
-        self._state.finish(delivery)
+            now = time.time()
+            self._actions.act(delivery, ended.error, self._judge.decide(delivery, ended.error, now, guard), now)
 
     def _seconds_until(self, due: float) -> float:
         """Return the seconds until a time of Redis's clock."""
         return due - (self._begun - redis_clock.measure_clock_lead(self._task.app, self._batch))
-
-    def _failed(self, delivery: Delivery, error: BaseException, guard: BreakerGuard) -> None:
-        """Decide on a failed delivery, and act."""
-        now, cause = time.time(), find_cause(error)
-        decision = self._judge.decide(delivery, error, now, guard)
-        failure = Failure.from_error(cause, now, traceback=isinstance(decision, DeadLetterDelivery))
-        match decision:
-            case DropDelivery():
-                self._done(delivery)
-            case RetryDelivery(delay, spent):
-                if spent:
-                    self._telemetry.note_failure(str(failure))
-                self._telemetry.count_retry("failed" if spent else "postponed")
-                self._schedule.put_off(delivery.failed(failure, spent=spent), delay, str(failure), failure)
-            case HaltTopic():
-                self._telemetry.count_retry("halted")
-                self._state.update(delivery.failed(failure, spent=False))
-                self._halt_guard.stop(delivery, failure, cause)
-                raise TopicHalted(f"topic {self._batch.topic!r} was halted by this delivery: {failure}", first=True)
-            case DeadLetterDelivery(reason, why):
-                self._telemetry.note_failure(str(failure))
-                dead = Dead(reason, failure.with_why(why), self._task.version)
-                self._dead_letters.write(delivery.failed(dead.failure, spent=True), dead, cause)
 
     def _end(self) -> Any:
         """Send on the deliveries that run later, and return the result."""

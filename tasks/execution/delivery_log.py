@@ -80,6 +80,25 @@ def log_retry(delivery: Delivery, delay: float, failure: Failure) -> None:
 
 
 @harmless
+def log_bulk_split(handler: str, first: str, number: int, error: BaseException) -> None:
+    """Log that a call of a bulk handler has failed, and its messages run again in two calls.
+
+    Parameters:
+        first: the identity of the first of them.
+        number: how many they are.
+    """
+    failure = Failure.from_error(error, traceback=False)
+
+    def more(count: int) -> None:
+        logger.warning("%d more calls of %s failed and were split: %s", count, handler, failure.error_class)
+
+    if _sums.admits(("split", handler, failure.error_class), more):
+        logger.warning(
+            "%s and %d more failed together, and run again in two calls: %s", first, number - 1, str(failure)
+        )
+
+
+@harmless
 def log_refused_answer(delivery: Delivery, fault: str) -> None:
     """Log that an answer or error of a handler's `retry_when` was not taken, and its options decide."""
     handler = delivery.handler

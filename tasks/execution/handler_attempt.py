@@ -11,6 +11,7 @@ from celery.exceptions import WorkerShutdown, WorkerTerminate
 from bridge.errors import AlreadySettled
 from bridge.formats.delivery import Batch, Delivery
 from tasks import logs
+from tasks.declaration.bulk_messages import BulkCall
 from tasks.declaration.message_task import HandlerRun, MessageTask
 from tasks.errors import RetryAsked
 from tasks.execution import delivery_log
@@ -66,18 +67,39 @@ class HandlerAttempts:
         except BaseException as error:
             return self.end_of_error(delivery, error, started)
 
+    def run_bulk(self, call: BulkCall, failures: int) -> AttemptEnd:
+        """Run a bulk handler on the messages of a call to its end, and return that end.
+
+        Parameters:
+            failures: how many runs before have spent a retry, for the handler's own `self.retry()`.
+
+        Raises:
+            WorkerShutdown, WorkerTerminate, SystemExit: as `run`.
+        """
+        run, started = self._run, time.monotonic()
+        run.begin(failures)
+        try:
+            with run:
+                returned = self._within_limits(lambda: self._task.call_bulk(call))
+            return AttemptEnd(time.monotonic() - started, returned, run.asked)
+        except BaseException as error:
+            return self._end_failed(error, started)
+
     def end_of_error(self, delivery: Delivery, error: BaseException, started: float) -> AttemptEnd:
         """Return the end of an attempt whose handler raised. Call it in the handler of `error`.
 
         Raises:
             WorkerShutdown, WorkerTerminate, SystemExit: as `run`.
         """
-        if isinstance(error, WorkerShutdown | WorkerTerminate):
-            raise error
         if isinstance(error, AlreadySettled):
             logger.info("%s: its work is committed already, and is not repeated.", delivery.identity)
             return AttemptEnd(time.monotonic() - started)
-        # Also SystemExit, GeneratorExit and MemoryError: Celery would acknowledge, or stop the worker.
+        return self._end_failed(error, started)
+
+    def _end_failed(self, error: BaseException, started: float) -> AttemptEnd:
+        # Also SystemExit, GeneratorExit and MemoryError are its errors: Celery would acknowledge, or stop the worker.
+        if isinstance(error, WorkerShutdown | WorkerTerminate):
+            raise error
         if self.is_ending:
             self._last_will()
         exit_if_told_to(error)

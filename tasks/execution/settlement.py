@@ -98,6 +98,20 @@ class Settlement:
         else:
             self._mark(delivery, Fate.DONE)
 
+    def done_all(self, deliveries: Sequence[Delivery]) -> None:
+        """Mark deliveries whose handler's work is committed, in one step.
+
+        Raises:
+            LedgerUnavailable: as `done`.
+        """
+        if len(deliveries) == 1:
+            self.done(deliveries[0])
+            return
+        offsets = [delivery.message.offset for delivery in deliveries]
+        # First: until the ledger has the marks, they travel with the message.
+        self._ended.update(offsets)
+        self._fates.mark_all(offsets, Fate.DONE)
+
     def is_new(self, delivery: Delivery, properties: Mapping[str, Any] | None) -> bool:
         """Return whether a message's only delivery is known to be unsettled, without asking the ledger.
 

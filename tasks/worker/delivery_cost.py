@@ -30,18 +30,19 @@ class DeliveryLaps:
         self.count = 0
         self.seconds = self.squares = 0.0
 
-    def lap(self, since: float, waited: float = 0.0) -> float:
+    def lap(self, since: float, waited: float = 0.0, count: int = 1) -> float:
         """A delivery has ended that was begun at `since` (as `time.monotonic` counts); return when.
 
         Parameters:
+            count: how many have ended, if they ran together.
             waited: seconds of that for which Kafka took its dead letter. They count in the mean and not in the spread:
                 a worker's first dead letter waits for a connection, and says nothing of what the next message takes.
         """
         now = time.monotonic()
         took = max(0.0, now - since - waited)
-        self.count += 1
+        self.count += count
         self.seconds += took
-        self.squares += took * took
+        self.squares += took * took / count
         return now
 
     def add(self, count: int, seconds: float) -> None:

@@ -111,7 +111,10 @@ class DeliveryRequest(request.Request):
             hard, soft = self.time_limits
             soft, self._hard = TimeLimits.chosen(task, soft, hard)
             if self._hard:
-                most = self._hard + task.batch_seconds + SETTLE_WITHIN
+                # A bulk that fails is halved until one is alone: so many calls end none of its deliveries.
+                bulk: int | None = getattr(task, "bulk", None)
+                calls = 1 if bulk is None else 2 + bulk.bit_length()
+                most = self._hard * calls + task.batch_seconds + SETTLE_WITHIN
                 # A soft limit there would hit what settles; of two that are equal the hard one counts.
                 self.time_limits = (most, most if soft else None)
             elif soft:

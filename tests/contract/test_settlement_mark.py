@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from bridge.errors import AlreadySettled
 from bridge.formats import user_database
 from bridge.formats.delivery import Message
+from tasks import Messages
 from tests.servers.postgres import PostgresServer
 
 
@@ -36,6 +37,7 @@ def _empty(engine: Engine) -> Iterator[Engine]:
     """A database with a table for work, and none for the marks."""
     with engine.begin() as connection:
         connection.execute(text("DROP TABLE IF EXISTS bridge_settled"))
+        connection.execute(text("DROP TABLE IF EXISTS bridge_outbox"))
         connection.execute(text("DROP TABLE IF EXISTS payments"))
         connection.execute(text("CREATE TABLE payments (id INTEGER)"))
     user_database._ready.clear()
@@ -152,3 +154,45 @@ def test_a_user_who_may_not_make_the_table_is_told_so(postgresql):
     with pytest.raises(SQLAlchemyError, match="permission denied"):
         pay(other, message())
     other.dispose()
+
+
+def pay_all(engine: Engine, given: Messages) -> None:
+    with Session(engine) as session, session.begin():
+        given.settle_with(session)
+        session.execute(text("INSERT INTO payments VALUES (:id)"), [{"id": each.offset} for each in given])
+
+
+def test_many_are_marked_in_one_transaction_and_those_committed_before_are_named(engine):
+    pay_all(engine, Messages([message(offset) for offset in range(10, 1_510)]))
+    assert len(payments(engine)) == 1_500
+    given = Messages([message(offset) for offset in (9, 10, 1_509, 1_510)])
+    with pytest.raises(AlreadySettled, match=r"2 of 4 deliveries were committed by an earlier run"):
+        pay_all(engine, given)
+    assert [each.offset for each in given if each.outbox is not None and each.outbox.committed_before] == [10, 1_509]
+    pay_all(engine, Messages([message(9), message(1_510)]))
+    assert payments(engine) == list(range(9, 1_511))
+
+
+def test_of_two_transactions_with_the_same_deliveries_one_commits(postgresql):
+    def run(offsets: list[int]) -> str:
+        try:
+            pay_all(postgresql, Messages([message(offset) for offset in offsets]))
+        except AlreadySettled:
+            return "settled already"
+        return "paid"
+
+    user_database.table().create(postgresql)
+    with ThreadPoolExecutor(2) as pool:
+        ends = [*pool.map(run, [[*range(300)], [*reversed(range(300))]])]
+    assert sorted(ends) == ["paid", "settled already"]
+    assert payments(postgresql) == list(range(300))
+
+
+def test_a_message_published_by_one_of_many_is_in_the_outbox_with_the_work(engine):
+    given = Messages([message(1), message(2)])
+    with Session(engine) as session, session.begin():
+        given[0].publish("invoices", {"of": 1})
+        given.settle_with(session)
+        given[1].publish("invoices", {"of": 2})
+    boxes = [each.outbox for each in given]
+    assert [[sent.value for sent in box.left()] for box in boxes if box] == [[b'{"of":1}'], [b'{"of":2}']]

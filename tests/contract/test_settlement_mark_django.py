@@ -12,6 +12,7 @@ from django.db import connections, transaction
 from bridge.errors import AlreadySettled, BridgeError
 from bridge.formats.delivery import Message
 from bridge.formats.user_database import CREATE_TABLE, OUTBOX_TABLE, TABLE, missing_django_tables
+from tasks import Messages
 from tests.servers.postgres import PostgresServer
 
 if not settings.configured:
@@ -80,6 +81,26 @@ def test_without_a_transaction_nothing_is_marked(connection: Any):
     with pytest.raises(BridgeError, match=r"inside `with transaction\.atomic"):
         MESSAGE.settle_with(connection)
     pay(connection)
+
+
+def some_messages(*offsets: int) -> Messages:
+    return Messages(
+        [Message("orders", 0, at, delivery=f"orders-0-{at}:charge", origin="cluster group topic-1") for at in offsets]
+    )
+
+
+def test_many_are_marked_in_one_transaction_and_those_committed_before_are_named(connection: Any):
+    with transaction.atomic(using=connection.alias):
+        some_messages(*range(700)).settle_with(connection)
+    given = some_messages(699, 700)
+    with (
+        pytest.raises(AlreadySettled, match="1 of 2 deliveries were committed by an earlier run"),
+        transaction.atomic(using=connection.alias),
+    ):
+        given.settle_with(connection)
+    assert [each.outbox.committed_before for each in given if each.outbox is not None] == [True, False]
+    with pytest.raises(BridgeError, match=r"inside `with transaction\.atomic"):
+        some_messages(701).settle_with(connection)
 
 
 def settling(order: Any, message: Message) -> None:

@@ -589,6 +589,7 @@ def test_the_number_settles_although_runs_that_share_a_processor_take_longer(pro
         ({"concurrency": "many"}, "it was given 'many'"),
         ({"concurrency": 5, "batch": 4}, "batch=4 gives a process fewer deliveries at a time than concurrency=5"),
         ({"concurrency": 5, "rate_limit": "10/s"}, "a rate_limit runs deliveries one by one"),
+        ({"concurrency": 5, "bulk": 9}, "bulk=9 gives one call many messages, concurrency=5 runs one call for each"),
     ],
 )
 def test_a_wrong_concurrency_is_refused_with_its_reason(options: Any, why: str) -> None:

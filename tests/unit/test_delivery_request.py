@@ -111,3 +111,14 @@ def test_a_limit_of_the_settings_is_a_messages_and_not_its_whole_tasks(
         made.message, app=made.task.app, task=made.task, decoded=True, body=([], {}, {}), headers=made.request_dict
     )
     assert tuple(again.time_limits) == expected
+
+
+@pytest.mark.parametrize(("bulk", "calls"), [(None, 1), (1, 3), (500, 11)])
+def test_a_bulk_has_time_for_its_calls_until_a_culprit_is_alone(bulk: int | None, calls: int) -> None:
+    made = request(Ours())
+    made.task.bulk, made.task.batch_seconds, made.task.time_limit = bulk, 30.0, 10
+    made.request_dict[HEADER] = {}
+    again = DeliveryRequest(
+        made.message, app=made.task.app, task=made.task, decoded=True, body=([], {}, {}), headers=made.request_dict
+    )
+    assert tuple(again.time_limits) == (10 * calls + 30 + SETTLE_WITHIN, None)

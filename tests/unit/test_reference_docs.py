@@ -162,8 +162,9 @@ API: Final = read_api()
 PUBLIC: Final = {
     "tasks": {*tasks.__all__},
     "Message": {name for name in dir(tasks.Message) if name[0] != "_"} - {"outbox"},
+    "Messages": {"blamed", "fail", "later", "settle_with"},
     "HandlerTask": {"check_value", "decode", "retry"},
-    "tasks.testing": {"outcome", "outcome_of", "Outcome"},
+    "tasks.testing": {"outcome", "outcome_of", "outcomes", "Outcome"},
     "tasks.logs": {"WithDelivery"},
     "bridge.formats.user_database": {
         *("table", "outbox_table", "TABLE", "OUTBOX_TABLE", "CREATE_TABLE", "CREATE_OUTBOX_TABLE"),
@@ -210,7 +211,7 @@ def test_the_page_on_the_api_shows_the_signature(section: str, name: str):
     elif not own:
         assert re.fullmatch(rf"({name}\(why\))?", shown)
     else:
-        assert not callable(public) or name in {"app", "Message", "HandlerTask", "Options"}
+        assert not callable(public) or name in {"app", "Message", "Messages", "HandlerTask", "Options"}
 
 
 def labels_on_page(name: str) -> tuple[str, ...]:

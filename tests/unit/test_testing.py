@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
-from tasks import Attempts, Breaker, DeadLetter, Message, RetryLater, StopConsuming
+from tasks import Attempts, Breaker, DeadLetter, Message, Messages, RetryLater, StopConsuming
 from tasks.declaration.celery_defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
-from tasks.testing import outcome, outcome_of
+from tasks.testing import outcome, outcome_of, outcomes
 
 
 class Order(BaseModel):
@@ -320,3 +320,46 @@ def test_a_handlers_retry_when_counts_where_it_runs(handler):
     assert str(outcome(charge, "later")) == "retry in 7 s"
     assert str(outcome(charge, "unlisted", headers=(("test", b"1"),))) == "dead: permanent"
     assert "ZeroDivisionError" in outcome(charge, "declined").fault
+
+
+@pytest.fixture
+def store(handler: Callable[..., Any]) -> Any:
+    @handler("orders", bulk=5, retry_backoff=4, max_retries=1)
+    def store(orders: list[Order], messages: Messages) -> int:
+        for number, order in enumerate(orders):
+            messages[number].publish("stored", {"id": order.id})
+            if order.amount == 0:
+                messages.fail(number, DeadLetter("zero"))
+            if order.amount == 7:
+                messages.later(number, 7)
+        if any(order.amount < 0 for order in orders):
+            raise ConnectionError("away")
+        return len(orders)
+
+    return store
+
+
+def test_of_a_bulk_each_record_becomes_what_it_would_in_a_worker(store):
+    found = outcomes(store, [{"id": 1}, {"id": 2, "amount": 0}, b"{", {"id": 4, "amount": 7}])
+    assert [*map(str, found)] == ["done", "dead: permanent", "dead: undecodable", "retry in 7 s"]
+    assert found[0].returned == 3
+    assert [len(each.published) for each in found] == [1, 0, 0, 0]
+
+
+def test_an_error_without_blame_is_the_outcome_of_its_culprit_alone(store):
+    bad = {"id": 3, "amount": -1}
+    assert [*map(str, outcomes(store, [{"id": 1}, {"id": 2}, bad]))] == ["done", "done", "retry in 4 s"]
+    assert [*map(str, outcomes(store, [bad, {"id": 1}], attempt=2))] == ["dead: exhausted", "done"]
+    assert [*map(str, outcomes(store, [bad, {"id": 1, "amount": 0}]))] == ["retry in 4 s", "dead: permanent"]
+
+
+def test_of_a_bulk_handler_a_single_record_is_a_list_of_one(store):
+    assert outcome(store, {"id": 1}).returned == 1
+    assert str(outcome(store, {"id": 1, "amount": -1})) == "retry in 4 s"
+
+
+def test_of_a_bulk_there_is_at_least_one_record_and_no_more_than_a_call_takes(store, charge):
+    with pytest.raises(ValueError, match=r"store takes 1 to 5 records in one call; it was given 6\."):
+        outcomes(store, [{"id": number} for number in range(6)])
+    with pytest.raises(TypeError, match="takes one record at a time: ask outcome"):
+        outcomes(charge, ["fine"])

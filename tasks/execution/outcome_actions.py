@@ -1,0 +1,124 @@
+"""The actions on the outcomes of a batch's attempts: mark and publish, retry later, dead-letter, halt the topic."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.errors import NeverPublished
+from bridge.formats.delivery import Batch, Dead, Delivery
+from bridge.formats.failure import Failure
+from tasks.declaration.message_task import MessageTask
+from tasks.errors import TopicHalted
+from tasks.execution.batch_progress import BatchState
+from tasks.execution.batch_telemetry import BatchTelemetry
+from tasks.execution.breaker_guard import BREAKER_PAUSE, REFUSED_PAUSE
+from tasks.execution.dead_letter_writer import DeadLetterWriter
+from tasks.execution.halt_gate import HaltGuard
+from tasks.execution.handler_attempt import find_cause
+from tasks.execution.outgoing_publication import OutgoingPublication, UnsentMessages, make_sequence_step
+from tasks.execution.retry_placement import RetrySchedule
+from tasks.execution.settlement import Settlement
+from tasks.policy.retry_policy import (
+    PERMANENT,
+    DeadLetterDelivery,
+    DropDelivery,
+    FailureDecision,
+    HaltTopic,
+    RetryDelivery,
+)
+
+
+@dataclass(frozen=True)
+class OutcomeActions:
+    """The actions on the outcomes of one batch's attempts, each delivery's by itself."""
+
+    task: MessageTask[..., Any]
+    batch: Batch
+    settlement: Settlement
+    state: BatchState
+    schedule: RetrySchedule
+    dead_letters: DeadLetterWriter
+    publication: OutgoingPublication
+    halt_guard: HaltGuard
+    telemetry: BatchTelemetry
+
+    def finish(self, delivery: Delivery) -> None:
+        """Settle a delivery whose handler has succeeded, once the messages that it sends are published."""
+        unsent = self.publication.take(delivery, make_sequence_step(self.task.app, self.batch, delivery))
+        if unsent is None:
+            self._settle(delivery)
+        else:
+            self._keep(unsent)
+
+    def finish_together(self, deliveries: Iterable[Delivery]) -> None:
+        """Settle deliveries whose handler has succeeded in one call, as `finish` does."""
+        settled = []
+        for delivery in deliveries:
+            unsent = self.publication.take(delivery, make_sequence_step(self.task.app, self.batch, delivery))
+            if unsent is None:
+                settled.append(delivery)
+                self.state.note_success(delivery)
+            else:
+                self._keep(unsent)
+        if settled:
+            self.settlement.done_all(settled)
+        for delivery in settled:
+            self.state.finish(delivery)
+
+    def publish(self) -> None:
+        """Publish the messages of all handlers so far; those that Kafka refuses are retried."""
+        for unsent, failed in self.publication.publish():
+            if failed is None:
+                self._settle(unsent.delivery)
+            elif isinstance(failed, NeverPublished):
+                failure = Failure.from_error(failed, traceback=False)
+                dead = Dead(PERMANENT, failure, self.task.version)
+                self.dead_letters.write(unsent.delivery.failed(failure, spent=True), dead, failed)
+            else:
+                self.schedule.retry_publication(unsent, failed)
+
+    def act(self, delivery: Delivery, error: BaseException, decision: FailureDecision, now: float) -> None:
+        """Act on the decision on a failed delivery.
+
+        Raises:
+            TopicHalted: the decision is to halt the topic.
+        """
+        cause = find_cause(error)
+        failure = Failure.from_error(cause, now, traceback=isinstance(decision, DeadLetterDelivery))
+        match decision:
+            case DropDelivery():
+                self.finish(delivery)
+            case RetryDelivery(delay, spent):
+                if spent:
+                    self.telemetry.note_failure(str(failure))
+                self.telemetry.count_retry("failed" if spent else "postponed")
+                self.schedule.put_off(delivery.failed(failure, spent=spent), delay, str(failure), failure)
+            case HaltTopic():
+                self.telemetry.count_retry("halted")
+                self.state.update(delivery.failed(failure, spent=False))
+                self.halt_guard.stop(delivery, failure, cause)
+                raise TopicHalted(f"topic {self.batch.topic!r} was halted by this delivery: {failure}", first=True)
+            case DeadLetterDelivery(reason, why):
+                self.telemetry.note_failure(str(failure))
+                dead = Dead(reason, failure.with_why(why), self.task.version)
+                self.dead_letters.write(delivery.failed(dead.failure, spent=True), dead, cause)
+
+    def wait_for_breaker(self, delivery: Delivery) -> None:
+        """Put off a delivery whose circuit breaker is open."""
+        self.telemetry.count_retry("postponed")
+        has_failed = delivery.attempts.failed or delivery.attempts.postponed
+        pause = BREAKER_PAUSE if has_failed else REFUSED_PAUSE
+        self.schedule.retry_in_celery(delivery, pause, "its circuit breaker is open")
+
+    def _keep(self, unsent: UnsentMessages) -> None:
+        """Keep the messages of a delivery for their publication."""
+        # Whatever happens from now on, only the messages are sent again; the handler does not run again.
+        self.state.update(unsent.again)
+        if self.batch.order is not None:
+            # The messages of the next delivery in its order must not be sent before these.
+            self.publish()
+
+    def _settle(self, delivery: Delivery) -> None:
+        self.state.note_success(delivery)
+        self.settlement.done(delivery)
+        self.state.finish(delivery)
