@@ -29,6 +29,7 @@ class Handler:
         retry_delays: its own list of delays, if it has one.
         longest_delay: seconds; the longest retry delay of its own policy.
         concurrency: how many deliveries a process runs at once; "auto": workers find out.
+        unique_for: seconds for which a message's name is known (`unique_by`); `None`: it names none.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Handler:
     longest_delay: float = 0.0
     concurrency: int | Literal["auto"] = 1
     is_bulk: bool = False
+    unique_for: float | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -105,6 +107,7 @@ def find_routes(app: Celery) -> tuple[Routes, list[str]]:
                 longest_delay=task.policy.longest_delay,
                 concurrency=task.concurrency,
                 is_bulk=task.bulk is not None,
+                unique_for=None if (unique := getattr(task, "unique", None)) is None else unique.seconds,
             )
     return Routes(found), faults
 

@@ -74,6 +74,9 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
             retry_when: a function of message, error and attempts that answers with seconds until the retry, with
                 `DeadLetter`, or with `None`: the other options decide.
             breaker: the `Breaker` of a dependency; while it is open the deliveries wait.
+            unique_by: what names a message: `"header:message_id"`, `"field:order.id"` or a function of the message; a
+                second record with the same name is done without a run.
+            unique_for: seconds for which a name is known after its record was done (3600).
             batch: how many deliveries one Celery task may carry ("auto": as many as take about 50 ms).
             concurrency: how many deliveries of an `async def` handler a process runs at once ("auto": by the
                 waiting share of its time, at most 100).

@@ -10,6 +10,10 @@ would become of an error, without running the handler:
 
         assert str(outcome_of(charge, TimeoutError(), attempt=13)) == "dead: exhausted"
 
+`unique_name` says by which name a handler with `unique_by` knows a second record with the same message:
+
+        assert unique_name(charge, {"id": 1}) == unique_name(charge, {"id": 1, "sent_at": "later"}) == "1"
+
 A failed assertion, `pytest.fail`, `pytest.skip` and Ctrl-C inside the handler end the test, and are no outcome.
 """
 
@@ -110,6 +114,7 @@ def outcome(
         return _run_bulk(handler, [value], [message], failing_for)[0]
     with _running(handler, message) as run:
         try:
+            handler.find_unique_name(message)
             returned = handler.call(message)
             if run.asked is not None:
                 raise run.asked
@@ -233,6 +238,29 @@ def outcome_of(
     message = _message(handler, value, attempt, key, headers)
     with _running(handler, message) as run:
         return _decided(handler, message, error, run.failures, failing_for, breaker_open)
+
+
+def unique_name(
+    handler: HandlerTask[..., Any], value: Any, *, key: bytes | None = None, headers: tuple[Header, ...] = ()
+) -> str | None:
+    """Return the name that a handler's `unique_by` finds in a record; `None`: it has none, so it always runs.
+
+    Bytes that are no UTF-8 are written as `\\xff`.
+
+    Parameters:
+        handler, value, key, headers: as for `outcome`.
+
+    Raises:
+        TypeError: the first argument is no handler, or its codec reads bytes and the value is none.
+        ValueError: the handler has no `unique_by`.
+        DeadLetter: what was found is no name; a worker makes it a dead letter.
+        Exception: what the handler's function raises.
+    """
+    _check_handler(handler, False)
+    if handler.unique is None:
+        raise ValueError(f"{handler.name} names no messages: give it unique_by=.")
+    name = handler.find_unique_name(_message(handler, value, 1, key, headers))
+    return None if name is None else name.decode("utf-8", "backslashreplace")
 
 
 def _check_handler(handler: Any, breaker_open: bool) -> None:

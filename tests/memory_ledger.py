@@ -4,6 +4,7 @@ import copy
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from bridge.ledger import fate_rules
 from bridge.ledger.account_progress import AccountProgress
@@ -11,7 +12,8 @@ from bridge.ledger.fate_rules import Fate, follow_fate
 from bridge.ledger.ledger_client import FateCount
 from bridge.ledger.ledger_epoch import LedgerState
 from bridge.ledger.ledger_layout import PAGE, Account, split_by_page
-from bridge.ledger.ledger_scripts import Mark, Push, WriteResult
+from bridge.ledger.ledger_scripts import CLAIM_NAME, RELEASE_NAME, Mark, NameMark, Push, WriteResult
+from lossless.lua import Script
 
 
 class MemoryLedger:
@@ -19,13 +21,16 @@ class MemoryLedger:
 
     def __init__(self) -> None:
         self.queues: dict[str, list[bytes]] = defaultdict(list)
+        self.cluster, self.group = "cluster", "group"
+        #: Unique names: "h" and a record that runs, "d" and one that is done.
+        self.names: dict[str, str] = {}
         self._fates: dict[tuple[Account, int], Fate] = {}
         self._joined: dict[Account, int] = {}
         self._reached: dict[Account, int] = {}
         self._lost: dict[Account, int] = {}
         self._state = LedgerState(secrets.token_hex(8), 0, secrets.token_hex(8))
 
-    def write(self, items: Sequence[Mark | Push]) -> list[WriteResult]:
+    def write(self, items: Sequence[Mark | Push | NameMark]) -> list[WriteResult]:
         for item in items:
             if isinstance(item, Push) and (not item.offsets or len(item.entries) not in (1, len(item.offsets))):
                 raise ValueError("entries")
@@ -33,10 +38,26 @@ class MemoryLedger:
                 raise ValueError("ascending")
         return [self._write(item) for item in items]
 
+    def run(self, doing: str, what: Script, keys: Sequence[str], args: Sequence[Any]) -> bytes | None:
+        """Claim or release a unique name."""
+        (key,), record, held = keys, args[0], self.names.get(keys[0])
+        if what == RELEASE_NAME:
+            if held == f"h {record}":
+                del self.names[key]
+            return None
+        assert what == CLAIM_NAME
+        if held is not None and held[2:] != record:
+            return held.encode()
+        self.names[key] = f"h {record}"
+        return None
+
     def page_key(self, account: Account, page: int) -> str:
         return f"{account.topic}:{account.partition}:{page}"
 
-    def _write(self, item: Mark | Push) -> WriteResult:
+    def _write(self, item: Mark | Push | NameMark) -> WriteResult:
+        if isinstance(item, NameMark):
+            self.names[item.key] = f"d {item.record}"
+            return WriteResult((), b"", Fate.DONE)
         for page in {offset // PAGE for offset in item.offsets}:
             self._refill(item.account, page)
         before = bytes(self._fates.get((item.account, offset), Fate.OPEN) for offset in item.offsets)

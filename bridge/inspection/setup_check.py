@@ -114,8 +114,21 @@ def _settings(chosen: Settings, routes: Routes) -> Iterator[CheckFinding]:
     if chosen.unrelated:
         yield CheckFinding("ok", f"ignored, because librdkafka does not know them: {', '.join(chosen.unrelated)}.")
     yield from (CheckFinding("warning", text) for text in chosen.misspelt)
+    yield from find_short_windows(routes)
     for topic in sorted(chosen.file.kafka_topics.keys() - set(routes.topics)):
         yield CheckFinding("warning", f"kafka_topics[{topic!r}] has no handler, so the topic is not consumed.")
+
+
+def find_short_windows(routes: Routes) -> Iterator[CheckFinding]:
+    """Yield a warning for each handler that may retry a message later than it knows the message's name."""
+    for handler in routes:
+        if handler.unique_for is not None and handler.longest_delay >= handler.unique_for:
+            yield CheckFinding(
+                "warning",
+                f"{handler.name}: unique_for ({handler.unique_for:g} s) is not longer than its longest retry delay "
+                f"({handler.longest_delay:g} s): a retry may run after its duplicate was done and forgotten. Raise "
+                "unique_for.",
+            )
 
 
 def _django(app: Celery, routes: Routes) -> Iterator[CheckFinding]:

@@ -14,7 +14,7 @@ from bridge.ledger import fate_rules, ledger_scripts
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_epoch import LedgerState, LedgerStateReader
 from bridge.ledger.ledger_layout import PAGE, Account, choose_fates, find_stretches, ledger_key, split_by_page
-from bridge.ledger.ledger_scripts import Mark, Push, WriteCall, WriteResult
+from bridge.ledger.ledger_scripts import Mark, NameMark, Push, WriteCall, WriteResult
 from bridge.ledger.redis_connection import RedisConnection
 from bridge.settings import Settings
 from lossless.lua import Script
@@ -104,7 +104,7 @@ class Ledger:
         """Close the connections."""
         self._connection.close()
 
-    def write(self, items: Sequence[Mark | Push]) -> list[WriteResult]:
+    def write(self, items: Sequence[Mark | Push | NameMark]) -> list[WriteResult]:
         """Write all `items` in one atomic step, in order, and return the fates that each found.
 
         Repeating a write changes nothing. Each write that changes a page renews its expiry.
@@ -118,7 +118,7 @@ class Ledger:
         call = self.call(items)
         return call.written(self.run("write fates", ledger_scripts.WRITE_FATES, call.keys, call.args))
 
-    def call(self, items: Iterable[Mark | Push] = ()) -> WriteCall:
+    def call(self, items: Iterable[Mark | Push | NameMark] = ()) -> WriteCall:
         """Return the keys and arguments of `WRITE_FATES` for `items`, to write together with something else.
 
         Raises:

@@ -47,6 +47,8 @@ NOTE_HANDLER_COSTS: Final = script("bridge.ledger", "note_handler_costs")
 NOTE_DECISION: Final = script("bridge.ledger", "note_decision")
 BREAKER_RULES: Final = script("bridge.ledger", "breaker_rules")
 NOTE_OUTCOMES: Final = script("bridge.ledger", "note_outcomes")
+CLAIM_NAME: Final = script("bridge.ledger", "claim_name")
+RELEASE_NAME: Final = script("bridge.ledger", "release_name")
 
 
 class Mark(NamedTuple):
@@ -76,6 +78,25 @@ class Push(NamedTuple):
     @property
     def whole(self) -> bool:
         return len(self.entries) == 1
+
+
+class NameMark(NamedTuple):
+    """A unique name whose record is done, for so many seconds (name_claims.py).
+
+    In a write it stands behind the mark of its delivery: a full Redis takes it there.
+    """
+
+    key: str
+    record: str
+    seconds: float
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        return ()
+
+    @property
+    def fate(self) -> Fate:
+        return Fate.DONE
 
 
 class WriteResult(NamedTuple):
@@ -116,20 +137,25 @@ class WriteCall:
         self._numbers = {name: number for number, name in enumerate(fixed, 1)}
         self._account_key = account_key
         self._masks: list[list[bytes]] = []
-        self._items: list[Mark | Push] = []
+        self._items: list[Mark | Push | NameMark] = []
         self.args: list[ScriptArgument] = [keep]
 
     @property
     def keys(self) -> list[str]:
         return list(self._numbers)
 
-    def add(self, item: Mark | Push) -> None:
+    def add(self, item: Mark | Push | NameMark) -> None:
         """Add one item.
 
         Raises:
             ValueError: offsets that are not ascending; or entries that are neither one, nor one for each offset.
         """
         self._items.append(item)
+        if isinstance(item, NameMark):
+            fields = ("name", self._number(item.key), 0, 0, 0, 0, 2, f"d {item.record}", int(item.seconds * 1000))
+            self.args += (int(item.fate), *fields)
+            self._masks.append([])
+            return
         if isinstance(item, Mark):
             self.add_stretches(item.account, item.offsets, item.fate, "mark", 0)
             return

@@ -367,3 +367,15 @@ def find_sequence_faults(settings: Settings, routes: Routes) -> list[str]:
         for name in chosen.sequence
         if name not in {handler.name for handler in routes.of(topic)}
     ]
+
+
+def find_unique_faults(settings: Settings, routes: Routes) -> list[str]:
+    """Return a fault for each handler whose unique names would have no place."""
+    if settings.ledger_url is not None:
+        return []
+    return [
+        f"{handler.name}: unique_by needs a ledger in Redis, where names are kept, and the broker is not one (redis:// "
+        "or rediss://): set LEDGER_URL."
+        for handler in routes
+        if handler.unique_for is not None
+    ]

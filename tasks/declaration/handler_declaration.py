@@ -25,6 +25,7 @@ from tasks.declaration.handler_options import (
 )
 from tasks.declaration.handler_task import HandlerTask
 from tasks.declaration.message_task import GIVEN_SECONDS
+from tasks.declaration.unique_name import UniqueName, make_unique_name
 from tasks.declaration.value_codec import guard_decoder, make_decode_steps
 from tasks.errors import HandlerError
 from tasks.policy.breaker_options import Breaker
@@ -63,7 +64,8 @@ def _make_handler(app: Celery, topics: tuple[str, ...], function: _Function, opt
     for known in (name, *aliases):
         _refuse_second(app, known, function)
     needs = _needs(app, name, options.pop("breaker", None))
-    made = {**_attributes(name, function, options, base), **needs}
+    unique = _unique(name, aliases, options)
+    made = {**_attributes(name, function, options, base), **needs, "unique": unique}
     declare_queue(app, options.get("queue"))
     names = (name, *aliases)
     for alias in aliases:
@@ -118,6 +120,17 @@ def _needs(app: Celery, name: str, breaker: Any) -> dict[str, Any]:
     if fault := next(filter(None, map(breaker.fault_beside, others)), ""):
         raise HandlerError(f"{name}: {fault}")
     return {"breaker": breaker, "needs": (breaker.dependency,)}
+
+
+def _unique(name: str, aliases: tuple[str, ...], options: dict[str, Any]) -> UniqueName | None:
+    """Remove the options of unique names, and return how its messages are named."""
+    by, seconds = options.pop("unique_by", None), options.pop("unique_for", None)
+    if by is not None and (bulk := options.get("bulk")) is not None:
+        raise HandlerError(
+            f"{name}: unique_by claims a name for the run of one message, bulk={bulk} gives a run many: leave one out."
+        )
+    # A renamed handler still knows what was done under its old name.
+    return make_unique_name(name, (*aliases, name)[0], by, seconds, options.get("codec"))
 
 
 def _register(app: Celery, name: str, function: _Function, base: type | None, attributes: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from celery import Task
 from celery.utils.time import rate
 
 from tasks.declaration.handler_task import HandlerTask
+from tasks.declaration.unique_name import UniqueBy
 from tasks.declaration.value_codec import Codec, Upgrade
 from tasks.errors import HandlerError
 from tasks.policy.breaker_options import Breaker
@@ -35,6 +36,8 @@ class Options(TypedDict, total=False):
     bulk: int | None
     batch_seconds: float
     concurrency: int | Literal["auto"]
+    unique_by: UniqueBy | None
+    unique_for: float | None
     aliases: Sequence[str]
 
     # Celery's, of retries

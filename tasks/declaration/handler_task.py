@@ -126,6 +126,10 @@ class HandlerTask(MessageTask[P, R_co], Generic[P, R_co]):
         named = {} if self.message_name is None else {self.message_name: call.given}
         return finish_handler(run(values, **named) if self.value_wanted else run(**named))
 
+    def find_unique_name(self, message: Message) -> bytes | None:
+        """Return the name by which a second record with the same message is known; `None`: it has none."""
+        return None if self.unique is None else self.unique.find(message, self.decode)
+
     def retry(
         self,
         args: Any = None,

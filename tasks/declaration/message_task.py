@@ -12,6 +12,7 @@ from bridge.formats.delivery import Message
 from bridge.settings.installed_versions import find_handlers_version
 from tasks.declaration.bulk_messages import BulkCall
 from tasks.declaration.celery_defaults import DeliveryTask, P, R_co
+from tasks.declaration.unique_name import UniqueName
 from tasks.errors import RetryAsked
 from tasks.policy.breaker_options import Breaker
 from tasks.policy.policy_override import PolicyOverrides
@@ -52,6 +53,8 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
     #: The circuit breaker, and the names of its gates (bridge/formats/gate_names.py).
     breaker: Breaker | None = None
     needs: tuple[str, ...] = ()
+    #: How its messages are named if a second one with the same name is not to run; `None`: they all run.
+    unique: UniqueName | None = None
 
     @property
     def version(self) -> str:
@@ -68,6 +71,14 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
 
     def call_bulk(self, call: BulkCall) -> Any:
         """Decode the messages of a call, and run the handler's function on all of them to its end."""
+        raise NotImplementedError
+
+    def find_unique_name(self, message: Message) -> bytes | None:
+        """Return the name by which a second record with the same message is known; `None`: it has none.
+
+        Raises:
+            Exception: as `UniqueName.find`.
+        """
         raise NotImplementedError
 
 

@@ -15,6 +15,7 @@ from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import RETRY_RECORD, Account, Fate, Ledger, Mark, is_to_skip
 from bridge.ledger.handoff_times import note_waiting_retries
 from bridge.ledger.ledger_hook import read_found_fate
+from bridge.ledger.ledger_scripts import NameMark
 from bridge.ledger.task_notes import TaskNote
 from lossless.transport.script_hook import LOOKED
 from lossless.worker.acknowledgement_bundle import BundledStep, bundle_step
@@ -74,6 +75,8 @@ class BatchFates:
         self._unwritten: dict[int, Fate] = {}
         #: Offsets that `settled` found discarded: a person gave them up, and they never ran to their end.
         self.discarded: set[int] = set()
+        #: The unique names of deliveries by their offsets, which are done with them.
+        self.names: dict[int, NameMark] = {}
         self._writing = threading.Lock()
         #: Seconds for which marks are repeated while the ledger does not answer.
         self._patience = MARK_FOR
@@ -238,7 +241,7 @@ class BatchFates:
         """
         if self._ledger is None:
             return False
-        call = self._ledger.call([Mark(self._account, [offset], Fate.DONE)])
+        call = self._ledger.call([Mark(self._account, [offset], Fate.DONE), *self._names_of([offset])])
         bundled = bundle_step(BundledStep(call.keys, call.args), lambda: self.mark(offset, Fate.DONE))
         if bundled:
             self._note_bundled(offset)
@@ -296,6 +299,10 @@ class BatchFates:
                 time.sleep(MARK_EVERY)
         self._marked_at = time.monotonic()
 
+    def _names_of(self, offsets: Iterable[int]) -> Iterable[NameMark]:
+        """Return the unique names of deliveries that are done."""
+        return [self.names[offset] for offset in offsets if offset in self.names] if self.names else ()
+
     def _write(self) -> None:
         fates = dict(self._unwritten)
         if self._ledger is not None:
@@ -307,6 +314,6 @@ class BatchFates:
                 # In one step. A replayed delivery that was done before has its new fate only here.
                 own, places = self._own, self._own_offsets
                 marks += [Mark(own, sorted(places[at] for at in offsets), fate) for fate, offsets in by_fate.items()]
-            self._ledger.write(marks)
+            self._ledger.write([*marks, *self._names_of(by_fate.get(Fate.DONE, ()))])
         for offset in fates:
             self._unwritten.pop(offset, None)

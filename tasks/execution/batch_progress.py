@@ -151,7 +151,7 @@ class BatchEnds:
         self._offsets: dict[str, list[int]] = {}
 
     def add(self, end: str, offset: int) -> None:
-        """Add a delivery's end: `done`, `again`, `dead`, `skipped`, `discarded`, `put back`."""
+        """Add a delivery's end: `done`, `duplicate`, `again`, `dead`, `skipped`, `discarded`, `put back`."""
         self._offsets.setdefault(end, []).append(offset)
 
     @property
@@ -216,11 +216,11 @@ class BatchState:
         if self._progress is not None:
             self._progress.running(delivery.message.offset)
 
-    def note_success(self, delivery: Delivery) -> None:
+    def note_success(self, delivery: Delivery, how: str = "done") -> None:
         """Note that a delivery is done, before it is marked."""
         if self._progress is not None:
             self._progress.done(delivery.message.offset)
-        self.ends.add("done", delivery.message.offset)
+        self.ends.add(how, delivery.message.offset)
 
     def finish(self, delivery: Delivery) -> None:
         """Let the next delivery in its order run."""

@@ -33,6 +33,7 @@ from tasks.execution.outgoing_publication import PUBLISH_EVERY, OutgoingPublicat
 from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import Settlement, follows_loss
 from tasks.execution.time_limits import find_watchdog
+from tasks.execution.unique_guard import UniqueGuard
 from tasks.logs import note_no_run, set_logged_delivery
 from tasks.worker import concurrency_meter, delivery_cost, worker_metrics
 
@@ -96,9 +97,10 @@ class BatchRun:
         self._schedule = RetrySchedule(task, batch, self._state, self._settlement, self._telemetry)
         self._dead_letters = DeadLetterWriter(batch, self._settlement, self._state, self._schedule)
         self._publication = OutgoingPublication(task.app)
+        self._unique_guard = UniqueGuard.for_batch(task, self._fates, self._settle_ended, self._attempts.run_judge)
         self._actions = OutcomeActions(
             *(task, batch, self._settlement, self._state, self._schedule, self._dead_letters, self._publication),
-            *(self._halt_guard, self._telemetry),
+            *(self._halt_guard, self._unique_guard, self._telemetry),
         )
         #: One start time for all deliveries, so that those due together stay together.
         self._begun = time.time()
@@ -154,8 +156,7 @@ class BatchRun:
         if follows_loss(self._headers) and len(todo) > 1 and self._batch.order is None:
             return self._schedule.break_up(todo)
         self._run_all(todo)
-        self._actions.publish()
-        self._fates.flush()
+        self._settle_ended()
         return self._end()
 
     def _why_none_runs(self) -> str:
@@ -205,6 +206,7 @@ class BatchRun:
     def _run_side_by_side(self, todo: list[Delivery], width: int) -> None:
         attempts = ConcurrentAttempts(self._task, self._batch, self._last_will, self._state)
         self._judge = FailureJudge(self._task, self._batch, attempts, self._schedule.parking)
+        self._unique_guard.run_within_limits = attempts.run_judge
         steps = RunSteps(
             check=self._check,
             prepare=self._prepare_beside,
@@ -232,8 +234,7 @@ class BatchRun:
     def _catch_up(self) -> float | None:
         self._fates.flush()
         if self._publication.is_due:
-            self._actions.publish()
-            self._fates.flush()
+            self._settle_ended()
         return PUBLISH_EVERY if self._publication.waits else None
 
     def _run_in_turn(self, todo: list[Delivery]) -> None:
@@ -285,6 +286,7 @@ class BatchRun:
         elif delivery.dead is not None:
             self._dead_letters.write(delivery, delivery.dead)
         elif delivery.outgoing:
+            self._unique_guard.note_success(delivery)
             self._actions.finish(delivery)
         else:
             return admit(delivery)
@@ -293,14 +295,40 @@ class BatchRun:
     def _admit(self, delivery: Delivery, guard: BreakerGuard) -> AdmittedDelivery | None:
         """Return a delivery whose handler must run, if its circuit breaker admits it; else put it off."""
         delivery = guard.report_overrun(delivery, self._headers)
+        if self._unique_guard.is_used and not self._claim_name(delivery, guard):
+            return None
         if guard.admits():
             return AdmittedDelivery(begin_anew(guard.forgive(delivery)), guard)
         self._actions.wait_for_breaker(delivery)
         return None
 
+    def _claim_name(self, delivery: Delivery, guard: BreakerGuard) -> bool:
+        """Return whether a delivery may run; if not, it waits for another record with its name, or is its duplicate."""
+        try:
+            claim = self._unique_guard.claim(delivery)
+        except LedgerUnavailable as error:
+            self._schedule.retry_in_celery(delivery, LEDGER_DELAY, str(error))
+            return False
+        except Exception as error:
+            self._fail(delivery, error, guard)
+            return False
+        if claim.state == "running":
+            self._telemetry.count_retry("postponed")
+            self._schedule.wait_for_name(delivery, claim.record)
+        elif claim.state == "done":
+            self._result = self._telemetry.count_duplicate(delivery, claim.record)
+            self._actions.finish(delivery)
+        return claim.state == "granted"
+
+    def _settle_ended(self) -> None:
+        self._actions.publish()
+        self._fates.flush()
+
     def _end_again(self, delivery: Delivery) -> None:
         """Mark a delivery that ended in an earlier run, which could not reach the ledger."""
         self._state.ends.add(delivery.ended, delivery.message.offset)
+        if delivery.ended == "done":
+            self._unique_guard.note_success(delivery)
         self._settlement.mark_earlier_end(delivery)
         if delivery.ended != "parked":
             self._state.finish(delivery)
@@ -316,8 +344,12 @@ class BatchRun:
             self._actions.finish(delivery)
         else:
             self._lease.check()
-            now = time.time()
-            self._actions.act(delivery, ended.error, self._judge.decide(delivery, ended.error, now, guard), now)
+            self._fail(delivery, ended.error, guard)
+
+    def _fail(self, delivery: Delivery, error: BaseException, guard: BreakerGuard) -> None:
+        """Decide on a failed delivery, and act."""
+        now = time.time()
+        self._actions.act(delivery, error, self._judge.decide(delivery, error, now, guard), now)
 
     def _seconds_until(self, due: float) -> float:
         """Return the seconds until a time of Redis's clock."""

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from bridge.formats.delivery import Delivery
 from bridge.ledger import Ledger
 from bridge.ledger.attempt_statistics import CountKind
 from tasks.declaration.message_task import MessageTask
+from tasks.execution import delivery_log
 from tasks.worker import concurrency_meter, delivery_cost, worker_metrics
 from tasks.worker.concurrency_meter import HandlerTime
 from tasks.worker.delivery_cost import DeliveryLaps
@@ -48,6 +50,16 @@ class BatchTelemetry:
     def count_retry(self, reason: str) -> None:
         """Count a delivery that runs later."""
         worker_metrics.count_retry(self._handler, self._group, reason)
+
+    def count_duplicate(self, delivery: Delivery, record: str) -> str:
+        """Count and log a delivery that is settled without a run, and return its result in words.
+
+        Parameters:
+            record: the record with its name that is done.
+        """
+        worker_metrics.count_duplicate(self._handler, self._group)
+        delivery_log.log_duplicate(delivery, record)
+        return f"a duplicate of {record}"
 
     def count_lost_process(self) -> None:
         """Count the process that was lost with this batch."""

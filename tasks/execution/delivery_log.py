@@ -220,6 +220,18 @@ def log_skipped(delivery: Delivery, *, discarded: bool = False) -> None:
         logger.info("%s %s.", delivery.identity, what)
 
 
+@harmless
+def log_duplicate(delivery: Delivery, record: str) -> None:
+    """Log that a delivery is settled without a run, because another record with its unique name is done."""
+    handler = delivery.handler
+
+    def more(count: int) -> None:
+        logger.info("%d more deliveries of %s were duplicates: done without a run.", count, handler)
+
+    if _sums.admits(("duplicate", handler), more):
+        logger.info("%s is a duplicate of %s (unique_by): done without a run.", delivery.identity, record)
+
+
 def _exc_info(error: BaseException | None) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
     """Return the error with its traceback from the handler's own frame on; frames above hold the message."""
     if error is None:

@@ -18,6 +18,7 @@ from tasks.execution.handler_attempt import find_cause
 from tasks.execution.outgoing_publication import OutgoingPublication, UnsentMessages, make_sequence_step
 from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import Settlement
+from tasks.execution.unique_guard import UniqueGuard
 from tasks.policy.retry_policy import (
     PERMANENT,
     DeadLetterDelivery,
@@ -40,6 +41,7 @@ class OutcomeActions:
     dead_letters: DeadLetterWriter
     publication: OutgoingPublication
     halt_guard: HaltGuard
+    unique_guard: UniqueGuard
     telemetry: BatchTelemetry
 
     def finish(self, delivery: Delivery) -> None:
@@ -73,8 +75,10 @@ class OutcomeActions:
             elif isinstance(failed, NeverPublished):
                 failure = Failure.from_error(failed, traceback=False)
                 dead = Dead(PERMANENT, failure, self.task.version)
+                self.unique_guard.release(unsent.delivery)
                 self.dead_letters.write(unsent.delivery.failed(failure, spent=True), dead, failed)
             else:
+                self.unique_guard.keep(unsent.delivery)
                 self.schedule.retry_publication(unsent, failed)
 
     def act(self, delivery: Delivery, error: BaseException, decision: FailureDecision, now: float) -> None:
@@ -85,6 +89,8 @@ class OutcomeActions:
         """
         cause = find_cause(error)
         failure = Failure.from_error(cause, now, traceback=isinstance(decision, DeadLetterDelivery))
+        if not isinstance(decision, DropDelivery):
+            self.unique_guard.release(delivery)
         match decision:
             case DropDelivery():
                 self.finish(delivery)
@@ -105,6 +111,7 @@ class OutcomeActions:
 
     def wait_for_breaker(self, delivery: Delivery) -> None:
         """Put off a delivery whose circuit breaker is open."""
+        self.unique_guard.release(delivery)
         self.telemetry.count_retry("postponed")
         has_failed = delivery.attempts.failed or delivery.attempts.postponed
         pause = BREAKER_PAUSE if has_failed else REFUSED_PAUSE
@@ -119,6 +126,7 @@ class OutcomeActions:
             self.publish()
 
     def _settle(self, delivery: Delivery) -> None:
-        self.state.note_success(delivery)
+        is_duplicate = delivery.message.offset in self.unique_guard.duplicates
+        self.state.note_success(delivery, "duplicate" if is_duplicate else "done")
         self.settlement.done(delivery)
         self.state.finish(delivery)

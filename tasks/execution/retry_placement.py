@@ -200,6 +200,8 @@ logger = logs.harmless_logger("tasks.execution.batch_run")
 PART_WITHIN: Final = 0.05
 #: Seconds until a delivery's predecessor in its order is checked again.
 BEHIND_BACKOFF: Final = Backoff(first=1.0, most=60.0)
+#: Seconds until a delivery's name is claimed again while another record has it: that one's run may take long.
+NAME_BACKOFF: Final = Backoff(first=0.5, most=10.0)
 #: The most retries in one message if the handler sets no batch size.
 MOST_TOGETHER: Final = 500
 #: The loss headers of a message without losses.
@@ -267,6 +269,12 @@ class RetrySchedule:
         delay = BEHIND_BACKOFF.compute_pause(delivery.publish_tries)
         again = replace(delivery, publish_tries=delivery.publish_tries + 1)
         self.put_off(again, delay, f"offset {delivery.after}, which is before it in its order, has not ended")
+
+    def wait_for_name(self, delivery: Delivery, record: str) -> None:
+        """Put off a delivery while the record that has its unique name runs, with growing pauses."""
+        delay = NAME_BACKOFF.compute_pause(delivery.publish_tries)
+        again = replace(delivery, publish_tries=delivery.publish_tries + 1)
+        self.retry_in_celery(again, delay, f"{record}, which has the same unique name, is running")
 
     def put_back(self, todo: Sequence[Delivery], at_once: int = 1) -> None:
         """Put the rest of a batch whose time is over back into the queue, as a batch of its own.

@@ -37,6 +37,7 @@ class _Metrics(NamedTuple):
     skipped: "Counter"
     parked: "Counter"
     lost: "Counter"
+    duplicates: "Counter"
 
 
 #: What a process has a file for, in words.
@@ -151,6 +152,12 @@ def count_skipped(handler: str, group: str) -> None:
 
 
 @_counting
+def count_duplicate(handler: str, group: str) -> None:
+    """Count a delivery that was settled as done without a run: another record with its unique name is done."""
+    _made().duplicates.labels(handler, group).inc()
+
+
+@_counting
 def count_lost_process(handler: str, group: str) -> None:
     """Count a process that died with deliveries of a handler: out of memory, a crash, its hard time limit."""
     _made().lost.labels(handler, group).inc()
@@ -175,6 +182,7 @@ def expect_handlers(handlers: Iterable[str], group: str) -> None:
             made.handled.labels(handler, group, outcome)
         made.lost.labels(handler, group)
         made.skipped.labels(handler, group)
+        made.duplicates.labels(handler, group)
 
 
 def collect_in_files() -> None:
@@ -383,4 +391,5 @@ def _make() -> _Metrics:
             "worker_parked", "Deliveries that Kafka has in a retry topic, by its delay.", ["handler", "group", "tier"]
         ),
         counter("worker_lost_processes", "Processes that died with deliveries of a handler.", ["handler", "group"]),
+        counter("worker_duplicates", "Deliveries that a record with the same name did.", ["handler", "group"]),
     )

@@ -63,11 +63,18 @@ def _redis_is_wiped(world: World) -> Iterator[tuple[str, World]]:
         fates=(Fate.OPEN,) * len(world.fates),
         own=(Fate.OPEN,) * len(world.own),
         queue=(),
+        name=None,
         workers=tuple(worker._replace(owns=False) for worker in world.workers),
         bridges=bridges,
         wiped=True,
     )
     yield "Redis is wiped", after
+
+
+def _lease_ends(world: World) -> Iterator[tuple[str, World]]:
+    """A claim of a name ends, though its record may run: whoever runs it was frozen."""
+    if world.name is not None and world.name[0] == "runs":
+        yield f"the lease of {world.name[1]} ends", world._replace(name=None)
 
 
 _HAPPENS: Final[Mapping[str, Callable[[World], Iterator[tuple[str, World]]]]] = {
@@ -76,4 +83,5 @@ _HAPPENS: Final[Mapping[str, Callable[[World], Iterator[tuple[str, World]]]]] = 
     "worker dies": _worker_dies,
     "worker freezes": _worker_freezes,
     "Redis is wiped": _redis_is_wiped,
+    "lease ends": _lease_ends,
 }

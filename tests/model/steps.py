@@ -17,6 +17,8 @@ from tests.model.world import Bounds, Bridge, Message, Parked, Worker, World, pu
 To: TypeAlias = Callable[..., Step[World]]
 #: Fates that end a record for those behind it in its order.
 ENDED = (Fate.DONE, Fate.DEAD, Fate.DISCARDED)
+#: What a failed run does first if it has a name.
+RELEASE = "release its name, "
 
 
 def steps_of(world: World, bounds: Bounds) -> Iterator[Step[World]]:
@@ -141,13 +143,40 @@ def _worker(world: World, bounds: Bounds, number: int, worker: Worker) -> Iterat
     if worker.does == "look":
         own = world.own[message.via] if message.via >= 0 else world.fates[message.record]
         skipped = is_to_skip(own, world.fates[message.record], retried=message.via >= 0)
-        yield to("skips it" if skipped else "looks", world, "acknowledge" if skipped else "run")
+        runs = "claim its name" if bounds.unique else "run"
+        yield to("skips it" if skipped else "looks", world, "acknowledge" if skipped else runs)
     elif worker.does == "run":
         yield from _run(world, bounds, message, to)
     elif worker.does == "acknowledge":
         yield Step(f"worker {number} acknowledges", world._replace(workers=put(world.workers, number, Worker())))
+    elif "name" in worker.does:
+        yield _use_name(world, bounds, message, worker.does, to)
     else:
         yield _settle(world, bounds, message, worker.does, to)
+
+
+def _use_name(world: World, bounds: Bounds, message: Message, does: str, to: To) -> Step[World]:
+    """Its own record takes a name over, whatever it did; another waits, or is done without a run."""
+    at, name = message.record, world.name
+    match does:
+        case "claim its name":
+            return _claim(world, bounds, message, to)
+        case "mark done by its name":
+            return to(does, _end(world, message, Fate.DONE), "acknowledge")
+        case "wait for its name":
+            return to(does, published(world, message._replace(again=False)), "acknowledge")
+    released = world._replace(name=None) if name == ("runs", at) else world
+    return to("releases its name", released, does.removeprefix(RELEASE))
+
+
+def _claim(world: World, bounds: Bounds, message: Message, to: To) -> Step[World]:
+    at, name = message.record, world.name
+    if name is None or name[1] == at:
+        does = "done" if bounds.mistake == "is done before it runs" else "runs"
+        return to("claims its name", world._replace(name=(does, at)), "run")
+    if name[0] == "done":
+        return to(f"finds {name[1]} done", world, "mark done by its name")
+    return to(f"finds {name[1]} running", world, "wait for its name")
 
 
 def _run(world: World, bounds: Bounds, message: Message, to: To) -> Iterator[Step[World]]:
@@ -156,11 +185,12 @@ def _run(world: World, bounds: Bounds, message: Message, to: To) -> Iterator[Ste
     ran = world._replace(overtaken=world.overtaken or overtakes)
     yield to("does its work", ran._replace(runs=put(ran.runs, at, min(ran.runs[at] + 1, 3))), "mark done")
     marks_first = bounds.mistake == "marks before it publishes"
-    yield to("fails for good", ran, "mark dead" if marks_first else "publish the dead letter")
+    first = RELEASE if bounds.unique else ""
+    yield to("fails for good", ran, first + ("mark dead" if marks_first else "publish the dead letter"))
     if message.number < bounds.parks:
-        yield to("fails for long", ran, "publish the parked record")
+        yield to("fails for long", ran, f"{first}publish the parked record")
     if message.tries < bounds.tries:
-        yield to("fails for now", ran, "send it again")
+        yield to("fails for now", ran, f"{first}send it again")
 
 
 def _settle(world: World, bounds: Bounds, message: Message, does: str, to: To) -> Step[World]:
@@ -170,7 +200,9 @@ def _settle(world: World, bounds: Bounds, message: Message, does: str, to: To) -
     then = "acknowledge" if bounds.mistake == "marks before it publishes" else "mark dead"
     match does:
         case "mark done":
-            return to(does, _end(world, message, Fate.DONE), "acknowledge")
+            # Its name is done in the same step.
+            named = world._replace(name=("done", at)) if bounds.unique else world
+            return to(does, _end(named, message, Fate.DONE), "acknowledge")
         case "mark dead":
             has_letter = bounds.mistake != "marks before it publishes"
             return to(does, _end(world, message, Fate.DEAD), "acknowledge" if has_letter else "publish the dead letter")

@@ -14,7 +14,7 @@ from tests.model.steps import ENDED, steps_of
 from tests.model.world import Bounds, World, begin
 
 #: Faults in which work that nobody knows of may be done again: its process was killed, or held to be.
-REPEATS = ("worker dies", "worker freezes", "Redis is wiped")
+REPEATS = ("worker dies", "worker freezes", "Redis is wiped", "lease ends")
 
 
 def wrong_in(world: World, bounds: Bounds) -> str | None:
@@ -37,7 +37,15 @@ def wrong_in(world: World, bounds: Bounds) -> str | None:
         unsafe = [at for at in range(world.committed) if world.fates[at] in UNSETTLED]
         if unsafe:
             return f"{unsafe} are committed, and not settled"
-    return None
+    return _wrong_name(world, often) if bounds.unique else None
+
+
+def _wrong_name(world: World, often: int) -> str | None:
+    """Of all records with one name."""
+    if Fate.DONE in world.fates and not any(world.runs):
+        return "a record is done, and nobody did its work"
+    done = sum(world.runs)
+    return f"the work of one name was done {done} times, and may be {often}" if done > often else None
 
 
 def is_over(world: World) -> bool:
@@ -94,17 +102,30 @@ SMALL = {
         bridges=2, workers=2, one_step=False, parks=0, faults=_faults(bridge_dies=1, worker_dies=1)
     ),
     "one key": Bounds(records=2, ordered=True, completion=True, faults=_faults(bridge_dies=1, worker_dies=1)),
+    "one name, and a worker dies": Bounds(records=2, workers=2, parks=0, unique=True, faults=_faults(worker_dies=1)),
+    "one name, and a worker is held to be dead": Bounds(
+        records=2, workers=2, parks=0, unique=True, faults=_faults(worker_freezes=1, lease_ends=1)
+    ),
     "one key, and a bridge is held to be dead": Bounds(
         records=2, bridges=2, ordered=True, completion=True, faults=_faults(bridge_freezes=1)
     ),
 }
 #: Their ways are among those of other bounds, or take their time.
 MARKS = dict.fromkeys(
-    ("nothing goes wrong", "a worker dies, twice", "a worker is held to be dead", "one key"), pytest.mark.slow
+    (
+        "nothing goes wrong",
+        "a worker dies, twice",
+        "a worker is held to be dead",
+        "one key",
+        "one name, and a worker is held to be dead",
+    ),
+    pytest.mark.slow,
 )
 LARGE = {
     "two workers die, and one sends again": Bounds(workers=2, tries=1, parks=0, faults=_faults(worker_dies=2)),
     "parked twice": Bounds(parks=2, faults=_faults(worker_dies=2)),
+    "one name, and retries are parked": Bounds(records=2, workers=2, unique=True),
+    "one name, retries are parked, and the worker dies": Bounds(records=2, unique=True, faults=_faults(worker_dies=1)),
     "one key, two workers": Bounds(records=2, workers=2, ordered=True, completion=True, faults=_faults(worker_dies=1)),
 }
 
@@ -132,6 +153,12 @@ def test_a_step_in_the_wrong_order_is_found(mistake: str, found: str) -> None:
     faults = _faults(bridge_dies=1, bridge_freezes=1)
     with pytest.raises(Broken, match=found):
         _visit(Bounds(bridges=2, workers=2, parks=0, completion=True, faults=faults, mistake=mistake))
+
+
+def test_a_name_that_is_done_before_its_work_is_found() -> None:
+    bounds = Bounds(records=2, workers=2, parks=0, unique=True, mistake="is done before it runs")
+    with pytest.raises(Broken, match="is done, and nobody did its work"):
+        _visit(bounds)
 
 
 def test_what_stands_still_for_ever_is_found() -> None:

@@ -71,6 +71,7 @@ class World(NamedTuple):
         dead: how many dead letters Kafka has of each record.
         committed, retry_committed: the group's offsets.
         runs: how often the handler's work was done for each record.
+        name: of records with one unique name: what the record that has it does ("runs" or "done"), and which it is.
         overtaken: whether a handler began for a record while one before it in its order was not settled.
         wiped: whether Redis has forgotten.
         faults: how many more may happen, by kind.
@@ -86,6 +87,7 @@ class World(NamedTuple):
     bridges: tuple[Bridge, ...] = ()
     workers: tuple[Worker, ...] = ()
     runs: tuple[int, ...] = ()
+    name: tuple[str, int] | None = None
     overtaken: bool = False
     wiped: bool = False
     faults: tuple[tuple[str, int], ...] = ()
@@ -99,6 +101,7 @@ class Bounds(NamedTuple):
         one_step: whether broker and ledger are one Redis.
         completion: whether the commit waits until a record is settled.
         ordered: whether the records have one key, on a topic with `order="key"`.
+        unique: whether the records have one name, of a handler with `unique_by`.
         faults: how many of each kind may happen on one way: "bridge dies", "bridge freezes", "worker dies",
             "worker freezes", "Redis is wiped".
         mistake: a step that is made otherwise than by the real ones, to see that it is found.
@@ -112,6 +115,7 @@ class Bounds(NamedTuple):
     one_step: bool = True
     completion: bool = False
     ordered: bool = False
+    unique: bool = False
     faults: tuple[tuple[str, int], ...] = ()
     mistake: str = ""
 

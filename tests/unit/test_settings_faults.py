@@ -77,6 +77,20 @@ def test_a_sequence_names_handlers_of_its_topic_alone():
     ]
 
 
+@pytest.mark.parametrize(("broker", "ledger"), [("amqp://", ""), ("amqp://", "redis://r"), ("redis://r", "")])
+def test_a_handler_with_unique_names_needs_a_ledger(broker: str, ledger: str):
+    routes = Routes(
+        {
+            "plain": Handler("plain", ("orders",), "q", 1, 1),
+            "charge": Handler("charge", ("orders",), "q", 1, 1, unique_for=60),
+        }
+    )
+    found = settings_validation.find_unique_faults(settings(TopicSettings(), broker, ledger), routes)
+    assert [fault.split(",")[0] for fault in found] == (
+        ["charge: unique_by needs a ledger in Redis"] if (broker, ledger) == ("amqp://", "") else []
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [

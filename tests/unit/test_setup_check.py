@@ -1,11 +1,13 @@
 """What `bridge check` says of the group's topics that are missing, and of those that Kafka has refused to create."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kombu.exceptions import OperationalError
 
+from bridge.handler_routes import Handler, Routes
 from bridge.inspection import setup_check
 from bridge.inspection.status_sources import StatusSources
 from bridge.jobs.group_facts import GroupFacts
@@ -86,3 +88,11 @@ def test_without_a_ledger_it_is_said_that_a_recorder_with_another_database_is_no
     (finding,) = setup_check._ledger(amqp)
     assert finding.level == "warning"
     assert "a second recorder of dead letters with another database is not noticed" in finding.text
+
+
+def test_a_window_of_unique_names_that_a_retry_may_outlast_is_a_warning():
+    charge = Handler("charge", ("orders",), "q", 1, 1, unique_for=3_600, longest_delay=600)
+    routes = {"charge": charge, "plain": replace(charge, unique_for=None), "short": replace(charge, unique_for=600)}
+    (found,) = setup_check.find_short_windows(Routes(routes))
+    assert found.level == "warning"
+    assert "unique_for (600 s) is not longer than its longest retry delay (600 s)" in found.text

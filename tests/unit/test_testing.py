@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from tasks import Attempts, Breaker, DeadLetter, Message, Messages, RetryLater, StopConsuming
 from tasks.declaration.celery_defaults import OWN_DEFAULTS as DEFAULTS
 from tasks.declaration.handler_declaration import declare_handler
-from tasks.testing import outcome, outcome_of, outcomes
+from tasks.testing import outcome, outcome_of, outcomes, unique_name
 
 
 class Order(BaseModel):
@@ -363,3 +363,25 @@ def test_of_a_bulk_there_is_at_least_one_record_and_no_more_than_a_call_takes(st
         outcomes(store, [{"id": number} for number in range(6)])
     with pytest.raises(TypeError, match="takes one record at a time: ask outcome"):
         outcomes(charge, ["fine"])
+
+
+def test_the_name_of_a_record_is_told_and_a_handler_without_unique_by_is_refused(handler):
+    @handler("orders", unique_by="field:id")
+    def charge(order: Any) -> None: ...
+
+    @handler("orders")
+    def plain(order: Any) -> None: ...
+
+    assert unique_name(charge, {"id": 7}) == unique_name(charge, b'{"id": "7"}') == "7"
+    assert unique_name(charge, None) is None
+    with pytest.raises(ValueError, match="give it unique_by="):
+        unique_name(plain, {"id": 7})
+
+
+def test_a_name_that_cannot_be_found_fails_the_delivery(handler):
+    @handler("orders", unique_by=lambda message: message.headers[0][0])
+    def charge(order: Any) -> None: ...
+
+    assert str(outcome(charge, 1)) == "retry in 1 s"
+    assert str(outcome(charge, 1, headers=(("id", b"1"),))) == "done"
+    assert unique_name(charge, 1, headers=(("id", b"1"),)) == "id"

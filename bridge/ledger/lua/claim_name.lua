@@ -1,0 +1,7 @@
+-- Claims a unique name for a record. KEYS[1]: the name's key. ARGV: the record, milliseconds of the lease.
+-- The key's value is "h RECORD" while the record runs, and "d RECORD" once it is done (write_fates.lua).
+-- Returns nothing if the record has the name now, else that value: another record has it.
+local held = redis.call('GET', KEYS[1])
+if held and string.sub(held, 3) ~= ARGV[1] then return held end
+redis.call('SET', KEYS[1], 'h ' .. ARGV[1], 'PX', ARGV[2])
+return false

@@ -1,0 +1,3 @@
+-- Releases a unique name whose record did not get done. KEYS[1]: the name's key. ARGV: the record.
+if redis.call('GET', KEYS[1]) == 'h ' .. ARGV[1] then redis.call('DEL', KEYS[1]) end
+return false
