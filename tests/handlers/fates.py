@@ -89,6 +89,8 @@ declare("keyed_batches", batch=200)
 declare("line")
 # Longer than a test waits.
 declare("patient", retry_delays=(50,) * 5)
+declare("named", unique_by="header:message_id")
+declare("named_many", batch=200, unique_by="field:id")
 declare("blocking", batch=5, retry_delays=None, **FOREVER)
 
 

@@ -73,10 +73,12 @@ def calm(kafka: Any, redis_shared: Any, tmp_path_factory: pytest.TempPathFactory
                 "blocking": {**COMPLETION, "order": "partition"},
                 "steps": {**COMPLETION, "sequence": STEPS},
                 "payments": COMPLETION,
+                "named": COMPLETION,
+                "named_many": COMPLETION,
             },
         )
         made.make_topics("orders", "many", "slow", "odd", "keyed", "line", "blocking", "steps", "payments")
-        made.make_topics("keyed_batches", partitions=2)
+        made.make_topics("keyed_batches", "named", "named_many", partitions=2)
         made.bridge()
         made.worker()
         yield made
