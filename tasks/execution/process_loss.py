@@ -102,7 +102,8 @@ def split_after_loss(
         return [([delivery], {"redelivered": True}) for delivery in todo]
     others = [delivery for delivery in todo if not delivery.attempts.lost]
     alone = [([delivery], {"lost": delivery.attempts.lost, **_loss_history(headers)}) for delivery in guilty]
-    return [(others, {}), *alone] if others else alone
+    # Also of the others an earlier run may have written a dead letter, or parked one, without its mark.
+    return [(others, {"redelivered": True}), *alone] if others else alone
 
 
 def find_poison(todo: Sequence[Delivery]) -> list[Delivery]:

@@ -343,6 +343,9 @@ class RetrySchedule:
     def _send_on(self, deliveries: Sequence[Delivery], delay: float, past: Mapping[str, Any] = NO_PAST) -> None:
         task = self._task
         batch = self._batch.holding(deliveries)
+        if not delay and not past and (task.request.headers or {}).get("redelivered"):
+            # An earlier run may have written a dead letter of them, or parked one, without its mark.
+            past = {"redelivered": True}
         send_on(task.app, batch, delay, task.request.delivery_info or {}, self._most_together(), past)
         self._state.remove_sent(deliveries)
 

@@ -382,7 +382,7 @@ def test_after_a_lost_process_the_one_that_ran_runs_alone_and_the_others_togethe
     world.run_batch(batch.holding(charged), lost=1, losses=["then it died"])
     assert ran == []
     assert world.sent == [(0, [0, 1, 3]), (0, [2])]
-    assert world.pasts == [{}, {"lost": 1, "losses": ["then it died"]}]
+    assert world.pasts == [{"redelivered": True}, {"lost": 1, "losses": ["then it died"]}]
 
 
 def test_after_a_lost_process_of_which_nothing_is_known_each_runs_alone(world: World) -> None:
@@ -415,6 +415,18 @@ def test_the_rest_of_a_batch_whose_size_was_found_goes_back(
     found = world.run(1, 2, 3, 4, keys=[b"a"] * 4, order=order)
     assert found.startswith("1 done, 3 put back")
     assert [offsets for _, offsets in world.sent] == sent
+
+
+@pytest.mark.parametrize("order", [None, "partition"])
+def test_what_goes_back_of_a_redelivered_batch_may_still_have_a_dead_letter(
+    world: World, monkeypatch: pytest.MonkeyPatch, order: str | None
+) -> None:
+    monkeypatch.setattr(charge, "batch_seconds", -1)
+    world.run(1, 2, order=order, redelivered=True)
+    world.book = FakeBook(set())
+    world.run(1, 2, order=order)
+    assert world.sent == [(0, [1])] * 2
+    assert world.pasts == [{"redelivered": True}, {}]
 
 
 def test_when_its_time_is_over_the_rest_goes_back_as_a_batch_of_its_own(

@@ -110,7 +110,7 @@ def test_what_was_charged_runs_alone_and_the_others_together() -> None:
     found = [
         ([each.message.offset for each in some], past) for some, past in split_after_loss(todo, {LOSS_HISTORY: ["a"]})
     ]
-    assert found == [([1, 2], {}), ([3], {"lost": 2, LOSS_HISTORY: ["a"]})]
+    assert found == [([1, 2], {"redelivered": True}), ([3], {"lost": 2, LOSS_HISTORY: ["a"]})]
     assert [len(some) for some, _ in split_after_loss(batch(1, 2, 3).deliveries, {})] == [1, 1, 1]
     assert [past for _, past in split_after_loss(batch(1, 2).deliveries, {})] == [{"redelivered": True}] * 2
 
