@@ -22,7 +22,7 @@ ALL: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
     "batch": (work.mark, {"batch": 200}),
     "quiet": (work.mark_at, {}),
     "slow": (work.nap, {}),
-    "wait": (work.wait, {}),
+    "wait": (work.wait, {"concurrency": "auto"}),
     "wait100": (work.wait, {"concurrency": 100}),
     "storm": (work.storm, STORM),
     "storm200": (work.storm, {**STORM, "batch": 200}),

@@ -10,7 +10,7 @@ def main() -> None:
     """What is said, and what is found out."""
     ways = {
         "concurrency=100": Way(ours("wait100", COUNT)),
-        "no option set": Way(ours("wait", COUNT)),
+        'concurrency="auto"': Way(ours("wait", COUNT)),
     }
     compare("side by side", ways, wait100=COUNT, wait=COUNT)
     print("side by side: wanted 5,000/s")

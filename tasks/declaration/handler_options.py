@@ -160,10 +160,10 @@ def take_concurrency(name: str, options: dict[str, Any], *, is_async: bool) -> i
     Raises:
         HandlerError: it is out of range, or the handler runs its deliveries one by one for another reason.
     """
-    given, bulk = options.pop("concurrency", "auto"), options.get("bulk")
-    if given == "auto":
-        return "auto" if is_async and bulk is None else 1
-    if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= MOST_AT_ONCE:
+    given: int | Literal["auto"] = options.pop("concurrency", 1)
+    bulk = options.get("bulk")
+    is_number = isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= MOST_AT_ONCE
+    if not is_number and given != "auto":
         raise HandlerError(
             f'{name}: concurrency takes "auto" or a whole number from 1 to {MOST_AT_ONCE:,}; it was given {given!r}.'
         )
@@ -171,23 +171,23 @@ def take_concurrency(name: str, options: dict[str, Any], *, is_async: bool) -> i
         return 1
     if bulk is not None:
         raise HandlerError(
-            f"{name}: bulk={bulk} gives one call many messages, concurrency={given} runs one call for each message: "
+            f"{name}: bulk={bulk} gives one call many messages, concurrency={given!r} runs one call for each message: "
             "leave one out."
         )
     if not is_async:
         raise HandlerError(
-            f"{name}: concurrency={given} is for async def handlers, and this function is none: make it one, or start "
-            "more worker processes (celery worker --concurrency)."
+            f"{name}: concurrency={given!r} is for async def handlers, and this function is none: make it one, or "
+            "start more worker processes (celery worker --concurrency)."
         )
     batch = options.get("batch", "auto")
-    if isinstance(batch, int) and batch < given:
+    if given != "auto" and isinstance(batch, int) and batch < given:
         raise HandlerError(
             f"{name}: batch={batch} gives a process fewer deliveries at a time than concurrency={given}: raise "
             "batch, or leave it out."
         )
     if options.get("rate_limit") and batch == "auto":
         raise HandlerError(
-            f"{name}: a rate_limit runs deliveries one by one, concurrency={given} side by side: leave one out."
+            f"{name}: a rate_limit runs deliveries one by one, concurrency={given!r} side by side: leave one out."
         )
     return given
 

@@ -25,9 +25,9 @@ async def beside(order: Any, message: Message) -> None:
     note("beside", message, order)
 
 
-@handler(topic("waits"), name="waits")
+@handler(topic("waits"), name="waits", concurrency="auto")
 async def waits(order: Any, message: Message) -> None:
-    """It waits most of its time, and says nothing of how many of it may run at once."""
+    """It waits most of its time."""
     note("waits", message, order, "begun")
     await asyncio.sleep(order["seconds"])
     note("waits", message, order)

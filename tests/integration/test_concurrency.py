@@ -89,7 +89,7 @@ def test_a_killed_process_repeats_what_ran_and_nothing_else(side: Stack):
 
 
 @pytest.mark.slow
-def test_without_a_word_what_waits_runs_side_by_side(side: Stack):
+def test_with_an_automatic_concurrency_what_waits_runs_side_by_side(side: Stack):
     side.bridge()
     side.worker("-c", "1")
     side.produce("waits", *[{"seconds": 0.1}] * 600)

@@ -514,7 +514,7 @@ def test_the_next_of_a_key_starts_when_the_one_before_it_has_ended() -> None:
 # Automatic
 
 
-@handler("orders", name="unit.waits", batch=50)
+@handler("orders", name="unit.waits", batch=50, concurrency="auto")
 async def waits(value: Any, message: Message) -> None:
     events.append(f"begin {message.offset}")
     await asyncio.sleep(0.05)
@@ -529,7 +529,6 @@ def test_one_that_waits_soon_runs_many_at_once_and_tells_how_many(
     monkeypatch.setattr(
         "tasks.worker.delivery_cost.note_cost", lambda ledger, name, cost, at_once: told.append(at_once)
     )
-    assert waits.concurrency == "auto"
     world.run_batch(batch_of(*["sleep 0"] * 4, name="unit.waits"))
     assert events[:4] == ["begin 0", "end 0", "begin 1", "end 1"]
     for _ in range(2):
@@ -543,11 +542,12 @@ def test_one_that_waits_soon_runs_many_at_once_and_tells_how_many(
     assert told[-1] > 3
 
 
-def test_a_handler_that_is_not_async_runs_one_at_a_time_and_nothing_of_it_is_measured() -> None:
-    def plain(value: Any) -> None: ...
+def test_a_handler_that_says_nothing_runs_one_at_a_time_and_nothing_of_it_is_measured() -> None:
+    async def silent(value: Any) -> None: ...
 
-    assert handler("orders", name="unit.plain")(plain).concurrency == 1
-    del app.tasks["unit.plain"]
+    # Side by side its deliveries may wait for each other: for a pool, or for code that blocks.
+    assert handler("orders", name="unit.silent")(silent).concurrency == 1
+    del app.tasks["unit.silent"]
 
 
 @pytest.mark.parametrize(
@@ -590,6 +590,8 @@ def test_the_number_settles_although_runs_that_share_a_processor_take_longer(pro
         ({"concurrency": 5, "batch": 4}, "batch=4 gives a process fewer deliveries at a time than concurrency=5"),
         ({"concurrency": 5, "rate_limit": "10/s"}, "a rate_limit runs deliveries one by one"),
         ({"concurrency": 5, "bulk": 9}, "bulk=9 gives one call many messages, concurrency=5 runs one call for each"),
+        ({"concurrency": "auto", "rate_limit": "10/s"}, "a rate_limit runs deliveries one by one"),
+        ({"concurrency": "auto", "bulk": 9}, "bulk=9 gives one call many messages, concurrency='auto' runs one call"),
     ],
 )
 def test_a_wrong_concurrency_is_refused_with_its_reason(options: Any, why: str) -> None:
@@ -599,11 +601,12 @@ def test_a_wrong_concurrency_is_refused_with_its_reason(options: Any, why: str) 
         handler("orders", name="unit.wrong", **options)(wrong)
 
 
-def test_a_handler_that_is_not_async_is_refused_a_concurrency() -> None:
+@pytest.mark.parametrize("concurrency", [5, "auto"])
+def test_a_handler_that_is_not_async_is_refused_a_concurrency(concurrency: Any) -> None:
     def wrong(value: Any) -> None: ...
 
-    with pytest.raises(HandlerError, match="concurrency=5 is for async def handlers, and this function is none"):
-        handler("orders", name="unit.wrong", concurrency=5)(wrong)
+    with pytest.raises(HandlerError, match=f"concurrency={concurrency!r} is for async def handlers, and this function"):
+        handler("orders", name="unit.wrong", concurrency=concurrency)(wrong)
 
 
 def test_a_time_limit_below_a_second_is_no_reason_to_run_one_by_one() -> None:
