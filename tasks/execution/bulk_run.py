@@ -206,7 +206,8 @@ class BulkRun:
         runs = groupby(places if self._batch.order is None else sorted(places), outcome.failed.__contains__)
         for has_failed, run in runs:
             if not has_failed:
-                self._steps.done([ready[place] for place in run if not self._schedule.is_held_back(ready[place])])
+                # One after another: the messages of one that Kafka refuses hold back those behind it.
+                self._steps.done(ready[place] for place in run if not self._schedule.is_held_back(ready[place]))
                 continue
             self._steps.check_lease()
             for place in run:

@@ -11,7 +11,7 @@ from billiard.exceptions import SoftTimeLimitExceeded
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
-from bridge.errors import CannotSettle
+from bridge.errors import CannotSettle, PublishFailed
 from bridge.formats.celery_header import HEADER, from_header, to_header
 from bridge.formats.delivery import Batch, Delivery, Message
 from bridge.ledger import Fate
@@ -324,6 +324,23 @@ def test_a_predecessor_in_the_same_call_is_waited_for_by_it(world):
     first, second = batch.deliveries
     world.run_batch(batch.holding([first, replace(second, after=0)]))
     assert (calls, world.done) == ([[1, 2]], [0, 1])
+
+
+def test_in_an_order_messages_behind_those_that_kafka_refuses_are_not_sent_before_them(world, monkeypatch):
+    given: list[str] = []
+
+    def send(outgoing):
+        given.extend(each.id for _, each in outgoing)
+        return [PublishFailed("timed out") if each.id.startswith("orders-0-0:") else None for _, each in outgoing]
+
+    def behaves(values, messages):
+        for message in messages:
+            message.publish("invoices", {"of": message.offset})
+
+    monkeypatch.setattr(world, "send", send)
+    world.store(1, 2, 3, behaves=behaves, of={"order": "key", "keys": [b"a", b"a", b"b"]})
+    assert given == ["orders-0-0:unit.store:0", "orders-0-2:unit.store:0"]
+    assert (world.done, world.sent) == ([2], [(2, [0, 1])])
 
 
 def test_messages_that_a_failed_call_published_are_not_sent(world):
