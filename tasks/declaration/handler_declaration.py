@@ -249,7 +249,7 @@ def read_parameters(name: str, function: Callable[..., Any], *, bound: bool, bul
         HandlerError: it has a parameter that nothing fills, or none for the value or the message.
     """
     parameters = list(inspect.signature(function).parameters.values())[1 if bound else 0 :]
-    value, message = _split_parameters(name, parameters, bulk)
+    value, message = _split_parameters(name, function, parameters, bulk)
     if value is None and message is None:
         one = "a handler takes the value, the message, or both"
         several = "a bulk handler takes the values, the messages, or both"
@@ -271,14 +271,19 @@ def read_annotation(name: str, function: Callable[..., Any], parameter: inspect.
         return None
     if not isinstance(annotation, str):
         return annotation
-    probe = type("Probe", (), {"__annotations__": {"value": annotation}})
     try:
-        return typing.get_type_hints(probe, function.__globals__, inspect.getclosurevars(function).nonlocals)["value"]
+        return _resolve(function, annotation)
     except NameError as error:
         raise HandlerError(
             f"{name}: the annotation {annotation!r} cannot be read ({error}): import it outside "
             "TYPE_CHECKING, for the worker validates with it."
         ) from error
+
+
+def _resolve(function: Callable[..., Any], annotation: str) -> Any:
+    """Return what an annotation of a function names; raise `NameError` if there is no such name."""
+    probe = type("Probe", (), {"__annotations__": {"value": annotation}})
+    return typing.get_type_hints(probe, function.__globals__, inspect.getclosurevars(function).nonlocals)["value"]
 
 
 def _take_element(name: str, annotation: Any) -> Any:
@@ -309,7 +314,7 @@ _MESSAGE_PARAMETERS: Final[Mapping[bool, tuple[str, type]]] = {
 
 
 def _split_parameters(
-    name: str, parameters: list[inspect.Parameter], bulk: bool
+    name: str, function: Callable[..., Any], parameters: list[inspect.Parameter], bulk: bool
 ) -> tuple[inspect.Parameter | None, str | None]:
     value: inspect.Parameter | None = None
     message: str | None = None
@@ -321,12 +326,12 @@ def _split_parameters(
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             value = value or parameter
             continue
-        if _is_annotated(parameter, other):
+        if _is_annotated(function, parameter, other):
             needed = (
                 "a bulk handler takes Messages, and not Message" if bulk else "Messages are given to a bulk handler"
             )
             raise HandlerError(f"{name}: {needed}: see {parameter.name!r}, and the option bulk.")
-        by_annotation = _is_annotated(parameter, kind)
+        by_annotation = _is_annotated(function, parameter, kind)
         if message is None and (by_annotation or (value is not None and parameter.name == called)):
             message = parameter.name
         elif value is None and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
@@ -339,5 +344,13 @@ def _split_parameters(
     return value, message
 
 
-def _is_annotated(parameter: inspect.Parameter, kind: type) -> bool:
-    return parameter.annotation is kind or parameter.annotation in (kind.__name__, f"tasks.{kind.__name__}")
+def _is_annotated(function: Callable[..., Any], parameter: inspect.Parameter, kind: type) -> bool:
+    annotation = parameter.annotation
+    if not isinstance(annotation, str):
+        return annotation is kind
+    try:
+        # A class of the user's may have the same name.
+        return _resolve(function, annotation) is kind
+    except Exception:
+        # Only a type checker imports it.
+        return annotation in (kind.__name__, f"tasks.{kind.__name__}")

@@ -117,6 +117,26 @@ def test_messages_are_refused_where_one_record_is_handled(handler):
         handler("orders")(charge)
 
 
+@pytest.mark.parametrize(("bulk", "annotation"), [(None, "Messages"), (9, "list[Message]"), (None, "Message")])
+def test_a_class_of_the_users_may_have_the_name_of_one_of_ours(handler, bulk, annotation):
+    class Inbox(BaseModel):
+        id: int
+
+    there: dict[str, Any] = {"__name__": "orders", "Messages": Inbox, "Message": Inbox}
+    exec(f"from __future__ import annotations\ndef store(inbox: {annotation}): return inbox", there)
+    task = handler("orders", **({} if bulk is None else {"bulk": bulk}))(there["store"])
+    message = Message("orders", 0, 7, value=b'{"id": 1}')
+    found = task.call(message) if bulk is None else called(task, message.value)[0]
+    assert found == (Inbox(id=1) if bulk is None else [Inbox(id=1)])
+
+
+@pytest.mark.parametrize("annotation", ["Messages", "tasks.Messages"])
+def test_our_class_is_known_by_its_name_where_only_a_type_checker_imports_it(handler, annotation):
+    there: dict[str, Any] = {"__name__": "orders"}
+    exec(f"from __future__ import annotations\ndef store(orders, inbox: {annotation}): return len(inbox)", there)
+    assert called(handler("orders", bulk=9)(there["store"]), b"1", b"2")[0] == 2
+
+
 def test_its_tasks_carry_as_many_deliveries_as_a_call_takes(app, handler):
     def store(orders): ...
 
