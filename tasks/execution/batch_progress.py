@@ -28,6 +28,8 @@ SIZE: Final = 65_536
 #: The number of offsets and the length of the task's id; the offsets begin at `_OFFSETS`, behind the id.
 _HEAD: Final = struct.Struct("<IH")
 _OFFSET: Final = struct.Struct("<Q")
+#: The bit of an offset whose delivery was sent on; without it, it is done. Kafka's offsets do not reach it.
+_SENT: Final = 1 << 63
 #: The position of the running delivery's offset, which is stored plus one: zero if none runs, or several do.
 _RUNNING: Final = 1_016
 _OFFSETS: Final = 1_024
@@ -63,6 +65,13 @@ class ProgressNotes:
 
     def done(self, offset: int) -> None:
         """Note that a delivery's handler has succeeded."""
+        self._add(offset)
+
+    def sent(self, offset: int) -> None:
+        """Note that a delivery was sent on in a message of its own."""
+        self._add(offset | _SENT)
+
+    def _add(self, offset: int) -> None:
         at = _OFFSETS + self._count * _OFFSET.size
         if self._notes is None or at + _OFFSET.size > SIZE:
             return
@@ -95,8 +104,12 @@ def read_notes(pid: int, task_id: str) -> TaskNotes:
         count, length = _HEAD.unpack_from(data)
         if data[_HEAD.size : _HEAD.size + length] == task_id.encode():
             (running,) = _OFFSET.unpack_from(data, _RUNNING)
-            done = _OFFSET.iter_unpack(data[_OFFSETS : _OFFSETS + count * _OFFSET.size])
-            return TaskNotes(frozenset(offset for (offset,) in done), running - 1 if running else None)
+            offsets = [at for (at,) in _OFFSET.iter_unpack(data[_OFFSETS : _OFFSETS + count * _OFFSET.size])]
+            return TaskNotes(
+                frozenset(at for at in offsets if at < _SENT),
+                running - 1 if running else None,
+                frozenset(at - _SENT for at in offsets if at >= _SENT),
+            )
     return TaskNotes()
 
 
@@ -235,3 +248,5 @@ class BatchState:
         """Remove deliveries that were sent on in a message of their own."""
         for delivery in deliveries:
             self._left.pop(delivery.message.offset, None)
+            if self._progress is not None:
+                self._progress.sent(delivery.message.offset)

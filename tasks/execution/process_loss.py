@@ -25,10 +25,12 @@ class TaskNotes(NamedTuple):
     Attributes:
         done: the offsets whose handler had succeeded.
         running: the offset whose handler was running; `None`: unknown.
+        sent: the offsets that were sent on in messages of their own.
     """
 
     done: frozenset[int] = frozenset()
     running: int | None = None
+    sent: frozenset[int] = frozenset()
 
 
 def headers_after_loss(
@@ -47,7 +49,9 @@ def headers_after_loss(
         return {"lost": lost}
     charged = _charged(batch, notes)
     deliveries = []
-    for delivery in batch.deliveries:
+    # A message without deliveries could not be read.
+    left = [each for each in batch.deliveries if each.message.offset not in notes.sent] or batch.deliveries
+    for delivery in left:
         if delivery.message.offset in notes.done:
             deliveries.append(replace(delivery, ended="done"))
         elif delivery is charged:
@@ -134,9 +138,8 @@ def clear_losses(delivery: Delivery) -> Delivery:
 
 
 def _charged(batch: Batch, notes: TaskNotes) -> Delivery | None:
-    left = [
-        delivery for delivery in batch.deliveries if not delivery.ended and delivery.message.offset not in notes.done
-    ]
+    gone = notes.done | notes.sent
+    left = [delivery for delivery in batch.deliveries if not delivery.ended and delivery.message.offset not in gone]
     if len(batch.deliveries) == 1:
         return left[0] if left else None
     return next((delivery for delivery in left if delivery.message.offset == notes.running), None)

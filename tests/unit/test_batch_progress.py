@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.formats.delivery import Batch, Delivery, Message
 from tasks.execution import batch_progress
+from tasks.execution.batch_progress import BatchState
 from tasks.execution.process_loss import TaskNotes
 
 
@@ -47,6 +49,15 @@ def test_the_next_task_of_a_process_begins_with_nothing_done() -> None:
         == batch_progress.read_notes(os.getpid(), "second")
         == TaskNotes(frozenset(), None)
     )
+
+
+def test_what_was_sent_on_is_told_apart_from_what_was_done() -> None:
+    made = [Delivery(Message("orders", 0, offset), "charge") for offset in (0, 5, 7)]
+    state = BatchState(Batch("charge", "orders", 0, tuple(made)), batch_progress.begin_notes("one"))
+    state.note_success(made[0])
+    state.remove_sent(made[1:])
+    found = batch_progress.read_notes(os.getpid(), "one")
+    assert found == TaskNotes(done=frozenset({0}), sent=frozenset({5, 7}))
 
 
 def test_a_process_that_ends_leaves_no_notes(folder: Path) -> None:

@@ -64,6 +64,14 @@ def test_where_nothing_is_known_nobody_is_charged_and_the_message_counts() -> No
     assert (lost, [each.attempts.lost for each in found]) == (2, [0, 0])
 
 
+def test_what_was_sent_on_in_a_message_of_its_own_does_not_come_back_too() -> None:
+    lost, found = after(batch(1, 2, 3), TaskNotes(frozenset({1}), 3, frozenset({2, 3})))
+    assert (lost, [(each.message.offset, each.attempts.lost) for each in found]) == (1, [(1, 0)])
+    # A message without deliveries could not be read.
+    _, found = after(batch(1, 2), TaskNotes(sent=frozenset({1, 2})))
+    assert [each.message.offset for each in found] == [1, 2]
+
+
 def test_the_only_one_of_a_message_is_the_one_that_ran() -> None:
     lost, (found,) = after(batch(7), TaskNotes())
     assert (lost, found.attempts.lost, found.first_failed_at) == (1, 1, int(NOW * 1000))
