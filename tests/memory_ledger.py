@@ -22,7 +22,7 @@ class MemoryLedger:
     def __init__(self) -> None:
         self.queues: dict[str, list[bytes]] = defaultdict(list)
         self.cluster, self.group = "cluster", "group"
-        #: Unique names: "h" and a record that runs, "d" and one that is done.
+        #: Unique names: "h" and a record that runs ("r": a replay), "d" and one that is done.
         self.names: dict[str, str] = {}
         self._fates: dict[tuple[Account, int], Fate] = {}
         self._joined: dict[Account, int] = {}
@@ -42,13 +42,14 @@ class MemoryLedger:
         """Claim or release a unique name."""
         (key,), record, held = keys, args[0], self.names.get(keys[0])
         if what == RELEASE_NAME:
-            if held == f"h {record}":
+            if held in (f"h {record}", f"r {record}"):
                 del self.names[key]
             return None
         assert what == CLAIM_NAME
         if held is not None and held[2:] != record:
             return held.encode()
-        self.names[key] = f"h {record}"
+        if held is None or held[0] != "d":
+            self.names[key] = f"{args[2]} {record}"
         return None
 
     def page_key(self, account: Account, page: int) -> str:

@@ -2,31 +2,34 @@
 done. Another record with that name waits, or is a duplicate.
 
 A name is one key, which expires. Its record is marked done in the step that marks its delivery (`NameMark`), so no
-crash leaves a done name without a done delivery. A claim of a record that was lost ends with its lease, and the record
-itself takes it over at any time.
+crash leaves a done name without a done delivery. A claim of a record that was lost ends with its lease, or when it is
+dead or discarded (`is_given_up`), and the record itself takes it over at any time.
 """
 
 from base64 import urlsafe_b64encode
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple
 
 from bridge.errors import LedgerUnavailable
+from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_client import Ledger
-from bridge.ledger.ledger_layout import ledger_key
+from bridge.ledger.ledger_layout import Account, ledger_key
 from bridge.ledger.ledger_scripts import CLAIM_NAME, RELEASE_NAME
 
-_STATES: Final[dict[str, Literal["running", "done"]]] = {"h": "running", "d": "done"}
+_STATES: Final[dict[str, Literal["running", "replayed", "done"]]] = {"h": "running", "r": "replayed", "d": "done"}
 
 
 class NameClaim(NamedTuple):
     """The answer to a claim.
 
     Attributes:
-        state: "granted": the record has the name; else what the other record that has it does.
+        state: "granted": the record has the name; else what the other record that has it does. "replayed": it runs,
+            although it was dead.
         record: the other record, `orders-3-1234`.
     """
 
-    state: Literal["granted", "running", "done"] = "granted"
+    state: Literal["granted", "running", "replayed", "done"] = "granted"
     record: str = ""
 
 
@@ -56,14 +59,28 @@ class NameClaims:
         digest = blake2b(text, digest_size=15).digest()
         return ledger_key("unique", urlsafe_b64encode(digest).decode())
 
-    def claim(self, key: str, record: str, lease: float) -> NameClaim:
+    def claim(self, key: str, record: str, lease: float, *, replayed: bool = False) -> NameClaim:
         """Claim a name for a record that is about to run; a record takes over its own claim.
 
         Parameters:
             lease: seconds after which another record may claim it, whatever became of this one.
+            replayed: whether a person has sent it back: then its fate does not say that it has ended.
         """
-        answer = self._ledger.run("claim a unique name", CLAIM_NAME, [key], [record, int(lease * 1000)])
+        state = "r" if replayed else "h"
+        answer = self._ledger.run("claim a unique name", CLAIM_NAME, [key], [record, int(lease * 1000), state])
         return read_name_claim(answer)
+
+    def is_given_up(self, accounts: Sequence[Account], record: str) -> bool:
+        """Return whether another record of a topic is dead or discarded: its process may have been killed with a name.
+
+        Parameters:
+            accounts: of the topic, under each name of the handler, in any partition.
+        """
+        partition, offset = record.split("-")[-2:] if "-" in record else ("", "")
+        if not (partition.isdecimal() and offset.isdecimal()):
+            return False
+        asked = [(account._replace(partition=int(partition)), [int(offset)]) for account in accounts]
+        return any(Fate(fates[0]) in (Fate.DEAD, Fate.DISCARDED) for fates in self._ledger.fates_of(asked))
 
     def release(self, key: str, record: str) -> None:
         """Release the name of a record that did not get done; one that is done, or another's, stays."""

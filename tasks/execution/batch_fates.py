@@ -101,6 +101,11 @@ class BatchFates:
         return self._ledger
 
     @property
+    def accounts(self) -> tuple[Account, ...]:
+        """The accounts of the source records under each name of the handler."""
+        return (self._account, *self._others)
+
+    @property
     def unwritten(self) -> dict[int, Fate]:
         """The marks that are not in the ledger yet."""
         return self._unwritten
@@ -137,14 +142,14 @@ class BatchFates:
         if self._ledger is None or self._own is not None:
             return False
         try:
-            found = self._ledger.fates_of([(account, [offset]) for account in (self._account, *self._others)])
+            found = self._ledger.fates_of([(account, [offset]) for account in self.accounts])
         except LedgerUnavailable:
             return False
         return any(fates[0] == Fate.DISCARDED for fates in found)
 
     def _looked_up(self, ledger: Ledger, offsets: Sequence[int]) -> tuple[set[int], dict[int, Fate]]:
         """Return the offsets settled where they were handed off, and the fates of those settled elsewhere."""
-        names = (self._account, *self._others)
+        names = self.accounts
         if self._own is None:
             here, *others = ledger.fates_of([(account, offsets) for account in names])
             self.discarded.update(offset for offset, fate in zip(offsets, here, strict=True) if fate == Fate.DISCARDED)
@@ -173,7 +178,7 @@ class BatchFates:
         """
         if self._ledger is None:
             return set(offsets)
-        found = self._ledger.fates_of([(account, offsets) for account in (self._account, *self._others)])
+        found = self._ledger.fates_of([(account, offsets) for account in self.accounts])
         return {
             offset for fates in found for offset, fate in zip(offsets, fates, strict=True) if Fate(fate) in FINAL_FATES
         }

@@ -312,7 +312,7 @@ class BatchRun:
         except Exception as error:
             self._fail(delivery, error, guard)
             return False
-        if claim.state == "running":
+        if claim.state in ("running", "replayed"):
             self._telemetry.count_retry("postponed")
             self._schedule.wait_for_name(delivery, claim.record)
         elif claim.state == "done":

@@ -2,7 +2,7 @@
 
 The claim holds while the handler runs. It is released when the run fails, so that of two records with one name either
 may succeed: a first one that waits for its retry, or is dead, makes no second one done. If its process is killed, the
-claim ends with its lease, or when the record runs again.
+claim ends with its lease, when the record runs again, or when it is dead or discarded.
 """
 
 from collections.abc import Callable
@@ -79,12 +79,21 @@ class UniqueGuard:
             # A neighbour in this batch has the name, and may have ended without its mark in the ledger.
             self._settle_ended()
         # A person asked for this run, whatever was done before.
-        granted = GRANTED if delivery.again else self._claims.claim(mark.key, mark.record, self._find_lease())
+        granted = GRANTED if delivery.again else self._claim(self._claims, mark, replayed=is_replayed(delivery))
         if granted.state == "granted":
             self._fates.names[delivery.message.offset] = mark
             self._claimed.add(mark.key)
         elif granted.state == "done":
             self.duplicates.add(delivery.message.offset)
+        return granted
+
+    def _claim(self, claims: NameClaims, mark: NameMark, *, replayed: bool) -> NameClaim:
+        lease = self._find_lease()
+        granted = claims.claim(mark.key, mark.record, lease, replayed=replayed)
+        if granted.state == "running" and claims.is_given_up(self._fates.accounts, granted.record):
+            # Its process was killed, and nothing releases the name.
+            claims.release(mark.key, granted.record)
+            granted = claims.claim(mark.key, mark.record, lease, replayed=replayed)
         return granted
 
     def note_success(self, delivery: Delivery) -> None:
@@ -100,7 +109,8 @@ class UniqueGuard:
         if (claims := self._claims) is not None and (
             mark := self._fates.names.get(delivery.message.offset)
         ) is not None:
-            _try(lambda: claims.claim(mark.key, mark.record, mark.seconds))
+            lease = max(mark.seconds, self._find_lease())
+            _try(lambda: claims.claim(mark.key, mark.record, lease, replayed=is_replayed(delivery)))
 
     def release(self, delivery: Delivery) -> None:
         """Release the name of a delivery whose run did not succeed; another record with it may run now."""
@@ -121,6 +131,11 @@ class UniqueGuard:
     def _find_lease(self) -> float:
         hard = TimeLimits.from_request(self._task).hard
         return LEASE_WITHOUT_LIMIT if hard is None else hard + LEASE_MARGIN
+
+
+def is_replayed(delivery: Delivery) -> bool:
+    """Return whether a person has sent a delivery back, which stays dead in the ledger while it runs."""
+    return bool(delivery.attempts.replayed)
 
 
 def _try(act: Callable[[], object]) -> None:

@@ -7,7 +7,6 @@ import pytest
 import redis
 
 from bridge.errors import LedgerUnavailable
-from bridge.ledger.fate_pages import Account
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_client import Ledger
 from bridge.ledger.ledger_layout import Account
@@ -43,6 +42,35 @@ def test_one_record_has_a_name_until_it_is_released_or_its_lease_ends(ledger: Le
     claims.release(key, FIRST)
     assert claims.claim(key, SECOND, 0.2) == GRANTED
     eventually(lambda: claims.claim(key, FIRST, 60) == GRANTED, 5)
+
+
+def test_a_name_that_a_record_has_done_stays_done_though_a_late_copy_of_it_runs_and_fails(ledger: Ledger) -> None:
+    claims = NameClaims(ledger)
+    key = claims.key("charge", "orders", b"a-1")
+    ledger.write([Mark(CHARGE, [7], Fate.DONE), NameMark(key, FIRST, 60)])
+    assert claims.claim(key, FIRST, 60) == GRANTED
+    claims.release(key, FIRST)
+    assert claims.claim(key, SECOND, 60) == NameClaim("done", FIRST)
+
+
+def test_a_replay_that_runs_says_so_and_releases_its_name(ledger: Ledger) -> None:
+    claims = NameClaims(ledger)
+    key = claims.key("charge", "orders", b"a-1")
+    assert claims.claim(key, FIRST, 60, replayed=True) == GRANTED
+    assert claims.claim(key, SECOND, 60) == NameClaim("replayed", FIRST)
+    claims.release(key, FIRST)
+    assert claims.claim(key, SECOND, 60) == GRANTED
+
+
+def test_a_record_is_given_up_once_it_is_dead_or_discarded_under_any_name_of_its_handler(ledger: Ledger) -> None:
+    claims, old = NameClaims(ledger), CHARGE._replace(handler="old.charge")
+    accounts = [CHARGE._replace(partition=5), old]
+    for account, offset, fate in ((CHARGE, 1, Fate.DONE), (old, 2, Fate.DEAD), (CHARGE, 3, Fate.DISCARDED)):
+        ledger.write([Mark(account, [offset], Fate.HANDED)])
+        ledger.write([Mark(account, [offset], fate)])
+    given_up = [claims.is_given_up(accounts, f"orders-0-{offset}") for offset in range(5)]
+    assert given_up == [False, False, True, True, False]
+    assert not claims.is_given_up(accounts, "something else")
 
 
 def test_a_delivery_and_its_name_are_done_in_one_step_for_a_window(ledger: Ledger, client: redis.Redis) -> None:

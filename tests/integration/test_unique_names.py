@@ -50,6 +50,19 @@ def test_in_batches_too(calm: Stack):
     assert len(calm.done("named_many")) == 100
 
 
+def test_what_kills_its_process_until_it_is_dead_leaves_its_name_to_the_next(stack: Stack):
+    choose(stack, {"named": {"commit": "completion", "order": "partition"}}, lost_pauses=[0.2, 0.2])
+    stack.make_topics("named", partitions=2)
+    stack.bridge()
+    stack.worker("-c", "1")
+    named(stack, "a-1", {"kill": 9})
+    (letter,) = stack.dead("named", 1, 60)
+    assert letter.ours["reason"] == "poison"
+    heirs = [named(stack, "a-1", {}, partition=1), named(stack, "a-2", {}, partition=1)]
+    all_settled(stack, "named", done=2, dead=1)
+    assert stack.done("named") == heirs
+
+
 @pytest.mark.slow
 def test_killed_workers_lose_no_name_and_repeat_at_most_what_they_ran(stack: Stack):
     choose(stack, {"named_many": {"commit": "completion"}})

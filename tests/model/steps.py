@@ -171,7 +171,10 @@ def _use_name(world: World, bounds: Bounds, message: Message, does: str, to: To)
 
 def _claim(world: World, bounds: Bounds, message: Message, to: To) -> Step[World]:
     at, name = message.record, world.name
-    if name is None or name[1] == at:
+    if name == ("done", at):
+        return to("finds its name done by itself", world, "run")
+    given_up = name is not None and name[0] == "runs" and world.fates[name[1]] is Fate.DEAD
+    if name is None or name[1] == at or given_up:
         does = "done" if bounds.mistake == "is done before it runs" else "runs"
         return to("claims its name", world._replace(name=(does, at)), "run")
     if name[0] == "done":

@@ -9,12 +9,13 @@ from celery.exceptions import Retry
 
 from bridge.errors import LedgerUnavailable
 from bridge.formats.celery_header import HEADER, to_header
-from bridge.formats.delivery import Batch, Delivery, Message
+from bridge.formats.delivery import Attempts, Batch, Delivery, Message, Via
 from bridge.formats.outbox import OutgoingMessage
 from bridge.ledger import Account, Fate, Mark
 from bridge.ledger.name_claims import NameClaims
 from lossless.worker.run_outcome import ComeBack
 from tasks import DeadLetter, StopConsuming, handler
+from tasks.declaration.unique_name import UniqueName
 from tasks.errors import DeadLettered
 from tasks.execution import batch_run, outcome_actions
 from tasks.execution.batch_fates import BatchFates
@@ -254,6 +255,51 @@ def test_its_own_record_takes_over_what_a_killed_process_held(world: NamedWorld)
     assert world.state(b"a") == "d orders-0-0"
 
 
+@pytest.mark.parametrize("fate", [Fate.DEAD, Fate.DISCARDED])
+@pytest.mark.parametrize("partition", [0, 3])
+def test_a_record_that_was_given_up_after_its_process_was_killed_leaves_its_name_to_the_next(
+    world: NamedWorld, fate: Fate, partition: int
+) -> None:
+    world.hold(b"a", f"orders-{partition}-0")
+    world.ledger.write([Mark(TRANSFER._replace(partition=partition), [0], Fate.HANDED)])
+    world.deliver(record(1, b"a"), record(2, b"b"), order="partition")
+    assert (ran, world.sent) == ([], [(0.5, [1, 2])])
+    world.ledger.write([Mark(TRANSFER._replace(partition=partition), [0], fate)])
+    assert world.deliver(record(1, b"a")) == "transferred"
+    assert world.state(b"a") == "d orders-0-1"
+
+
+def test_a_replay_of_a_dead_record_keeps_its_name_while_it_runs(world: NamedWorld, monkeypatch) -> None:
+    seen: list[str | None] = []
+
+    def work(value: bytes, message: Message) -> None:
+        seen.append(world.state(b"a"))
+        raise DeadLetter("still")
+
+    monkeypatch.setattr(transfer, "run", work)
+    world.ledger.write([Mark(TRANSFER, [0], Fate.HANDED), Mark(TRANSFER, [0], Fate.DEAD)])
+    replayed = replace(record(0, b"a"), attempts=Attempts(replayed=1), via=Via("orders.replay", 0, 4))
+    with pytest.raises(DeadLettered):
+        world.deliver(replayed)
+    assert (seen, world.state(b"a")) == (["r orders-0-0"], None)
+
+
+def test_while_a_replay_runs_the_second_waits(world: NamedWorld) -> None:
+    world.ledger.write([Mark(TRANSFER, [0], Fate.HANDED), Mark(TRANSFER, [0], Fate.DEAD)])
+    world.claims.claim(world.key(b"a"), "orders-0-0", 60, replayed=True)
+    world.deliver(record(1, b"a"), record(2, b"b"))
+    assert (ran, world.sent) == ([2], [(0.5, [1])])
+
+
+def test_a_late_copy_of_a_done_record_leaves_the_name_done(world: NamedWorld) -> None:
+    world.deliver(record(0, b"a"))
+    # Another message of it was taken before the mark; it fails.
+    world.ledger.forget(TRANSFER, 0, 0)
+    world.deliver(record(0, b"a", b"fail"), record(2, b"b"))
+    assert world.state(b"a") == "d orders-0-0"
+    assert world.deliver(record(1, b"a")) == "a duplicate of orders-0-0"
+
+
 def test_a_record_that_a_person_runs_again_runs_though_its_name_is_done(world: NamedWorld) -> None:
     world.deliver(record(0, b"a"))
     world.ledger.forget(TRANSFER, 0, 0)
@@ -290,6 +336,24 @@ def test_a_success_whose_messages_kafka_does_not_take_keeps_its_name(world: Name
     world.kafka_down = False
     world.deliver(*(replace(delivery, due=None) for delivery in left.deliveries))
     assert (ran, world.state(b"a")) == ([0, 1], "d orders-0-0")
+
+
+def test_a_success_whose_messages_wait_keeps_its_name_for_the_longer_of_window_and_lease(
+    world: NamedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases: list[int] = []
+    run = world.ledger.run
+
+    def noted(doing: str, what: Any, keys: Any, args: Any) -> Any:
+        leases.append(args[1] // 1000)
+        return run(doing, what, keys, args)
+
+    monkeypatch.setattr(world.ledger, "run", noted)
+    world.kafka_down = True
+    world.deliver(record(0, b"a", b"publish"), record(1, None))
+    monkeypatch.setattr(transfer, "unique", UniqueName("header:message_id", 7_200.0, "unit.transfer"))
+    world.deliver(record(2, b"b", b"publish"), record(3, None))
+    assert leases == [3_600, 3_600, 3_600, 7_200]
 
 
 def test_what_ended_before_the_ledger_heard_of_it_has_its_name_done_with_it(world: NamedWorld) -> None:
