@@ -78,8 +78,8 @@ def handler(*topics: str, **options: Any) -> Callable[[Callable[..., Any]], Hand
                 second record with the same name is done without a run.
             unique_for: seconds for which a name is known after its record was done (3600).
             batch: how many deliveries one Celery task may carry ("auto": as many as take about 50 ms).
-            concurrency: how many deliveries of an `async def` handler a process runs at once ("auto": by the
-                waiting share of its time, at most 100).
+            concurrency: how many deliveries of an `async def` handler a process runs at once (1; "auto": as many as
+                really do more, at most 100).
             bulk: how many messages one call of the function may take: it gets a list of values, and `Messages`.
             codec: `None` for JSON, `bytes`, `str`, or a callable of the value's bytes.
             upgrade: a function of a decoded value of an older model, called if it does not validate; it returns the

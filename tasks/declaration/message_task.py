@@ -42,7 +42,7 @@ class MessageTask(DeliveryTask[P, R_co], Generic[P, R_co]):
     #: Seconds after which the rest of a batch goes back to the queue as a batch of its own.
     batch_seconds: float = AUTO_SECONDS
 
-    #: How many of its deliveries a process runs at once, if it is `async def`; "auto": as its waiting share allows.
+    #: How many of its deliveries a process runs at once, if it is `async def`; "auto": as many as really do more.
     concurrency: int | Literal["auto"] = 1
 
     @property

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from billiard.exceptions import SoftTimeLimitExceeded
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 
 from bridge.errors import LedgerUnavailable, MalformedDelivery
@@ -16,7 +17,7 @@ from bridge.formats.delivery import Batch, Delivery
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.errors import DeadLettered, Failed, GivenAway, TopicHalted
-from tasks.execution import batch_progress, delivery_log, process_loss, redis_clock
+from tasks.execution import batch_progress, delivery_log, event_loop, process_loss, redis_clock
 from tasks.execution.batch_fates import BatchFates
 from tasks.execution.batch_progress import BatchState
 from tasks.execution.batch_telemetry import BatchTelemetry
@@ -168,19 +169,24 @@ class BatchRun:
         if self._task.bulk is not None:
             self._run_in_bulk(todo)
             return
-        is_automatic = self._task.concurrency == "auto"
-        most = concurrency_meter.find_concurrency(self._task.name) if is_automatic else self._task.concurrency
+        is_automatic = self._task.concurrency == "auto" and self._batch.order != "partition"
         # After a loss one runs at a time, so that a second loss is charged to the delivery that ran.
-        width = 1 if follows_loss(self._headers) else min(int(most), len(todo))
-        run = self._run_in_turn
-        if width > 1 and self._batch.order != "partition":
-            run = partial(self._run_side_by_side, width=width)
+        if self._batch.order == "partition" or follows_loss(self._headers):
+            width = 1
+        else:
+            most = self._task.concurrency
+            width = min(concurrency_meter.find_concurrency(self._task.name) if most == "auto" else most, len(todo))
+        run = partial(self._run_side_by_side, width=width) if width > 1 else self._run_in_turn
         if not is_automatic:
             run(todo)
             return
-        since = time.process_time()
+        since, waited, processor = time.monotonic(), event_loop.read_waited(), time.process_time()
         run(todo)
-        self._telemetry.note_concurrency(time.process_time() - since)
+        # In turn, what settles a delivery is no time of the loop's.
+        took = self._telemetry.seconds if width == 1 else time.monotonic() - since
+        waits = event_loop.read_waited()
+        busy = time.process_time() - processor if waited is None or waits is None else took - (waits - waited)
+        self._telemetry.note_concurrency(max(0.0, busy), width)
 
     def _run_in_bulk(self, todo: list[Delivery]) -> None:
         steps = DeliverySteps(
@@ -338,6 +344,8 @@ class BatchRun:
         delivery, guard = admitted
         set_logged_delivery(delivery)
         self._telemetry.count_run(ended.seconds, succeeded=ended.error is None)
+        if isinstance(ended.error, SoftTimeLimitExceeded):
+            self._telemetry.note_overrun()
         if ended.error is None:
             self._result = ended.returned
             guard.note_success()

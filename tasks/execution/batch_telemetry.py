@@ -29,7 +29,7 @@ class BatchTelemetry:
         self._handler, self._topic, self._group, self._ledger = task.name, topic, group, ledger
         self._is_automatic = task.batch == "auto"
         self._finds_concurrency = task.concurrency == "auto"
-        self._ran = HandlerTime()
+        self._ran, self._has_overrun = HandlerTime(), False
         self.laps = DeliveryLaps(begun)
         self._runs = worker_metrics.RunCounter(task.name, group, self._count_outcome)
 
@@ -77,9 +77,23 @@ class BatchTelemetry:
         at_once = concurrency_meter.find_concurrency(self._handler) if self._finds_concurrency else 0
         delivery_cost.note_cost(self._ledger, self._handler, self.laps.cost(), at_once)
 
-    def note_concurrency(self, processor: float) -> None:
-        """Note the seconds of the processor that the batch's runs took, for an automatic concurrency."""
-        concurrency_meter.note_time(self._handler, self._ran._replace(processor=processor))
+    @property
+    def seconds(self) -> float:
+        """The seconds of the batch's runs, if its concurrency is automatic."""
+        return self._ran.seconds
+
+    def note_overrun(self) -> None:
+        """Note that a run has overrun its soft time limit."""
+        self._has_overrun = True
+
+    def note_concurrency(self, busy: float, at_once: int) -> None:
+        """Note the seconds for which the loop did not wait in the batch's runs, for an automatic concurrency.
+
+        Parameters:
+            at_once: how many ran side by side.
+        """
+        latest = self._ran._replace(busy=busy)
+        concurrency_meter.note_batch(self._handler, latest, at_once, overran=self._has_overrun)
 
     def flush(self) -> None:
         """Write the counts of runs."""

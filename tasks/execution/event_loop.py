@@ -3,8 +3,10 @@
 import asyncio
 import inspect
 import os
+import selectors
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -50,10 +52,41 @@ def find_loop() -> asyncio.AbstractEventLoop:
     """Return this process's loop (under `-P threads`: this thread's), which stays open for clients between messages."""
     # A loop must not be shared with the process that this one was forked from.
     if getattr(_local, "pid", None) != os.getpid() or _local.loop.is_closed():
-        _local.loop, _local.pid = asyncio.new_event_loop(), os.getpid()
+        _local.loop, _local.waits = _make_loop()
+        _local.pid = os.getpid()
         asyncio.set_event_loop(_local.loop)
     loop: asyncio.AbstractEventLoop = _local.loop
     return loop
+
+
+def read_waited() -> float | None:
+    """Return the seconds for which this thread's loop has waited so far; `None` if another library's loop runs."""
+    find_loop()
+    waits: _MeteredSelector | None = _local.waits
+    return None if waits is None else waits.waited
+
+
+class _MeteredSelector(selectors.DefaultSelector):
+    """A selector that counts the seconds for which its loop waits."""
+
+    waited = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        since = time.monotonic()
+        try:
+            return super().select(timeout)
+        finally:
+            self.waited += time.monotonic() - since
+
+
+def _make_loop() -> tuple[asyncio.AbstractEventLoop, _MeteredSelector | None]:
+    loop = asyncio.new_event_loop()
+    if type(loop) is not asyncio.SelectorEventLoop:
+        # A policy of the user's has made it.
+        return loop, None
+    loop.close()
+    selector = _MeteredSelector()
+    return asyncio.SelectorEventLoop(selector), selector
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:

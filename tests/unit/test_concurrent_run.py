@@ -29,7 +29,7 @@ from tasks.execution.message_lease import MessageLease
 from tasks.execution.time_limits import Watchdog
 from tasks.logs import WithDelivery
 from tasks.worker import concurrency_meter
-from tasks.worker.concurrency_meter import COLD_RUNS, HandlerTime, add_time, compute_concurrency
+from tasks.worker.concurrency_meter import COLD_RUNS, FoundConcurrency, HandlerTime, add_batch
 from tests.unit.test_batch_run import FakeBook, World
 
 #: What happened, in order.
@@ -514,32 +514,74 @@ def test_the_next_of_a_key_starts_when_the_one_before_it_has_ended() -> None:
 # Automatic
 
 
-@handler("orders", name="unit.waits", batch=50, concurrency="auto")
+@handler("orders", name="unit.waits", batch=50, concurrency="auto", max_retries=0)
 async def waits(value: Any, message: Message) -> None:
     events.append(f"begin {message.offset}")
-    await asyncio.sleep(0.05)
+    match value:
+        case {"block": seconds}:
+            time.sleep(seconds)
+    await asyncio.sleep(0.01)
     events.append(f"end {message.offset}")
 
 
-def test_one_that_waits_soon_runs_many_at_once_and_tells_how_many(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many ran at once, as each batch told."""
     told: list[int] = []
     monkeypatch.setattr(concurrency_meter, "_of_process", None)
     monkeypatch.setattr(
         "tasks.worker.delivery_cost.note_cost", lambda ledger, name, cost, at_once: told.append(at_once)
     )
-    world.run_batch(batch_of(*["sleep 0"] * 4, name="unit.waits"))
-    assert events[:4] == ["begin 0", "end 0", "begin 1", "end 1"]
-    for _ in range(2):
-        world.book = FakeBook(set())
-        world.run_batch(batch_of(*["sleep 0"] * 3, name="unit.waits"))
-    world.book = FakeBook(set())
+    return told
+
+
+def run_waits(world: World, *values: str) -> None:
     events.clear()
-    world.run_batch(batch_of(*["sleep 0"] * 4, name="unit.waits"))
-    assert events[:4] == [f"begin {offset}" for offset in range(4)]
-    assert told[0] == 1
-    assert told[-1] > 3
+    world.book = FakeBook(set())
+    world.run_batch(batch_of(*values, name="unit.waits"))
+
+
+def test_one_that_waits_runs_more_at_once_in_its_next_batch_and_tells_how_many(world: World, found: list[int]) -> None:
+    for _ in range(3):
+        run_waits(world, *["sleep 0"] * 20)
+    assert events[:4] == ["begin 0", "begin 1", "end 0", "end 1"]
+    assert found[:2] == [1, 2]
+
+
+@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize(("value", "share"), [("sleep 0", (0.0, 0.5)), ("block 0.03", (0.5, 1.0))])
+def test_code_that_blocks_the_loop_counts_as_busy_and_what_waits_does_not(
+    world: World, monkeypatch: pytest.MonkeyPatch, number: int, value: str, share: tuple[float, float]
+) -> None:
+    noted: list[tuple[HandlerTime, int]] = []
+    monkeypatch.setattr(concurrency_meter, "find_concurrency", lambda handler: number)
+    monkeypatch.setattr(
+        concurrency_meter, "note_batch", lambda handler, latest, at_once, overran: noted.append((latest, at_once))
+    )
+    began = time.monotonic()
+    run_waits(world, *[value] * 8)
+    took = time.monotonic() - began
+    ((latest, at_once),) = noted
+    assert (latest.runs, at_once) == (8, number)
+    assert share[0] <= latest.busy / min(took, latest.seconds) <= share[1]
+
+
+def test_a_run_that_overruns_its_soft_limit_beside_others_halves_the_number(
+    world: World, found: list[int], monkeypatch: pytest.MonkeyPatch, killed: list[str]
+) -> None:
+    known = FoundConcurrency(number=8, cold=0)
+    monkeypatch.setattr(concurrency_meter, "_of_process", (os.getpid(), {"unit.waits": known}))
+    monkeypatch.setattr(waits, "soft_time_limit", 0.2)
+    with pytest.raises(DeadLettered):
+        run_waits(world, "block 0.4", *["sleep 0"] * 7)
+    assert found == [4]
+
+
+def test_the_partition_in_order_says_nothing_of_how_many_could_run(world: World, found: list[int]) -> None:
+    for _ in range(3):
+        world.book = FakeBook(set())
+        world.run_batch(batch_of(*["sleep 0"] * 24, name="unit.waits", order="partition"))
+    assert found == [1, 1, 1]
 
 
 def test_a_handler_that_says_nothing_runs_one_at_a_time_and_nothing_of_it_is_measured() -> None:
@@ -550,32 +592,60 @@ def test_a_handler_that_says_nothing_runs_one_at_a_time_and_nothing_of_it_is_mea
     del app.tasks["unit.silent"]
 
 
+def find_number(
+    known: FoundConcurrency, batches: int, alone: float, busy: float, pool: int = 1_000
+) -> tuple[FoundConcurrency, set[int]]:
+    """What is found in so many batches, and which numbers ran, of runs that need the loop and a place in a pool."""
+    ran = set()
+    for _ in range(batches):
+        number = known.number
+        ran.add(number)
+        each = alone * max(1, number / pool, number * busy / alone)
+        known = add_batch(known, HandlerTime(24, 24 * each, 24 * busy), number, overran=False)
+    return known, ran
+
+
 @pytest.mark.parametrize(
-    ("known", "number"),
+    ("alone", "busy", "pool", "number"),
     [
-        (HandlerTime(), 1),
-        (HandlerTime(COLD_RUNS, 3.0, 0.001), 1),
-        (HandlerTime(100, 1.0, 1.0), 1),
-        (HandlerTime(100, 1.0, 0.5), 1),
-        (HandlerTime(100, 1.0, 0.1), 8),
-        (HandlerTime(100, 1.0, 0.001), 100),
-        (HandlerTime(100, 1.0, 0.0), 100),
+        (10e-3, 10e-3, 1_000, {1}),
+        (10e-3, 5e-3, 1_000, {1}),
+        (10e-3, 1e-3, 1_000, {8}),
+        (10e-3, 0.01e-3, 1_000, {100}),
+        (10e-3, 0.0, 1_000, {100}),
+        (0.3, 0.1e-3, 5, {4}),
+        (0.3, 0.1e-3, 1, {1}),
+        (0.3, 0.1e-3, 40, {32}),
     ],
-    ids=["unknown", "cold", "computes", "waits half its time", "waits", "waits long", "does nothing else"],
+    ids=["computes", "half", "waits", "waits long", "does nothing else", "pool of 5", "pool of 1", "pool of 40"],
 )
-def test_so_many_run_at_once_as_fill_the_processor_and_no_more(known: HandlerTime, number: int) -> None:
-    assert compute_concurrency(known) == number
+def test_so_many_run_at_once_as_the_loop_and_what_they_share_have_room_for(
+    alone: float, busy: float, pool: int, number: set[int]
+) -> None:
+    known, ran = find_number(FoundConcurrency(), 120, alone, busy, pool)
+    assert {known.number} == number
+    # Twice as many were tried at most.
+    assert max(ran) <= 2 * known.number
 
 
-@pytest.mark.parametrize("processor", [0.1e-3, 1e-3, 5e-3])
-def test_the_number_settles_although_runs_that_share_a_processor_take_longer(processor: float) -> None:
-    alone, known = 10e-3, HandlerTime(COLD_RUNS)
-    for _ in range(200):
-        number = compute_concurrency(known)
-        each = max(alone, number * processor)
-        known = add_time(known, HandlerTime(number, number * each, number * processor))
-    assert number <= alone / processor
-    assert number >= 0.7 * min(100, alone / processor) - 1
+def test_a_number_that_is_too_large_by_now_is_found_again() -> None:
+    known, _ = find_number(FoundConcurrency(), 120, 0.3, 0.1e-3, 80)
+    assert known.number == 64
+    known, _ = find_number(known, 2_000, 0.3, 0.1e-3, 5)
+    assert find_number(known, 400, 0.3, 0.1e-3, 5)[1] <= {2, 4, 8}
+
+
+def test_too_few_at_once_and_the_first_runs_say_nothing() -> None:
+    known = FoundConcurrency(number=8, cold=0)
+    assert add_batch(known, HandlerTime(100, 1.0, 0.0), 7, overran=False) == known
+    cold = add_batch(FoundConcurrency(), HandlerTime(COLD_RUNS, 9.0, 0.0), 1, overran=False)
+    assert cold == FoundConcurrency(cold=0)
+
+
+def test_an_overrun_of_one_that_ran_alone_is_its_own() -> None:
+    known = FoundConcurrency(number=8, cold=0)
+    assert add_batch(known, HandlerTime(1, 4.0, 0.0), 1, overran=True).number == 8
+    assert add_batch(known, HandlerTime(8, 9.0, 0.0), 8, overran=True).number == 4
 
 
 # The option
