@@ -187,21 +187,20 @@ class ConcurrentAttempts(HandlerAttempts):
         if self._watchdog is None:
             yield
             return
-
-        def overran() -> None:
-            # The process dies by this handler, whichever others run.
-            self._state.charge(delivery)
-            self._overran(delivery.identity)
-
-        with self._watchdog.watch(WatchedRun(self._limits, overran, strike)):
+        with self._watchdog.watch(WatchedRun(self._limits, lambda: self._end_by(delivery), strike)):
             yield
 
-    def _within_limits(self, call: Callable[[], T]) -> T:
+    def _judge_within_limits(self, delivery: Delivery, judge: Callable[[], T]) -> T:
         if self._watchdog is None:
-            return call()
+            return judge()
         # It runs in the thread that settles, where no signal arrives: only the hard limit ends it.
-        with self._watchdog.watch(WatchedRun(self._limits, self._overran, lambda: False)):
-            return call()
+        with self._watchdog.watch(WatchedRun(self._limits, lambda: self._end_by(delivery), lambda: False)):
+            return judge()
+
+    def _end_by(self, delivery: Delivery) -> None:
+        """Charge the end of the process to the delivery that overran its hard limit, whichever others run."""
+        self._state.charge(delivery)
+        self._overran(delivery.identity)
 
     def _note_running(self) -> None:
         only = next(iter(self._running.values())).delivery if len(self._running) == 1 else None

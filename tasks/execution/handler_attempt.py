@@ -110,18 +110,24 @@ class HandlerAttempts:
         """Whether this process was told to end."""
         return bool(terminate_handler_fired())
 
-    def run_judge(self, judge: Callable[[], T]) -> T:
+    def run_judge(self, delivery: Delivery, judge: Callable[[], T]) -> T:
         """Run a policy that calls a function of the user's, within the handler's time limits once more.
+
+        Parameters:
+            delivery: the one that is judged.
 
         Raises:
             WorkerShutdown, WorkerTerminate, SystemExit: as `run`.
         """
         try:
-            return self._within_limits(judge)
+            return self._judge_within_limits(delivery, judge)
         finally:
             if self.is_ending:
                 self._last_will()
                 raise SystemExit(os.EX_SOFTWARE)
+
+    def _judge_within_limits(self, delivery: Delivery, judge: Callable[[], T]) -> T:
+        return self._within_limits(judge)
 
     def _within_limits(self, call: Callable[[], T]) -> T:
         if self._watchdog is None:
@@ -190,6 +196,7 @@ class FailureJudge:
         if policy.retry_when is None:
             return policy.decide(error, failed, age, real=real, once=delivery.once)
         return self._attempts.run_judge(
+            delivery,
             lambda: policy.decide(
                 error,
                 failed,
@@ -198,5 +205,5 @@ class FailureJudge:
                 once=delivery.once,
                 message=delivery.message,
                 report=lambda fault: delivery_log.log_refused_answer(delivery, fault),
-            )
+            ),
         )

@@ -32,7 +32,7 @@ class UniqueGuard:
     Parameters:
         claims: `None` if the handler names no messages, or there is no ledger: then all may run.
         settle_ended: settles the deliveries of this batch that have ended.
-        run_within_limits: runs a function of the user's within the handler's time limits.
+        run_within_limits: runs a function of the user's for a delivery, within the handler's time limits.
 
     Attributes:
         is_used: whether there is anything to claim.
@@ -46,7 +46,7 @@ class UniqueGuard:
         fates: BatchFates,
         claims: NameClaims | None,
         settle_ended: Callable[[], None],
-        run_within_limits: Callable[[Callable[[], bytes | None]], bytes | None],
+        run_within_limits: Callable[[Delivery, Callable[[], bytes | None]], bytes | None],
     ) -> None:
         self._task, self._fates, self._claims = task, fates, claims
         self._settle_ended, self.run_within_limits = settle_ended, run_within_limits
@@ -60,7 +60,7 @@ class UniqueGuard:
         task: MessageTask[..., Any],
         fates: BatchFates,
         settle_ended: Callable[[], None],
-        run_within_limits: Callable[[Callable[[], bytes | None]], bytes | None],
+        run_within_limits: Callable[[Delivery, Callable[[], bytes | None]], bytes | None],
     ) -> "UniqueGuard":
         """Return the guard of a batch with these fates."""
         claims = None if task.unique is None or fates.ledger is None else NameClaims(fates.ledger)
@@ -122,7 +122,7 @@ class UniqueGuard:
 
     def _find_mark(self, delivery: Delivery) -> NameMark | None:
         task, claims = self._task, self._claims
-        name = self.run_within_limits(lambda: task.find_unique_name(delivery.message))
+        name = self.run_within_limits(delivery, lambda: task.find_unique_name(delivery.message))
         if name is None or task.unique is None or claims is None:
             return None
         message, unique = delivery.message, task.unique

@@ -293,6 +293,22 @@ def test_a_hard_limit_is_charged_to_the_one_that_overran_and_what_is_done_is_mar
     assert noted[-1] == 0
 
 
+def test_a_hard_limit_that_a_retry_when_overruns_is_charged_to_its_delivery_and_not_to_the_one_that_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch, killed: list[str]
+) -> None:
+    charged: list[int] = []
+
+    def when(message: Message, error: Exception, attempts: Any) -> float:
+        time.sleep(0.7)
+        return 7
+
+    monkeypatch.setattr(BatchState, "charge", lambda self, delivery: charged.append(delivery.message.offset))
+    monkeypatch.setattr(beside, "policy", replace(beside.policy, retry_when=when))
+    monkeypatch.setattr(beside, "time_limit", 0.4)
+    world.run_batch(batch_of("sleep 0.3", "fail 0.2"))
+    assert (killed, charged) == (["killed"], [1])
+
+
 def test_a_process_lost_while_several_ran_is_charged_to_none_and_while_one_ran_to_that_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,8 +173,8 @@ def test_side_by_side_the_second_waits_while_the_first_runs_and_is_a_duplicate_t
     found: list[bytes | None] = []
     run_judge = ConcurrentAttempts.run_judge
 
-    def within_limits_of_side_by_side(self: ConcurrentAttempts, judge: Any) -> Any:
-        found.append(name := run_judge(self, judge))
+    def within_limits_of_side_by_side(self: ConcurrentAttempts, delivery: Delivery, judge: Any) -> Any:
+        found.append(name := run_judge(self, delivery, judge))
         return name
 
     monkeypatch.setattr(ConcurrentAttempts, "run_judge", within_limits_of_side_by_side)
