@@ -82,7 +82,7 @@ class BulkRun:
         """Run the handler on all deliveries, on each by itself after a lost process, and return its last result."""
         now = time.monotonic()
         until = now + self._task.batch_seconds
-        has_ended = False
+        has_ended, number = False, 0
         parts = [[delivery] for delivery in todo] if follows_loss(self._headers) else [list(todo)]
         while parts:
             # Not before a delivery has ended: a message that goes back as it came would be split again without end.
@@ -90,6 +90,11 @@ class BulkRun:
                 self._schedule.put_back([delivery for part in parts for delivery in part])
                 break
             part = parts.pop(0)
+            number += 1
+            if not has_ended and len(part) > 1 and number > 1 + len(todo).bit_length():
+                # So many are enough to find a culprit by halves. In an order, what is blamed may end call by call.
+                parts.insert(0, part[1:])
+                part = part[:1]
             self._steps.check_lease()
             self._steps.check_halt()
             again = self._run_part(part)

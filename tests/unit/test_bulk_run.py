@@ -326,6 +326,20 @@ def test_a_predecessor_in_the_same_call_is_waited_for_by_it(world):
     assert (calls, world.done) == ([[1, 2]], [0, 1])
 
 
+def test_in_an_order_a_handler_that_blames_one_a_call_and_raises_ends_one_before_its_time_limits_are_over(
+    world, monkeypatch
+):
+    def behaves(values, messages):
+        messages.fail(0, BankAway())
+        raise RuntimeError("rolled back")
+
+    monkeypatch.setattr(store, "batch_seconds", -1)
+    world.store(*range(100), behaves=behaves, of={"order": "partition"})
+    # Celery's own limit is for two more (tasks/worker/delivery_request.py).
+    assert len(calls) <= (100).bit_length() + 2
+    assert world.sent == [(4, list(range(100)))]
+
+
 def test_in_an_order_messages_behind_those_that_kafka_refuses_are_not_sent_before_them(world, monkeypatch):
     given: list[str] = []
 
