@@ -593,6 +593,22 @@ def test_a_run_that_overruns_its_soft_limit_beside_others_halves_the_number(
     assert found == [4]
 
 
+def test_a_loop_of_the_users_is_kept_and_the_processor_is_measured_in_its_place(
+    world: World, found: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OwnLoop(asyncio.SelectorEventLoop):
+        """As uvloop's policy makes one."""
+
+    event_loop.close_loop()
+    monkeypatch.setattr(asyncio, "new_event_loop", OwnLoop)
+    for _ in range(2):
+        run_waits(world, *["sleep 0"] * 20)
+    assert type(event_loop.find_loop()) is OwnLoop
+    assert event_loop.read_waited() is None
+    assert found == [1, 2]
+    event_loop.close_loop()
+
+
 def test_the_partition_in_order_says_nothing_of_how_many_could_run(world: World, found: list[int]) -> None:
     for _ in range(3):
         world.book = FakeBook(set())
