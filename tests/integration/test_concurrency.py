@@ -95,5 +95,6 @@ def test_with_an_automatic_concurrency_what_waits_runs_side_by_side(side: Stack)
     side.produce("waits", *[{"seconds": 0.1}] * 600)
     before = time.monotonic()
     all_settled(side, "waits", done=600)
-    assert time.monotonic() - before < 30
-    assert 20 <= most_at_once(side.runs("waits")) <= 100
+    # One by one it would take a minute. What is handed off ahead is for the number before.
+    assert time.monotonic() - before < 45
+    assert 8 <= most_at_once(side.runs("waits")) <= 100
