@@ -1,34 +1,34 @@
-"""The run of a batch of deliveries (often of one) in the worker's child process: which deliveries run, in which order,
-and what each outcome leads to. bridge/ledger/duplicate_check.py decides which are skipped.
+"""The run of a batch of deliveries (often of one) in the worker's child process: one by one, in bulk or side by side,
+and what each outcome leads to. tasks/execution/delivery_admission.py decides which deliveries run.
 """
 
 import time
-from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from celery.exceptions import Reject, Retry, WorkerShutdown, WorkerTerminate
 
-from bridge.errors import LedgerUnavailable, MalformedDelivery
+from bridge.errors import MalformedDelivery
 from bridge.formats.celery_header import from_header
 from bridge.formats.delivery import Batch, Delivery
 from tasks import logs
 from tasks.declaration.message_task import MessageTask
 from tasks.errors import DeadLettered, Failed, GivenAway, TopicHalted
-from tasks.execution import batch_progress, delivery_log, event_loop, process_loss, redis_clock
+from tasks.execution import batch_progress, event_loop, process_loss
 from tasks.execution.batch_fates import BatchFates
 from tasks.execution.batch_progress import BatchState
 from tasks.execution.batch_telemetry import BatchTelemetry
 from tasks.execution.breaker_guard import BreakerGuard
-from tasks.execution.bulk_run import BulkRun, DeliverySteps, begin_anew
-from tasks.execution.concurrent_run import AdmittedDelivery, ConcurrentAttempts, ConcurrentRun, RunSteps
+from tasks.execution.bulk_run import BulkRun, DeliverySteps
+from tasks.execution.concurrent_run import ConcurrentAttempts, ConcurrentRun, RunSteps
 from tasks.execution.dead_letter_writer import DeadLetterWriter
+from tasks.execution.delivery_admission import AdmittedDelivery, DeliveryAdmission, find_unsettled
 from tasks.execution.halt_gate import HaltGuard
 from tasks.execution.handler_attempt import AttemptEnd, FailureJudge, HandlerAttempts, exit_if_told_to
 from tasks.execution.message_lease import MessageLease
-from tasks.execution.message_resend import BatchReturn, retry_batch
+from tasks.execution.message_resend import BatchReturn
 from tasks.execution.outcome_actions import OutcomeActions
 from tasks.execution.outgoing_publication import PUBLISH_EVERY, OutgoingPublication
 from tasks.execution.retry_placement import RetrySchedule
@@ -36,11 +36,9 @@ from tasks.execution.settlement import Settlement, follows_loss
 from tasks.execution.time_limits import find_watchdog
 from tasks.execution.unique_guard import UniqueGuard
 from tasks.logs import note_no_run, set_logged_delivery
-from tasks.worker import concurrency_meter, delivery_cost, worker_metrics
+from tasks.worker import concurrency_meter, delivery_cost
 
 logger = logs.harmless_logger(__name__)
-
-T = TypeVar("T")
 
 
 def run_batch(task: MessageTask[..., Any], header: object) -> Any:
@@ -103,8 +101,10 @@ class BatchRun:
             *(task, batch, self._settlement, self._state, self._schedule, self._dead_letters, self._publication),
             *(self._halt_guard, self._unique_guard, self._telemetry),
         )
-        #: One start time for all deliveries, so that those due together stay together.
-        self._begun = time.time()
+        self._admission = DeliveryAdmission(
+            *(task, batch, self._headers, self._settlement, self._state, self._schedule, self._dead_letters),
+            *(self._actions, self._unique_guard, self._fail, self._end_duplicate),
+        )
         self._lease = MessageLease.from_request(task)
         self._breaker_guard = BreakerGuard.for_task(task, batch.group)
         self._judge = FailureJudge(task, batch, self._attempts, self._schedule.parking)
@@ -192,7 +192,7 @@ class BatchRun:
         steps = DeliverySteps(
             self._lease.check,
             self._halt_guard.check,
-            self._prepare,
+            self._admission.prepare,
             self._actions.wait_for_breaker,
             self._actions.finish_together,
             self._actions.act,
@@ -216,7 +216,7 @@ class BatchRun:
         steps = RunSteps(
             check=self._check,
             prepare=self._prepare_beside,
-            settle=self._take_end,
+            settle=self._take_end_beside,
             catch_up=self._catch_up,
             put_back=lambda rest: self._schedule.put_back(rest, width),
             note_pace=self._telemetry.laps.add,
@@ -235,7 +235,7 @@ class BatchRun:
         if self._task.breaker is not None:
             # A trial request is one delivery's.
             guard = BreakerGuard.for_task(self._task, self._batch.group)
-        return self._prepare(delivery, lambda ready: self._admit(ready, guard))
+        return self._admission.prepare(delivery, partial(self._admission.admit, guard=guard))
 
     def _catch_up(self) -> float | None:
         self._fates.flush()
@@ -243,7 +243,13 @@ class BatchRun:
             self._settle_ended()
         return PUBLISH_EVERY if self._publication.waits else None
 
+    def _take_end_beside(self, admitted: AdmittedDelivery, ended: AttemptEnd) -> None:
+        # Others began since.
+        set_logged_delivery(admitted.delivery)
+        self._take_end(admitted, ended)
+
     def _run_in_turn(self, todo: list[Delivery]) -> None:
+        prepare, admit = self._admission.prepare, partial(self._admission.admit, guard=self._breaker_guard)
         now = time.monotonic()
         until = now + self._task.batch_seconds
         for number, delivery in enumerate(todo):
@@ -252,97 +258,22 @@ class BatchRun:
                 return
             self._check()
             try:
-                self._process(delivery)
+                self._state.note_start(delivery)
+                if (admitted := prepare(delivery, admit)) is not None:
+                    self._take_end(admitted, self._attempts.run(admitted.delivery))
             finally:
                 now = self._telemetry.laps.lap(now, self._dead_letters.take_seconds())
             if self._publication.is_due:
                 self._actions.publish()
                 now = time.monotonic()
 
-    def _process(self, delivery: Delivery) -> None:
-        self._state.note_start(delivery)
-        if (admitted := self._prepare(delivery, self._admit_in_turn)) is not None:
-            self._take_end(admitted, self._attempts.run(admitted.delivery))
-
-    def _admit_in_turn(self, delivery: Delivery) -> AdmittedDelivery | None:
-        return self._admit(delivery, self._breaker_guard)
-
-    def _prepare(
-        self, delivery: Delivery, admit: Callable[[Delivery], T | None], ahead: Collection[int] = frozenset()
-    ) -> T | None:
-        """Return what `admit` answers for a delivery whose handler must run now.
-
-        Of another it does what else is left, or puts it off, and returns `None`.
-
-        Parameters:
-            ahead: the offsets of deliveries that run in the same call, in front of this one.
-        """
-        set_logged_delivery(delivery)
-        if delivery.ended:
-            self._end_again(delivery)
-        elif self._schedule.is_held_back(delivery):
-            return None
-        elif delivery.due is not None and (left := self._seconds_until(delivery.due)) > 0:
-            # A delivery that only needs its dead letter or its messages published does not run again: it is not parked.
-            has_run = delivery.dead is not None or delivery.outgoing
-            wait = self._schedule.retry_in_celery if has_run else self._schedule.put_off
-            wait(delivery, left, "it is not due yet")
-        elif delivery.after is not None and delivery.after not in self._state.finished and delivery.after not in ahead:
-            self._schedule.wait_for_predecessor(delivery)
-        elif delivery.dead is not None:
-            self._dead_letters.write(delivery, delivery.dead)
-        elif delivery.outgoing:
-            self._unique_guard.note_success(delivery)
-            self._actions.finish(delivery)
-        else:
-            return admit(delivery)
-        return None
-
-    def _admit(self, delivery: Delivery, guard: BreakerGuard) -> AdmittedDelivery | None:
-        """Return a delivery whose handler must run, if its circuit breaker admits it; else put it off."""
-        delivery = guard.report_overrun(delivery, self._headers)
-        if self._unique_guard.is_used and not self._claim_name(delivery, guard):
-            return None
-        if guard.admits():
-            return AdmittedDelivery(begin_anew(guard.forgive(delivery)), guard)
-        self._actions.wait_for_breaker(delivery)
-        return None
-
-    def _claim_name(self, delivery: Delivery, guard: BreakerGuard) -> bool:
-        """Return whether a delivery may run; if not, it waits for another record with its name, or is its duplicate."""
-        try:
-            claim = self._unique_guard.claim(delivery)
-        except LedgerUnavailable as error:
-            self._schedule.retry_in_celery(delivery, LEDGER_DELAY, str(error))
-            return False
-        except Exception as error:
-            self._fail(delivery, error, guard)
-            return False
-        if claim.state in ("running", "replayed"):
-            self._telemetry.count_retry("postponed")
-            self._schedule.wait_for_name(delivery, claim.record)
-        elif claim.state == "done":
-            self._result = self._telemetry.count_duplicate(delivery, claim.record)
-            self._actions.finish(delivery)
-        return claim.state == "granted"
-
     def _settle_ended(self) -> None:
         self._actions.publish()
         self._fates.flush()
 
-    def _end_again(self, delivery: Delivery) -> None:
-        """Mark a delivery that ended in an earlier run, which could not reach the ledger."""
-        self._state.ends.add(delivery.ended, delivery.message.offset)
-        if delivery.ended == "done":
-            self._unique_guard.note_success(delivery)
-        self._settlement.mark_earlier_end(delivery)
-        if delivery.ended != "parked":
-            self._state.finish(delivery)
-
     def _take_end(self, admitted: AdmittedDelivery, ended: AttemptEnd) -> None:
         """Settle a delivery whose handler has ended."""
         delivery, guard = admitted
-        set_logged_delivery(delivery)
         self._telemetry.count_run(ended.seconds, succeeded=ended.error is None)
         if isinstance(ended.error, SoftTimeLimitExceeded):
             self._telemetry.note_overrun()
@@ -359,9 +290,10 @@ class BatchRun:
         now = time.time()
         self._actions.act(delivery, error, self._judge.decide(delivery, error, now, guard), now)
 
-    def _seconds_until(self, due: float) -> float:
-        """Return the seconds until a time of Redis's clock."""
-        return due - (self._begun - redis_clock.measure_clock_lead(self._task.app, self._batch))
+    def _end_duplicate(self, delivery: Delivery, record: str) -> None:
+        """End a delivery without a run, because another record with its name is done."""
+        self._result = self._telemetry.count_duplicate(delivery, record)
+        self._actions.finish(delivery)
 
     def _end(self) -> Any:
         """Send on the deliveries that run later, and return the result."""
@@ -375,34 +307,3 @@ class BatchRun:
             due = datetime.fromtimestamp(parked[0].due / 1000, UTC)
             raise Retry(parked[0].delivery.error, Failed(parked[0].delivery.error), due)
         return self._result if self._is_single else str(self._state.ends)
-
-
-#: Seconds before a delivery is tried again while the ledger does not say whether it is settled.
-LEDGER_DELAY: Final = 5.0
-
-
-def find_unsettled(
-    task: MessageTask[..., Any], batch: Batch, fates: BatchFates, settlement: Settlement, state: BatchState
-) -> list[Delivery]:
-    """Return the unsettled deliveries, ordered by offset.
-
-    Raises:
-        Retry: the ledger does not answer; the message was sent again.
-    """
-    deliveries = sorted(batch.deliveries, key=lambda delivery: delivery.message.offset)
-    predecessors = sorted({delivery.after for delivery in deliveries if delivery.after is not None})
-    if not predecessors and settlement.is_new(deliveries[0], task.request.properties):
-        return deliveries
-    try:
-        if predecessors:
-            state.finished.update(fates.find_finished(predecessors))
-        settled = fates.settled([delivery.message.offset for delivery in deliveries])
-    except LedgerUnavailable as error:
-        retry_batch(task, batch, LEDGER_DELAY, str(error), ran=False)
-    for delivery in deliveries:
-        if delivery.message.offset in settled:
-            discarded = delivery.message.offset in fates.discarded
-            state.remove(delivery, "discarded" if discarded else "skipped")
-            worker_metrics.count_skipped(task.name, batch.group)
-            delivery_log.log_skipped(delivery, discarded=discarded)
-    return [delivery for delivery in deliveries if delivery.message.offset not in settled]

@@ -16,6 +16,7 @@ from tasks.execution import delivery_log
 from tasks.execution.batch_progress import BatchState
 from tasks.execution.batch_telemetry import BatchTelemetry
 from tasks.execution.breaker_guard import BreakerGuard
+from tasks.execution.delivery_admission import begin_anew
 from tasks.execution.handler_attempt import AttemptEnd, FailureJudge, HandlerAttempts
 from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import follows_loss
@@ -228,11 +229,3 @@ class BulkRun:
 
 def _offset(delivery: Delivery) -> int:
     return delivery.message.offset
-
-
-def begin_anew(delivery: Delivery) -> Delivery:
-    """Return a delivery as its handler runs for it: it has waited for its predecessor and for Kafka."""
-    if delivery.after is None and not delivery.publish_tries:
-        return delivery
-    # An earlier try is remembered: Kafka may have the record without an acknowledgement.
-    return replace(delivery, after=None, publish_tries=min(1, delivery.publish_tries))

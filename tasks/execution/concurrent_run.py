@@ -23,7 +23,7 @@ from lossless.background_thread import start_call
 from tasks.declaration.message_task import HandlerRun, MessageTask
 from tasks.errors import GivenAway
 from tasks.execution.batch_progress import BatchState
-from tasks.execution.breaker_guard import BreakerGuard
+from tasks.execution.delivery_admission import AdmittedDelivery
 from tasks.execution.event_loop import find_loop
 from tasks.execution.handler_attempt import AttemptEnd, HandlerAttempts
 from tasks.execution.time_limits import WatchedRun
@@ -78,13 +78,6 @@ class DeliveryLanes:
 
     def _lane(self, delivery: Delivery) -> bytes | None:
         return delivery.message.key if self._order == "key" else None
-
-
-class AdmittedDelivery(NamedTuple):
-    """A delivery whose handler may run now, and the breaker's guard that has admitted it."""
-
-    delivery: Delivery
-    guard: BreakerGuard
 
 
 class EndedAttempt(NamedTuple):

@@ -117,6 +117,11 @@ class OutcomeActions:
         pause = BREAKER_PAUSE if has_failed else REFUSED_PAUSE
         self.schedule.retry_in_celery(delivery, pause, "its circuit breaker is open")
 
+    def wait_for_name(self, delivery: Delivery, record: str) -> None:
+        """Put off a delivery while the record that has its unique name runs."""
+        self.telemetry.count_retry("postponed")
+        self.schedule.wait_for_name(delivery, record)
+
     def _keep(self, unsent: UnsentMessages) -> None:
         """Keep the messages of a delivery for their publication."""
         # Whatever happens from now on, only the messages are sent again; the handler does not run again.

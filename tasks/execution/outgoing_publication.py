@@ -85,8 +85,7 @@ class OutgoingPublication:
     @property
     def is_due(self) -> bool:
         """Whether to publish before the next handler runs; after a failure only at the end of the batch."""
-        waited = time.monotonic() - self._published_at
-        return self.waits and waited >= PUBLISH_EVERY
+        return self.waits and time.monotonic() - self._published_at >= PUBLISH_EVERY
 
     def take(self, delivery: Delivery, onward: OutgoingMessage | None = None) -> UnsentMessages | None:
         """Keep a delivery's unsent messages for `publish`, and return them; `None`: there are none.

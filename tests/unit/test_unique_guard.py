@@ -17,7 +17,7 @@ from lossless.worker.run_outcome import ComeBack
 from tasks import DeadLetter, StopConsuming, handler
 from tasks.declaration.unique_name import UniqueName
 from tasks.errors import DeadLettered
-from tasks.execution import batch_run, outcome_actions
+from tasks.execution import batch_run, delivery_admission, outcome_actions
 from tasks.execution.batch_fates import BatchFates
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.concurrent_run import ConcurrentAttempts
@@ -325,7 +325,7 @@ def test_a_ledger_that_does_not_answer_lets_nothing_run(world: NamedWorld, monke
     monkeypatch.setattr(world.ledger, "run", run)
     world.deliver(record(0, b"a"), record(1, b"b"))
     assert ran == []
-    assert world.sent == [(batch_run.LEDGER_DELAY, [0, 1])]
+    assert world.sent == [(delivery_admission.LEDGER_DELAY, [0, 1])]
 
 
 def test_a_success_whose_messages_kafka_does_not_take_keeps_its_name(world: NamedWorld) -> None:
