@@ -148,17 +148,17 @@ def with_filter_options(*without: str) -> Callable[[Callable[..., None]], Callab
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         def run(**given: Any) -> None:
-            chosen = _read_filter({each.name: given.pop(each.name) for each in options})
+            chosen = _read_filter({option.name: given.pop(option.name) for option in options})
             command(chosen=chosen, **given)
 
         own = inspect.signature(command, eval_str=True).parameters
         parameters = [each for name, each in own.items() if name != "chosen"] + options
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         # Typer reads a command's signature, and the annotations of the function that it wraps.
         update_wrapper(run, command)
         del run.__wrapped__  # type: ignore[attr-defined]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
     return decorated

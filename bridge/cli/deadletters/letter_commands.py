@@ -105,7 +105,7 @@ def list_topic_letters(
     except KafkaUnavailable as error:
         fail_unavailable(error)
     if as_json:
-        print_json_list(each.to_data() | dict.fromkeys(("id", "status", "group")) for each in looked.letters)
+        print_json_list(letter.to_data() | dict.fromkeys(("id", "status", "group")) for letter in looked.letters)
     else:
         letter_printout.print_letters(console, looked.letters, standing=False)
         if not looked.letters:
@@ -150,7 +150,7 @@ def list_groups(context: typer.Context, chosen: LetterFilter, as_json: ListJsonO
 
 
 def _build_causes_data(causes: Sequence["GroupCause"] | None) -> dict[str, Any]:
-    return {} if causes is None else {"causes": [each.to_data() for each in causes]}
+    return {} if causes is None else {"causes": [cause.to_data() for cause in causes]}
 
 
 def show_stats(
@@ -314,12 +314,10 @@ def mark_fixed(
 
 def _describe_wait(desk: "DeadLetterService", handler: str, version: str) -> str:
     """Return why letters do not go back by themselves yet; empty if nothing is in the way."""
-    from bridge.deadletters.replay import fixed_group_replay
+    from bridge.deadletters.replay.fixed_group_replay import explain_fix_wait, read_living_workers
 
     try:
-        return fixed_group_replay.explain_fix_wait(
-            handler, version, fixed_group_replay.read_living_workers(desk.settings)
-        )
+        return explain_fix_wait(handler, version, read_living_workers(desk.settings))
     except LedgerUnavailable as error:
         return f"the versions of the workers are unknown: {error}"
 

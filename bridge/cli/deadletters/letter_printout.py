@@ -53,10 +53,10 @@ def print_letters(console: Console, found: Iterable[LetterLine], standing: bool 
     table.add_column("failed (UTC)", no_wrap=True)
     table.add_column("delivery", overflow="fold")
     table.add_column("error", overflow="fold")
-    for each in found:
-        status = f"\n[{COLOURS[each.status]}]{each.status}[/]" if standing else ""
-        row = [format_minute(each.failed_at) + status, _format_delivery(each), _format_error(each)]
-        table.add_row(*([str(each.id)] if standing else []), *row)
+    for line in found:
+        status = f"\n[{COLOURS[line.status]}]{line.status}[/]" if standing else ""
+        row = [format_minute(line.failed_at) + status, _format_delivery(line), _format_error(line)]
+        table.add_row(*([str(line.id)] if standing else []), *row)
     console.print(table)
 
 
@@ -81,13 +81,13 @@ def print_groups(console: Console, found: Iterable["GroupState"], causes: Mappin
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("what failed", overflow="fold")
     table.add_column("last (UTC)", no_wrap=True)
-    for each in found:
+    for group in found:
         table.add_row(
-            str(each.id),
-            f"{each.open:,}",
-            f"{each.count:,}",
-            _format_group(each),
-            f"{format_minute(each.last_at)}\n{_format_recent(each)}",
+            str(group.id),
+            f"{group.open:,}",
+            f"{group.count:,}",
+            _format_group(group),
+            f"{format_minute(group.last_at)}\n{_format_recent(group)}",
         )
     console.print(table)
     for group_id, its in causes.items():
@@ -102,9 +102,9 @@ def _print_causes(console: Console, group_id: int, causes: Sequence["GroupCause"
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column(f"last message, in group {group_id}", overflow="fold")
     table.add_column("last (UTC)", no_wrap=True)
-    for each in causes:
-        message = make_cell(cut(each.newest.error_message, MAX_ERROR_CHARACTERS))
-        table.add_row(make_cell(each.id), f"{each.open:,}", f"{each.count:,}", message, format_minute(each.last_at))
+    for cause in causes:
+        message = make_cell(cut(cause.newest.error_message, MAX_ERROR_CHARACTERS))
+        table.add_row(make_cell(cause.id), f"{cause.open:,}", f"{cause.count:,}", message, format_minute(cause.last_at))
     console.print(table)
 
 
@@ -275,7 +275,7 @@ def list_payload_lines(view: PayloadView) -> list[str]:
 
 def _print_original(console: Console, letter: LetterView) -> None:
     """Print how the value differs from the one that failed first, if it was edited."""
-    original = next((each for each in letter.history if each.mended), None)
+    original = next((failure for failure in letter.history if failure.mended), None)
     if original is None:
         return
     print_line(console, "changes since the value that failed first", "bold")

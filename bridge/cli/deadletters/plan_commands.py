@@ -108,13 +108,13 @@ def _print_plans(to: Console, found: list[BulkPlan]) -> None:
     table.add_column("made (UTC)", no_wrap=True)
     table.add_column("what", overflow="fold")
     table.add_column("state", overflow="fold")
-    for each in found:
-        what = f"{each.what} {each.counts.letters:,}\nby {each.by}"
-        outcomes = ", ".join(f"{count:,} {state}" for state, count in each.outcomes.items())
-        state = [str(each.state), outcomes, each.stopped]
+    for plan in found:
+        what = f"{plan.what} {plan.counts.letters:,}\nby {plan.by}"
+        outcomes = ", ".join(f"{count:,} {state}" for state, count in plan.outcomes.items())
+        state = [str(plan.state), outcomes, plan.stopped]
         table.add_row(
-            str(each.id),
-            format_minute(each.at),
+            str(plan.id),
+            format_minute(plan.at),
             "\n".join(map(make_cell, what.split("\n"))),
             "\n".join(make_cell(words) for words in state if words),
         )

@@ -261,9 +261,9 @@ def print_edits(console: Console, edits: Mapping[str, Any]) -> None:
 
 def print_reasons(console: Console, reasons: Iterable[Mapping[str, Any]]) -> None:
     """Print each reason with its count and the ids of some letters."""
-    for each in reasons:
-        some = ", ".join(map(str, each["letters"]))
-        print_line(console, f"    {each['count']:,}: {each['why']} (letters {some})")
+    for reason in reasons:
+        some = ", ".join(map(str, reason["letters"]))
+        print_line(console, f"    {reason['count']:,}: {reason['why']} (letters {some})")
 
 
 def _join_counts(reasons: Mapping[str, int]) -> str:

@@ -107,7 +107,7 @@ def _build_recorder(
 
 
 def _read_topic_names(topics: Sequence[str]) -> list[str]:
-    named = [name.strip() for each in topics for name in each.split(",") if name.strip()]
+    named = [name.strip() for topic in topics for name in topic.split(",") if name.strip()]
     for name in named:
         if (fault := topic_fault(name)) is not None:
             fail(f"--topics: {fault}", FAULTS)

@@ -60,8 +60,8 @@ class AuditLog:
             before = audit_rows.write_entry(connection, sql.read_clock(connection), to, "export", said)
         while True:
             found = self.page(by, what, before, ENTRIES_AT_ONCE)
-            for each in found.entries:
-                yield json.dumps(each._asdict() | {"at": format_moment(each.at)})
+            for entry in found.entries:
+                yield json.dumps(entry._asdict() | {"at": format_moment(entry.at)})
             if found.next is None:
                 return
             before = found.next

@@ -56,9 +56,7 @@ def find_group_alarms(database: Database) -> list[Alarm]:
 
 def _list_group_alarms(group: GroupState) -> list[Alarm]:
     grows = [] if group.growth is None else [alarm_event.describe_growth(group, group.growth)]
-    causes = [
-        alarm_event.regression_of_cause(group, each) for each in group.cause_fixes if each.regressed_at is not None
-    ]
+    causes = [alarm_event.regression_of_cause(group, fix) for fix in group.cause_fixes if fix.regressed_at is not None]
     return [*grows, *([] if group.regressed_at is None else [alarm_event.describe_regression(group)]), *causes]
 
 

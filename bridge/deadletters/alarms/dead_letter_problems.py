@@ -108,19 +108,19 @@ def explain_other_step(name: str, step: str) -> str:
     )
 
 
-def find_missed_letters(stood: Iterable[PositionState], now: float) -> Iterator[Problem]:
+def find_missed_letters(positions: Iterable[PositionState], now: float) -> Iterator[Problem]:
     """Yield a problem for each partition of which Kafka dropped records before they were recorded, in the last day."""
-    for each in stood:
-        if each.missed_at is not None and now - each.missed_at / 1000 < TOLD_FOR:
+    for position in positions:
+        if position.missed_at is not None and now - position.missed_at / 1000 < TOLD_FOR:
             yield make_problem(
                 DEAD_LETTERS_MISSED,
-                since=each.missed_at / 1000,
-                many=each.missed,
-                lost=each.missed,
-                records=f"{format_record_count(each.missed)} of {each.topic}-{each.partition} "
-                f"{inflect_verb(each.missed, 'were')}",
-                found=format_utc(each.missed_at / 1000),
-                dead_letter_topic=each.topic,
+                since=position.missed_at / 1000,
+                many=position.missed,
+                lost=position.missed,
+                records=f"{format_record_count(position.missed)} of {position.topic}-{position.partition} "
+                f"{inflect_verb(position.missed, 'were')}",
+                found=format_utc(position.missed_at / 1000),
+                dead_letter_topic=position.topic,
             )
 
 
@@ -178,8 +178,8 @@ def _describe_database_fault(sentence: str) -> Problem:
 
 
 def find_failing_webhooks(
-    hooks: Iterable[addresses.Webhook],
-    stood: Mapping[str, webhook_rows.WebhookBacklog],
+    webhooks: Iterable[addresses.Webhook],
+    backlogs: Mapping[str, webhook_rows.WebhookBacklog],
     now: float,
     missed: bool = False,
 ) -> Iterator[Problem]:
@@ -188,42 +188,42 @@ def find_failing_webhooks(
     Parameters:
         missed: whether the missing recorder is reported already: it explains why nothing is sent.
     """
-    for each in hooks:
-        found = stood[each.name]
-        if each.off_at is not None:
-            if each.off_why.startswith("HTTP"):
+    for webhook in webhooks:
+        backlog = backlogs[webhook.name]
+        if webhook.off_at is not None:
+            if webhook.off_why.startswith("HTTP"):
                 yield make_problem(
                     WEBHOOK_FAILING,
                     "switched off",
-                    since=each.off_at / 1000,
+                    since=webhook.off_at / 1000,
                     many=0,
-                    webhook=each.name,
-                    began=format_since(each.off_at / 1000, now),
-                    why=each.off_why,
+                    webhook=webhook.name,
+                    began=format_since(webhook.off_at / 1000, now),
+                    why=webhook.off_why,
                 )
-        elif found.oldest is not None and (found.tries >= TRIED or _is_unsent(found, now)):
-            if missed and not found.tries:
+        elif backlog.oldest is not None and (backlog.tries >= TRIED or _is_unsent(backlog, now)):
+            if missed and not backlog.tries:
                 continue
             yield make_problem(
                 WEBHOOK_FAILING,
-                "refuses" if found.tries else "not sent",
-                since=found.oldest / 1000,
-                many=found.waiting,
-                webhook=each.name,
-                began=format_since(found.oldest / 1000, now),
-                waiting=f"{found.waiting:,} {inflect_verb(found.waiting, 'wait')}",
+                "refuses" if backlog.tries else "not sent",
+                since=backlog.oldest / 1000,
+                many=backlog.waiting,
+                webhook=webhook.name,
+                began=format_since(backlog.oldest / 1000, now),
+                waiting=f"{backlog.waiting:,} {inflect_verb(backlog.waiting, 'wait')}",
             )
-        elif found.given_up_at is not None and now - found.given_up_at / 1000 < TOLD_FOR:
+        elif backlog.given_up_at is not None and now - backlog.given_up_at / 1000 < TOLD_FOR:
             yield make_problem(
                 WEBHOOK_FAILING,
                 "given up",
-                since=found.given_up_at / 1000,
-                many=found.given_up,
-                lost=found.given_up,
-                webhook=each.name,
-                events=format_count(found.given_up, "event"),
-                last="it" if found.given_up == 1 else "the last",
-                given_up=format_utc(found.given_up_at / 1000),
+                since=backlog.given_up_at / 1000,
+                many=backlog.given_up,
+                lost=backlog.given_up,
+                webhook=webhook.name,
+                events=format_count(backlog.given_up, "event"),
+                last="it" if backlog.given_up == 1 else "the last",
+                given_up=format_utc(backlog.given_up_at / 1000),
             )
 
 
@@ -234,9 +234,9 @@ def _is_unsent(backlog: webhook_rows.WebhookBacklog, now: float) -> bool:
 
 def _read_failing_webhooks(database: Database, now: float, missed: bool = False) -> Iterator[Problem]:
     with database.reading() as connection:
-        hooks = addresses.list_webhooks(connection)
-        stood = {each.name: each for each in webhook_rows.read_webhook_backlogs(connection)} if hooks else {}
-    return find_failing_webhooks(hooks, stood, now, missed)
+        webhooks = addresses.list_webhooks(connection)
+        backlogs = {each.name: each for each in webhook_rows.read_webhook_backlogs(connection)} if webhooks else {}
+    return find_failing_webhooks(webhooks, backlogs, now, missed)
 
 
 def _name_group(group: GroupState) -> str:
@@ -302,7 +302,7 @@ def check_webhook_secrets(url: str, keys: str) -> list[DatabaseCheck]:
 
 
 def _find_plain_secrets(hooks: Sequence[addresses.Webhook], keys: str) -> Iterator[DatabaseCheck]:
-    if plain := sum(not is_encrypted(each) for each in hooks):
+    if plain := sum(not is_encrypted(webhook) for webhook in hooks):
         todo = (
             "start the recorder again with DEADLETTERS_SECRET_KEY, which encrypts them"
             if keys
@@ -317,15 +317,15 @@ def _find_plain_secrets(hooks: Sequence[addresses.Webhook], keys: str) -> Iterat
 
 
 def _find_unreadable_secrets(hooks: Sequence[addresses.Webhook], keys: str) -> Iterator[DatabaseCheck]:
-    for each in hooks:
+    for webhook in hooks:
         try:
-            WebhookCipher.from_keys(keys).decrypt(each)
+            WebhookCipher.from_keys(keys).decrypt(webhook)
         except WebhookRefused as error:
             if CHANGED in str(error):
-                yield DatabaseCheck("warning", f"nothing is sent to the webhook {each.name}: {error}.")
+                yield DatabaseCheck("warning", f"nothing is sent to the webhook {webhook.name}: {error}.")
                 continue
             yield DatabaseCheck(
                 "warning",
-                f"the webhook {each.name} is {UNREADABLE}: a recorder with these settings sends nothing to it. "
+                f"the webhook {webhook.name} is {UNREADABLE}: a recorder with these settings sends nothing to it. "
                 "Add its key, or remove the webhook and add it again.",
             )

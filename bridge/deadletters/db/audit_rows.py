@@ -156,15 +156,15 @@ def read_history(
     Parameters:
         last: how many entries at most, the latest.
     """
-    asked = select(trail)
+    query = select(trail)
     if letter_id is not None:
         plans = select(items.c.plan_id).where(items.c.letter_id == letter_id)
-        asked = asked.where(or_(trail.c.letter_id == letter_id, trail.c.plan_id.in_(plans)))
+        query = query.where(or_(trail.c.letter_id == letter_id, trail.c.plan_id.in_(plans)))
     if group_id is not None:
-        asked = asked.where(trail.c.group_id == group_id)
+        query = query.where(trail.c.group_id == group_id)
     if plan_id is not None:
-        asked = asked.where(trail.c.plan_id == plan_id)
-    rows = connection.execute(asked.order_by(trail.c.id.desc()).limit(last)).all()
+        query = query.where(trail.c.plan_id == plan_id)
+    rows = connection.execute(query.order_by(trail.c.id.desc()).limit(last)).all()
     return [AuditEntry(*row) for row in reversed(rows)]
 
 
@@ -178,10 +178,10 @@ def read_entries(
         what: kinds; empty: any.
         before: the entry after which the page begins.
     """
-    asked = select(trail).where(*_build_entry_conditions(by, what)).order_by(trail.c.id.desc()).limit(limit)
+    query = select(trail).where(*_build_entry_conditions(by, what)).order_by(trail.c.id.desc()).limit(limit)
     if before is not None:
-        asked = asked.where(trail.c.id < before)
-    return [AuditEntry(*row) for row in connection.execute(asked)]
+        query = query.where(trail.c.id < before)
+    return [AuditEntry(*row) for row in connection.execute(query)]
 
 
 def count_entries(connection: Connection, by: str, what: Sequence[str]) -> int:

@@ -42,69 +42,69 @@ from bridge.deadletters.model.stored_letter import pack_headers
 Condition = ColumnElement[bool]
 
 
-def select_matching_letters(asked: LetterFilter) -> Select[tuple[int, int]]:
+def select_matching_letters(filter_: LetterFilter) -> Select[tuple[int, int]]:
     """Return the query of all letters of a filter, unordered: the id, and how often each has died."""
-    return select(letters.c.id, letters.c.failures).where(*build_letter_conditions(asked))
+    return select(letters.c.id, letters.c.failures).where(*build_letter_conditions(filter_))
 
 
-def build_letter_conditions(asked: LetterFilter, *, few: bool = False) -> list[Condition]:
+def build_letter_conditions(filter_: LetterFilter, *, few: bool = False) -> list[Condition]:
     """Return the conditions of a filter on rows of `letters`.
 
     Parameters:
         few: whether ids or words leave few letters.
     """
     found = [
-        *build_standing_conditions(asked, few=few),
-        *build_time_conditions(asked, None, few=few),
-        *build_content_conditions(asked),
+        *build_standing_conditions(filter_, few=few),
+        *build_time_conditions(filter_, None, few=few),
+        *build_content_conditions(filter_),
     ]
-    if asked.key is not None:
-        found.append(letters.c.key_digest == key_digest(asked.key))
-    if asked.words:
-        found.append(letters.c.id.in_(search_index.select_letters_with_words(asked.words)))
+    if filter_.key is not None:
+        found.append(letters.c.key_digest == key_digest(filter_.key))
+    if filter_.words:
+        found.append(letters.c.id.in_(search_index.select_letters_with_words(filter_.words)))
     # With few letters, `build_standing_conditions` checks the kind of each one.
-    if asked.plans:
-        found.append(letters.c.id.in_(select(items.c.letter_id).where(items.c.plan_id.in_(asked.plans))))
-    if asked.died_again:
+    if filter_.plans:
+        found.append(letters.c.id.in_(select(items.c.letter_id).where(items.c.plan_id.in_(filter_.plans))))
+    if filter_.died_again:
         found.append(letters.c.id.in_(select(failures.c.letter_id)))
     return found
 
 
-def build_standing_conditions(asked: LetterFilter, *, few: bool = False) -> Iterator[Condition]:
+def build_standing_conditions(filter_: LetterFilter, *, few: bool = False) -> Iterator[Condition]:
     """Yield the conditions on a letter's kind and status, and those without an index.
 
     Parameters:
         few: whether few letters are found otherwise, so that no index of kind or status is needed.
     """
-    if of_kinds := [*build_kind_conditions(asked)]:
+    if of_kinds := [*build_kind_conditions(filter_)]:
         kind_id = UnindexedColumn(letters.c.kind_id) if few else letters.c.kind_id
         yield kind_id.in_(select(kinds.c.id).where(*of_kinds))
-    yield from _compare_fields(asked, _OF_STANDING, few=few)
-    if asked.plans:
-        yield exists().where(items.c.letter_id == letters.c.id, items.c.plan_id.in_(asked.plans))
-    if asked.died_again:
+    yield from _compare_fields(filter_, _OF_STANDING, few=few)
+    if filter_.plans:
+        yield exists().where(items.c.letter_id == letters.c.id, items.c.plan_id.in_(filter_.plans))
+    if filter_.died_again:
         yield exists().where(failures.c.letter_id == letters.c.id)
 
 
-def build_content_conditions(asked: LetterFilter) -> Iterator[Condition]:
+def build_content_conditions(filter_: LetterFilter) -> Iterator[Condition]:
     """Yield the conditions on key and headers, byte for byte: a word of the index may stand for another header."""
-    yield from _compare_fields(asked, _OF_CONTENT)
+    yield from _compare_fields(filter_, _OF_CONTENT)
 
 
-def build_kind_conditions(asked: LetterFilter) -> Iterator[Condition]:
+def build_kind_conditions(filter_: LetterFilter) -> Iterator[Condition]:
     """Yield the conditions of a filter on rows of `kinds`."""
-    yield from _compare_fields(asked, _OF_KIND)
+    yield from _compare_fields(filter_, _OF_KIND)
 
 
 def build_time_conditions(
-    asked: LetterFilter, before: LetterCursor | None, *, few: bool = False
+    filter_: LetterFilter, before: LetterCursor | None, *, few: bool = False
 ) -> Iterator[Condition]:
     """Yield the conditions on the time of the last failure, and on the position after a cursor.
 
     Parameters:
         few: whether few letters are found otherwise.
     """
-    yield from _compare_fields(asked, _OF_TIME, few=few)
+    yield from _compare_fields(filter_, _OF_TIME, few=few)
     if before is not None:
         failed_at = UnindexedColumn(letters.c.failed_at) if few else letters.c.failed_at
         # SQLite uses an index for the first condition.
@@ -112,8 +112,8 @@ def build_time_conditions(
         yield tuple_(failed_at, letters.c.id) < tuple_(before.failed_at, before.id)
 
 
-def _compare_fields(asked: LetterFilter, chosen: Container[FilterField], *, few: bool = False) -> Iterator[Condition]:
-    for field, wanted in asked.given():
+def _compare_fields(filter_: LetterFilter, chosen: Container[FilterField], *, few: bool = False) -> Iterator[Condition]:
+    for field, wanted in filter_.given():
         if field in chosen:
             column = (kinds if field.is_of_kind else letters).c[field.column]
             used = column if field.name == "ids" or not few else UnindexedColumn(column)

@@ -54,9 +54,9 @@ class GroupRows(NamedTuple):
     fixes: dict[int, list[Row[Any]]]
 
 
-def find_groups(connection: Connection, asked: LetterFilter, since_hour: int) -> GroupRows:
+def find_groups(connection: Connection, filter_: LetterFilter, since_hour: int) -> GroupRows:
     """Return the groups that have letters of a filter, with the hours since `since_hour`."""
-    rows = connection.execute(select(groups).where(*build_group_conditions(asked))).all()
+    rows = connection.execute(select(groups).where(*build_group_conditions(filter_))).all()
     ids = [row.id for row in rows]
     its, its_fixes = is_one_of(kinds.c.group_id, ids), is_one_of(cause_fixes.c.group_id, ids)
     names = ("group_id", "version", "reason", "topic", "origin")
@@ -69,11 +69,11 @@ def find_groups(connection: Connection, asked: LetterFilter, since_hour: int) ->
     )
 
 
-def build_group_conditions(asked: LetterFilter) -> Iterator[Condition]:
+def build_group_conditions(filter_: LetterFilter) -> Iterator[Condition]:
     """Yield the conditions on groups that have letters of a filter."""
-    yield groups.c.id.in_(_select_group_ids(asked))
-    if asked.since is not None:
-        yield groups.c.last_at >= asked.since
+    yield groups.c.id.in_(_select_group_ids(filter_))
+    if filter_.since is not None:
+        yield groups.c.last_at >= filter_.since
 
 
 class GroupMarks(NamedTuple):
@@ -98,8 +98,8 @@ def unmark_fixed(connection: Connection, id_: int, seen: GroupMarks | None = Non
 
 def has_cause(connection: Connection, id_: int, cause: str) -> bool:
     """Return whether a group has letters of a cause, or had."""
-    asked = select(kinds.c.id).where(kinds.c.group_id == id_, kinds.c.cause == cause).limit(1)
-    return connection.execute(asked).first() is not None
+    query = select(kinds.c.id).where(kinds.c.group_id == id_, kinds.c.cause == cause).limit(1)
+    return connection.execute(query).first() is not None
 
 
 def mark_cause(
@@ -131,10 +131,10 @@ def _change_marks(connection: Connection, id_: int, seen: GroupMarks | None, **v
     return connection.execute(changed).rowcount == 1
 
 
-def _select_group_ids(asked: LetterFilter) -> Select[tuple[int]]:
+def _select_group_ids(filter_: LetterFilter) -> Select[tuple[int]]:
     found = select(kinds.c.group_id).join(tallies, tallies.c.kind_id == kinds.c.id)
-    found = found.where(tallies.c.count > 0, *build_kind_conditions(asked))
-    return found.where(tallies.c.status.in_(asked.statuses)) if asked.statuses else found
+    found = found.where(tallies.c.count > 0, *build_kind_conditions(filter_))
+    return found.where(tallies.c.status.in_(filter_.statuses)) if filter_.statuses else found
 
 
 def _sum_by_group(
@@ -155,7 +155,7 @@ def _read_by_group(connection: Connection, asked: Select[Any]) -> dict[int, list
     return found
 
 
-def read_ranking_rows(connection: Connection, asked: LetterFilter) -> Sequence[Row[Any]]:
+def read_ranking_rows(connection: Connection, filter_: LetterFilter) -> Sequence[Row[Any]]:
     """Return, for each group that has letters of a filter, its name and how many of its letters are open."""
     opened = func.sum(case((tallies.c.status == LetterStatus.OPEN, tallies.c.count), else_=0)).label("open")
     counted = select(kinds.c.group_id, opened).join(tallies, tallies.c.kind_id == kinds.c.id)
@@ -164,7 +164,7 @@ def read_ranking_rows(connection: Connection, asked: LetterFilter) -> Sequence[R
     marked = (_marked("fixed_in").label("is_fixed"), _marked("regressed_at").label("came_back"))
     columns += [*marked, counts.c.open]
     found = select(*columns)
-    found = found.join(counts, counts.c.group_id == groups.c.id).where(*build_group_conditions(asked))
+    found = found.join(counts, counts.c.group_id == groups.c.id).where(*build_group_conditions(filter_))
     return connection.execute(found).all()
 
 
@@ -195,8 +195,8 @@ def find_plans_of_groups(connection: Connection, group_ids: Sequence[int]) -> di
     """Return, by group, a plan that has letters of it in flight."""
     its = select(letters.c.plan_id).where(_is_of_group(), letters.c.status == LetterStatus.REPLAYING).limit(1)
     plan = its.correlate(groups).scalar_subquery()
-    asked = select(groups.c.id, plan).where(is_one_of(groups.c.id, group_ids))
-    return {group: plan for group, plan in connection.execute(asked) if plan is not None}
+    query = select(groups.c.id, plan).where(is_one_of(groups.c.id, group_ids))
+    return {group: plan for group, plan in connection.execute(query) if plan is not None}
 
 
 def count_died_again(connection: Connection, group_ids: Sequence[int]) -> dict[int, int]:
@@ -204,8 +204,8 @@ def count_died_again(connection: Connection, group_ids: Sequence[int]) -> dict[i
     # A literal: a partial index is not used for a parameter.
     again = (letters.c.failures > literal_column("1"), letters.c.status == LetterStatus.OPEN)
     its = select(func.count(letters.c.id)).where(_is_of_group(), *again).correlate(groups).scalar_subquery()
-    asked = select(groups.c.id, its).where(is_one_of(groups.c.id, group_ids))
-    return {group: int(count) for group, count in connection.execute(asked) if count}
+    query = select(groups.c.id, its).where(is_one_of(groups.c.id, group_ids))
+    return {group: int(count) for group, count in connection.execute(query) if count}
 
 
 def count_by_version(connection: Connection, group_id: int) -> dict[str, tuple[int, int]]:
@@ -249,7 +249,7 @@ def count_causes(connection: Connection, group_ids: Sequence[int]) -> list[Any]:
         `group_id`, `cause`, `status`, `count`, `first_at`, `last_at`, and `newest`, the id of the newest letter.
     """
     newest, oldest = letters.c.failed_at.desc(), letters.c.failed_at.asc()
-    asked = (
+    query = (
         select(
             *(kinds.c.group_id, kinds.c.cause, tallies.c.status, tallies.c.count),
             _select_index_end(letters.c.failed_at, oldest).label("first_at"),
@@ -259,7 +259,7 @@ def count_causes(connection: Connection, group_ids: Sequence[int]) -> list[Any]:
         .join(tallies, tallies.c.kind_id == kinds.c.id)
         .where(is_one_of(kinds.c.group_id, group_ids), tallies.c.count > 0)
     )
-    return [row for row in connection.execute(asked) if row.newest is not None]
+    return [row for row in connection.execute(query) if row.newest is not None]
 
 
 def _select_index_end(column: Column[Any], *order: UnaryExpression[Any]) -> ScalarSelect[Any]:
@@ -304,13 +304,13 @@ def read_fixes(connection: Connection) -> list[GroupFix]:
 
 def count_open_by_version(connection: Connection, fix: GroupFix) -> dict[str, int]:
     """Return how many open letters a group or cause has, by the version in which they failed."""
-    asked = (
+    query = (
         select(kinds.c.version, func.sum(tallies.c.count))
         .join(tallies, tallies.c.kind_id == kinds.c.id)
         .where(*_of(fix), tallies.c.status == LetterStatus.OPEN, tallies.c.count > 0)
         .group_by(kinds.c.version)
     )
-    return {version: int(count) for version, count in connection.execute(asked)}
+    return {version: int(count) for version, count in connection.execute(query)}
 
 
 def find_versions_failed_since(connection: Connection, fix: GroupFix) -> list[str]:
@@ -324,14 +324,14 @@ def find_versions_failed_since(connection: Connection, fix: GroupFix) -> list[st
 
 def find_versions_dead_again(connection: Connection, plan_id: int) -> list[str]:
     """Return the versions in which letters of a plan died again, in whatever group."""
-    asked = (
+    query = (
         select(kinds.c.version)
         .join(letters, letters.c.kind_id == kinds.c.id)
         .join(items, items.c.letter_id == letters.c.id)
         .where(items.c.plan_id == plan_id, items.c.state == "dead")
         .distinct()
     )
-    return list(connection.execute(asked).scalars())
+    return list(connection.execute(query).scalars())
 
 
 def hold_fix(connection: Connection, fix: GroupFix) -> bool:

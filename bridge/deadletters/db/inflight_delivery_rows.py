@@ -53,9 +53,9 @@ def find_deliveries_elsewhere(
     """
     found: dict[str, DeliveryElsewhere] = {}
     for some in split_into_batches(sorted(set(places))):
-        asked = select(items.c.place, items.c.plan_id, items.c.number)
-        asked = asked.where(items.c.place.in_(some), _IS_UNDER_WAY, items.c.plan_id != plan_id)
-        found |= {row.place: DeliveryElsewhere(row.plan_id, row.number) for row in connection.execute(asked)}
+        query = select(items.c.place, items.c.plan_id, items.c.number)
+        query = query.where(items.c.place.in_(some), _IS_UNDER_WAY, items.c.plan_id != plan_id)
+        found |= {row.place: DeliveryElsewhere(row.plan_id, row.number) for row in connection.execute(query)}
     return found
 
 
@@ -83,16 +83,16 @@ _REDRIVE_UNDER_WAY = (items.c.state == literal_column(f"'{PlanItemState.SENT}'")
 def find_redrives_under_way(connection: Connection) -> list[int]:
     """Return the redrives with deliveries in flight."""
     sent = select(items.c.plan_id).where(items.c.plan_id == plans.c.id, *_REDRIVE_UNDER_WAY).exists()
-    asked = select(plans.c.id).where(plans.c.what == PlanKind.REDRIVE, sent).order_by(plans.c.id)
-    return list(connection.execute(asked).scalars())
+    query = select(plans.c.id).where(plans.c.what == PlanKind.REDRIVE, sent).order_by(plans.c.id)
+    return list(connection.execute(query).scalars())
 
 
 def read_sent_redrives(connection: Connection, plan_id: int, after: int, limit: int) -> list[SentRedrive]:
     """Return the deliveries of a redrive in flight, after a position."""
     where = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset)
-    asked = select(items.c.position, items.c.place, items.c.number, items.c.sent_at, *where)
-    asked = asked.where(items.c.plan_id == plan_id, items.c.position > after, *_REDRIVE_UNDER_WAY)
-    rows = connection.execute(asked.order_by(items.c.position).limit(limit))
+    query = select(items.c.position, items.c.place, items.c.number, items.c.sent_at, *where)
+    query = query.where(items.c.plan_id == plan_id, items.c.position > after, *_REDRIVE_UNDER_WAY)
+    rows = connection.execute(query.order_by(items.c.position).limit(limit))
     return [SentRedrive(row[0], row[1], row[2], LogPosition(*row[4:]), row[3]) for row in rows]
 
 
@@ -100,8 +100,8 @@ def read_death_numbers(connection: Connection, digests: Iterable[bytes]) -> dict
     """Return, by delivery, its number in the last recorded death."""
     found: dict[bytes, int] = {}
     for some in split_into_batches(list(digests)):
-        asked = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(some))
-        found |= {bytes(digest): number for digest, number in connection.execute(asked)}
+        query = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(some))
+        found |= {bytes(digest): number for digest, number in connection.execute(query)}
     return found
 
 
@@ -129,20 +129,20 @@ def read_other_deliveries(connection: Connection, plan_id: int, after: int, limi
     """Return the next deliveries of a plan in flight that are no letter's own, after a position."""
     whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.consumer_group)
     where = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset, items.c.sent_at)
-    asked = select(items.c.plan_id, items.c.position, items.c.place, items.c.number, *whose, *where)
-    asked = asked.join(letters, letters.c.id == items.c.letter_id).join(kinds, kinds.c.id == letters.c.kind_id)
+    query = select(items.c.plan_id, items.c.position, items.c.place, items.c.number, *whose, *where)
+    query = query.join(letters, letters.c.id == items.c.letter_id).join(kinds, kinds.c.id == letters.c.kind_id)
     under_way = (items.c.state == PlanItemState.SENT, items.c.place.is_not(None), items.c.position > after)
-    asked = asked.where(items.c.plan_id == plan_id, *under_way)
-    return [_build_other_delivery(row) for row in connection.execute(asked.order_by(items.c.position).limit(limit))]
+    query = query.where(items.c.plan_id == plan_id, *under_way)
+    return [_build_other_delivery(row) for row in connection.execute(query.order_by(items.c.position).limit(limit))]
 
 
 def find_dead_deliveries(connection: Connection, found: Sequence[OtherDelivery]) -> list[OtherDelivery]:
     """Return those of these deliveries that have a letter of their own by now."""
-    digests = {LetterIdentity.for_delivery(each.delivery).digest: each for each in found}
+    digests = {LetterIdentity.for_delivery(delivery.delivery).digest: delivery for delivery in found}
     dead: list[OtherDelivery] = []
     for some in split_into_batches(list(digests)):
-        asked = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(some))
-        rows = ((digests[bytes(row.digest)], row.number) for row in connection.execute(asked))
+        query = select(letters.c.digest, letters.c.number).where(letters.c.digest.in_(some))
+        rows = ((digests[bytes(row.digest)], row.number) for row in connection.execute(query))
         dead += [each for each, number in rows if number >= each.number]
     return dead
 
@@ -152,8 +152,8 @@ def end_other_deliveries(
 ) -> None:
     """Note how deliveries ended that are no letter's own."""
     by_plan: dict[int, list[int]] = defaultdict(list)
-    for each in found:
-        by_plan[each.plan_id].append(each.position)
+    for delivery in found:
+        by_plan[delivery.plan_id].append(delivery.position)
     for plan_id, positions in by_plan.items():
         end_items(connection, plan_id, dict.fromkeys(positions, why), to, at, UNDER_WAY)
 

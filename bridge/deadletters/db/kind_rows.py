@@ -92,7 +92,7 @@ class IdCache:
     def _ids(self, connection: Connection, table: Table, rows: Mapping[bytes, Mapping[str, Any]]) -> dict[bytes, int]:
         """Return the id of each row by its digest."""
         known, fresh = self._known[table.name], self._fresh[table.name]
-        found = {each: ids[each] for ids in (known, fresh) for each in rows if each in ids}
+        found = {row: ids[row] for ids in (known, fresh) for row in rows if row in ids}
         missing = sorted(rows.keys() - found.keys())
         for some in (missing[at : at + DIGESTS_AT_ONCE] for at in range(0, len(missing), DIGESTS_AT_ONCE)):
             there = _read_ids(connection, table, some)
@@ -107,9 +107,9 @@ class IdCache:
 
 def _read_causes(connection: Connection, group_ids: Collection[int]) -> dict[int, set[str]]:
     """Return the causes of these groups."""
-    asked = select(kinds.c.group_id, kinds.c.cause).where(kinds.c.group_id.in_(sorted(group_ids))).distinct()
+    query = select(kinds.c.group_id, kinds.c.cause).where(kinds.c.group_id.in_(sorted(group_ids))).distinct()
     found: dict[int, set[str]] = {id_: set() for id_ in group_ids}
-    for row in connection.execute(asked):
+    for row in connection.execute(query):
         found[row.group_id].add(row.cause)
     return found
 
@@ -121,8 +121,8 @@ def _build_kind_row(kind: LetterKind, group_id: int) -> dict[str, Any]:
 
 
 def _read_ids(connection: Connection, table: Table, digests: Sequence[bytes]) -> dict[bytes, int]:
-    asked = select(table.c.digest, table.c.id).where(table.c.digest.in_(bindparam("digests", expanding=True)))
-    return {row.digest: row.id for row in connection.execute(asked, {"digests": digests})}
+    query = select(table.c.digest, table.c.id).where(table.c.digest.in_(bindparam("digests", expanding=True)))
+    return {row.digest: row.id for row in connection.execute(query, {"digests": digests})}
 
 
 #: Changes of tallies: (kind's id, status) → how many more, or fewer.

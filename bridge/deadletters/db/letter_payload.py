@@ -101,8 +101,8 @@ def read_letter_standings(
     """
     found: dict[int, LetterStanding] = {}
     for some in split_into_batches(sorted(set(ids))):
-        asked = _select_standings().where(is_among(letters.c.id, some)).order_by(letters.c.id)
-        rows = connection.execute(asked.with_for_update(of=letters) if lock else asked).all()
+        query = _select_standings().where(is_among(letters.c.id, some)).order_by(letters.c.id)
+        rows = connection.execute(query.with_for_update(of=letters) if lock else query).all()
         found |= {row.id: _build_standing(row) for row in rows}
     return found
 
@@ -119,9 +119,9 @@ def read_replaying_letters(connection: Connection, plan_id: int, after: int, lim
     # Few columns, because they are polled.
     whose = (kinds.c.topic, letters.c.topic_id, letters.c.partition, letters.c.offset, kinds.c.handler)
     columns = (letters.c.id, letters.c.again, letter_rows.IS_UNKNOWN, *whose, kinds.c.consumer_group)
-    asked = select(*columns).join(kinds, kinds.c.id == letters.c.kind_id)
-    asked = asked.where(_IS_REPLAYING, letters.c.plan_id == plan_id, letters.c.id > after)
-    rows = connection.execute(asked.order_by(letters.c.id).limit(limit)).all()
+    query = select(*columns).join(kinds, kinds.c.id == letters.c.kind_id)
+    query = query.where(_IS_REPLAYING, letters.c.plan_id == plan_id, letters.c.id > after)
+    rows = connection.execute(query.order_by(letters.c.id).limit(limit)).all()
     return [
         ReplayingLetter(id_, Origin(*whose), again is not None, bool(unknown)) for id_, again, unknown, *whose in rows
     ]
@@ -133,10 +133,10 @@ def read_letter_contents(connection: Connection, plan_id: int, ids: Sequence[int
     value = case((edits.c.id.is_not(None), edits.c.value), else_=letters.c.value)
     columns = [letters.c[name] for name in ("id", "key", "headers", "timestamp", "runs", "value_size")]
     counts = [letters.c[name] for name in Attempts._fields]
-    asked = select(*columns, value.label("sent"), edits.c.id.label("edit"), *counts)
-    asked = asked.select_from(letters.outerjoin(edits, mended))
+    query = select(*columns, value.label("sent"), edits.c.id.label("edit"), *counts)
+    query = query.select_from(letters.outerjoin(edits, mended))
     for some in split_into_batches(ids):
-        yield from map(_build_content, connection.execute(asked.where(is_among(letters.c.id, some))).all())
+        yield from map(_build_content, connection.execute(query.where(is_among(letters.c.id, some))).all())
 
 
 def _select_standings() -> Select[Any]:
@@ -194,11 +194,11 @@ def read_letter_value(connection: Connection, id_: int) -> LetterValue | None:
     return None if row is None else _build_value(*row)
 
 
-def read_matching_values(connection: Connection, asked: LetterFilter, after: int, limit: int) -> list[LetterValue]:
+def read_matching_values(connection: Connection, filter_: LetterFilter, after: int, limit: int) -> list[LetterValue]:
     """Return the values of the next letters of a filter, by id."""
     # Not by the ids of all matches: they would be searched again for each page.
     next_ = select(letters.c.id).join(kinds, kinds.c.id == letters.c.kind_id)
-    next_ = next_.where(letters.c.id > after, *build_letter_conditions(asked)).order_by(letters.c.id).limit(limit)
+    next_ = next_.where(letters.c.id > after, *build_letter_conditions(filter_)).order_by(letters.c.id).limit(limit)
     ids = fit_in_memory(connection, [*connection.execute(next_).scalars()])
     return [*_read_values(connection, ids).values()]
 
@@ -232,14 +232,14 @@ def read_edited_values(
 
 def has_edits_after(connection: Connection, plan_id: int, after: int) -> bool:
     """Return whether a plan has further edited letters after a letter."""
-    asked = select(edits.c.letter_id).join(letters, letters.c.id == edits.c.letter_id).limit(1)
-    asked = asked.where(edits.c.plan_id == plan_id, edits.c.letter_id > after)
-    return connection.execute(asked).first() is not None
+    query = select(edits.c.letter_id).join(letters, letters.c.id == edits.c.letter_id).limit(1)
+    query = query.where(edits.c.plan_id == plan_id, edits.c.letter_id > after)
+    return connection.execute(query).first() is not None
 
 
 def _read_values(connection: Connection, ids: Sequence[int]) -> dict[int, LetterValue]:
-    asked = select(*_VALUE_COLUMNS).join(kinds, kinds.c.id == letters.c.kind_id).where(letters.c.id.in_(ids))
-    return {row.id: _build_value(*row) for row in connection.execute(asked.order_by(letters.c.id))}
+    query = select(*_VALUE_COLUMNS).join(kinds, kinds.c.id == letters.c.kind_id).where(letters.c.id.in_(ids))
+    return {row.id: _build_value(*row) for row in connection.execute(query.order_by(letters.c.id))}
 
 
 def _build_value(id_: int, handler: str, size: int, value: bytes | None, *place: Any) -> LetterValue:
@@ -284,8 +284,8 @@ def read_letter_edits(connection: Connection, letter_id: int) -> list[PlanEdit]:
     """
     of_plan = (items.c.plan_id == edits.c.plan_id, items.c.letter_id == edits.c.letter_id, items.c.place.is_(None))
     never = select(items.c.position).where(*of_plan, items.c.state.in_(_NEVER_SENT)).exists()
-    asked = select(*_EDIT_COLUMNS).where(edits.c.letter_id == letter_id, ~never).order_by(edits.c.id)
-    return [PlanEdit(*row) for row in connection.execute(asked)]
+    query = select(*_EDIT_COLUMNS).where(edits.c.letter_id == letter_id, ~never).order_by(edits.c.id)
+    return [PlanEdit(*row) for row in connection.execute(query)]
 
 
 class QuotableContent(NamedTuple):

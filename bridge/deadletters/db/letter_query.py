@@ -54,73 +54,73 @@ class KindRange(NamedTuple):
     newest_at: int | None
 
 
-def selects_kinds(asked: LetterFilter) -> bool:
+def selects_kinds(filter_: LetterFilter) -> bool:
     """Return whether a filter selects kinds."""
-    return any(field.is_of_kind for field, _ in asked.given())
+    return any(field.is_of_kind for field, _ in filter_.given())
 
 
-def find_kind_ranges(connection: Connection, asked: LetterFilter, before: LetterCursor | None) -> list[KindRange]:
+def find_kind_ranges(connection: Connection, filter_: LetterFilter, before: LetterCursor | None) -> list[KindRange]:
     """Return the non-empty ranges of kind and status that may have letters of a filter."""
     newest = (
         select(letters.c.failed_at)
         .where(
             letters.c.kind_id == tallies.c.kind_id,
             letters.c.status == tallies.c.status,
-            *build_time_conditions(asked, before),
+            *build_time_conditions(filter_, before),
         )
         .order_by(*NEWEST_FIRST)
         .limit(1)
         .scalar_subquery()
     )
     statement = select(tallies, newest).join(kinds, kinds.c.id == tallies.c.kind_id)
-    statement = statement.where(tallies.c.count > 0, *build_kind_conditions(asked))
-    if asked.statuses:
-        statement = statement.where(tallies.c.status.in_(asked.statuses))
+    statement = statement.where(tallies.c.count > 0, *build_kind_conditions(filter_))
+    if filter_.statuses:
+        statement = statement.where(tallies.c.status.in_(filter_.statuses))
     return [found for row in connection.execute(statement) if (found := KindRange(*row)).newest_at is not None]
 
 
-def count_by_tallies(connection: Connection, asked: LetterFilter) -> int:
+def count_by_tallies(connection: Connection, filter_: LetterFilter) -> int:
     """Return how many letters a filter matches by kinds and statuses alone."""
     found = select(func.coalesce(func.sum(tallies.c.count), 0)).join(kinds, kinds.c.id == tallies.c.kind_id)
-    if asked.statuses:
-        found = found.where(tallies.c.status.in_(asked.statuses))
-    return int(connection.execute(found.where(*build_kind_conditions(asked))).scalar_one())
+    if filter_.statuses:
+        found = found.where(tallies.c.status.in_(filter_.statuses))
+    return int(connection.execute(found.where(*build_kind_conditions(filter_))).scalar_one())
 
 
 def merge_newest_letters(
-    connection: Connection, found: Sequence[KindRange], asked: LetterFilter, before: LetterCursor | None, most: int
+    connection: Connection, found: Sequence[KindRange], filter_: LetterFilter, before: LetterCursor | None, most: int
 ) -> list[LetterCursor]:
     """Return the newest letters of some ranges, newest first."""
     kept = _keep_newest_ranges(found, most)
     if connection.dialect.name == "postgresql":
-        found_in = select_side_by_side(kept, _select_newest(asked, before, most))
+        found_in = select_side_by_side(kept, _select_newest(filter_, before, most))
         newest = found_in.order_by(*(column.desc() for column in found_in.selected_columns)).limit(most)
         return _read_cursors(connection, newest)
-    return nlargest(most, _walk_ranges(connection, kept, asked, before, most))
+    return nlargest(most, _walk_ranges(connection, kept, filter_, before, most))
 
 
 def walk_newest_letters(
-    connection: Connection, asked: LetterFilter, before: LetterCursor | None, most: int
+    connection: Connection, filter_: LetterFilter, before: LetterCursor | None, most: int
 ) -> list[LetterCursor]:
     """Return the newest letters of all kinds with the filter's statuses and time, newest first."""
-    each = select_by_status(asked, _select_newest(asked, before, most))
+    each = select_by_status(filter_, _select_newest(filter_, before, most))
     return nlargest(most, (cursor for statement in each for cursor in _read_cursors(connection, statement)))
 
 
-def select_by_status(asked: LetterFilter, plain: Select[Any]) -> list[Select[Any]]:
+def select_by_status(filter_: LetterFilter, plain: Select[Any]) -> list[Select[Any]]:
     """Return a query for each status of a filter, or one query for all statuses."""
-    return [plain.where(letters.c.status == status) for status in sorted(set(asked.statuses))] or [plain]
+    return [plain.where(letters.c.status == status) for status in sorted(set(filter_.statuses))] or [plain]
 
 
 def _keep_newest_ranges(found: Sequence[KindRange], most: int) -> list[KindRange]:
     if len(found) <= most:
         return list(found)
-    (*_, last) = nlargest(most, (each.newest_at or 0 for each in found))
-    return [each for each in found if (each.newest_at or 0) >= last]
+    (*_, last) = nlargest(most, (kind_range.newest_at or 0 for kind_range in found))
+    return [kind_range for kind_range in found if (kind_range.newest_at or 0) >= last]
 
 
-def _select_newest(asked: LetterFilter, before: LetterCursor | None, most: int) -> Select[tuple[int, int]]:
-    found = select(letters.c.failed_at, letters.c.id).where(*build_time_conditions(asked, before))
+def _select_newest(filter_: LetterFilter, before: LetterCursor | None, most: int) -> Select[tuple[int, int]]:
+    found = select(letters.c.failed_at, letters.c.id).where(*build_time_conditions(filter_, before))
     return found.order_by(*NEWEST_FIRST).limit(most)
 
 
@@ -129,13 +129,13 @@ def _read_cursors(connection: Connection, statement: Select[Any]) -> list[Letter
 
 
 def _walk_ranges(
-    connection: Connection, found: Sequence[KindRange], asked: LetterFilter, before: LetterCursor | None, most: int
+    connection: Connection, found: Sequence[KindRange], filter_: LetterFilter, before: LetterCursor | None, most: int
 ) -> Iterator[LetterCursor]:
-    statement = _select_newest(asked, before, most).where(
+    statement = _select_newest(filter_, before, most).where(
         letters.c.kind_id == bindparam("of_kind"), letters.c.status == bindparam("of_status")
     )
-    for each in found:
-        for row in connection.execute(statement, {"of_kind": each.kind_id, "of_status": each.status}):
+    for kind_range in found:
+        for row in connection.execute(statement, {"of_kind": kind_range.kind_id, "of_status": kind_range.status}):
             yield LetterCursor(row.failed_at, row.id)
 
 
@@ -143,8 +143,8 @@ def select_side_by_side(found: Sequence[KindRange], plain: Select[Any]) -> Selec
     """Return one query with a bounded subquery for each range; for PostgreSQL alone."""
     pairs = (
         func.unnest(
-            cast([each.kind_id for each in found], ARRAY(BigInteger)),
-            cast([each.status for each in found], ARRAY(String)),
+            cast([kind_range.kind_id for kind_range in found], ARRAY(BigInteger)),
+            cast([kind_range.status for kind_range in found], ARRAY(String)),
         )
         .table_valued("kind_id", "status")
         .render_derived()
@@ -178,26 +178,26 @@ class CursorPage(NamedTuple):
 
 
 def find_letter_page(
-    connection: Connection, asked: LetterFilter, limit: int, before: LetterCursor | None = None
+    connection: Connection, filter_: LetterFilter, limit: int, before: LetterCursor | None = None
 ) -> CursorPage:
     """Return the newest letters of a filter, after a cursor if one is given.
 
     Parameters:
         limit: most letters; a short page need not be the last.
     """
-    if asked.ids:
-        return _page_by_sorting(connection, asked, limit, before)
-    if asked.words:
-        return _page_by_words(connection, asked, limit, before)
-    if asked.key is not None or asked.of_history:
-        return look_through_newest(connection, asked, limit, before)
-    if selects_kinds(asked):
-        return _page_by_kinds(connection, asked, limit, before)
-    return _cut_page(walk_newest_letters(connection, asked, before, limit + 1), limit)
+    if filter_.ids:
+        return _page_by_sorting(connection, filter_, limit, before)
+    if filter_.words:
+        return _page_by_words(connection, filter_, limit, before)
+    if filter_.key is not None or filter_.of_history:
+        return look_through_newest(connection, filter_, limit, before)
+    if selects_kinds(filter_):
+        return _page_by_kinds(connection, filter_, limit, before)
+    return _cut_page(walk_newest_letters(connection, filter_, before, limit + 1), limit)
 
 
 def look_through_newest(
-    connection: Connection, asked: LetterFilter, limit: int, before: LetterCursor | None = None, most: int = STRIDE
+    connection: Connection, filter_: LetterFilter, limit: int, before: LetterCursor | None = None, most: int = STRIDE
 ) -> CursorPage:
     """Return the newest letters of a filter among the newest candidates.
 
@@ -209,7 +209,7 @@ def look_through_newest(
     while True:
         stride = min(stride, most)
         part = _keep_matching(
-            connection, asked, _find_candidates(connection, asked, before, stride), limit - len(found), stride
+            connection, filter_, _find_candidates(connection, filter_, before, stride), limit - len(found), stride
         )
         found += part.letters
         most -= stride
@@ -218,64 +218,69 @@ def look_through_newest(
         before, stride = part.next, stride * FURTHER
 
 
-def has_rare_words(connection: Connection, asked: LetterFilter, most: int | None = None) -> bool:
+def has_rare_words(connection: Connection, filter_: LetterFilter, most: int | None = None) -> bool:
     """Return whether few letters have a filter's words: at most `RARE`, or `most`."""
     few = RARE if most is None else most
-    some = search_index.select_letters_with_words(asked.words).limit(few + 1).subquery()
+    some = search_index.select_letters_with_words(filter_.words).limit(few + 1).subquery()
     return connection.execute(select(func.count()).select_from(some)).scalar_one() <= few
 
 
-def _page_by_words(connection: Connection, asked: LetterFilter, limit: int, before: LetterCursor | None) -> CursorPage:
-    near = look_through_newest(connection, asked, limit, before, FIRST)
+def _page_by_words(
+    connection: Connection, filter_: LetterFilter, limit: int, before: LetterCursor | None
+) -> CursorPage:
+    near = look_through_newest(connection, filter_, limit, before, FIRST)
     if near.next is None or len(near.letters) == limit:
         return near
-    if has_rare_words(connection, asked):
-        return _page_by_sorting(connection, asked, limit, before)
-    far = look_through_newest(connection, asked, limit - len(near.letters), near.next)
+    if has_rare_words(connection, filter_):
+        return _page_by_sorting(connection, filter_, limit, before)
+    far = look_through_newest(connection, filter_, limit - len(near.letters), near.next)
     return CursorPage([*near.letters, *far.letters], far.next)
 
 
-def _page_by_kinds(connection: Connection, asked: LetterFilter, limit: int, before: LetterCursor | None) -> CursorPage:
+def _page_by_kinds(
+    connection: Connection, filter_: LetterFilter, limit: int, before: LetterCursor | None
+) -> CursorPage:
     """Return a page; common kinds are found among the newest letters, others by their ranges."""
-    near = _keep_matching(connection, asked, walk_newest_letters(connection, asked, before, FIRST), limit, FIRST)
+    near = _keep_matching(connection, filter_, walk_newest_letters(connection, filter_, before, FIRST), limit, FIRST)
     if near.next is None or len(near.letters) == limit:
         return near
     return _cut_page(
-        merge_newest_letters(connection, find_kind_ranges(connection, asked, before), asked, before, limit + 1), limit
+        merge_newest_letters(connection, find_kind_ranges(connection, filter_, before), filter_, before, limit + 1),
+        limit,
     )
 
 
 def _page_by_sorting(
-    connection: Connection, asked: LetterFilter, limit: int, before: LetterCursor | None
+    connection: Connection, filter_: LetterFilter, limit: int, before: LetterCursor | None
 ) -> CursorPage:
     """Return a page of a filter that few letters match: all matches are sorted."""
     found = select(letters.c.failed_at, letters.c.id).where(
-        *build_letter_conditions(asked, few=True), *build_time_conditions(asked, before, few=True)
+        *build_letter_conditions(filter_, few=True), *build_time_conditions(filter_, before, few=True)
     )
     return _cut_page(_read_cursors(connection, found.order_by(*NEWEST_FIRST).limit(limit + 1)), limit)
 
 
 def _find_candidates(
-    connection: Connection, asked: LetterFilter, before: LetterCursor | None, most: int
+    connection: Connection, filter_: LetterFilter, before: LetterCursor | None, most: int
 ) -> list[LetterCursor]:
     """Return the newest letters that a filter may match."""
-    if asked.key is not None:
-        of_key = letters.c.key_digest == key_digest(asked.key)
-        return _read_cursors(connection, _select_newest(asked, before, most).where(of_key))
-    if selects_kinds(asked) and count_by_tallies(connection, asked) <= FEW:
-        return merge_newest_letters(connection, find_kind_ranges(connection, asked, before), asked, before, most)
-    return walk_newest_letters(connection, asked, before, most)
+    if filter_.key is not None:
+        of_key = letters.c.key_digest == key_digest(filter_.key)
+        return _read_cursors(connection, _select_newest(filter_, before, most).where(of_key))
+    if selects_kinds(filter_) and count_by_tallies(connection, filter_) <= FEW:
+        return merge_newest_letters(connection, find_kind_ranges(connection, filter_, before), filter_, before, most)
+    return walk_newest_letters(connection, filter_, before, most)
 
 
 def _keep_matching(
-    connection: Connection, asked: LetterFilter, seen: Sequence[LetterCursor], limit: int, most: int
+    connection: Connection, filter_: LetterFilter, seen: Sequence[LetterCursor], limit: int, most: int
 ) -> CursorPage:
     """Return the letters among candidates that match; fewer than `most` candidates are all that there are."""
     fit = {each.id for each in seen}
     # Two statements, each by ids: with one, PostgreSQL would read all letters of the kinds.
-    if fit and asked.words:
-        fit = {*connection.execute(search_index.select_among_with_words(sorted(fit), asked.words)).scalars()}
-    if fit and (rest := [*build_standing_conditions(asked, few=True), *build_content_conditions(asked)]):
+    if fit and filter_.words:
+        fit = {*connection.execute(search_index.select_among_with_words(sorted(fit), filter_.words)).scalars()}
+    if fit and (rest := [*build_standing_conditions(filter_, few=True), *build_content_conditions(filter_)]):
         some = select(letters.c.id).where(is_one_of(letters.c.id, sorted(fit)), *rest)
         fit = {*connection.execute(some).scalars()}
     found = [each for each in seen if each.id in fit]
@@ -288,27 +293,27 @@ def _cut_page(found: list[LetterCursor], limit: int) -> CursorPage:
     return CursorPage(found[:limit], found[limit - 1] if len(found) > limit else None)
 
 
-def find_newer_letters(connection: Connection, asked: LetterFilter, limit: int, after: LetterCursor) -> CursorPage:
+def find_newer_letters(connection: Connection, filter_: LetterFilter, limit: int, after: LetterCursor) -> CursorPage:
     """Return the letters of a filter just newer than a cursor, nearest first; `next` is the cursor to continue from.
 
     It reads a bounded number of letters, so it may find few or none before the end.
     """
-    return _keep_matching(connection, asked, _find_newer_candidates(connection, asked, after), limit, STRIDE)
+    return _keep_matching(connection, filter_, _find_newer_candidates(connection, filter_, after), limit, STRIDE)
 
 
-def _find_newer_candidates(connection: Connection, asked: LetterFilter, after: LetterCursor) -> list[LetterCursor]:
+def _find_newer_candidates(connection: Connection, filter_: LetterFilter, after: LetterCursor) -> list[LetterCursor]:
     """Return the candidates, from the end of an index."""
     found = select(letters.c.failed_at, letters.c.id).where(
-        *build_time_conditions(asked, None),
+        *build_time_conditions(filter_, None),
         letters.c.failed_at >= after.failed_at,
         tuple_(letters.c.failed_at, letters.c.id) > tuple_(after.failed_at, after.id),
     )
-    if asked.ids:
-        found = found.where(is_one_of(letters.c.id, asked.ids))
-    if asked.key is not None:
-        found = found.where(letters.c.key_digest == key_digest(asked.key))
-    if len(asked.statuses) == 1:
-        found = found.where(letters.c.status == asked.statuses[0])
+    if filter_.ids:
+        found = found.where(is_one_of(letters.c.id, filter_.ids))
+    if filter_.key is not None:
+        found = found.where(letters.c.key_digest == key_digest(filter_.key))
+    if len(filter_.statuses) == 1:
+        found = found.where(letters.c.status == filter_.statuses[0])
     return _read_cursors(connection, found.order_by(letters.c.failed_at, letters.c.id).limit(STRIDE))
 
 
@@ -329,52 +334,52 @@ class LetterWeight(NamedTuple):
     octets: int
 
 
-def count_letters(connection: Connection, asked: LetterFilter) -> tuple[int, bool, int | None]:
+def count_letters(connection: Connection, filter_: LetterFilter) -> tuple[int, bool, int | None]:
     """Return the number of a filter's letters, whether it is exact, and among how many of the newest letters it was
     counted.
 
     An inexact number is a lower bound. The last is `None` if counting stopped because the number was large enough.
     """
-    if (found := _count_by_index(connection, asked)) is not None:
+    if (found := _count_by_index(connection, filter_)) is not None:
         return (*found, None)
-    newest = look_through_newest(connection, asked, MOST_LOOKED_THROUGH, most=MOST_LOOKED_THROUGH)
+    newest = look_through_newest(connection, filter_, MOST_LOOKED_THROUGH, most=MOST_LOOKED_THROUGH)
     return len(newest.letters), newest.next is None, None if newest.next is None else MOST_LOOKED_THROUGH
 
 
-def _count_by_index(connection: Connection, asked: LetterFilter) -> tuple[int, bool] | None:
+def _count_by_index(connection: Connection, filter_: LetterFilter) -> tuple[int, bool] | None:
     """Return the count from indexes and tallies; `None` if they do not have all fields of the filter."""
-    if asked.words and asked == LetterFilter(text=asked.text):
-        return _count_rows(connection, [search_index.select_letters_with_words(asked.words)])
-    if asked.ids or (asked.words and has_rare_words(connection, asked, MOST_COUNTED)):
+    if filter_.words and filter_ == LetterFilter(text=filter_.text):
+        return _count_rows(connection, [search_index.select_letters_with_words(filter_.words)])
+    if filter_.ids or (filter_.words and has_rare_words(connection, filter_, MOST_COUNTED)):
         return _count_rows(
-            connection, [select(literal(1)).where(*build_letter_conditions(asked, few=True)).select_from(letters)]
+            connection, [select(literal(1)).where(*build_letter_conditions(filter_, few=True)).select_from(letters)]
         )
-    if asked.key is not None and asked == LetterFilter(key=asked.key, since=asked.since, until=asked.until):
+    if filter_.key is not None and filter_ == LetterFilter(key=filter_.key, since=filter_.since, until=filter_.until):
         # By the digest alone: only an attack produces two keys with one digest.
-        plain = select(literal(1)).select_from(letters).where(letters.c.key_digest == key_digest(asked.key))
-        return _count_rows(connection, [plain.where(*build_time_conditions(asked, None))])
-    if asked.words or asked.key is not None or asked.of_history:
+        plain = select(literal(1)).select_from(letters).where(letters.c.key_digest == key_digest(filter_.key))
+        return _count_rows(connection, [plain.where(*build_time_conditions(filter_, None))])
+    if filter_.words or filter_.key is not None or filter_.of_history:
         return None
-    if asked.since is None and asked.until is None:
-        return count_by_tallies(connection, asked), True
-    if selects_kinds(asked):
-        return _count_ranges(connection, find_kind_ranges(connection, asked, None), asked)
-    plain = select(literal(1)).select_from(letters).where(*build_time_conditions(asked, None))
-    return _count_rows(connection, select_by_status(asked, plain))
+    if filter_.since is None and filter_.until is None:
+        return count_by_tallies(connection, filter_), True
+    if selects_kinds(filter_):
+        return _count_ranges(connection, find_kind_ranges(connection, filter_, None), filter_)
+    plain = select(literal(1)).select_from(letters).where(*build_time_conditions(filter_, None))
+    return _count_rows(connection, select_by_status(filter_, plain))
 
 
-def weigh_letters(connection: Connection, asked: LetterFilter, most: int) -> LetterWeight:
+def weigh_letters(connection: Connection, filter_: LetterFilter, most: int) -> LetterWeight:
     """Return the exact weight of a filter's letters, of at most `most` + 1 letters."""
     size = case((letters.c.value.is_(None), 0), else_=letters.c.value_size).label("size")
-    some = select(size).where(*build_letter_conditions(asked)).limit(most + 1).subquery()
+    some = select(size).where(*build_letter_conditions(filter_)).limit(most + 1).subquery()
     counted = select(func.count(), func.coalesce(func.sum(some.c.size), 0))
     return LetterWeight(*map(int, connection.execute(counted).one()))
 
 
-def _count_ranges(connection: Connection, found: Sequence[KindRange], asked: LetterFilter) -> tuple[int, bool]:
+def _count_ranges(connection: Connection, found: Sequence[KindRange], filter_: LetterFilter) -> tuple[int, bool]:
     """Return the count of the ranges, the largest first, which may be enough."""
     largest = sorted(found, key=lambda each: -each.size)
-    plain = select(literal(1).label("one")).select_from(letters).where(*build_time_conditions(asked, None))
+    plain = select(literal(1).label("one")).select_from(letters).where(*build_time_conditions(filter_, None))
     if connection.dialect.name == "postgresql":
         return _count_rows(connection, [select_side_by_side(largest, plain.limit(MOST_COUNTED + 1))])
     of_each = (plain.where(letters.c.kind_id == each.kind_id, letters.c.status == each.status) for each in largest)

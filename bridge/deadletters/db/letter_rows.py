@@ -78,8 +78,8 @@ def _lock_with_status(connection: Connection, ids: Sequence[int], status: Letter
     In the order of their ids: otherwise two transactions could deadlock.
     """
     # The status is compared here: by its index SQLite would read all letters with it.
-    asked = select(letters.c.id, letters.c.kind_id, letters.c.status).where(is_among(letters.c.id, ids))
-    rows = connection.execute(asked.order_by(letters.c.id).with_for_update()).all()
+    query = select(letters.c.id, letters.c.kind_id, letters.c.status).where(is_among(letters.c.id, ids))
+    rows = connection.execute(query.order_by(letters.c.id).with_for_update()).all()
     return [(id_, kind_id) for id_, kind_id, its in rows if its == status]
 
 
@@ -107,18 +107,18 @@ def find_unknown_letters(
     connection: Connection, plan_id: int | None, ids: Sequence[int] | None, limit: int
 ) -> list[int]:
     """Return the ids of the first letters with an unknown outcome, of a plan or of these ids alone if given."""
-    asked = select(letters.c.id).where(_REPLAYING, IS_UNKNOWN)
+    query = select(letters.c.id).where(_REPLAYING, IS_UNKNOWN)
     if plan_id is not None:
-        asked = asked.where(letters.c.plan_id == plan_id)
+        query = query.where(letters.c.plan_id == plan_id)
     if ids is not None:
-        asked = asked.where(is_among(letters.c.id, ids))
-    return list(connection.execute(asked.order_by(letters.c.id).limit(limit)).scalars())
+        query = query.where(is_among(letters.c.id, ids))
+    return list(connection.execute(query.order_by(letters.c.id).limit(limit)).scalars())
 
 
 def count_unknown_letters(connection: Connection) -> tuple[int, int | None]:
     """Return how many letters have an unknown outcome, and when the oldest was replayed (ms since the epoch)."""
-    asked = select(func.count(), func.min(letters.c.status_at)).where(_REPLAYING, IS_UNKNOWN)
-    number, since = connection.execute(asked).one()
+    query = select(func.count(), func.min(letters.c.status_at)).where(_REPLAYING, IS_UNKNOWN)
+    number, since = connection.execute(query).one()
     return int(number), since
 
 
@@ -177,7 +177,7 @@ _KIND_COLUMNS = (
 def read_letter_lines(connection: Connection, ids: Sequence[int]) -> list[Row[Any]]:
     """Return the rows of a list for these letters, in their order, without those that are gone."""
     found = {row.id: row for row in connection.execute(_select_letter_lines().where(is_one_of(letters.c.id, ids)))}
-    return [found[each] for each in ids if each in found]
+    return [found[id_] for id_ in ids if id_ in found]
 
 
 def read_letters_of_record(connection: Connection, topic: str, partition: int, offset: int) -> list[Row[Any]]:
@@ -248,13 +248,13 @@ def read_known_names(connection: Connection, field: FilterField) -> list[str]:
     return sorted(connection.execute(select(kinds.c[field.column]).distinct()).scalars())
 
 
-def find_missing_ids(connection: Connection, asked: LetterFilter) -> tuple[Sequence[int], Sequence[int]]:
+def find_missing_ids(connection: Connection, filter_: LetterFilter) -> tuple[Sequence[int], Sequence[int]]:
     """Return the letters, and the groups, that a filter names and that do not exist."""
     found: set[int] = set()
-    for some in split_into_batches(asked.ids):
+    for some in split_into_batches(filter_.ids):
         found |= set(connection.execute(select(letters.c.id).where(letters.c.id.in_(some))).scalars())
-    there = set(connection.execute(select(groups.c.id).where(groups.c.id.in_(asked.groups))).scalars())
-    return [id_ for id_ in asked.ids if id_ not in found], [id_ for id_ in asked.groups if id_ not in there]
+    there = set(connection.execute(select(groups.c.id).where(groups.c.id.in_(filter_.groups))).scalars())
+    return [id_ for id_ in filter_.ids if id_ not in found], [id_ for id_ in filter_.groups if id_ not in there]
 
 
 #: Rows that are fetched at once.
@@ -277,12 +277,14 @@ class FailingLetter(NamedTuple):
     failed_at: int
 
 
-def stream_failures(connection: Connection, asked: LetterFilter) -> Iterator[FailingLetter]:
+def stream_failures(connection: Connection, filter_: LetterFilter) -> Iterator[FailingLetter]:
     """Yield the letters of a filter, unordered."""
     columns = (kinds.c.group_id, kinds.c.error_class, kinds.c.reason)
     times = (letters.c.runs, letters.c.first_failed_at, letters.c.failed_at)
     found = (
-        select_matching_letters(asked).with_only_columns(*columns, *times).join(kinds, kinds.c.id == letters.c.kind_id)
+        select_matching_letters(filter_)
+        .with_only_columns(*columns, *times)
+        .join(kinds, kinds.c.id == letters.c.kind_id)
     )
     return (FailingLetter(*row) for row in _stream_rows(connection, found))
 

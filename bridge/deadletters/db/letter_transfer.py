@@ -52,8 +52,8 @@ def fit_in_memory(connection: Connection, ids: Sequence[int]) -> Sequence[int]:
     of = ((letters, letters.c.id), (failures, failures.c.letter_id), (edits, edits.c.letter_id))
     each = [select(id_, func.length(table.c.value)).where(id_.in_(ids)) for table, id_ in of]
     found = union_all(*each).subquery().c
-    asked = select(found[0], func.sum(found[1])).group_by(found[0])
-    sizes = {id_: int(size or 0) for id_, size in connection.execute(asked)}
+    query = select(found[0], func.sum(found[1])).group_by(found[0])
+    sizes = {id_: int(size or 0) for id_, size in connection.execute(query)}
     room = BYTES_AT_ONCE
     for count, id_ in enumerate(ids):
         room -= sizes.get(id_, 0)
@@ -130,9 +130,9 @@ def _with_traceback(row: ExportedLetter) -> ExportedLetter:
     return {**row, "traceback": restore_message(row["traceback"] or "", row["error_message"])}
 
 
-def find_letter_ids(connection: Connection, asked: LetterFilter) -> Iterable[int]:
+def find_letter_ids(connection: Connection, filter_: LetterFilter) -> Iterable[int]:
     """Return the ids of a filter's letters, ascending."""
-    found = select_matching_letters(asked).order_by(letters.c.id).execution_options(yield_per=10_000)
+    found = select_matching_letters(filter_).order_by(letters.c.id).execution_options(yield_per=10_000)
     return (row.id for row in connection.execute(found))
 
 

@@ -103,10 +103,10 @@ class LetterWriter:
     def _index(self, deaths: Mapping[bytes, StoredLetter]) -> None:
         """Index letters by the words of their latest failure."""
         if deaths:
-            asked = select(letters.c.id, letters.c.digest).where(
+            query = select(letters.c.id, letters.c.digest).where(
                 sql.has_one_of(self._connection, letters.c.digest, deaths)
             )
-            rows = self._connection.execute(asked.order_by(letters.c.id)).all()
+            rows = self._connection.execute(query.order_by(letters.c.id)).all()
             search_index.index_letters(self._connection, [(row.id, deaths[row.digest].words) for row in rows])
 
     def _failure(self, before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,9 +143,9 @@ def _split_rounds(found: Sequence[StoredLetter]) -> Iterator[dict[bytes, StoredL
 
 def _lock_known_letters(connection: Connection, digests: Iterable[bytes]) -> dict[bytes, dict[str, Any]]:
     """Return the known letters by digest, locked until the transaction ends."""
-    asked = select(*_READ).where(sql.has_one_of(connection, letters.c.digest, digests))
+    query = select(*_READ).where(sql.has_one_of(connection, letters.c.digest, digests))
     # In one order: otherwise two transactions could deadlock.
-    found = connection.execute(asked.order_by(letters.c.id).with_for_update())
+    found = connection.execute(query.order_by(letters.c.id).with_for_update())
     rows = {row["id"]: dict(row) for row in found.mappings()}
     places = {
         row["id"]: {(row["letter_topic"], row["letter_partition"], row["letter_offset"])} for row in rows.values()

@@ -61,8 +61,8 @@ def count_letter_heaps(connection: Connection, plan_id: int) -> list[LetterHeap]
     """Return the heaps of all letters of a plan."""
     common = [kinds.c[name] for name in ("topic", "handler", "reason", "origin", "consumer_group")]
     counted = (func.count(), func.max(letters.c.value_size))
-    asked = _select_of_plan(plan_id, *common, letters.c.failures, *counted).group_by(*common, letters.c.failures)
-    return [LetterHeap(*row) for row in connection.execute(asked.order_by(*common, letters.c.failures))]
+    query = _select_of_plan(plan_id, *common, letters.c.failures, *counted).group_by(*common, letters.c.failures)
+    return [LetterHeap(*row) for row in connection.execute(query.order_by(*common, letters.c.failures))]
 
 
 def count_letters_by_handler(connection: Connection, plan_id: int) -> dict[str, dict[str, int]]:
@@ -76,35 +76,35 @@ def count_letters_by_handler(connection: Connection, plan_id: int) -> dict[str, 
 
 def count_larger_letters(connection: Connection, plan_id: int, topic: str, size: int) -> int:
     """Return how many letters of a source topic have a larger value."""
-    asked = _select_of_plan(plan_id, func.count()).where(kinds.c.topic == topic, letters.c.value_size > size)
-    return int(connection.execute(asked).scalar_one())
+    query = _select_of_plan(plan_id, func.count()).where(kinds.c.topic == topic, letters.c.value_size > size)
+    return int(connection.execute(query).scalar_one())
 
 
 def find_values_away(connection: Connection, plan_id: int) -> list[LogPosition]:
     """Return the positions of the letters whose value is in Kafka alone and not edited by the plan."""
     where = [letters.c[name] for name in ("letter_topic", "letter_partition", "letter_offset")]
     mended = select(edits.c.letter_id).where(edits.c.plan_id == plan_id)
-    asked = _select_of_plan(plan_id, *where).where(letters.c.value.is_(None), letters.c.value_size >= 0)
-    return [LogPosition(*row) for row in connection.execute(asked.where(letters.c.id.not_in(mended)))]
+    query = _select_of_plan(plan_id, *where).where(letters.c.value.is_(None), letters.c.value_size >= 0)
+    return [LogPosition(*row) for row in connection.execute(query.where(letters.c.id.not_in(mended)))]
 
 
 def count_letters_of_nowhere(connection: Connection, plan_id: int) -> dict[str, int]:
     """Return, by dead-letter topic, how many letters of other programs do not name their source record."""
-    asked = _select_of_plan(plan_id, kinds.c.topic, func.count()).group_by(kinds.c.topic)
-    rows = connection.execute(asked.where(kinds.c.origin != BRIDGE_PROGRAM, kinds.c.topic == letters.c.letter_topic))
+    query = _select_of_plan(plan_id, kinds.c.topic, func.count()).group_by(kinds.c.topic)
+    rows = connection.execute(query.where(kinds.c.origin != BRIDGE_PROGRAM, kinds.c.topic == letters.c.letter_topic))
     return {row[0]: row[1] for row in rows}
 
 
-def count_replaying_letters(connection: Connection, asked: LetterFilter) -> int:
+def count_replaying_letters(connection: Connection, filter_: LetterFilter) -> int:
     """Return how many letters of a filter are replaying already."""
-    these = select_matching_letters(asked).where(letters.c.status == LetterStatus.REPLAYING).subquery()
+    these = select_matching_letters(filter_).where(letters.c.status == LetterStatus.REPLAYING).subquery()
     return int(connection.execute(select(func.count()).select_from(these)).scalar_one())
 
 
 def find_ended_letters(connection: Connection, ids: Sequence[int]) -> list[tuple[int, LetterStatus]]:
     """Return those of these letters that have ended, with their status."""
-    asked = select(letters.c.id, letters.c.status).where(letters.c.status.in_(ENDED)).order_by(letters.c.id)
-    found = (connection.execute(asked.where(letters.c.id.in_(some))) for some in split_into_batches(ids))
+    query = select(letters.c.id, letters.c.status).where(letters.c.status.in_(ENDED)).order_by(letters.c.id)
+    found = (connection.execute(query.where(letters.c.id.in_(some))) for some in split_into_batches(ids))
     return [(row.id, LetterStatus(row.status)) for rows in found for row in rows]
 
 
@@ -143,9 +143,9 @@ class WaveState(NamedTuple):
 def read_wave_states(connection: Connection, plan_id: int) -> list[WaveState]:
     """Return a plan's waves, in their order."""
     times = (func.min(items.c.sent_at), func.max(items.c.ended_at))
-    asked = select(items.c.wave, items.c.state, func.count(), *times).where(items.c.plan_id == plan_id)
+    query = select(items.c.wave, items.c.state, func.count(), *times).where(items.c.plan_id == plan_id)
     found: dict[int, list[Any]] = defaultdict(list)
-    for row in connection.execute(asked.group_by(items.c.wave, items.c.state).order_by(items.c.wave)):
+    for row in connection.execute(query.group_by(items.c.wave, items.c.state).order_by(items.c.wave)):
         found[row[0]].append(row)
     return [
         WaveState(
@@ -163,10 +163,10 @@ def read_dead_letters(connection: Connection, plan_id: int, limit: int) -> Seque
     its = [kinds.c[name] for name in ("topic", "handler", "error_class", "version")]
     has = [letters.c[name] for name in ("id", "partition", "offset", "key", "error_message")]
     how = [items.c[name] for name in ("wave", "sent_at", "ended_at")]
-    asked = select(*has, *its, *how).join(letters, letters.c.id == items.c.letter_id)
-    asked = asked.join(kinds, kinds.c.id == letters.c.kind_id)
+    query = select(*has, *its, *how).join(letters, letters.c.id == items.c.letter_id)
+    query = query.join(kinds, kinds.c.id == letters.c.kind_id)
     where = (items.c.plan_id == plan_id, items.c.state == PlanItemState.DEAD)
-    return connection.execute(asked.where(*where).order_by(items.c.position.desc()).limit(limit)).all()
+    return connection.execute(query.where(*where).order_by(items.c.position.desc()).limit(limit)).all()
 
 
 def count_ends(
@@ -174,9 +174,9 @@ def count_ends(
 ) -> list[tuple[str, str, int]]:
     """Return state, reason and count of the ended deliveries of a plan, the largest count first."""
     count = func.count()
-    asked = select(items.c.state, items.c.why, count).where(items.c.plan_id == plan_id, items.c.state.in_(states))
-    asked = asked.group_by(items.c.state, items.c.why).order_by(count.desc(), items.c.why).limit(limit)
-    return [(state, why, number) for state, why, number in connection.execute(asked)]
+    query = select(items.c.state, items.c.why, count).where(items.c.plan_id == plan_id, items.c.state.in_(states))
+    query = query.group_by(items.c.state, items.c.why).order_by(count.desc(), items.c.why).limit(limit)
+    return [(state, why, number) for state, why, number in connection.execute(query)]
 
 
 def read_item_states(
@@ -188,7 +188,7 @@ def read_item_states(
         states: empty: all.
     """
     names = ("position", "letter_id", "place", "wave", "state", "why", "sent_at", "ended_at")
-    asked = select(*(items.c[name] for name in names)).where(items.c.plan_id == plan_id, items.c.position > after)
+    query = select(*(items.c[name] for name in names)).where(items.c.plan_id == plan_id, items.c.position > after)
     if states:
-        asked = asked.where(items.c.state.in_(states))
-    return connection.execute(asked.order_by(items.c.position).limit(limit)).all()
+        query = query.where(items.c.state.in_(states))
+    return connection.execute(query.order_by(items.c.position).limit(limit)).all()

@@ -68,7 +68,7 @@ def note_sent_records(connection: Connection, plan_id: int, found: Sequence[Sent
     if connection.dialect.name == "postgresql":
         _write_together(connection, _NOTE_SENT_TOGETHER, plan_id, found, at)
     elif found:
-        rows = [(each.number, *each.spot, at, plan_id, each.position) for each in found]
+        rows = [(record.number, *record.spot, at, plan_id, record.position) for record in found]
         connection.exec_driver_sql(_NOTE_SENT, rows)
 
 
@@ -88,8 +88,8 @@ def _write_together(
 def _group_by_topic(found: Iterable[SentRecord]) -> Iterator[tuple[str, list[SentRecord]]]:
     """Yield the records of each topic in the order of their positions, which the SQL needs."""
     by_topic: dict[str, list[SentRecord]] = defaultdict(list)
-    for each in sorted(found):
-        by_topic[each.spot.topic].append(each)
+    for record in sorted(found):
+        by_topic[record.spot.topic].append(record)
     yield from by_topic.items()
 
 
@@ -193,12 +193,12 @@ def add_items(connection: Connection, plan_id: int, others: Sequence[PlanItem], 
     """Add further deliveries to a plan."""
     rows = [
         {
-            **each._asdict(),
+            **item._asdict(),
             "plan_id": plan_id,
             "state": PlanItemState.WAITING,
-            "wave": find_wave(each.position) if canary else 0,
+            "wave": find_wave(item.position) if canary else 0,
         }
-        for each in others
+        for item in others
     ]
     if rows:
         connection.execute(insert(items), rows)
@@ -206,14 +206,14 @@ def add_items(connection: Connection, plan_id: int, others: Sequence[PlanItem], 
 
 def read_items(connection: Connection, plan_id: int, after: int, limit: int) -> list[PlanItem]:
     """Return the next items of a plan after a position."""
-    asked = select(*_ITEM_COLUMNS).where(items.c.plan_id == plan_id, items.c.position > after)
-    return [PlanItem(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit)).all()]
+    query = select(*_ITEM_COLUMNS).where(items.c.plan_id == plan_id, items.c.position > after)
+    return [PlanItem(*row) for row in connection.execute(query.order_by(items.c.position).limit(limit)).all()]
 
 
 def find_last_wave(connection: Connection, plan_id: int) -> int:
     """Return the last wave of a plan; 0 if it has one wave or is no canary."""
-    asked = select(func.max(items.c.wave)).where(items.c.plan_id == plan_id)
-    return connection.execute(asked).scalar() or 0
+    query = select(func.max(items.c.wave)).where(items.c.plan_id == plan_id)
+    return connection.execute(query).scalar() or 0
 
 
 def read_waiting_items(
@@ -224,7 +224,7 @@ def read_waiting_items(
     Parameters:
         in_lanes: whether the plan has lanes; a lane with a delivery of another plan in flight is left out.
     """
-    asked = select(*_ITEM_COLUMNS).where(
+    query = select(*_ITEM_COLUMNS).where(
         items.c.plan_id == plan_id,
         items.c.state == PlanItemState.WAITING,
         items.c.held == false(),
@@ -234,22 +234,22 @@ def read_waiting_items(
         ahead = items.alias()
         # Literals: the partial index of items in flight is not used for parameters.
         under_way = ahead.c.state.in_([literal_column(f"'{state}'") for state in UNDER_WAY])
-        asked = asked.where(~select(ahead.c.position).where(ahead.c.lane == items.c.lane, under_way).exists())
-    return [PlanItem(*row) for row in connection.execute(asked.order_by(items.c.position).limit(limit)).all()]
+        query = query.where(~select(ahead.c.position).where(ahead.c.lane == items.c.lane, under_way).exists())
+    return [PlanItem(*row) for row in connection.execute(query.order_by(items.c.position).limit(limit)).all()]
 
 
 def has_waiting_items(connection: Connection, plan_id: int) -> bool:
     """Return whether a plan has waiting items, of any wave, also held ones."""
-    asked = select(items.c.position).where(items.c.plan_id == plan_id, items.c.state == PlanItemState.WAITING)
-    return connection.execute(asked.limit(1)).first() is not None
+    query = select(items.c.position).where(items.c.plan_id == plan_id, items.c.state == PlanItemState.WAITING)
+    return connection.execute(query.limit(1)).first() is not None
 
 
 def read_claimed_items(connection: Connection, plan_id: int, limit: int) -> list[tuple[PlanItem, LogPosition | None]]:
     """Return the items that a dead process left claimed, each with the position from which its record would lie."""
     columns = (items.c.sent_topic, items.c.sent_partition, items.c.sent_offset)
-    asked = select(*_ITEM_COLUMNS, *columns).where(items.c.plan_id == plan_id, items.c.state == PlanItemState.CLAIMED)
+    query = select(*_ITEM_COLUMNS, *columns).where(items.c.plan_id == plan_id, items.c.state == PlanItemState.CLAIMED)
     found = []
-    for row in connection.execute(asked.order_by(items.c.position).limit(limit)):
+    for row in connection.execute(query.order_by(items.c.position).limit(limit)):
         spot = None if row.sent_topic is None else LogPosition(row.sent_topic, row.sent_partition, row.sent_offset)
         found.append((PlanItem(row.position, row.letter_id, row.place, row.failures, wave=row.wave), spot))
     return found
@@ -269,8 +269,8 @@ def claim_items(connection: Connection, plan_id: int, found: Mapping[int, LogPos
 def note_own_letters(connection: Connection, plan_id: int, found: Sequence[PlanItem]) -> None:
     """Turn deliveries that have letters by now into their letters' own."""
     rows = [
-        {"of_plan": plan_id, "its_position": each.position, "its_letter": each.letter_id, "its_failures": each.failures}
-        for each in found
+        {"of_plan": plan_id, "its_position": item.position, "its_letter": item.letter_id, "its_failures": item.failures}
+        for item in found
     ]
     if rows:
         connection.execute(_NOTE_OWN_LETTER, rows)
@@ -316,9 +316,9 @@ def read_sent_positions(connection: Connection, letter_ids: Sequence[int]) -> di
     own = (items.c.place.is_(None), ITEM_STATE == PlanItemState.SENT)
     found: dict[int, SentPosition] = {}
     for some in split_into_batches(letter_ids):
-        asked = select(items.c.letter_id, items.c.sent_at, *columns).where(is_among(items.c.letter_id, some), *own)
+        query = select(items.c.letter_id, items.c.sent_at, *columns).where(is_among(items.c.letter_id, some), *own)
         found |= {
-            row.letter_id: SentPosition(LogPosition(*row[2:]), row.sent_at) for row in connection.execute(asked).all()
+            row.letter_id: SentPosition(LogPosition(*row[2:]), row.sent_at) for row in connection.execute(query).all()
         }
     return found
 
@@ -327,11 +327,11 @@ def count_item_states(
     connection: Connection, plan_ids: Sequence[int], wave: int | None = None
 ) -> dict[int, dict[str, int]]:
     """Return, by plan, how many items have which state; of one wave if given."""
-    asked = select(items.c.plan_id, items.c.state, func.count()).where(items.c.plan_id.in_(plan_ids))
+    query = select(items.c.plan_id, items.c.state, func.count()).where(items.c.plan_id.in_(plan_ids))
     if wave is not None:
-        asked = asked.where(items.c.wave == wave)
+        query = query.where(items.c.wave == wave)
     found: dict[int, dict[str, int]] = defaultdict(dict)
-    for plan_id, state, count in connection.execute(asked.group_by(items.c.plan_id, items.c.state)):
+    for plan_id, state, count in connection.execute(query.group_by(items.c.plan_id, items.c.state)):
         found[plan_id][state] = count
     return dict(found)
 

@@ -53,9 +53,9 @@ class EndedItem(NamedTuple):
 
 def find_ordered_kinds(connection: Connection, topics: Sequence[str]) -> list[tuple[int, str, str, str]]:
     """Return the kinds of this project's letters of some topics, each with group, topic and handler."""
-    asked = select(kinds.c.id, kinds.c.consumer_group, kinds.c.topic, kinds.c.handler)
+    query = select(kinds.c.id, kinds.c.consumer_group, kinds.c.topic, kinds.c.handler)
     rows = connection.execute(
-        asked.where(kinds.c.topic.in_(topics), kinds.c.origin == BRIDGE_PROGRAM).order_by(kinds.c.id)
+        query.where(kinds.c.topic.in_(topics), kinds.c.origin == BRIDGE_PROGRAM).order_by(kinds.c.id)
     )
     return [(row[0], row[1], row[2], row[3]) for row in rows]
 
@@ -83,8 +83,8 @@ def lay_lanes(connection: Connection, plan_id: int, found: Mapping[OrderedCourse
 
 def has_lanes(connection: Connection, plan_id: int) -> bool:
     """Return whether an item of a plan has a lane."""
-    asked = select(items.c.position).where(items.c.plan_id == plan_id, items.c.lane.is_not(None)).limit(1)
-    return connection.execute(asked).first() is not None
+    query = select(items.c.position).where(items.c.plan_id == plan_id, items.c.lane.is_not(None)).limit(1)
+    return connection.execute(query).first() is not None
 
 
 def read_ended_items(connection: Connection, plan_id: int) -> list[EndedItem]:
@@ -93,11 +93,11 @@ def read_ended_items(connection: Connection, plan_id: int) -> list[EndedItem]:
     delivery = (kinds.c.topic, *message, kinds.c.handler, kinds.c.consumer_group)
     own = and_(letters.c.id == items.c.letter_id, items.c.place.is_(None))
     item = (items.c.position, items.c.place, items.c.state, items.c.ended_at, letters.c.again)
-    asked = select(*item, *delivery).select_from(
+    query = select(*item, *delivery).select_from(
         items.outerjoin(letters, own).outerjoin(kinds, kinds.c.id == letters.c.kind_id)
     )
-    asked = asked.where(items.c.plan_id == plan_id, items.c.next.is_not(None), items.c.state.in_(_ENDED))
-    return [_build_ended_item(row) for row in connection.execute(asked.where(items.c.held == false()))]
+    query = query.where(items.c.plan_id == plan_id, items.c.next.is_not(None), items.c.state.in_(_ENDED))
+    return [_build_ended_item(row) for row in connection.execute(query.where(items.c.held == false()))]
 
 
 def release_held_items(connection: Connection, plan_id: int, positions: Sequence[int]) -> None:
@@ -125,10 +125,10 @@ def _read_unended_items(
     lane = func.coalesce(items.c.lane, case(*numbers, else_=null())) if numbers else items.c.lane
     # A missing lane is written, also for an item alone in its lane.
     held = case((items.c.lane.is_(None), null()), else_=items.c.held)
-    asked = select(items.c.position, lane, held, items.c.next)
-    asked = asked.outerjoin(letters, letters.c.id == items.c.letter_id)
-    asked = asked.where(items.c.plan_id == plan_id, items.c.position > after, items.c.state.in_(UNENDED))
-    rows = connection.execute(asked.order_by(items.c.position).limit(IDS_AT_ONCE))
+    query = select(items.c.position, lane, held, items.c.next)
+    query = query.outerjoin(letters, letters.c.id == items.c.letter_id)
+    query = query.where(items.c.plan_id == plan_id, items.c.position > after, items.c.state.in_(UNENDED))
+    rows = connection.execute(query.order_by(items.c.position).limit(IDS_AT_ONCE))
     return [_LaidItem(row[0], row[1], row[2], row[3]) for row in rows]
 
 
@@ -163,9 +163,9 @@ def cut_waves(connection: Connection, plan_id: int, first: int = 0) -> None:
     """
     waiting = (items.c.plan_id == plan_id, items.c.state == PlanItemState.WAITING)
     connection.execute(update(items).where(*waiting).values(wave=first + len(WAVES)))
-    asked = select(items.c.position).where(*waiting).order_by(items.c.position).limit(_EARLY)
+    query = select(items.c.position).where(*waiting).order_by(items.c.position).limit(_EARLY)
     by_wave: dict[int, list[int]] = defaultdict(list)
-    for number, position in enumerate(connection.execute(asked).scalars(), 1):
+    for number, position in enumerate(connection.execute(query).scalars(), 1):
         by_wave[find_wave(number)].append(position)
     for wave, positions in by_wave.items():
         connection.execute(update(items).where(*waiting, items.c.position.in_(positions)).values(wave=first + wave))
@@ -183,8 +183,8 @@ def cut_new_waves(connection: Connection, plan_id: int) -> int:
 def renumber_items(connection: Connection, plan_id: int) -> None:
     """Renumber the items of a plan in the order in which their messages were produced."""
     of_plan = items.c.plan_id == plan_id
-    asked = select(items.c.position).join(letters, letters.c.id == items.c.letter_id).where(of_plan)
-    order = connection.execute(asked.order_by(letters.c.offset, letters.c.partition, items.c.position)).scalars()
+    query = select(items.c.position).join(letters, letters.c.id == items.c.letter_id).where(of_plan)
+    order = connection.execute(query.order_by(letters.c.offset, letters.c.partition, items.c.position)).scalars()
     # By way of negative numbers, because positions are unique. One by one: without statistics of a new plan
     # PostgreSQL would join in quadratic time.
     aside = update(items).where(of_plan, items.c.position == bindparam("at")).values(position=bindparam("to"))

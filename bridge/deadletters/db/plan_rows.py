@@ -67,8 +67,8 @@ def read_latest_plans(
     Parameters:
         over: the cache of plans that are over, which are not counted again; it is extended.
     """
-    asked = select(plans).order_by(plans.c.id.desc()).limit(count)
-    return _read_plans(connection, asked if before is None else asked.where(plans.c.id < before), over)
+    query = select(plans).order_by(plans.c.id.desc()).limit(count)
+    return _read_plans(connection, query if before is None else query.where(plans.c.id < before), over)
 
 
 def read_applying_plans(connection: Connection, *, counts: bool = True) -> list[BulkPlan]:
@@ -77,8 +77,8 @@ def read_applying_plans(connection: Connection, *, counts: bool = True) -> list[
     Parameters:
         counts: whether their items are counted by state, which is slow for large plans.
     """
-    asked = select(plans).where(plans.c.state == PlanState.APPLYING).order_by(plans.c.id.desc())
-    return _read_plans(connection, asked) if counts else [_build_plan(row, {}) for row in connection.execute(asked)]
+    query = select(plans).where(plans.c.state == PlanState.APPLYING).order_by(plans.c.id.desc())
+    return _read_plans(connection, query) if counts else [_build_plan(row, {}) for row in connection.execute(query)]
 
 
 def note_plan_options(connection: Connection, id_: int, options: PlanOptions, why: str) -> None:
@@ -170,10 +170,10 @@ def find_abandoned_plans(connection: Connection) -> list[int]:
     each = items.c
     claimed = select(each.plan_id).where(each.plan_id == plans.c.id, each.state == PlanItemState.CLAIMED)
     left = and_(plans.c.state.in_(ENDED_EARLY), claimed.exists())
-    asked = select(plans.c.id, plans.c.leased_until).where(or_(plans.c.state == PlanState.APPLYING, left))
+    query = select(plans.c.id, plans.c.leased_until).where(or_(plans.c.state == PlanState.APPLYING, left))
     at = sql.read_clock(connection)
     return [
-        row.id for row in connection.execute(asked.order_by(plans.c.id)) if not _is_lease_held(row.leased_until, at)
+        row.id for row in connection.execute(query.order_by(plans.c.id)) if not _is_lease_held(row.leased_until, at)
     ]
 
 
@@ -181,15 +181,15 @@ def read_plan_makers(connection: Connection, ids: Collection[int]) -> dict[int, 
     """Return the makers of plans by id."""
     if not ids:
         return {}
-    asked = select(plans.c.id, plans.c.by).where(plans.c.id.in_(ids))
-    return {row.id: row.by for row in connection.execute(asked)}
+    query = select(plans.c.id, plans.c.by).where(plans.c.id.in_(ids))
+    return {row.id: row.by for row in connection.execute(query)}
 
 
 def find_plans_to_all_handlers(connection: Connection) -> list[int]:
     """Return the plans in progress that also send to handlers without a letter."""
     begun = plans.c.began_at.is_not(None)
-    asked = select(plans.c.id, plans.c.options).where(plans.c.what == PlanKind.REPLAY, begun).order_by(plans.c.id)
-    return [row.id for row in connection.execute(asked) if json.loads(row.options).get("all_handlers")]
+    query = select(plans.c.id, plans.c.options).where(plans.c.what == PlanKind.REPLAY, begun).order_by(plans.c.id)
+    return [row.id for row in connection.execute(query) if json.loads(row.options).get("all_handlers")]
 
 
 def _lock_plan(connection: Connection, id_: int) -> tuple[Row[Any], int]:

@@ -77,17 +77,17 @@ def read_positions(
     connection: Connection, groups: Iterable[str], topics: Iterable[str]
 ) -> dict[RecordedLog, RecordedPosition]:
     """Return the recorded positions of the logs of topics, deleted logs of the same name included."""
-    asked = select(positions).where(positions.c.consumer_group.in_(set(groups)), positions.c.topic.in_(set(topics)))
+    query = select(positions).where(positions.c.consumer_group.in_(set(groups)), positions.c.topic.in_(set(topics)))
     return {
         RecordedLog(row.consumer_group, row.topic, row.topic_id, row.partition): RecordedPosition(row.next, row.epoch)
-        for row in connection.execute(asked)
+        for row in connection.execute(query)
     }
 
 
 def find_recorded_topics(connection: Connection, group: str) -> list[str]:
     """Return the topics of which letters of this group alone were ever recorded."""
-    asked = select(positions.c.topic).where(positions.c.consumer_group == group).distinct()
-    return sorted(connection.execute(asked).scalars())
+    query = select(positions.c.topic).where(positions.c.consumer_group == group).distinct()
+    return sorted(connection.execute(query).scalars())
 
 
 def move_positions(connection: Connection, steps: Sequence[PositionStep], at: int) -> None:
@@ -139,8 +139,8 @@ class PositionState(NamedTuple):
 
 def read_position_states(connection: Connection, group: str) -> list[PositionState]:
     """Return the recorded partitions of a group and of all groups; of recreated topics the latest log."""
-    asked = select(*(positions.c[name] for name in PositionState._fields)).where(
+    query = select(*(positions.c[name] for name in PositionState._fields)).where(
         positions.c.consumer_group.in_((group, ""))
     )
-    found = (PositionState(*row) for row in connection.execute(asked.order_by(positions.c.at)))
+    found = (PositionState(*row) for row in connection.execute(query.order_by(positions.c.at)))
     return [*{(each.consumer_group, each.topic, each.partition): each for each in found}.values()]

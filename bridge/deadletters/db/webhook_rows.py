@@ -95,8 +95,8 @@ def remove_webhook(connection: Connection, id_: int) -> None:
 def find_free_webhooks(connection: Connection, ids: Sequence[int]) -> list[int]:
     """Return those of these webhooks that are on and not leased."""
     now = sql.read_clock(connection)
-    asked = select(webhooks.c.id).where(webhooks.c.id.in_(ids), webhooks.c.off_at.is_(None), _is_free(now))
-    return list(connection.execute(asked).scalars())
+    query = select(webhooks.c.id).where(webhooks.c.id.in_(ids), webhooks.c.off_at.is_(None), _is_free(now))
+    return list(connection.execute(query).scalars())
 
 
 def lease_webhook(connection: Connection, id_: int, who: str) -> bool:
@@ -221,8 +221,8 @@ def read_delivery(connection: Connection, message: str) -> WebhookDelivery | Non
 
 def read_latest_deliveries(connection: Connection, webhook_id: int, count: int) -> list[WebhookDelivery]:
     """Return the latest deliveries of a webhook, newest first."""
-    asked = select(*_DELIVERY_COLUMNS).where(deliveries.c.webhook_id == webhook_id).order_by(deliveries.c.id.desc())
-    return [WebhookDelivery(*row) for row in connection.execute(asked.limit(count))]
+    query = select(*_DELIVERY_COLUMNS).where(deliveries.c.webhook_id == webhook_id).order_by(deliveries.c.id.desc())
+    return [WebhookDelivery(*row) for row in connection.execute(query.limit(count))]
 
 
 def find_due_webhooks(connection: Connection, now: int) -> list[int]:
@@ -237,14 +237,14 @@ def find_due_webhooks(connection: Connection, now: int) -> list[int]:
         .group_by(deliveries.c.webhook_id)
         .subquery()
     )
-    asked = (
+    query = (
         select(deliveries.c.webhook_id)
         .join(tried, tried.c.webhook_id == deliveries.c.webhook_id)
         .where(*_build_due_conditions(now))
         .group_by(deliveries.c.webhook_id, tried.c.at)
         .order_by(tried.c.at, func.min(deliveries.c.next_at), deliveries.c.webhook_id)
     )
-    return list(connection.execute(asked).scalars())
+    return list(connection.execute(query).scalars())
 
 
 def take_due_delivery(connection: Connection, webhook_id: int, now: int) -> WebhookDelivery | None:
@@ -252,8 +252,8 @@ def take_due_delivery(connection: Connection, webhook_id: int, now: int) -> Webh
 
     Events that were never tried go first: a new event does not wait for retries.
     """
-    asked = select(deliveries.c.id).where(deliveries.c.webhook_id == webhook_id, *_build_due_conditions(now))
-    in_turn = asked.order_by(deliveries.c.tries > 0, deliveries.c.next_at, deliveries.c.id)
+    query = select(deliveries.c.id).where(deliveries.c.webhook_id == webhook_id, *_build_due_conditions(now))
+    in_turn = query.order_by(deliveries.c.tries > 0, deliveries.c.next_at, deliveries.c.id)
     id_ = connection.execute(in_turn.limit(1)).scalar()
     if id_ is None:
         return None
@@ -294,7 +294,7 @@ def delete_ended_deliveries(connection: Connection, before: int) -> int:
 def read_webhook_backlogs(connection: Connection) -> list[WebhookBacklog]:
     """Return the backlog of each webhook, by its name."""
     each = deliveries.c
-    asked = (
+    query = (
         select(
             webhooks.c.name,
             each.state,
@@ -308,7 +308,7 @@ def read_webhook_backlogs(connection: Connection) -> list[WebhookBacklog]:
         .order_by(webhooks.c.name)
     )
     found: dict[str, WebhookBacklog] = {}
-    for name, state, count, oldest, tries, ended_at in connection.execute(asked):
+    for name, state, count, oldest, tries, ended_at in connection.execute(query):
         so_far = found.get(name, WebhookBacklog(name, {}, None, 0, None))
         if state is not None:
             so_far = so_far._replace(counts={**so_far.counts, state: count})
@@ -350,8 +350,8 @@ def begin_alarm_changes(connection: Connection, seen: int) -> bool:
 
 def read_standing_alarms(connection: Connection, about: Collection[str]) -> dict[str, AlarmRow]:
     """Return the standing alarms by key."""
-    asked = select(alarms).where(alarms.c.about.in_(about))
-    return {row.key: AlarmRow(row.about, row.name, row.at, json.loads(row.data)) for row in connection.execute(asked)}
+    query = select(alarms).where(alarms.c.about.in_(about))
+    return {row.key: AlarmRow(row.about, row.name, row.at, json.loads(row.data)) for row in connection.execute(query)}
 
 
 def begin_alarm(connection: Connection, key: str, row: AlarmRow) -> None:
@@ -366,8 +366,8 @@ def end_alarm(connection: Connection, key: str) -> None:
 
 def find_untold_groups(connection: Connection, limit: int) -> list[int]:
     """Return the groups without an event for being new, oldest first."""
-    asked = select(groups.c.id).where(groups.c.told_at.is_(None)).order_by(groups.c.id).limit(limit)
-    return list(connection.execute(asked).scalars())
+    query = select(groups.c.id).where(groups.c.told_at.is_(None)).order_by(groups.c.id).limit(limit)
+    return list(connection.execute(query).scalars())
 
 
 def note_told_groups(connection: Connection, ids: Sequence[int], at: int) -> None:

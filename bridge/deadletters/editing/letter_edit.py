@@ -173,9 +173,9 @@ class LetterEditor:
         if not said.ok and not force:
             refusal = "refuses this value" if said.ok is False else "cannot be asked about this value"
             raise EditRefused(f"Nothing was sent. Its handler {refusal}: {said.why}. To send it anyway: --force.")
-        asked = LetterFilter(ids=(letter_id,)).to_data()
+        filter_ = LetterFilter(ids=(letter_id,)).to_data()
         with self.database.writing() as connection:
-            plan_id, at = plan_rows.add_plan(connection, PlanKind.REPLAY, by, why, asked, PlanOptions())
+            plan_id, at = plan_rows.add_plan(connection, PlanKind.REPLAY, by, why, filter_, PlanOptions())
             plan_item_rows.add_items(connection, plan_id, [PlanItem(1, letter_id, None, failures)], canary=False)
             letter_payload.add_edits(connection, [PlanEdit(letter_id, plan_id, at, by, "edit", value)])
             handlers = plan_counts.count_letters_by_handler(connection, plan_id)
@@ -189,7 +189,7 @@ class LetterEditor:
 
     def patch(
         self,
-        asked: LetterFilter,
+        filter_: LetterFilter,
         patch: ValuePatch,
         options: PlanOptions,
         by: str,
@@ -208,7 +208,7 @@ class LetterEditor:
         Raises:
             FilterFault: the filter selects letters that are not open.
         """
-        chosen = asked.only_open()
+        chosen = filter_.only_open()
         said = {"filter": chosen.to_data(), "patch": patch.text}
         with self.database.writing() as connection:
             plan_id, at = plan_rows.add_plan(connection, PlanKind.REPLAY, by, why, said, options)
@@ -240,12 +240,12 @@ class LetterEditor:
             made.append(PatchSample(letter.id, changed, patched.why))
         return made
 
-    def check(self, asked: LetterFilter) -> HandlerCheck:
+    def check(self, filter_: LetterFilter) -> HandlerCheck:
         """Return the check of a filter's letters against their handlers, with and without `upgrade`; nothing is
         sent.
         """
         found, after = HandlerCheck(), 0
-        while some := self._after(asked, after):
+        while some := self._after(filter_, after):
             found.check_values(self.app, some)
             after = some[-1].id
         return found
@@ -319,9 +319,9 @@ class LetterEditor:
             raise EditRefused(f"Letter {letter_id}: {explain_lateness(standing, by)}: only what is open is sent back.")
         return letter, standing.failures
 
-    def _after(self, asked: LetterFilter, after: int) -> list[LetterValue]:
+    def _after(self, filter_: LetterFilter, after: int) -> list[LetterValue]:
         with self.database.reading() as connection:
-            return letter_payload.read_matching_values(connection, asked, after, AT_ONCE)
+            return letter_payload.read_matching_values(connection, filter_, after, AT_ONCE)
 
     def _of_plan(self, plan_id: int) -> Iterator[list[tuple[int, LetterValue]]]:
         after = 0

@@ -102,7 +102,7 @@ def _came_back(group: GroupState, around: GroupSurroundings) -> Suggestion | Non
     at = group.regressed_at
     if at is not None:
         return Suggestion(NextStep.LOOK, f"Regression: marked as fixed, it failed again at {format_utc(at / 1000)}.")
-    back = next((each for each in group.cause_fixes if each.regressed_at is not None), None)
+    back = next((fix for fix in group.cause_fixes if fix.regressed_at is not None), None)
     if back is None or back.regressed_at is None:
         return None
     at = back.regressed_at

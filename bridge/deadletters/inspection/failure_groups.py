@@ -122,11 +122,11 @@ class GroupState:
     @property
     def came_back(self) -> bool:
         """Return whether it, or a cause of it, failed in the version in which it was fixed."""
-        return self.regressed_at is not None or any(each.regressed_at is not None for each in self.cause_fixes)
+        return self.regressed_at is not None or any(fix.regressed_at is not None for fix in self.cause_fixes)
 
     def fix_of(self, cause: str) -> FixedCause:
         """Return the marks of a cause."""
-        found = next((each for each in self.cause_fixes if each.cause == cause), None)
+        found = next((fix for fix in self.cause_fixes if fix.cause == cause), None)
         return found or FixedCause(cause, None, None, None, None, None)
 
     @property
@@ -158,30 +158,30 @@ class FailureGroups:
     database: Database
     clock: Callable[[], float] = time.time
 
-    def all(self, asked: LetterFilter = ALL_LETTERS, order: GroupOrder = GroupOrder.NEED) -> list[GroupState]:
+    def all(self, filter_: LetterFilter = ALL_LETTERS, order: GroupOrder = GroupOrder.NEED) -> list[GroupState]:
         """Return the groups that have letters of a filter.
 
         Parameters:
-            asked: by handler, topic, exception, reason, version, origin, status, id of the group; since: failed then or
-                later.
+            filter_: by handler, topic, exception, reason, version, origin, status, id of the group; since: failed then
+                or later.
 
         Raises:
             FilterFault: it has a field that only letters have: ids, text, key, headers, until, plans, attempts or
                 dying again.
         """
-        _require_group_filter(asked)
+        _require_group_filter(filter_)
         with self.database.reading() as connection:
-            return sorted(self._found(connection, asked), key=lambda each: _rank_group(each).by(order), reverse=True)
+            return sorted(self._found(connection, filter_), key=lambda each: _rank_group(each).by(order), reverse=True)
 
-    def ranked(self, asked: LetterFilter = ALL_LETTERS, order: GroupOrder = GroupOrder.NEED) -> list[RankedGroup]:
+    def ranked(self, filter_: LetterFilter = ALL_LETTERS, order: GroupOrder = GroupOrder.NEED) -> list[RankedGroup]:
         """Return the sort keys of the same groups in the same order; `of` returns the groups of a page.
 
         Raises:
             FilterFault: as `all`.
         """
-        _require_group_filter(asked)
+        _require_group_filter(filter_)
         with self.database.reading() as connection:
-            rows = group_rows.read_ranking_rows(connection, asked)
+            rows = group_rows.read_ranking_rows(connection, filter_)
             grow = (
                 {each.id: _rank_group(each).grows for each in self._growing(connection)}
                 if order is GroupOrder.NEED
@@ -286,9 +286,9 @@ class FailureGroups:
     def _of(self, connection: Any, ids: Sequence[int]) -> list[GroupState]:
         return self._found(connection, LetterFilter(groups=tuple(ids))) if ids else []
 
-    def _found(self, connection: Any, asked: LetterFilter) -> list[GroupState]:
+    def _found(self, connection: Any, filter_: LetterFilter) -> list[GroupState]:
         now = int(self.clock() * 1000)
-        found = group_rows.find_groups(connection, asked, now // HOUR - WEEK)
+        found = group_rows.find_groups(connection, filter_, now // HOUR - WEEK)
         return [_build_group_state(row, found, now) for row in found.rows]
 
 
@@ -331,7 +331,7 @@ def _build_group_state(row: Any, found: group_rows.GroupRows, now: int) -> Group
 
 def _rank_group(group: GroupState) -> RankedGroup:
     grows = group.growth.failures if group.growth and group.open else 0
-    fixed = group.fixed_in is not None or any(each.fixed_in is not None for each in group.cause_fixes)
+    fixed = group.fixed_in is not None or any(fix.fixed_in is not None for fix in group.cause_fixes)
     return RankedGroup(
         group.id, group.error_class, group.place, group.open, group.last_at, fixed, group.came_back, grows
     )
@@ -342,8 +342,8 @@ def _build_ranked_row(row: Any, grows: int) -> RankedGroup:
     return RankedGroup(row.id, row.error_class, row.place, int(row.open), row.last_at, fixed, again, grows)
 
 
-def _require_group_filter(asked: LetterFilter) -> None:
-    if asked.ids or asked.words or asked.key is not None or asked.until is not None or asked.of_history:
+def _require_group_filter(filter_: LetterFilter) -> None:
+    if filter_.ids or filter_.words or filter_.key is not None or filter_.until is not None or filter_.of_history:
         raise FilterFault(
             "Groups are not found by ids, text, key, headers, until, plan, attempts or died again: these are of single "
             "letters (list). A group of that number: --group."

@@ -192,9 +192,9 @@ class GroupVersions:
         if started is None or series is None:
             return None
         since, handled = count_handled_since(series, started, now)
-        asked = LetterFilter(groups=(group.id,), versions=(version,), since=since)
+        filter_ = LetterFilter(groups=(group.id,), versions=(version,), since=since)
         with self.database.reading() as connection:
-            return VersionOutcome(since, LetterCount(*letter_query.count_letters(connection, asked)), handled, alone)
+            return VersionOutcome(since, LetterCount(*letter_query.count_letters(connection, filter_)), handled, alone)
 
 
 def count_handled_since(series: Iterable[CountSeries], started: int, now: float) -> tuple[int, int]:
@@ -279,7 +279,7 @@ class GroupCauses:
         if not wanted:
             return {}
         page = LetterLookup(self.database).page(LetterFilter(ids=tuple(wanted)), len(wanted))
-        return {each.id: each for each in page.letters}
+        return {letter.id: letter for letter in page.letters}
 
 
 def replace_newest_letters(causes: Sequence[GroupCause], letters: Sequence[LetterLine]) -> list[GroupCause]:
@@ -328,11 +328,11 @@ class GroupDetails:
     def read_standings(self, groups: Sequence[GroupState]) -> StandingGroups:
         """Return groups with their surroundings, as far as Redis answers."""
         runs = read_running_handlers(self.settings, self.routes)
-        replaying = [each.id for each in groups if each.statuses.get("replaying")]
+        replaying = [group.id for group in groups if group.statuses.get("replaying")]
         with self.database.reading() as connection:
             plans = group_rows.find_plans_of_groups(connection, replaying)
-            again = group_rows.count_died_again(connection, [each.id for each in groups if each.open])
-        return StandingGroups(tuple(_build_standing(each, runs, plans, again) for each in groups), runs.trouble)
+            again = group_rows.count_died_again(connection, [group.id for group in groups if group.open])
+        return StandingGroups(tuple(_build_standing(group, runs, plans, again) for group in groups), runs.trouble)
 
     def died_again(self, group: GroupState) -> int:
         """Return how many open letters of a group were replayed before."""

@@ -185,7 +185,7 @@ class LetterTransfers:
     def lines(
         self,
         by: str,
-        asked: LetterFilter = ALL_LETTERS,
+        filter_: LetterFilter = ALL_LETTERS,
         heard: Callable[[int, int], None] = lambda done, count: None,
         shown: Callable[[ExportedLetter], ExportedLetter] = lambda row: row,
     ) -> Iterator[str]:
@@ -203,9 +203,9 @@ class LetterTransfers:
         with self.database.reading() as connection:
             # Positions first: letters that are recorded meanwhile are recorded again after an import.
             facts, positions = read_facts_and_positions(connection)
-            ids = array("q", find_letter_ids(connection, asked))
+            ids = array("q", find_letter_ids(connection, filter_))
         with self.database.writing() as connection:
-            words = f"{letters_said(len(ids))}: {describe_filter_for_audit(asked)}"
+            words = f"{letters_said(len(ids))}: {describe_filter_for_audit(filter_)}"
             audit_rows.write_entry(connection, sql.read_clock(connection), by, "export", words)
         yield json.dumps({"format": FORMAT, **facts, "positions": []})
         at = 0
@@ -216,7 +216,7 @@ class LetterTransfers:
             yield from (write_letter_line(shown(row)) for row in rows)
             at += len(some)
             heard(at, len(ids))
-        if asked == ALL_LETTERS:
+        if filter_ == ALL_LETTERS:
             yield json.dumps({"format": FORMAT, **facts, "positions": positions})
 
     def take(

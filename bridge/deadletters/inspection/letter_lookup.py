@@ -31,47 +31,47 @@ class LetterLookup:
 
     database: Database
 
-    def page(self, asked: LetterFilter, limit: int = 50, before: LetterCursor | None = None) -> LetterPage:
+    def page(self, filter_: LetterFilter, limit: int = 50, before: LetterCursor | None = None) -> LetterPage:
         """Return a page of a filter's letters, newest first by the last failure.
 
         It takes bounded time, so a page may be short or empty and not the last.
         """
         with self.database.reading() as connection:
-            found = letter_query.find_letter_page(connection, asked, limit, before)
-            rows = letter_rows.read_letter_lines(connection, [each.id for each in found.letters])
+            found = letter_query.find_letter_page(connection, filter_, limit, before)
+            rows = letter_rows.read_letter_lines(connection, [letter.id for letter in found.letters])
         return LetterPage(tuple(map(_build_line, rows)), found.next)
 
-    def newer(self, asked: LetterFilter, limit: int, after: LetterCursor) -> LetterPage:
+    def newer(self, filter_: LetterFilter, limit: int, after: LetterCursor) -> LetterPage:
         """Return the letters of a filter just newer than a cursor, newest first; `next` continues to newer ones.
 
         Like `page`, it takes bounded time, so it may be empty and not the last.
         """
         with self.database.reading() as connection:
-            found = letter_query.find_newer_letters(connection, asked, limit, after)
-            rows = letter_rows.read_letter_lines(connection, [each.id for each in reversed(found.letters)])
+            found = letter_query.find_newer_letters(connection, filter_, limit, after)
+            rows = letter_rows.read_letter_lines(connection, [letter.id for letter in reversed(found.letters)])
         return LetterPage(tuple(map(_build_line, rows)), found.next)
 
-    def each(self, asked: LetterFilter) -> Iterator[LetterLine]:
+    def each(self, filter_: LetterFilter) -> Iterator[LetterLine]:
         """Yield all letters of a filter, newest first, page by page."""
         before: LetterCursor | None = None
         while True:
-            page = self.page(asked, 200, before)
+            page = self.page(filter_, 200, before)
             yield from page.letters
             if page.next is None:
                 return
             before = page.next
 
-    def count(self, asked: LetterFilter) -> LetterCount:
+    def count(self, filter_: LetterFilter) -> LetterCount:
         """Return the number of a filter's letters: exact if counts are kept or few match, else a lower bound."""
         with self.database.reading() as connection:
-            return LetterCount(*letter_query.count_letters(connection, asked))
+            return LetterCount(*letter_query.count_letters(connection, filter_))
 
-    def weight(self, asked: LetterFilter, most: int) -> LetterWeight:
+    def weight(self, filter_: LetterFilter, most: int) -> LetterWeight:
         """Return the exact number of a filter's letters and the bytes of their values, of at most `most` + 1
         letters.
         """
         with self.database.reading() as connection:
-            return letter_query.weigh_letters(connection, asked, most)
+            return letter_query.weigh_letters(connection, filter_, most)
 
     def one(self, id_: int) -> LetterView:
         """Return a letter in full.
@@ -170,7 +170,7 @@ class AbsentNames:
     routes: Routes
     database: Database
 
-    def describe_absent(self, asked: LetterFilter) -> list[str]:
+    def describe_absent(self, filter_: LetterFilter) -> list[str]:
         """Return a sentence for each name of a filter that does not exist; a single one if nothing is recorded.
 
         A handler, topic, reason or origin exists if a letter had it, or if the app or this version has it.
@@ -178,7 +178,7 @@ class AbsentNames:
         with self.database.reading() as connection:
             if not letter_rows.is_anything_recorded(connection):
                 return [NOTHING_RECORDED.format(self.database.name)]
-            ids, groups = letter_rows.find_missing_ids(connection, asked)
+            ids, groups = letter_rows.find_missing_ids(connection, filter_)
             found = [f"There is no dead letter {id_}." for id_ in ids]
             found += [f"There is no group {id_}." for id_ in groups]
             ours: dict[str, Iterable[str]] = {
@@ -188,7 +188,7 @@ class AbsentNames:
                 "origins": ORIGINS,
                 "causes": (UNKNOWN_CAUSE, OTHER_CAUSE),
             }
-            for field, names in asked.given():
+            for field, names in filter_.given():
                 if field.name in ours:
                     known = {*letter_rows.read_known_names(connection, field), *ours[field.name]}
                     if field.name == "causes":

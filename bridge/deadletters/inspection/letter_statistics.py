@@ -142,8 +142,8 @@ def _build_handler_totals(rows: Iterable[tuple[str, str, str, int]]) -> tuple[Ha
 
 def _sum_statuses(handled: Iterable[HandlerTotals]) -> dict[str, int]:
     found: Counter[str] = Counter()
-    for each in handled:
-        found.update(each.statuses)
+    for totals in handled:
+        found.update(totals.statuses)
     return dict(found)
 
 

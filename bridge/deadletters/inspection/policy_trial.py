@@ -207,7 +207,7 @@ class PolicyTrials:
         self,
         handler: str,
         words: Sequence[str],
-        asked: LetterFilter = ALL_LETTERS,
+        filter_: LetterFilter = ALL_LETTERS,
         heard: Callable[[int], None] = lambda done: None,
     ) -> PolicyTrial:
         """Simulate a policy on a handler's letters.
@@ -215,7 +215,7 @@ class PolicyTrials:
         Parameters:
             words: `option=value` each, over the policy in force: the code's with the changes of `bridge policy set`,
                 if these are known.
-            asked: the filter of its letters.
+            filter_: the filter of its letters.
             heard: called now and then with the number of simulated letters.
 
         Raises:
@@ -238,7 +238,7 @@ class PolicyTrials:
         real = self._waits(policy).real
         with self.database.reading() as connection:
             gone = group_resolution_times(letter_rows.stream_resolutions(connection, handler))
-            letters = letter_rows.stream_failures(connection, replace(asked, handlers=(handler,)))
+            letters = letter_rows.stream_failures(connection, replace(filter_, handlers=(handler,)))
             found = simulate_policy(
                 _count_heard(letters, heard), lambda error: changing.course(policy, error, real), gone
             )

@@ -146,13 +146,13 @@ def _wait_for_lag(
     return found
 
 
-def count_left_letters(stood: Iterable[PositionState], ends: Mapping[Place, int]) -> dict[str, int]:
+def count_left_letters(positions: Iterable[PositionState], ends: Mapping[Place, int]) -> dict[str, int]:
     """Return the records that are not recorded yet, by topic, without topics that are up to date.
 
     Parameters:
         ends: the end offset of each partition that has records.
     """
-    known = {(each.topic, each.partition): each.next for each in stood}
+    known = {(position.topic, position.partition): position.next for position in positions}
     lag: dict[str, int] = {}
     for place, end in ends.items():
         if (left := end - known.get(place, 0)) > 0:
@@ -180,15 +180,15 @@ def describe_gone_recorder(since: float, left: Mapping[str, int], now: float) ->
     )
 
 
-def find_recording_lag(stood: Iterable[PositionState], ends: Mapping[Place, int], now: float) -> Iterator[Problem]:
+def find_recording_lag(positions: Iterable[PositionState], ends: Mapping[Place, int], now: float) -> Iterator[Problem]:
     """Yield a problem for each topic with records that are not recorded yet.
 
     Parameters:
         ends: the end offset of each partition that has records.
     """
-    known = list(stood)
-    for topic, left in count_left_letters(known, ends).items():
-        last = max((each.at for each in known if each.topic == topic), default=None)
+    recorded = list(positions)
+    for topic, left in count_left_letters(recorded, ends).items():
+        last = max((each.at for each in recorded if each.topic == topic), default=None)
         yield make_problem(
             RECORDER_DOWN,
             "lag",

@@ -39,7 +39,7 @@ class TopicLetters(NamedTuple):
 def find_topic_letters(
     settings: Settings,
     routes: Routes,
-    asked: LetterFilter,
+    filter_: LetterFilter,
     last: int = LAST,
     most: int | None = None,
     topics: Sequence[str] = (),
@@ -55,17 +55,19 @@ def find_topic_letters(
         FilterFault: it has a field that only the database knows.
         KafkaUnavailable: Kafka did not answer.
     """
-    check_topic_filter(asked)
-    names, sources = TopicNames.from_settings(settings), asked.topics or routes.topics
+    check_topic_filter(filter_)
+    names, sources = TopicNames.from_settings(settings), filter_.topics or routes.topics
     wanted = topics or sorted({names.dead_letters(source) for source in sources})
     there = read_extents(settings, wanted)
     starts = {each.place: max(each.first, each.end - last) for each in there}
-    found = (build_letter_line(each) for each in _parse_letters(settings, there, starts) if accepts_letter(asked, each))
+    found = (
+        build_letter_line(each) for each in _parse_letters(settings, there, starts) if accepts_letter(filter_, each)
+    )
     newest = sorted(found, key=_letter_age, reverse=True) if most is None else nlargest(most, found, key=_letter_age)
     return TopicLetters(
         newest,
         {each.place: starts[each.place] for each in there if starts[each.place] > each.first},
-        tuple(sorted(set(wanted) - {each.topic for each in there})) if topics or asked.topics else (),
+        tuple(sorted(set(wanted) - {each.topic for each in there})) if topics or filter_.topics else (),
     )
 
 
@@ -129,7 +131,7 @@ def _is_record_of(letter: LetterView, record: Record) -> bool:
 def _parse_letters(settings: Settings, there: Sequence[Extent], starts: Mapping[Place, int]) -> Iterator[StoredLetter]:
     """Yield the letters of this group and of other programs."""
     now = int(time.time() * 1000)
-    for record in read_records(settings, starts, {each.place: each.end for each in there}):
+    for record in read_records(settings, starts, {extent.place: extent.end for extent in there}):
         letter = parse_letter(record, "", now)
         if letter.kind.origin != OURS or letter.kind.consumer_group == settings.group:
             yield letter

@@ -66,35 +66,35 @@ class LetterMasks:
             value=mask_value(letter.value, found),
             headers=mask_headers(letter.headers, fields, known),
             traceback=known.masked(letter.traceback),
-            history=tuple(_mask_failure(each, fields, known) for each in letter.history),
+            history=tuple(_mask_failure(failure, fields, known) for failure in letter.history),
             # The handler's words when a plan left it out.
-            plans=tuple(replace(each, said=known.masked(each.said)) for each in letter.plans),
-            edits=tuple(_mask_edit(each, fields) for each in letter.edits),
+            plans=tuple(replace(plan, said=known.masked(plan.said)) for plan in letter.plans),
+            edits=tuple(_mask_edit(edit, fields) for edit in letter.edits),
         )
         parts = len(found.found) or int(found.is_any)
         parts += int(fields.key and letter.listed.key is not None)
         return MaskedView(shown, found, known, parts + sum(fields.has_header(name) for name, _ in letter.headers))
 
-    def check(self, asked: LetterFilter) -> LetterFilter:
+    def check(self, filter_: LetterFilter) -> LetterFilter:
         """Return a filter that does not search hidden fields.
 
         Raises:
             FilterFault: its matches would reveal hidden fields; the message says which topics can be searched.
         """
         tests: dict[str, Callable[[MaskedFields], bool]] = {}
-        if asked.text:
+        if filter_.text:
             tests["text"] = bool
-        if asked.key is not None:
+        if filter_.key is not None:
             tests["key"] = lambda fields: fields.key
-        if asked.headers:
-            tests["header"] = lambda fields: any(fields.has_header(name) for name, _ in asked.headers)
+        if filter_.headers:
+            tests["header"] = lambda fields: any(fields.has_header(name) for name, _ in filter_.headers)
         for named, test in tests.items():
-            if any(map(test, self._of(asked.topics))):
+            if any(map(test, self._of(filter_.topics))):
                 raise FilterFault(
                     f"Your role does not see every field of these letters, so they are not searched by {named}: name "
                     "topics of which you see all (topic), or search by handler, exception, reason or time."
                 )
-        return asked
+        return filter_
 
     def whole(self, topics: Sequence[str], what: str) -> None:
         """Refuse an action that shows or copies hidden fields.
@@ -176,9 +176,9 @@ def find_content_quotes(fields: MaskedFields, content: QuotableContent, most: in
 
 
 def _mask_letter(letter: LetterView, fields: MaskedFields, found: HiddenParts) -> HiddenQuotes:
-    before = [*(each.value for each in letter.history), *(each.value for each in letter.edits)]
+    before = [*(failure.value for failure in letter.history), *(edit.value for edit in letter.edits)]
     values = [found, *(find_hidden_parts(each, fields) for each in before)]
-    whole = letter.kept and all(each.kept for each in letter.history)
+    whole = letter.kept and all(failure.kept for failure in letter.history)
     return find_quotes(fields, values, letter.listed.key, letter.headers, whole=whole)
 
 

@@ -101,11 +101,11 @@ def _lacking(these: TraitSide, others: TraitSide) -> list[LetterTrait]:
 
 
 def _said(side: TraitSide) -> Counter[tuple[TraitKind, str, str]]:
-    return Counter((*named, says) for each in side.traits for named, says in each.items() if says is not None)
+    return Counter((*named, says) for trait in side.traits for named, says in trait.items() if says is not None)
 
 
 def _names(side: TraitSide) -> Counter[tuple[TraitKind, str]]:
-    return Counter(named for each in side.traits for named in each)
+    return Counter(named for trait in side.traits for named in trait)
 
 
 #: Number of the newest letters that are read on either side, and of those in memory at once.
@@ -134,12 +134,12 @@ class GroupTraits:
         Traits are headers, and top-level fields of JSON objects. Masked fields and texts that quote them are left out;
         a letter for which that is unknown is left out entirely.
         """
-        asked = LetterFilter(groups=(group.id,), statuses=(LetterStatus.OPEN,))
+        filter_ = LetterFilter(groups=(group.id,), statuses=(LetterStatus.OPEN,))
         with self.database.reading() as connection:
-            these = letter_query.find_letter_page(connection, asked, LOOKED_AT).letters
+            these = letter_query.find_letter_page(connection, filter_, LOOKED_AT).letters
             beside = group_rows.find_groups_beside(connection, group.id)
-            asked = LetterFilter(groups=tuple(beside), topics=group.topics)
-            others = letter_query.find_letter_page(connection, asked, LOOKED_AT).letters if beside else []
+            filter_ = LetterFilter(groups=tuple(beside), topics=group.topics)
+            others = letter_query.find_letter_page(connection, filter_, LOOKED_AT).letters if beside else []
         # A field that is masked in one topic is compared in none: it would seem absent.
         fields = [self.masks.find_fields(topic) for topic in group.topics]
         return find_common_traits(

@@ -81,7 +81,7 @@ class MaskedLists:
 
     def standings(self, found: Iterable[ItemProgress]) -> list[ItemProgress]:
         """Return the masked items of a plan, with the reasons redacted."""
-        return [each._replace(why=_is_own_reason(each.why)) if self.masks else each for each in found]
+        return [item._replace(why=_is_own_reason(item.why)) if self.masks else item for item in found]
 
     def progress(self, found: PlanProgress) -> PlanProgress:
         """Return the masked progress of a plan, with handlers' words redacted."""

@@ -92,15 +92,15 @@ def _line_and_chain(traceback: str, handler: str) -> tuple[str, tuple[str, ...]]
         exceptions, chain = split_traceback(text.rpartition(f"\n{_JAVA_CAUSE}")[2], handler), causes
     else:
         exceptions = split_traceback(text, handler)
-        chain = [_find_title(each) for each in exceptions[:-1]]
+        chain = [_find_title(exception) for exception in exceptions[:-1]]
     return _find_line(exceptions), tuple(map(normalise_message, chain[-_LONGEST_CHAIN:]))
 
 
 def _find_line(exceptions: list[RaisedException]) -> str:
     """Return the line number of the user's frame nearest to the raise of the last exception; else ""."""
-    for each in reversed(exceptions):
-        if each.raised_at is not None:
-            frame = each.parts[each.raised_at].lines[0]
+    for exception in reversed(exceptions):
+        if exception.raised_at is not None:
+            frame = exception.parts[exception.raised_at].lines[0]
             found = _PYTHON_LINE.search(frame) or _JAVA_LINE.search(frame)
             return found[1] if found else ""
     return ""

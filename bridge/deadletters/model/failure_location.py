@@ -88,7 +88,7 @@ def _find_python_location(lines: Sequence[str], handler: str) -> str:
     # Without user frames the exception was raised outside of a handler; its cause may have user frames.
     for frames in found:
         places = _places(frames, handler)
-        if users := [each for each in places if _is_users(*each, handler)]:
+        if users := [place for place in places if _is_users(*place, handler)]:
             return _write_location(*users[-1])
     if not found:
         return ""

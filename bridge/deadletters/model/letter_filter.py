@@ -280,24 +280,26 @@ def _is_storable(text: str) -> bool:
     return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text)
 
 
-def check_topic_filter(asked: LetterFilter) -> None:
+def check_topic_filter(filter_: LetterFilter) -> None:
     """Refuse a filter with fields that a letter in a topic does not have.
 
     Raises:
         FilterFault: it has such fields; the message says what to do.
     """
-    if unknown := [each.name.replace("_", " ") for each, _ in asked.given() if each.is_stored]:
+    if unknown := [each.name.replace("_", " ") for each, _ in filter_.given() if each.is_stored]:
         raise FilterFault(
             f"A letter in a topic has no {', '.join(unknown)}: the database has them, without --from-topic."
         )
 
 
-def accepts_letter(asked: LetterFilter, letter: StoredLetter) -> bool:
+def accepts_letter(filter_: LetterFilter, letter: StoredLetter) -> bool:
     """Return whether a filter matches a letter as the database would; fields that `check_topic_filter` refuses are
     ignored.
     """
     return all(
-        each.type.matches(value, attrgetter(each.value)(letter)) for each, value in asked.given() if not each.is_stored
+        each.type.matches(value, attrgetter(each.value)(letter))
+        for each, value in filter_.given()
+        if not each.is_stored
     )
 
 
@@ -310,10 +312,10 @@ def describe_filter(asked: Mapping[str, Any]) -> str:
     return ", ".join(each for each in _describe_fields(asked) if each != "status open")
 
 
-def describe_filter_for_audit(asked: LetterFilter) -> str:
+def describe_filter_for_audit(filter_: LetterFilter) -> str:
     """Return a filter in words for the audit log, which every role reads: without words, keys and headers."""
-    hidden = {each.name: each.hidden_as for each, _ in asked.given() if each.hidden_as}
-    named = _describe_fields({name: value for name, value in asked.to_data().items() if name not in hidden})
+    hidden = {each.name: each.hidden_as for each, _ in filter_.given() if each.hidden_as}
+    named = _describe_fields({name: value for name, value in filter_.to_data().items() if name not in hidden})
     return ", ".join([*named, *hidden.values()]) or "all"
 
 

@@ -272,10 +272,10 @@ def _list_events(letter: LetterView) -> Iterator[TimelineEvent]:
     now = letter.listed
     if letter.timestamp is not None:
         yield TimelineEvent(letter.timestamp, "the record was produced")
-    if letter.first_failed_at < min([now.failed_at, *(each.failed_at for each in letter.history)]):
+    if letter.first_failed_at < min([now.failed_at, *(failure.failed_at for failure in letter.history)]):
         yield TimelineEvent(letter.first_failed_at, "failed for the first time", True)
-    for each in letter.history:
-        yield TimelineEvent(each.failed_at, _describe_death(each.reason, each.error_class, each.runs), True)
+    for failure in letter.history:
+        yield TimelineEvent(failure.failed_at, _describe_death(failure.reason, failure.error_class, failure.runs), True)
     yield TimelineEvent(now.failed_at, _describe_death(now.reason, now.error_class, now.runs), True)
     # The audit log also has the making of a plan, but not its state for this letter.
     made = {(act.plan, act.what) for act in letter.plans}

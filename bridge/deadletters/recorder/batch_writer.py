@@ -43,7 +43,9 @@ class TakenCounts:
         """
         for (_, what), count in counts.items():
             self.counts[what] += count
-        self.theirs.update(each.kind.origin for each in letters if each is not None and each.kind.origin != OURS)
+        self.theirs.update(
+            letter.kind.origin for letter in letters if letter is not None and letter.kind.origin != OURS
+        )
 
     def __str__(self) -> str:
         """Return the counts for the log: `1,204 records: 1,200 new, 4 duplicate; 3 of them by others (spring 2,

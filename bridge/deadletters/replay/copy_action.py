@@ -277,7 +277,7 @@ class LetterCopies:
 
     def plan(
         self,
-        asked: LetterFilter,
+        filter_: LetterFilter,
         topic: str,
         to: CopyTarget | None,
         options: PlanOptions,
@@ -300,8 +300,8 @@ class LetterCopies:
         where = {} if to is None else {"addresses": to.addresses, "file": to.file}
         whole = replace(options, canary=False, target={"topic": topic, **where})
         with self.database.writing() as connection:
-            plan_id, at = plan_rows.add_plan(connection, PlanKind.COPY, by, why, asked.to_data(), whole)
-            count = plan_item_rows.freeze_letters(connection, plan_id, select_matching_letters(asked), canary=False)
+            plan_id, at = plan_rows.add_plan(connection, PlanKind.COPY, by, why, filter_.to_data(), whole)
+            count = plan_item_rows.freeze_letters(connection, plan_id, select_matching_letters(filter_), canary=False)
             there = topic if to is None else f"{topic} of {to.name}"
             words = f"plan {plan_id}: to copy {letters_said(count)} to {there}" + (f": {why}" if why else "")
             audit_rows.write_entry(connection, at, by, "copy", words, plan_id=plan_id)

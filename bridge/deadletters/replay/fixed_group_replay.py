@@ -94,13 +94,15 @@ def _plan_replay(connection: Connection, fix: GroupFix, workers: Iterable[Mappin
     if not versions:
         return
     causes = () if fix.cause is None else (fix.cause,)
-    asked = LetterFilter(groups=(fix.group_id,), causes=causes, statuses=(LetterStatus.OPEN,), versions=tuple(versions))
+    filter_ = LetterFilter(
+        groups=(fix.group_id,), causes=causes, statuses=(LetterStatus.OPEN,), versions=tuple(versions)
+    )
     why = f"{fix.name} is fixed in {fix.fixed_in}"
     plan_id, at = plan_rows.add_plan(
-        connection, PlanKind.REPLAY, _name_actor(fix), why, asked.to_data(), PlanOptions(canary=True)
+        connection, PlanKind.REPLAY, _name_actor(fix), why, filter_.to_data(), PlanOptions(canary=True)
     )
     group_rows.note_fix_plan(connection, fix, plan_id)
-    count = plan_item_rows.freeze_letters(connection, plan_id, select_matching_letters(asked), canary=True)
+    count = plan_item_rows.freeze_letters(connection, plan_id, select_matching_letters(filter_), canary=True)
     plan_rows.note_plan_counts(connection, plan_id, PlanCounts(letters=count))
     # Without a lease, a recorder finds it like a plan of a dead process.
     plan_rows.change_plan_state(connection, plan_id, [PlanState.PLANNED], PlanState.APPLYING)

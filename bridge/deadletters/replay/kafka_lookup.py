@@ -103,7 +103,7 @@ def fetch_payloads(
     letters = sorted(wanted, key=lambda each: each.letter.spot)
     if not letters:
         return {}
-    there = {each.place: each for each in read_extents(settings, {each.letter.spot.topic for each in letters})}
+    there = {each.place: each for each in read_extents(settings, {letter.letter.spot.topic for letter in letters})}
     client = consumer_client(settings.kafka, f"{settings.group}.reading")
     found: dict[int, bytes | None] = {}
     try:

@@ -108,7 +108,7 @@ class LedgerFates:
 def _by_account(deliveries: Sequence[Origin]) -> dict[str, dict[Account, dict[int, Origin]]]:
     """Return the deliveries by group, account and offset."""
     found: dict[str, dict[Account, dict[int, Origin]]] = defaultdict(lambda: defaultdict(dict))
-    for each in deliveries:
-        account = Account(each.handler, each.topic, each.topic_id, each.partition)
-        found[each.group][account][each.offset] = each
+    for delivery in deliveries:
+        account = Account(delivery.handler, delivery.topic, delivery.topic_id, delivery.partition)
+        found[delivery.group][account][delivery.offset] = delivery
     return found

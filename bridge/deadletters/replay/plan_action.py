@@ -21,7 +21,9 @@ from bridge.ledger import Fate
 
 def find_plan_makers(connection: Connection, letters: Iterable[LetterStanding]) -> Mapping[int, str]:
     """Return the makers of the plans that have non-open letters, by plan id."""
-    ids = {each.plan_id for each in letters if each.status is not LetterStatus.OPEN and each.plan_id is not None}
+    ids = {
+        letter.plan_id for letter in letters if letter.status is not LetterStatus.OPEN and letter.plan_id is not None
+    }
     return plan_rows.read_plan_makers(connection, ids)
 
 
@@ -66,7 +68,7 @@ class PlanConflicts:
         return cls(
             found,
             plan_counts.find_letters_by_digest(
-                connection, [LetterIdentity.for_delivery(each).digest for each in others]
+                connection, [LetterIdentity.for_delivery(delivery).digest for delivery in others]
             )
             if others
             else {},

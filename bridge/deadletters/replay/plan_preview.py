@@ -119,14 +119,14 @@ class PlanCounter:
     def __init__(self, settings: Settings, database: Database, handlers: Collection[str]) -> None:
         self._settings, self._database, self._handlers = settings, database, handlers
 
-    def counts(self, plan_id: int, what: PlanKind, asked: LetterFilter) -> PlanCounts:
+    def counts(self, plan_id: int, what: PlanKind, filter_: LetterFilter) -> PlanCounts:
         """Return all counts; if Kafka or Redis does not answer, a warning."""
         with self._database.reading() as connection:
             heaps = plan_counts.count_letter_heaps(connection, plan_id)
-            replaying = plan_counts.count_replaying_letters(connection, asked)
+            replaying = plan_counts.count_replaying_letters(connection, filter_)
             ended = (
-                plan_counts.find_ended_letters(connection, asked.ids)
-                if what is not PlanKind.ARCHIVE or not asked.statuses
+                plan_counts.find_ended_letters(connection, filter_.ids)
+                if what is not PlanKind.ARCHIVE or not filter_.statuses
                 else []
             )
         found = PlanCounts(

@@ -191,7 +191,7 @@ class PlanProgressReader:
                 waves=_build_waves(plan, waves),
                 dead=_read_dead_again(connection, plan) if plan.count(PlanItemState.DEAD) else (),
                 left_out=_read_left_out(connection, plan) if begun else (),
-                trail=tuple(LetterAct(each.at, each.by, each.what, each.said, each.plan_id) for each in acts),
+                trail=tuple(LetterAct(act.at, act.by, act.what, act.said, act.plan_id) for act in acts),
                 at=int(self.clock() * 1000),
             )
 
@@ -225,25 +225,25 @@ def _read_plan_state(connection: Connection, id_: int) -> tuple[BulkPlan, Sequen
     if not plan.options.canary:
         return replace(plan, outcomes=plan_item_rows.count_item_states(connection, [id_]).get(id_, {})), ()
     waves = plan_counts.read_wave_states(connection, id_)
-    outcomes: Counter[str] = sum((Counter(each.outcomes) for each in waves), Counter())
+    outcomes: Counter[str] = sum((Counter(wave.outcomes) for wave in waves), Counter())
     return replace(plan, outcomes=dict(outcomes)), waves
 
 
 def _build_waves(plan: BulkPlan, waves: Sequence[WaveState]) -> tuple[WaveProgress, ...]:
-    last = max((each.wave for each in waves), default=0)
-    stages = {each.wave: find_stage(each.wave, plan.options.canary_starts) for each in waves}
+    last = max((wave.wave for wave in waves), default=0)
+    stages = {wave.wave: find_stage(wave.wave, plan.options.canary_starts) for wave in waves}
     applying = plan.state is PlanState.APPLYING
     return tuple(
         WaveProgress(
-            number=each.wave + 1,
-            outcomes=each.outcomes,
-            stops_at=find_canary_limit(stages[each.wave], sum(each.outcomes.values())),
-            sent_at=each.sent_at,
-            ended_at=None if any(state in each.outcomes for state in UNDER_WAY) else each.ended_at,
-            is_now=applying and each.wave == plan.wave,
-            is_last=each.wave == last or stages[each.wave] >= len(WAVES),
+            number=wave.wave + 1,
+            outcomes=wave.outcomes,
+            stops_at=find_canary_limit(stages[wave.wave], sum(wave.outcomes.values())),
+            sent_at=wave.sent_at,
+            ended_at=None if any(state in wave.outcomes for state in UNDER_WAY) else wave.ended_at,
+            is_now=applying and wave.wave == plan.wave,
+            is_last=wave.wave == last or stages[wave.wave] >= len(WAVES),
         )
-        for each in waves
+        for wave in waves
     )
 
 

@@ -114,7 +114,7 @@ class PlanService:
     database: Database
     over: plan_rows.OverPlans = field(default_factory=dict, repr=False)
 
-    def make(self, what: PlanKind, asked: LetterFilter, options: PlanOptions, by: str, why: str = "") -> BulkPlan:
+    def make(self, what: PlanKind, filter_: LetterFilter, options: PlanOptions, by: str, why: str = "") -> BulkPlan:
         """Freeze the letters of a filter, and count them for the approval; nothing is done yet.
 
         Parameters:
@@ -127,21 +127,21 @@ class PlanService:
         """
         _require_plan_kind(what)
         _require_valid_options(what, options, why)
-        return self._make(what, asked, options, by, why)
+        return self._make(what, filter_, options, by, why)
 
-    def draft(self, what: PlanKind, asked: LetterFilter, by: str) -> BulkPlan:
+    def draft(self, what: PlanKind, filter_: LetterFilter, by: str) -> BulkPlan:
         """Freeze the letters of a filter; options and reason follow with `decide`.
 
         Raises:
             PlanRefused, FilterFault: as `make`.
         """
         _require_plan_kind(what)
-        return self._make(what, asked, PlanOptions(), by, "")
+        return self._make(what, filter_, PlanOptions(), by, "")
 
-    def _make(self, what: PlanKind, asked: LetterFilter, options: PlanOptions, by: str, why: str) -> BulkPlan:
-        meant = asked if what is PlanKind.ARCHIVE and asked.statuses else asked.only_open()
+    def _make(self, what: PlanKind, filter_: LetterFilter, options: PlanOptions, by: str, why: str) -> BulkPlan:
+        meant = filter_ if what is PlanKind.ARCHIVE and filter_.statuses else filter_.only_open()
         with self.database.writing() as connection:
-            id_, at = plan_rows.add_plan(connection, what, by, why, asked.to_data(), options)
+            id_, at = plan_rows.add_plan(connection, what, by, why, filter_.to_data(), options)
             count = plan_item_rows.freeze_letters(
                 connection, id_, select_matching_letters(meant), canary=options.canary
             )
@@ -149,7 +149,7 @@ class PlanService:
                 add_other_handlers(connection, id_, count, self.settings, self.routes, options.canary)
             said = f"plan {id_}: to {what} {letters_said(count)}" + (f": {why}" if why else "")
             audit_rows.write_entry(connection, at, by, what, said, plan_id=id_)
-        self._count(id_, what, asked)
+        self._count(id_, what, filter_)
         return self.one(id_)
 
     def counted(self, id_: int) -> BulkPlan:
@@ -163,9 +163,9 @@ class PlanService:
             self._count(id_, plan.what, LetterFilter.from_data(plan.asked))
         return self.one(id_)
 
-    def _count(self, id_: int, what: PlanKind, asked: LetterFilter) -> None:
+    def _count(self, id_: int, what: PlanKind, filter_: LetterFilter) -> None:
         handlers = find_known_handlers(self.app, self.settings, self.routes) if what is PlanKind.REPLAY else frozenset()
-        counts = PlanCounter(self.settings, self.database, handlers).counts(id_, what, asked)
+        counts = PlanCounter(self.settings, self.database, handlers).counts(id_, what, filter_)
         with self.database.writing() as connection:
             plan_rows.note_plan_counts(connection, id_, counts)
 

@@ -174,7 +174,7 @@ class RedriveAction:
     def _publish(
         self, some: Sequence[tuple[Record, list[ResentDelivery]]], sent: list[SentRecord], ends: dict[int, ActionEnd]
     ) -> None:
-        jobs = [(record, each) for record, deliveries in some for each in deliveries]
+        jobs = [(record, delivery) for record, deliveries in some for delivery in deliveries]
         answers = self._producer.place_all([self._letter(record, each) for record, each in jobs])
         for (_, each), answer in zip(jobs, answers, strict=True):
             if isinstance(answer, RecordPosition):

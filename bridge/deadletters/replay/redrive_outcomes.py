@@ -110,7 +110,7 @@ class RedriveOutcomes:
     def _told(self, plan: BulkPlan, page: Sequence[SentRedrive]) -> dict[SentRedrive, Fate]:
         """Note outcomes from the ledger and the database; return the others, with their records' own fates."""
         own = self._own(plan, page)
-        deliveries = [find_redriven_delivery(plan, self._settings.group, each.place) for each in page]
+        deliveries = [find_redriven_delivery(plan, self._settings.group, redrive.place) for redrive in page]
         origins = self._fates.read_fates(deliveries)
         died = self._died(page, deliveries)
         ended: dict[PlanItemState, list[int]] = {}
@@ -164,7 +164,7 @@ class RedriveOutcomes:
 
     def _gone(self, plan: BulkPlan, some: Sequence[SentRedrive], there: Mapping[tuple[str, int], Extent]) -> list[int]:
         """Return the positions of records that Kafka dropped before a bridge handed them off, proven by the ledger."""
-        dropped = [each for each in some if _is_dropped(each, there)]
+        dropped = [redrive for redrive in some if _is_dropped(redrive, there)]
         since = self._fates.since(self._settings.group)
         if not dropped or self._fates.ledger(self._settings.group) is None:
             return []
@@ -181,7 +181,7 @@ class RedriveOutcomes:
 
     def _cut(self, some: Sequence[SentRedrive], there: Mapping[tuple[str, int], Extent]) -> list[SentRedrive]:
         """Return the deliveries behind the end of their log, confirmed by two answers of Kafka: one may be stale."""
-        found = [each for each in some if _is_behind_the_end(each, there)]
+        found = [redrive for redrive in some if _is_behind_the_end(redrive, there)]
         if not found:
             return []
         again = {each.place: each for each in read_extents(self._settings, {each.spot.topic for each in found})}
@@ -192,7 +192,7 @@ class RedriveOutcomes:
         with self._database.reading() as connection:
             now = sql.read_clock(connection)
         patience = 1_000 * self._settings.file.kafka_stuck_after
-        return [each.position for each in some if now - each.at > patience]
+        return [redrive.position for redrive in some if now - redrive.at > patience]
 
     def _own(self, plan: BulkPlan, page: Sequence[SentRedrive]) -> Sequence[Fate | None]:
         """Return the fate of each record; `None` if its topic was recreated, so that another record has its offset.
@@ -203,11 +203,11 @@ class RedriveOutcomes:
         now = read_topic_id(self._settings, topic)
         if now and plan.options.into and now != plan.options.into:
             return [None] * len(page)
-        spots = [(each.spot.partition, each.spot.offset) for each in page]
+        spots = [(redrive.spot.partition, redrive.spot.offset) for redrive in page]
         return self._fates.own(self._settings.group, topic, now, spots)
 
     def _died(self, page: Sequence[SentRedrive], deliveries: Sequence[Origin]) -> list[bool]:
-        digests = [LetterIdentity.for_delivery(each).digest for each in deliveries]
+        digests = [LetterIdentity.for_delivery(delivery).digest for delivery in deliveries]
         with self._database.reading() as connection:
             numbers = inflight_delivery_rows.read_death_numbers(connection, digests)
         return [numbers.get(digest, -1) >= each.number for digest, each in zip(digests, page, strict=True)]

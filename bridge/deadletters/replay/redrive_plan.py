@@ -164,21 +164,23 @@ class RedrivePlanner:
     ) -> list[PlanItem]:
         """Return the items of deliveries: a dead one with an open letter is that letter's."""
         digests = {
-            self._digest(each, chosen): each for each in taken if options.again or each.stand is DeliveryStand.DEAD
+            self._digest(delivery, chosen): delivery
+            for delivery in taken
+            if options.again or delivery.stand is DeliveryStand.DEAD
         }
         letters = {
             digests[digest]: letter
             for digest, letter in plan_counts.find_letters_by_digest(connection, digests).items()
         }
         made: list[PlanItem] = []
-        for each in taken:
-            place = f"{chosen.topic}-{each.partition}-{each.offset}:{each.handler}"
-            course = find_course(self.settings, self.settings.group, chosen.topic, each.handler)
-            lane = course and course.lane(each.partition, each.key)
-            letter = letters.get(each)
+        for delivery in taken:
+            place = f"{chosen.topic}-{delivery.partition}-{delivery.offset}:{delivery.handler}"
+            course = find_course(self.settings, self.settings.group, chosen.topic, delivery.handler)
+            lane = course and course.lane(delivery.partition, delivery.key)
+            letter = letters.get(delivery)
             if letter is None:
                 made.append(PlanItem(count + len(made) + 1, None, place, 0, lane))
-            elif letter.status is LetterStatus.OPEN and (letter.again or each.stand is not DeliveryStand.DONE):
+            elif letter.status is LetterStatus.OPEN and (letter.again or delivery.stand is not DeliveryStand.DONE):
                 made.append(PlanItem(count + len(made) + 1, letter.id, None, letter.failures))
             elif letter.status is not LetterStatus.REPLAYING and options.again:
                 # A person has ended the letter: it is treated like a done delivery.
@@ -209,7 +211,7 @@ class _LookCounter:
 
     def count(self, found: Iterable[RangeDelivery]) -> None:
         """Count deliveries by their stand."""
-        self._stands.update((each.handler, each.stand) for each in found)
+        self._stands.update((delivery.handler, delivery.stand) for delivery in found)
 
     @property
     def stands(self) -> dict[str, dict[str, int]]:
@@ -223,10 +225,10 @@ class _LookCounter:
 def _group_by_record(found: Sequence[RangeDelivery]) -> Iterator[list[RangeDelivery]]:
     """Yield the deliveries of each record together."""
     some: list[RangeDelivery] = []
-    for each in found:
-        if some and (each.partition, each.offset) != (some[0].partition, some[0].offset):
+    for delivery in found:
+        if some and (delivery.partition, delivery.offset) != (some[0].partition, some[0].offset):
             yield some
             some = []
-        some.append(each)
+        some.append(delivery)
     if some:
         yield some

@@ -220,7 +220,7 @@ class RangeLook:
             handlers: in the order of the deliveries of a record.
         """
         # Not the records themselves: a thousand values may take a gigabyte.
-        coming = (((each.partition() or 0, each.offset() or 0), key_digest(each.key())) for each in found)
+        coming = (((record.partition() or 0, record.offset() or 0), key_digest(record.key())) for record in found)
         while keys := dict(islice(coming, AT_ONCE)):
             offsets: dict[int, list[int]] = {}
             for partition, offset in sorted(keys):
@@ -264,7 +264,11 @@ def keep_first_of_sequence(
         found: the deliveries of one record.
         sent: the stands of deliveries that are sent.
     """
-    chosen = [each for each in found if each.stand in sent]
-    led = [each for each in found if each.handler in sequence and (each in chosen or each.stand in ON_ITS_WAY)]
+    chosen = [delivery for delivery in found if delivery.stand in sent]
+    led = [
+        delivery
+        for delivery in found
+        if delivery.handler in sequence and (delivery in chosen or delivery.stand in ON_ITS_WAY)
+    ]
     leader = min(led, key=lambda each: sequence.index(each.handler), default=None)
     return [each for each in chosen if each.handler not in sequence or each is leader]

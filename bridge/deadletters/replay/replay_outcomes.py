@@ -135,7 +135,7 @@ class ReplayOutcomes:
         """Note outcomes of deliveries that are no letter's own; return how many are in flight."""
         with self._database.reading() as connection:
             ids = [each for each in plan_rows.find_plans_to_all_handlers(connection) if plan_id in (None, each)]
-        return sum(self._others_of(each, deduces) for each in ids)
+        return sum(self._others_of(id_, deduces) for id_ in ids)
 
     def _others_of(self, plan_id: int, deduces: bool) -> int:
         left = after = 0
@@ -153,13 +153,15 @@ class ReplayOutcomes:
 
     def _deduce_others(self, deducing: OutcomeDeduction, silent: Sequence[OtherDelivery]) -> int:
         """Note outcomes deduced from Kafka; return how many."""
-        verdicts = deducing.deduce_outcomes({each.position: SentDelivery(each.delivery, each.where) for each in silent})
+        verdicts = deducing.deduce_outcomes(
+            {delivery.position: SentDelivery(delivery.delivery, delivery.where) for delivery in silent}
+        )
         with self._database.writing() as connection:
             at = sql.read_clock(connection)
             for verdict, (state, why) in DEDUCED.items():
-                over = [each for each in silent if verdicts.get(each.position) is verdict]
+                over = [delivery for delivery in silent if verdicts.get(delivery.position) is verdict]
                 inflight_delivery_rows.end_other_deliveries(connection, over, state, at, why)
-        return len(verdicts.keys() & {each.position for each in silent})
+        return len(verdicts.keys() & {delivery.position for delivery in silent})
 
     def _end_others(
         self, connection: Connection, page: Sequence[OtherDelivery], found: Sequence[Fate]
