@@ -39,7 +39,7 @@ from tasks.declaration.bulk_messages import BulkCall
 from tasks.declaration.handler_task import HandlerTask
 from tasks.declaration.message_task import HandlerRun
 from tasks.policy.bulk_outcome import concerns_all, read_bulk_outcome
-from tasks.policy.retry_policy import DeadLetterDelivery, DropDelivery, FailureDecision, HaltTopic, RetryDelivery
+from tasks.policy.failure_decision import DeadLetterDelivery, DropDelivery, FailureDecision, HaltTopic, RetryDelivery
 
 #: Each value is a record of its own: offsets of this process, in a log that no other test run has.
 _OFFSETS: Final = itertools.count()

@@ -182,7 +182,7 @@ class DeadLetterRecord:
         number: how often the delivery had been parked or replayed; what is sent back has a higher one.
         runs: how often the handler ran, or was to run.
         attempts: how those ended since it was last sent back; none in dead letters of older versions.
-        reason: why it died, a word of `tasks.policy.retry_policy.REASONS`.
+        reason: why it died, a word of `tasks.policy.failure_decision.REASONS`.
         error_class, error_message, error_traceback: the last failure, cut as bridge.formats.failure says.
         first_failed_at, failed_at: Unix time; 0.0 where the letter does not say.
         version: of the handlers' code that failed; empty where that is not known.

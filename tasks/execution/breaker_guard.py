@@ -26,7 +26,7 @@ from tasks.execution.halt_gate import with_gates
 from tasks.execution.process_loss import LOST_HEADER, clear_losses, overran_limit
 from tasks.execution.time_limits import TimeLimits
 from tasks.policy.breaker_options import Breaker
-from tasks.policy.retry_policy import EXHAUSTED, EXPIRED, DeadLetterDelivery, FailureDecision, RetryDelivery
+from tasks.policy.failure_decision import EXHAUSTED, EXPIRED, DeadLetterDelivery, FailureDecision, RetryDelivery
 
 logger = logs.harmless_logger(__name__)
 

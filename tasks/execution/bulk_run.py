@@ -22,7 +22,7 @@ from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import follows_loss
 from tasks.logs import set_logged_delivery
 from tasks.policy.bulk_outcome import BulkOutcome, asks_for_all, concerns_all, read_bulk_outcome
-from tasks.policy.retry_policy import FailureDecision, RetryDelivery
+from tasks.policy.failure_decision import FailureDecision, RetryDelivery
 
 # The logger of the batch's run, whose readers need these lines.
 logger = logs.harmless_logger("tasks.execution.batch_run")

@@ -26,7 +26,7 @@ from tasks.execution.message_resend import PUBLISH_BACKOFF, retry_task, send_on
 from tasks.execution.process_loss import clear_losses, count_unsaid_losses, find_poison, overran_limit
 from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import Settlement
-from tasks.policy.retry_policy import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
+from tasks.policy.failure_decision import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
 from tasks.worker import worker_metrics
 from tasks.worker.ledger_telemetry import attempt_outcomes
 from tasks.worker.worker_metrics import count_lost_process, count_retry

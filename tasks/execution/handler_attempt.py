@@ -19,7 +19,8 @@ from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.retry_placement import RetryPlacement
 from tasks.execution.time_limits import TimeLimits, find_watchdog
 from tasks.policy.effective_decisions import find_effective_policy
-from tasks.policy.retry_policy import FailureDecision, RetryPolicy, is_listed
+from tasks.policy.failure_decision import FailureDecision
+from tasks.policy.retry_policy import RetryPolicy, is_listed
 
 logger = logs.harmless_logger(__name__)
 

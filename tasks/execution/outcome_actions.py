@@ -19,7 +19,7 @@ from tasks.execution.outgoing_publication import OutgoingPublication, UnsentMess
 from tasks.execution.retry_placement import RetrySchedule
 from tasks.execution.settlement import Settlement
 from tasks.execution.unique_guard import UniqueGuard
-from tasks.policy.retry_policy import (
+from tasks.policy.failure_decision import (
     PERMANENT,
     DeadLetterDelivery,
     DropDelivery,

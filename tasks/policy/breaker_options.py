@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from bridge.ledger.breaker_state import BreakerTerms
 from tasks.errors import DeadLetter, HandlerError, RetryLater, StopConsuming, Undecodable
-from tasks.policy.retry_policy import EXHAUSTED, EXPIRED, DeadLetterDelivery, FailureDecision, RetryDelivery
+from tasks.policy.failure_decision import EXHAUSTED, EXPIRED, DeadLetterDelivery, FailureDecision, RetryDelivery
 
 #: The meaning of an error for a dependency.
 BreakerVerdict = Literal["failed", "dead", "nothing"]

@@ -7,7 +7,7 @@ from celery.exceptions import Ignore, Reject
 
 from bridge.errors import AlreadySettled
 from tasks.errors import RetryAsked, RetryLater, StopConsuming
-from tasks.policy.retry_policy import FailureDecision, HaltTopic, RetryDelivery
+from tasks.policy.failure_decision import FailureDecision, HaltTopic, RetryDelivery
 
 
 class BulkOutcome(NamedTuple):

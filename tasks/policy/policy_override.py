@@ -13,15 +13,8 @@ from celery.exceptions import Reject
 
 from bridge.formats.failure import kind_name
 from tasks.errors import HandlerError, RetryAsked, RetryLater
-from tasks.policy.retry_policy import (
-    DeadLetterDelivery,
-    ErrorClasses,
-    FailureDecision,
-    HaltTopic,
-    RetryDelivery,
-    RetryPolicy,
-    make_policy,
-)
+from tasks.policy.failure_decision import DeadLetterDelivery, FailureDecision, HaltTopic, RetryDelivery
+from tasks.policy.retry_policy import ErrorClasses, RetryPolicy, make_policy
 from tasks.policy.retry_when_function import function_name
 
 #: The most retries of a forecast; more count as endless.

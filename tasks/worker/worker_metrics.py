@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec
 
 from lossless.background_thread import start_thread
 from tasks.logs import harmless_logger, make_harmless
-from tasks.policy.retry_policy import REASONS
+from tasks.policy.failure_decision import REASONS
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram

@@ -13,7 +13,8 @@ from tasks import Breaker, DeadLetter, HandlerError, RetryLater, StopConsuming
 from tasks.declaration.handler_declaration import declare_handler
 from tasks.errors import Undecodable
 from tasks.execution.breaker_guard import BREAKER_PAUSE, BreakerGuard
-from tasks.policy.retry_policy import EXHAUSTED, PERMANENT, DeadLetterDelivery, RetryDelivery, RetryPolicy
+from tasks.policy.failure_decision import EXHAUSTED, PERMANENT, DeadLetterDelivery, RetryDelivery
+from tasks.policy.retry_policy import RetryPolicy
 
 DOWN = BreakerStatus(before="open", state="open", since=1000.0, granted=False)
 DELIVERY = Delivery(Message("orders", 0, 1), "charge")

@@ -23,7 +23,8 @@ from tasks.declaration.handler_task import HandlerTask
 from tasks.errors import DeadLetter, HandlerError, RetryAsked, Undecodable
 from tasks.execution import event_loop
 from tasks.execution.time_limits import TimeLimits
-from tasks.policy.retry_policy import DeadLetterDelivery, RetryDelivery, RetryPolicy
+from tasks.policy.failure_decision import DeadLetterDelivery, RetryDelivery
+from tasks.policy.retry_policy import RetryPolicy
 from tasks.testing import outcome
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from bridge.bridge_metrics import BridgeMetrics
 from bridge.deadletters.recorder.dead_letter_metrics import RecorderMetrics
 from bridge.ledger.unaccounted_offsets import AuditLine
 from bridge.problems.problem_table import PROBLEM_TABLE
-from tasks.policy.retry_policy import REASONS
+from tasks.policy.failure_decision import REASONS
 from tasks.worker import worker_metrics
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bridge.formats.delivery import Message
 from tasks.errors import DeadLetter, RetryAsked, RetryLater, StopConsuming, Undecodable
-from tasks.policy.retry_policy import (
+from tasks.policy.failure_decision import (
     EXHAUSTED,
     EXPIRED,
     PERMANENT,
@@ -17,8 +17,8 @@ from tasks.policy.retry_policy import (
     DropDelivery,
     HaltTopic,
     RetryDelivery,
-    RetryPolicy,
 )
+from tasks.policy.retry_policy import RetryPolicy
 
 
 class CardDeclined(ValueError):

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DeadLetter, HandlerError
+from tasks.policy.failure_decision import PERMANENT, DeadLetterDelivery, HaltTopic, RetryDelivery
 from tasks.policy.policy_override import CHANGEABLE, CLASS_OPTIONS, PolicyOverrides
-from tasks.policy.retry_policy import PERMANENT, DeadLetterDelivery, HaltTopic, RetryDelivery, RetryPolicy, make_policy
+from tasks.policy.retry_policy import RetryPolicy, make_policy
 
 
 class CardDeclined(ValueError):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bridge.formats.delivery import Attempts, Message
 from tasks.errors import DeadLetter, HandlerError, RetryAsked, RetryLater, StopConsuming, Undecodable
-from tasks.policy.retry_policy import (
+from tasks.policy.failure_decision import (
     EXHAUSTED,
     EXPIRED,
     PERMANENT,
@@ -24,9 +24,8 @@ from tasks.policy.retry_policy import (
     DropDelivery,
     HaltTopic,
     RetryDelivery,
-    RetryPolicy,
-    make_policy,
 )
+from tasks.policy.retry_policy import RetryPolicy, make_policy
 from tasks.policy.retry_when_function import ask_retry_when, check_retry_when, function_name
 
 ORDER = Message("orders", 3, 1234, value=b'{"type": "refund"}', headers=(("x-test", b"1"),))

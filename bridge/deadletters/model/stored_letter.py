@@ -23,7 +23,7 @@ class LetterStatus(StrEnum):
     ARCHIVED = "archived"
 
 
-#: The reasons of dead letters (`tasks.policy.retry_policy.REASONS` on the Celery side).
+#: The reasons of dead letters (`tasks.policy.failure_decision.REASONS` on the Celery side).
 REASONS: Final = ("exhausted", "permanent", "undecodable", "poison", "expired", "unknown_handler")
 #: The statuses of ended letters, which are cleaned up after a while.
 ENDED: Final = (LetterStatus.RESOLVED, LetterStatus.DISCARDED, LetterStatus.ARCHIVED)
