@@ -24,7 +24,7 @@ from lossless.transport.heartbeat import HeartbeatKeeper, get_keeper
 from lossless.transport.inflight_messages import MessageHolder
 from lossless.transport.message_fetch import MessageFetcher
 from lossless.transport.message_gates import MessageGates, SetAsideLists
-from lossless.transport.message_ownership import DEAD_AFTER
+from lossless.transport.message_recovery import DEAD_AFTER
 from lossless.transport.prefetch_limit import QoS
 from lossless.transport.redis_outage import UNAVAILABLE, describe_redis_error, make_leaving_class
 from lossless.transport.script_hook import HookStep, make_hooked_scripts

@@ -1,12 +1,8 @@
-"""The owners of taken messages: which of their messages were begun, whether a message is still its owner's, and which
-owners are dead.
+"""The owners of taken messages: their names, which of their messages were begun, and whether a message is still its
+owner's. Which owners are dead is decided in message_recovery.py.
 
-A begun task is reported to Redis at once unless there was a report a moment ago, else with
-others, so a message costs no round trip of its own.
-
-An owner is dead if its heartbeat has not changed for `dead_after` seconds of uninterrupted watching by this process's
-own monotonic clock. So neither clock differences, nor a frozen Redis, nor a paused watcher makes a living owner look
-dead. The messages of a dead owner go back into their queues.
+A begun task is reported to Redis at once unless there was a report a moment ago, else with others, so a message costs
+no round trip of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any
 
@@ -101,14 +97,6 @@ def is_given_away(app: Any, delivery_tag: str) -> bool:
         return False
 
 
-#: The default of `dead_after`: seconds without a heartbeat after which an owner is dead. One that does not say its time
-#: is dead then at the earliest.
-DEAD_AFTER = 30.0
-
-#: The shortest pause between two looks, in seconds, however short a time some owner says.
-SHORTEST_PAUSE = 0.1
-
-
 def make_owner(dead_after: float) -> str:
     """Return a unique owner name, which also holds the seconds without a heartbeat after which the owner is dead.
 
@@ -125,39 +113,3 @@ def read_patience(owner: str) -> float | None:
     except ValueError:
         return None
     return seconds if math.isfinite(seconds) and seconds > 0 else None
-
-
-class OwnerWatch:
-    """The watch over all owners' heartbeats, which finds the dead ones.
-
-    Parameters:
-        dead_after: the watcher's own; owners that say none are given it, or the default where that is longer.
-    """
-
-    def __init__(self, dead_after: float) -> None:
-        self.dead_after = dead_after
-        self._seen: dict[str, tuple[str, float]] = {}
-        self._watched_at = -math.inf
-
-    def dead(self, beats: Mapping[str, str], now: float) -> list[str]:
-        """Return the dead owners, given each owner's beat and the watcher's monotonic time in seconds.
-
-        The time counts from nothing again where the watcher itself was away for half of it.
-        """
-        away, self._watched_at = now - self._watched_at, now
-        self._seen = {owner: (beat, self._since(owner, beat, now, away)) for owner, beat in beats.items()}
-        return [owner for owner, (_, since) in self._seen.items() if now - since >= self._patience(owner)]
-
-    def pause(self) -> float:
-        """Return the seconds to the next check: often enough for the owner with the shortest time."""
-        shortest = min([self.dead_after, *map(self._patience, self._seen)])
-        return max(SHORTEST_PAUSE, shortest / 6)
-
-    def _patience(self, owner: str) -> float:
-        return read_patience(owner) or max(self.dead_after, DEAD_AFTER)
-
-    def _since(self, owner: str, beat: str, now: float, away: float) -> float:
-        seen = self._seen.get(owner)
-        if seen is None or seen[0] != beat or away > max(self._patience(owner) / 2, 3 * SHORTEST_PAUSE):
-            return now
-        return seen[1]

@@ -1,19 +1,23 @@
 """The recovery of taken messages whose worker is dead or whose channel is closed.
 
-`lossless.transport.message_ownership` decides which owners are dead. Messages of a closed channel are kept until the
-tasks that work on them have ended.
+An owner is dead if its heartbeat has not changed for `dead_after` seconds of uninterrupted watching by this process's
+own monotonic clock. So neither clock differences, nor a frozen Redis, nor a paused watcher makes a living owner look
+dead. The messages of a dead owner go back into their queues.
+
+Messages of a closed channel are kept until the tasks that work on them have ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Mapping
 from time import monotonic
 
 from kombu.log import get_logger
 
 from lossless.transport.celery_worker_state import running_tags, stopping
 from lossless.transport.inflight_messages import CHUNK, MessageHolder, RunScript
-from lossless.transport.message_ownership import OwnerWatch, sort_fields
+from lossless.transport.message_ownership import read_patience, sort_fields
 from lossless.transport.storage_layout import (
     PREFETCHED,
     RESTORED,
@@ -25,6 +29,50 @@ from lossless.transport.storage_layout import (
 from lossless.transport.transport_scripts import EPOCH_FIELD, SWEEP_OWNER
 
 logger = get_logger("lossless.transport")
+
+
+#: The default of `dead_after`: seconds without a heartbeat after which an owner is dead. One that does not say its time
+#: is dead then at the earliest.
+DEAD_AFTER = 30.0
+
+#: The shortest pause between two looks, in seconds, however short a time some owner says.
+SHORTEST_PAUSE = 0.1
+
+
+class OwnerWatch:
+    """The watch over all owners' heartbeats, which finds the dead ones.
+
+    Parameters:
+        dead_after: the watcher's own; owners that say none are given it, or the default where that is longer.
+    """
+
+    def __init__(self, dead_after: float) -> None:
+        self.dead_after = dead_after
+        self._seen: dict[str, tuple[str, float]] = {}
+        self._watched_at = -math.inf
+
+    def dead(self, beats: Mapping[str, str], now: float) -> list[str]:
+        """Return the dead owners, given each owner's beat and the watcher's monotonic time in seconds.
+
+        The time counts from nothing again where the watcher itself was away for half of it.
+        """
+        away, self._watched_at = now - self._watched_at, now
+        self._seen = {owner: (beat, self._since(owner, beat, now, away)) for owner, beat in beats.items()}
+        return [owner for owner, (_, since) in self._seen.items() if now - since >= self._patience(owner)]
+
+    def pause(self) -> float:
+        """Return the seconds to the next check: often enough for the owner with the shortest time."""
+        shortest = min([self.dead_after, *map(self._patience, self._seen)])
+        return max(SHORTEST_PAUSE, shortest / 6)
+
+    def _patience(self, owner: str) -> float:
+        return read_patience(owner) or max(self.dead_after, DEAD_AFTER)
+
+    def _since(self, owner: str, beat: str, now: float, away: float) -> float:
+        seen = self._seen.get(owner)
+        if seen is None or seen[0] != beat or away > max(self._patience(owner) / 2, 3 * SHORTEST_PAUSE):
+            return now
+        return seen[1]
 
 
 class DeadOwnerSweep:

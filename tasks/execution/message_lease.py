@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from lossless.transport.message_ownership import DEAD_AFTER, TAKEN_AT, is_given_away, read_host_clock
+from lossless.transport.message_ownership import TAKEN_AT, is_given_away, read_host_clock
+from lossless.transport.message_recovery import DEAD_AFTER
 from tasks.errors import GivenAway
 
 #: How often a process checks its lease in the time after which a silent worker counts as dead.

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lossless.transport.message_ownership import OwnerWatch, make_owner, read_patience
+from lossless.transport.message_ownership import make_owner, read_patience
+from lossless.transport.message_recovery import OwnerWatch
 
 
 def test_an_owner_that_stops_beating_is_dead_after_the_time() -> None:

@@ -8,8 +8,7 @@ import pytest
 from lossless.lua import Script
 from lossless.transport import message_recovery
 from lossless.transport.inflight_messages import CHUNK
-from lossless.transport.message_ownership import DEAD_AFTER
-from lossless.transport.message_recovery import DeadOwnerSweep
+from lossless.transport.message_recovery import DEAD_AFTER, DeadOwnerSweep
 from lossless.transport.storage_layout import TransportKeys, store_message
 
 RAW = b'{"headers": {}, "properties": {"delivery_info": {}}}'
