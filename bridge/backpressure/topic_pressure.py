@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 
-from bridge.backpressure.queue_topic_limits import LimitWatch
+from bridge.backpressure.queue_pressure import LimitWatch
 from bridge.errors import LedgerUnavailable
 from bridge.formats.delivery_identity import Place
 from bridge.formats.pause_reasons import PauseReason

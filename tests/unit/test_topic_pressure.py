@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.backpressure.queue_topic_limits import (
+from bridge.backpressure.queue_pressure import (
     LimitWatch,
     PauseLimits,
     QueueLength,
