@@ -103,7 +103,7 @@ class BatchRun:
         )
         self._admission = DeliveryAdmission(
             *(task, batch, self._headers, self._settlement, self._state, self._schedule, self._dead_letters),
-            *(self._actions, self._unique_guard, self._fail, self._end_duplicate),
+            *(self._actions, self._unique_guard, self._fail_unnamed, self._end_duplicate),
         )
         self._lease = MessageLease.from_request(task)
         self._breaker_guard = BreakerGuard.for_task(task, batch.group)
@@ -289,6 +289,11 @@ class BatchRun:
         """Decide on a failed delivery, and act."""
         now = time.time()
         self._actions.act(delivery, error, self._judge.decide(delivery, error, now, guard), now)
+
+    def _fail_unnamed(self, delivery: Delivery, error: BaseException, guard: BreakerGuard) -> None:
+        """Fail a delivery whose unique name cannot be found, as a run of its handler that failed at once."""
+        self._telemetry.count_run(0.0, succeeded=False)
+        self._fail(delivery, error, guard)
 
     def _end_duplicate(self, delivery: Delivery, record: str) -> None:
         """End a delivery without a run, because another record with its name is done."""

@@ -371,6 +371,20 @@ def test_a_name_that_cannot_be_found_fails_the_delivery_and_its_handler_does_not
     assert world.sent == [(4.0, [0, 1])]
 
 
+def test_a_name_that_cannot_be_found_counts_as_a_failed_run(world: NamedWorld, monkeypatch) -> None:
+    counted: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        worker_metrics, "count_runs", lambda handler, group, outcome, *seconds: counted.append((outcome, len(seconds)))
+    )
+
+    def find(message: Message) -> bytes:
+        raise KeyError("id")
+
+    monkeypatch.setattr(transfer, "find_unique_name", find)
+    world.deliver(record(0, b"a"), record(1, b"b"))
+    assert counted == [("failed", 2)]
+
+
 def test_a_replayed_duplicate_goes_on_in_its_sequence(world: NamedWorld, monkeypatch) -> None:
     onward = OutgoingMessage("orders.replay", "onward", b"k", b"v", ())
     monkeypatch.setattr(outcome_actions, "make_sequence_step", lambda app, batch, delivery: onward)
