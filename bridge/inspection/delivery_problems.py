@@ -294,7 +294,7 @@ def _describe_failing(facts: GroupFacts, name: str, rate: FailingHandler, sample
         failed=f"{rate.failed:,}",
         share=f"{rate.failed / rate.of:.0%}" if rate.of else "",
         waits=waits,
-        error=rate.error or (sample.error if sample else ""),
+        error=(rate.error or (sample.error if sample else "")).rstrip(". "),
         advice=_advise(facts, name, retried=sample is not None),
         remedy="fix the cause: the deliveries run again" if sample else "fix the cause, then replay the dead letters",
     )
@@ -310,7 +310,7 @@ def _describe_waiting(facts: GroupFacts, sample: WaitingFailures) -> Problem:
         many=sample.count,
         deliveries=f"{'At least ' if sample.more else ''}{format_count(sample.count, 'delivery')}",
         began=format_since(sample.since, facts.now) if sample.since else "since when is not known",
-        error=sample.error,
+        error=sample.error.rstrip(". "),
         advice=_advise(facts, sample.handler),
     )
 
@@ -363,7 +363,7 @@ def find_dead_deliveries(facts: GroupFacts) -> Iterator[Problem]:
             f"{inflect_verb(dead.count, 'are')}",
             began=f"the latest {dead.count:,} {since}" if dead.more else since,
             reason=dead.reason,
-            error=dead.error,
+            error=dead.error.rstrip(". "),
             dead_letter_topic=dead.topic,
         )
 

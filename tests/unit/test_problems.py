@@ -511,6 +511,12 @@ def test_a_handler_whose_retries_wait_in_kafka_alone_is_said_to_fail():
         assert words in sentence
 
 
+def test_an_error_that_ends_with_a_full_stop_is_followed_by_no_other():
+    failed = replace(PARKED, error="ValueError: it was given 'a text'.")
+    (sentence,) = list_problems(replace(WELL, failing=[failed]))
+    assert "it was given 'a text'. " in sentence
+
+
 def test_what_waits_in_the_broker_and_in_kafka_is_one_sentence():
     queued = WaitingFailures(CHARGE.name, "failed", 7, NOW - 60, "OSError: late", more=True)
     (sentence,) = list_problems(replace(WELL, failing=[queued], tiers=[tier(failed=[PARKED])]))
