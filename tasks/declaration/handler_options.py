@@ -109,6 +109,10 @@ REQUIRED_OPTIONS: Final[Mapping[str, tuple[object, str]]] = {
 }
 
 
+#: What `kafka_topics` says of a topic, and `@handler` of nothing.
+TOPIC_OPTIONS: Final = ("commit", "order", "sequence")
+
+
 def check_option_names(name: str, options: Mapping[str, Any], base: type | None) -> None:
     """Refuse unknown options; a class of the user's under `base=` may have attributes of its own.
 
@@ -118,6 +122,10 @@ def check_option_names(name: str, options: Mapping[str, Any], base: type | None)
     known = {*Options.__annotations__, "bind"}
     theirs = set() if base is None else {attribute for attribute in dir(base) if attribute[:1] != "_"} - set(dir(Task))
     for option in options:
+        if option in TOPIC_OPTIONS and option not in theirs:
+            raise HandlerError(
+                f'{name}: {option} is a topic\'s: kafka_topics = {{"orders": {{"{option}": …}}}} in celeryconfig.py.'
+            )
         if option not in known | theirs:
             raise HandlerError(f"{name}: @handler has no option {option!r}{_nearest(option, known | theirs)}")
     for option, (needed, why) in REQUIRED_OPTIONS.items():

@@ -28,6 +28,9 @@ class Base(HandlerTask[..., Any]):
     [
         ({"max_retrys": 1}, "is 'max_retries' meant?"),
         ({"wholly_else": 1}, "an attribute of the task's own goes into a class"),
+        ({"order": "key"}, """order is a topic's: kafka_topics = {"orders": {"order": …}} in celeryconfig.py"""),
+        ({"commit": "completion"}, "commit is a topic's"),
+        ({"sequence": ()}, "sequence is a topic's"),
         ({"acks_late": False}, "acks_late must be True: a killed worker would lose"),
         ({"serializer": "pickle"}, "serializer must be 'json'"),
     ],
