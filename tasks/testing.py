@@ -22,7 +22,7 @@ import inspect
 import itertools
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -145,13 +145,16 @@ def outcomes(
         failing_for: seconds since the first of them.
 
     Raises:
-        TypeError: the first argument is no bulk handler, or its codec reads bytes and a value is none.
+        TypeError: the first argument is no bulk handler, the values are one value alone, or the handler's codec reads
+            bytes and a value is none.
         ValueError: there are no values, or more than one call takes.
         RuntimeError, AssertionError: as `outcome`.
     """
     _check_handler(handler, False)
     if handler.bulk is None:
         raise TypeError(f"{handler.name} takes one record at a time: ask outcome(), or give it bulk=.")
+    if isinstance(values, str | bytes | Mapping | Message):
+        raise TypeError("outcomes takes a list of values; ask outcome() about one.")
     given = list(values)
     if not 1 <= len(given) <= handler.bulk:
         raise ValueError(

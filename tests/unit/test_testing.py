@@ -365,6 +365,12 @@ def test_of_a_bulk_there_is_at_least_one_record_and_no_more_than_a_call_takes(st
         outcomes(charge, ["fine"])
 
 
+@pytest.mark.parametrize("value", [{"id": 1}, "text", b"{}", Message("orders", 0, 7)], ids=str)
+def test_one_value_is_no_list_of_values(store, value):
+    with pytest.raises(TypeError, match=r"outcomes takes a list of values; ask outcome\(\) about one"):
+        outcomes(store, value)
+
+
 def test_the_name_of_a_record_is_told_and_a_handler_without_unique_by_is_refused(handler):
     @handler("orders", unique_by="field:id")
     def charge(order: Any) -> None: ...
