@@ -199,7 +199,9 @@ class BulkRun:
         of_all: BaseException | None,
         decision: FailureDecision | None,
     ) -> None:
-        """End the deliveries that the call has ended: in their order if they have one, else first those that are done.
+        """End the deliveries that the call has ended.
+
+        First those that are done, and behind no failed one in their order: they are done, whatever stops the others.
 
         Parameters:
             of_all: the error of the call.
@@ -208,12 +210,13 @@ class BulkRun:
         # What the handler asks for depends on a delivery's age; an open circuit breaker is asked once a call.
         is_shared = isinstance(decision, RetryDelivery) and not isinstance(of_all, RetryLater | RetryAsked)
         shared = decision if is_shared else None
-        places = [*outcome.done, *outcome.failed]
+        behind = find_behind(ready, outcome.failed, self._batch.order)
+        self._finish(ready, [place for place in outcome.done if place not in behind])
+        places = [*outcome.failed, *behind.intersection(outcome.done)]
         runs = groupby(places if self._batch.order is None else sorted(places), outcome.failed.__contains__)
         for has_failed, run in runs:
             if not has_failed:
-                # One after another: the messages of one that Kafka refuses hold back those behind it.
-                self._steps.done(ready[place] for place in run if not self._schedule.is_held_back(ready[place]))
+                self._finish(ready, run)
                 continue
             self._steps.check_lease()
             for place in run:
@@ -225,6 +228,30 @@ class BulkRun:
                 self._steps.act(
                     delivery, error, found or self._judge.decide(delivery, error, now, self._breaker_guard), now
                 )
+
+    def _finish(self, ready: Sequence[Delivery], places: Iterable[int]) -> None:
+        # One after another: the messages of one that Kafka refuses hold back those behind it.
+        self._steps.done(ready[place] for place in places if not self._schedule.is_held_back(ready[place]))
+
+
+def find_behind(deliveries: Sequence[Delivery], failed: Collection[int], order: str | None) -> set[int]:
+    """Return the places of the deliveries that are behind a failed one in their order (pure).
+
+    Parameters:
+        failed: the places of those that have failed.
+    """
+    lanes: set[bytes | None] = set()
+    behind: set[int] = set()
+    for place, delivery in enumerate(deliveries):
+        key = delivery.message.key
+        if order is None or (order == "key" and key is None):
+            continue
+        lane = key if order == "key" else None
+        if lane in lanes:
+            behind.add(place)
+        if place in failed:
+            lanes.add(lane)
+    return behind
 
 
 def _offset(delivery: Delivery) -> int:

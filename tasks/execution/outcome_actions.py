@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.errors import NeverPublished
+from bridge.errors import LedgerUnavailable, NeverPublished
 from bridge.formats.delivery import Batch, Dead, Delivery
 from bridge.formats.failure import Failure
 from tasks.declaration.message_task import MessageTask
@@ -53,17 +53,28 @@ class OutcomeActions:
             self._keep(unsent)
 
     def finish_together(self, deliveries: Iterable[Delivery]) -> None:
-        """Settle deliveries whose handler has succeeded in one call, as `finish` does."""
+        """Settle deliveries whose handler has succeeded in one call, as `finish` does.
+
+        Raises:
+            LedgerUnavailable: the ledger did not take a mark; all of them have ended, and none runs again.
+        """
         settled = []
+        untold: LedgerUnavailable | None = None
         for delivery in deliveries:
             unsent = self.publication.take(delivery, make_sequence_step(self.task.app, self.batch, delivery))
             if unsent is None:
                 settled.append(delivery)
                 self.state.note_success(delivery)
-            else:
+                continue
+            try:
                 self._keep(unsent)
+            except LedgerUnavailable as error:
+                untold = error
+                self.settlement.give_up_ledger()
         if settled:
             self.settlement.done_all(settled)
+        if untold is not None:
+            raise untold
         for delivery in settled:
             self.state.finish(delivery)
 

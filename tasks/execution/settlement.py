@@ -112,6 +112,10 @@ class Settlement:
         self._ended.update(offsets)
         self._fates.mark_all(offsets, Fate.DONE)
 
+    def give_up_ledger(self) -> None:
+        """Wait no more for a ledger that did not answer."""
+        self._fates.give_up_ledger()
+
     def is_new(self, delivery: Delivery, properties: Mapping[str, Any] | None) -> bool:
         """Return whether a message's only delivery is known to be unsettled, without asking the ledger.
 

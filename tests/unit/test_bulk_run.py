@@ -223,13 +223,14 @@ def test_stop_consuming_halts_the_topic_and_keeps_all(world, stopped):
     assert (stopped, world.done, len(calls)) == ([0], [], 1)
 
 
-def test_a_blamed_stop_settles_the_others_first(world, stopped):
+@pytest.mark.parametrize(("order", "done"), [(None, [1, 2, 3]), ("key", [2, 3]), ("partition", [])])
+def test_a_blamed_stop_settles_first_what_is_not_behind_it(world, stopped, order, done):
     def behaves(values: list[int], messages: Messages) -> None:
         messages.fail(0, StopConsuming("the bank is on fire"))
 
     with pytest.raises(ComeBack):
-        world.store(1, 2, 3, behaves=behaves)
-    assert (stopped, world.done) == ([0], [1, 2])
+        world.store(1, 2, 3, 4, behaves=behaves, of={"order": order, "keys": [b"a", b"a", b"b", None]})
+    assert (stopped, world.done) == ([0], done)
 
 
 def test_a_soft_time_limit_is_an_error_of_the_call_and_smaller_ones_follow(world):
@@ -273,6 +274,35 @@ def test_what_the_ledger_cannot_be_told_comes_back_as_done_and_runs_for_none_aga
     world.book.silent = False
     world.run_batch(from_header("unit.store", json.loads(json.dumps(caught.value.headers[HEADER]))))
     assert (len(calls), world.done) == (1, [0, 1, 2])
+
+
+@pytest.mark.parametrize("order", ["key", "partition", None])
+def test_what_sends_messages_while_the_ledger_does_not_answer_runs_for_none_again(world, monkeypatch, order):
+    def behaves(values: list[int], messages: Messages) -> None:
+        messages[1].publish("invoices", {"of": 1})
+        messages[2].publish("invoices", {"of": 2})
+
+    world.book.silent = True
+    # Marks of a batch wait for others for some milliseconds, which are over.
+    monkeypatch.setattr(world.book, "done", lambda offset, now: world.book.mark(offset, Fate.DONE))
+    with pytest.raises(ComeBack) as caught:
+        world.store(1, 2, 3, 4, behaves=behaves, of={"order": order})
+    world.book.silent = False
+    world.run_batch(from_header("unit.store", json.loads(json.dumps(caught.value.headers[HEADER]))))
+    assert (len(calls), world.done) == (1, [0, 1, 2, 3])
+
+
+def test_by_key_what_is_done_beside_a_failed_one_runs_for_none_again_while_the_ledger_does_not_answer(world):
+    def behaves(values: list[int], messages: Messages) -> None:
+        if len(calls) == 1:
+            messages.fail(2, BankAway())
+
+    world.book.silent = True
+    with pytest.raises(ComeBack) as caught:
+        world.store(1, 2, 3, 4, behaves=behaves, of={"order": "key", "keys": [b"a", b"a", b"b", b"c"]})
+    world.book.silent = False
+    world.run_batch(from_header("unit.store", json.loads(json.dumps(caught.value.headers[HEADER]))))
+    assert (calls[1:], world.done) == ([[3]], [0, 1, 2, 3])
 
 
 def test_what_the_ledger_has_as_settled_is_not_given_again(world):
