@@ -146,6 +146,18 @@ def test_a_message_is_published_with_the_receipt(run: Callable[[Block], dict[str
     assert json.loads(sent.value or b"") == {"order": 1, "receipt": "receipt-1"}
 
 
+def test_a_reply_has_the_correlation_id_of_its_request_and_goes_to_a_known_topic_only(
+    run: Callable[[Block], dict[str, Any]],
+):
+    charge = run(find_page_block('"shop.charge", give_up_after'))["charge"]
+    asked = (("correlation_id", b"c-1"), ("reply_to", b"replies"))
+    (reply,) = outcome(charge, {"id": 1, "amount": 5}, headers=asked).published
+    assert (reply.topic, dict(reply.headers)["correlation_id"]) == ("replies", b"c-1")
+    assert json.loads(reply.value or b"") == {"order": 1, "charged": True}
+    assert outcome(charge, {"id": 1, "amount": 5}).published == ()
+    assert str(outcome(charge, {"id": 1}, headers=(("reply_to", b"orders"),))) == "dead: permanent"
+
+
 def test_the_key_of_a_call_is_the_same_each_time(run: Callable[[Block], dict[str, Any]]):
     charge = run(find_page_block("def send_payment"))["charge"]
     message = Message(topic="orders", partition=3, offset=1234, value=b'{"card": "4242", "amount": 5}')
