@@ -1,7 +1,7 @@
 """The table of problems: everything that `status`, the console, `/metrics` and the alert rules say of one is from here.
 
-The identifier of a row is the anchor of its runbook in `docs/runbooks/problems.md`.
-alert_rules.py writes `deploy/alerts.yml` from the rows.
+The rows, with the thresholds of their alerts, are in `bridge/problems/*_problem_rows.py`. The identifier of a row is
+the anchor of its runbook in `docs/runbooks/problems.md`. alert_rule_writer.py writes `deploy/alerts.yml` from the rows.
 """
 
 from typing import Final

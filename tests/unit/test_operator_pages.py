@@ -8,7 +8,7 @@ import pytest
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.deadletters.recorder.dead_letter_metrics import RecorderMetrics
 from bridge.formats.pause_reasons import PauseReason
-from bridge.problems.alert_rules import write_alert_rules
+from bridge.problems.alert_rule_writer import write_alert_rules
 from bridge.problems.problem_table import PROBLEM_TABLE, runbook_entry
 from tasks.worker import worker_metrics
 from tests.reference_pages import pause_tables
@@ -32,7 +32,7 @@ DESK = {family.name for family in RecorderMetrics().registry.collect()} | {
 
 
 def test_the_rules_and_the_runbook_are_those_of_the_table():
-    assert write_alert_rules() == RULES, "run `python -m bridge.problems.alert_rules > deploy/alerts.yml`"
+    assert write_alert_rules() == RULES, "run `python -m bridge.problems.alert_rule_writer > deploy/alerts.yml`"
     page = (ROOT / "docs" / "runbooks" / "problems.md").read_text()
     assert re.findall(r"^## (.+)$", page, re.MULTILINE) == [row.identifier for row in PROBLEM_TABLE]
     begins = [runbook_entry(row) + "- **At risk:** " for row in PROBLEM_TABLE]

@@ -1,6 +1,6 @@
-"""The alert rules for Prometheus, written as a rule file. The row of a problem (`*_problem_rows.py`) has its rules.
+"""The writer of the alert rules for Prometheus: `python -m bridge.problems.alert_rule_writer > deploy/alerts.yml`.
 
-`deploy/alerts.yml` is written from the rows: `python -m bridge.problems.alert_rules > deploy/alerts.yml`.
+It decides nothing: the rows of the problems in `bridge/problems/*_problem_rows.py` have the rules and their thresholds.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,8 @@ def write_alert_rules() -> str:
 
 
 def _write_lines() -> Iterator[str]:
-    yield "# Written by `python -m bridge.problems.alert_rules`: change the rows, and write this file again."
+    yield "# Written by `python -m bridge.problems.alert_rule_writer`. The rules and their thresholds are in"
+    yield "# bridge/problems/*_problem_rows.py: change them there, and write this file again."
     yield "groups:"
     yield "  - name: celery-kafka-bridge"
     yield "    rules:"
