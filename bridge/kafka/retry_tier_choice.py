@@ -32,13 +32,17 @@ class TierWaits(NamedTuple):
     park_after: float
     delays: tuple[int, ...] = ()
 
+    def is_parked(self, wait: float) -> bool:
+        """Return whether a wait is for a retry topic, if there is one; Celery holds shorter waits."""
+        return wait >= self.park_after
+
     def tier(self, wait: float) -> RetryTier | None:
         """Return the tier of a wait; `None` if Celery holds it."""
-        return choose_tier(wait, self.delays) if wait >= self.park_after else None
+        return choose_tier(wait, self.delays) if self.is_parked(wait) else None
 
     def real(self, wait: float) -> float:
         """Return the seconds after which a retry with this wait really starts: rounded up to the tiers."""
-        if wait < self.park_after or not self.delays:
+        if not self.is_parked(wait) or not self.delays:
             return wait
         rounds, rest = divmod(wait, self.delays[-1])
         tier = self.tier(rest)

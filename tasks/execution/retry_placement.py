@@ -131,11 +131,11 @@ class RetryPlacement:
 
     def parks(self, wait: float) -> bool:
         """Return whether a wait is for a retry topic, and there is a topic for it."""
-        return wait >= self.park_after and bool(self._find_waits().delays)
+        return self._find_waits(wait).tier(wait) is not None
 
     def real(self, wait: float) -> float:
         """Return the seconds after which a retry with this wait really starts, by the delay of its retry topic."""
-        return self._find_waits().real(wait) if wait >= self.park_after else wait
+        return self._find_waits(wait).real(wait)
 
     def write(
         self, waits: Sequence[tuple[float, Delivery]], failures: Mapping[int, Failure], settlement: Settlement
@@ -158,7 +158,7 @@ class RetryPlacement:
 
     def _clone(self, delivery: Delivery, wait: float, failure: Failure | None) -> ParkRequest:
         """Return the record for a retry topic; for a wait longer than the longest delay it holds the due time too."""
-        found = self._find_waits().tier(wait)
+        found = self._find_waits(wait).tier(wait)
         if found is None:
             raise ValueError(f"{delivery}: no retry topic for a wait of {wait:g} s")
         now = time.time() - redis_clock.measure_clock_lead(self._task.app, self._batch)
@@ -170,9 +170,11 @@ class RetryPlacement:
         names = TopicNames.from_settings(self._settings().of_group(self._batch.group))
         return names.retry(self._batch.topic, clone.delay)
 
-    def _find_waits(self) -> TierWaits:
+    def _find_waits(self, wait: float) -> TierWaits:
         """Return the waits of the usable retry topics, read once a batch and only for a wait that long."""
         if self._waits is None:
+            if not (celery_only := TierWaits(self.park_after)).is_parked(wait):
+                return celery_only
             delays = self.delays
             try:
                 usable = Publisher.get_publisher(self._task.app).retries.usable(
