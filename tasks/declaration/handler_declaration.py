@@ -25,7 +25,7 @@ from tasks.declaration.handler_options import (
 )
 from tasks.declaration.handler_task import HandlerTask
 from tasks.declaration.message_task import GIVEN_SECONDS
-from tasks.declaration.unique_name import UniqueName, make_unique_name
+from tasks.declaration.unique_name import UniqueName, check_named_field, make_unique_name
 from tasks.declaration.value_codec import guard_decoder, make_decode_steps
 from tasks.errors import HandlerError
 from tasks.policy.breaker_options import Breaker
@@ -65,7 +65,7 @@ def _make_handler(app: Celery, topics: tuple[str, ...], function: _Function, opt
         _refuse_second(app, known, function)
     needs = _needs(app, name, options.pop("breaker", None))
     unique = _unique(name, aliases, options)
-    made = {**_attributes(name, function, options, base), **needs, "unique": unique}
+    made = {**_attributes(name, function, options, base, unique), **needs}
     declare_queue(app, options.get("queue"))
     names = (name, *aliases)
     for alias in aliases:
@@ -74,7 +74,9 @@ def _make_handler(app: Celery, topics: tuple[str, ...], function: _Function, opt
     return _register(app, name, function, base, {**made, "source_topics": topics, "other_names": aliases})
 
 
-def _attributes(name: str, function: _Function, options: dict[str, Any], base: type | None) -> dict[str, Any]:
+def _attributes(
+    name: str, function: _Function, options: dict[str, Any], base: type | None, unique: UniqueName | None
+) -> dict[str, Any]:
     """Return the attributes of the task: Celery's options, and those that this project's options become."""
     declared = take_policy_options(options, base)
     policy = make_policy(name, declared)
@@ -86,8 +88,11 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
     annotation = read_annotation(name, function, parameters.value)
     if bulk is not None:
         annotation = _take_element(name, annotation)
+    codec, upgrade = options.pop("codec", None), options.pop("upgrade", None)
+    if unique is not None and codec is None and upgrade is None:
+        check_named_field(name, unique, annotation)
     try:
-        way = make_decode_steps(codec := options.pop("codec", None), annotation, options.pop("upgrade", None))
+        way = make_decode_steps(codec, annotation, upgrade)
     except HandlerError as error:
         raise HandlerError(f"{name}: {error}") from None
     return {
@@ -100,6 +105,7 @@ def _attributes(name: str, function: _Function, options: dict[str, Any], base: t
         "concurrency": concurrency,
         "bulk": bulk,
         "policy": policy,
+        "unique": unique,
         "declared": declared if policy.delays is None else {**declared, "retry_delays": policy.delays},
         "codec": codec if codec is None or isinstance(codec, type) else staticmethod(codec),
         "way": way,

@@ -2,10 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from math import isfinite
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
 from uuid import UUID
+
+from pydantic import BaseModel, RootModel
 
 from bridge.formats.delivery import Message
 from tasks.declaration.value_codec import Decode
@@ -100,8 +103,10 @@ def make_unique_name(name: str, scope: str, by: Any, seconds: Any, codec: Any) -
 
 
 def _check_text(name: str, by: str, codec: Any) -> None:
-    kind = next((kind for kind in (_HEADER, _FIELD) if by.startswith(kind) and by != kind), None)
-    if kind is None:
+    kind = next((kind for kind in (_HEADER, _FIELD) if by.startswith(kind)), "")
+    named = by.removeprefix(kind)
+    parts = named.split(".") if kind == _FIELD else [named]
+    if not kind or not all(part and part == part.strip() for part in parts):
         meant = f': is "header:{by}" or "field:{by}" meant?' if by and ":" not in by else "."
         raise HandlerError(f"{name}: unique_by takes {_FORMS}; it was given {by!r}{meant}")
     if kind == _FIELD and codec in (bytes, str):
@@ -109,6 +114,40 @@ def _check_text(name: str, by: str, codec: Any) -> None:
             f"{name}: unique_by={by!r}: with codec={codec.__name__} the value has no fields: give a function of the "
             "message."
         )
+
+
+def check_named_field(name: str, unique: UniqueName, annotation: Any) -> None:
+    """Refuse a field that the values of a JSON handler cannot have: no message would have a name.
+
+    Parameters:
+        annotation: of the handler's value.
+
+    Raises:
+        HandlerError: with the fields that there are.
+    """
+    if callable(unique.by) or not unique.by.startswith(_FIELD):
+        return
+    field = unique.by.removeprefix(_FIELD).split(".")[0]
+    parts = get_args(annotation) if get_origin(annotation) in (UnionType, Union) else (annotation,)
+    kinds = [part for part in parts if part is not type(None)]
+    known = _list_fields(kinds[0]) if len(kinds) == 1 else None
+    if known is not None and field not in known and not hasattr(kinds[0], field):
+        raise HandlerError(
+            f"{name}: unique_by={unique.by!r}: {kinds[0].__name__} has no field {field!r}: it has {', '.join(known)}."
+        )
+
+
+def _list_fields(kind: Any) -> list[str] | None:
+    """Return all fields that instances of a pydantic model or a dataclass have; `None` if they may have others."""
+    if not isinstance(kind, type) or not (issubclass(kind, BaseModel) or is_dataclass(kind)):
+        return None
+    config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
+    validators = getattr(getattr(kind, "__pydantic_decorators__", None), "model_validators", None)
+    reads = getattr(kind, "__getattr__", None)
+    has_others = config.get("extra") == "allow" or reads not in (None, getattr(BaseModel, "__getattr__", None))
+    if validators or has_others or issubclass(kind, RootModel) or hasattr(kind, "__post_init__"):
+        return None
+    return [*kind.model_fields] if issubclass(kind, BaseModel) else [field.name for field in fields(kind)]
 
 
 def _check_function(name: str, by: Any) -> None:

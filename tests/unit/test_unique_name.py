@@ -1,12 +1,13 @@
 """`unique_by`: which messages have a name, and which options are refused."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import pytest
 from celery import Celery
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, model_validator
 
 from tasks import HandlerTask, Message
 from tasks.declaration.celery_defaults import DEFAULTS
@@ -106,6 +107,9 @@ async def never(message: Message) -> str:
         ({"unique_by": "message_id"}, 'is "header:message_id" or "field:message_id" meant?'),
         ({"unique_by": "header:"}, "it was given 'header:'"),
         ({"unique_by": "key:x"}, "it was given 'key:x'"),
+        ({"unique_by": "field: id"}, "it was given 'field: id'"),
+        ({"unique_by": "field:order..id"}, "it was given 'field:order..id'"),
+        ({"unique_by": "header:id "}, "it was given 'header:id '"),
         ({"unique_by": 5}, "it was given 5"),
         ({"unique_by": Order}, "unique_by takes"),
         ({"unique_by": never}, "is async, or yields"),
@@ -126,6 +130,78 @@ def test_an_option_that_names_nothing_is_refused_at_import(handler, options: dic
 
     assert words in str(refused.value)
     assert str(refused.value).startswith(f"{__name__}.charge: ")
+
+
+class Renamed(BaseModel):
+    order_id: int = Field(alias="orderId")
+
+
+class Loose(BaseModel, extra="allow"):
+    id: int
+
+
+class Derived(BaseModel):
+    id: int
+
+    @property
+    def name(self) -> str:
+        return f"order-{self.id}"
+
+
+class Rebuilt(BaseModel):
+    id: int
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def rebuild(cls, value: Any, build: Any) -> Any:
+        return Loose.model_validate({"id": build(value).id, "name": "n"})
+
+
+@dataclass
+class Row:
+    id: int
+
+
+@dataclass
+class Prepared:
+    id: int
+
+    def __post_init__(self) -> None:
+        self.name = f"order-{self.id}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "by", "words"),
+    [
+        (Order, "field:name", "unique_by='field:name': Order has no field 'name': it has id, buyer."),
+        (Order | None, "field:name.id", "Order has no field 'name'"),
+        (Renamed, "field:orderId", "Renamed has no field 'orderId': it has order_id."),
+        (Row, "field:name", "Row has no field 'name': it has id."),
+    ],
+)
+def test_a_field_that_the_model_has_not_is_refused_at_import(handler, kind: Any, by: str, words: str) -> None:
+    def charge(order: Any) -> None: ...
+
+    charge.__annotations__["order"] = kind
+    with pytest.raises(HandlerError) as refused:
+        handler("orders", unique_by=by)(charge)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [Loose, Derived, Rebuilt, Prepared, Order | Row, list[Order], dict, Any])
+def test_a_field_that_a_value_may_have_is_taken(handler, kind: Any) -> None:
+    def charge(order: Any) -> None: ...
+
+    charge.__annotations__["order"] = kind
+    assert handler("orders", unique_by="field:name")(charge).unique is not None
+
+
+@pytest.mark.parametrize("options", [{"codec": lambda value: value}, {"upgrade": lambda value: value}])
+def test_of_a_value_that_a_function_makes_the_fields_are_not_known(handler, options: dict[str, Any]) -> None:
+    @handler("orders", unique_by="field:name", **options)
+    def charge(order: Order) -> None: ...
+
+    assert charge.unique is not None
 
 
 def test_without_the_option_no_message_has_a_name_and_the_window_is_an_hour(handler) -> None:
