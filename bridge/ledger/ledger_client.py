@@ -13,7 +13,7 @@ from bridge.errors import LedgerUnavailable
 from bridge.ledger import fate_rules, ledger_scripts
 from bridge.ledger.fate_rules import Fate
 from bridge.ledger.ledger_epoch import LedgerState, LedgerStateReader
-from bridge.ledger.ledger_layout import PAGE, Account, choose_fates, find_stretches, ledger_key, split_by_page
+from bridge.ledger.ledger_layout import PAGE, Account, LedgerKeys, choose_fates, find_stretches, split_by_page
 from bridge.ledger.ledger_scripts import Mark, NameMark, Push, WriteCall, WriteResult
 from bridge.ledger.redis_connection import RedisConnection
 from bridge.settings import Settings
@@ -71,10 +71,8 @@ class Ledger:
         self.keep = max(1, int(keep * 86_400))
         self._connection = RedisConnection(url, timeout, named, patient)
         self.where = self._connection.where
-        writes = ledger_key("writes")
-        self._states = LedgerStateReader(self._connection, writes)
-        self._fixed = (writes, ledger_key(cluster, group, "joined"), ledger_key(cluster, group, "reached"))
-        self._prefixes: dict[Account, str] = {}
+        self._keys = LedgerKeys(cluster, group)
+        self._states = LedgerStateReader(self._connection, self._keys.writes)
 
     @classmethod
     def from_settings(
@@ -124,7 +122,8 @@ class Ledger:
         Raises:
             ValueError: as `write`.
         """
-        made = WriteCall(self._fixed, self.keep, self._key)
+        keys = self._keys
+        made = WriteCall((keys.writes, keys.joined, keys.reached), self.keep, keys.account)
         for item in items:
             made.add(item)
         return made
@@ -138,7 +137,7 @@ class Ledger:
         while some := list(islice(spans, _PAGES_AT_ONCE)):
             with self.asking("read which pages exist") as pipe:
                 for page, _, _ in some:
-                    pipe.exists(self._key(account, page))
+                    pipe.exists(self._keys.account(account, page))
                 there = pipe.execute()
             existing = [span for span, known in zip(some, there, strict=True) if known or span[1:] != (0, PAGE - 1)]
             self.write([Mark(account, range(p * PAGE + a, p * PAGE + b + 1), Fate.GAP) for p, a, b in existing])
@@ -146,7 +145,7 @@ class Ledger:
     def renew(self, spans: Iterable[tuple[Account, int, int]]) -> None:
         """Renew the expiry of existing pages between the first and last offset of each span."""
         doing, found = "renew the pages of deliveries in flight", list(spans)
-        pages = (self._key(account, page) for account, *span in found for page, _, _ in split_by_page(*span))
+        pages = (self._keys.account(account, page) for account, *span in found for page, _, _ in split_by_page(*span))
         while some := list(islice(pages, _RENEWED_AT_ONCE)):
             self.run(doing, ledger_scripts.RENEW_PAGES, some, [self.keep])
         with self.asking(doing) as pipe:
@@ -185,7 +184,7 @@ class Ledger:
         with self.asking("read fates") as pipe:
             for account, pages in spans:
                 for page, start, end in pages:
-                    pipe.getrange(self._key(account, page), start >> 1, end >> 1)
+                    pipe.getrange(self._keys.account(account, page), start >> 1, end >> 1)
             answers = iter(pipe.execute())
         found = [b"".join(_cut_fates(next(answers), start, end) for _, start, end in pages) for _, pages in spans]
         for (account, first, last), each in zip(questions, found, strict=True):
@@ -201,7 +200,7 @@ class Ledger:
         with self.asking("read fates") as pipe:
             for account, some in spans:
                 for page, first, mask in some:
-                    pipe.getrange(self._key(account, page), first, first + len(mask) - 1)
+                    pipe.getrange(self._keys.account(account, page), first, first + len(mask) - 1)
             answers = iter(pipe.execute())
         found = [
             b"".join(choose_fates(next(answers).ljust(len(mask), b"\0"), mask) for _, _, mask in some)
@@ -248,13 +247,13 @@ class Ledger:
 
         Each comes with whether the page is still missing; one that was written again has only new fates.
         """
-        notes, spans = ledger_key(self.cluster, self.group, "pages", *account), split_by_page(first, last)
+        notes, spans = self._keys.page_notes(account), split_by_page(first, last)
         while some := list(islice(spans, _PAGES_AT_ONCE)):
             with self.asking("read which pages were evicted") as pipe:
                 pipe.time()
                 pipe.hmget(notes, [name for page, _, _ in some for name in (f"{page}", f"!{page}")])
                 for page, _, _ in some:
-                    pipe.exists(self._key(account, page))
+                    pipe.exists(self._keys.account(account, page))
                 (now, _), noted, *there = pipe.execute()
             for (page, start, end), due, again, exists in zip(some, noted[::2], noted[1::2], there, strict=True):
                 if again is not None or (not exists and int(due or 0) > now):
@@ -301,11 +300,11 @@ class Ledger:
 
     def index_key(self, account: Account) -> str:
         """Return the key of the account's index of hand-off times (handoff_times.py)."""
-        return self._key(account, "handed")
+        return self._keys.account(account, "handed")
 
     def page_key(self, account: Account, page: int) -> str:
         """Return the key of a page."""
-        return self._key(account, page)
+        return self._keys.account(account, page)
 
     def find_existing_keys(self, keys: Sequence[str]) -> set[str]:
         """Return those of these keys that exist.
@@ -329,16 +328,10 @@ class Ledger:
         if (at := fate_rules.find_unknown_fate(found)) >= 0:
             raise LedgerUnavailable(
                 f"{account.topic}-{account.partition}-{offsets[at]} has a fate for {account.handler} that this version "
-                f"does not know: {found[at]}, in {self._key(account, offsets[at] // PAGE)!r} of the ledger at "
+                f"does not know: {found[at]}, in {self._keys.account(account, offsets[at] // PAGE)!r} of the ledger at "
                 f"{self.where}. It is neither run nor committed. If a newer version wrote it, start that version here; "
                 f"else reset the offset: bridge reset {account.topic} --to {offsets[at]} --again."
             )
-
-    def _key(self, account: Account, what: int | str) -> str:
-        prefix = self._prefixes.get(account)
-        if prefix is None:
-            prefix = self._prefixes[account] = ledger_key(self.cluster, self.group, "fates", *account)
-        return f"{prefix}:{what}"
 
     def _pages(self, account: Account, first: int, last: int) -> Iterator[tuple[int, bytes | None]]:
         """Yield (first offset, fates, or None without a page) for the pages from `first` to `last`."""
@@ -346,8 +339,8 @@ class Ledger:
         while some := list(islice(spans, _PAGES_AT_ONCE)):
             with self.asking("read fates") as pipe:
                 for page, start, end in some:
-                    pipe.exists(self._key(account, page))
-                    pipe.getrange(self._key(account, page), start >> 1, end >> 1)
+                    pipe.exists(self._keys.account(account, page))
+                    pipe.getrange(self._keys.account(account, page), start >> 1, end >> 1)
                 answers = pipe.execute()
             for (page, start, end), there, fates in zip(some, answers[::2], answers[1::2], strict=True):
                 yield page * PAGE + start, _cut_fates(fates, start, end) if there else None

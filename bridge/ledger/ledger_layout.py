@@ -2,7 +2,7 @@
 
 A page is one Redis string with the fates of 65,536 offsets, half a byte each. Offset *n* of a page is the
 high half of byte ``n // 2`` when *n* is even, the low half when it is odd, which is Redis's own ``BITFIELD …
-u4 #n``.
+u4 #n``. lua/page_expiry.lua sets the expiry of a page (`kafka_ledger_days`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,6 +44,32 @@ class PageStretch(NamedTuple):
 def ledger_key(*parts: str | int) -> str:
     """Return a Redis key of `parts`, with all characters but letters, digits and ``_.-~`` escaped."""
     return ":".join(quote(str(part), safe="", errors="surrogatepass") for part in ("ledger", *parts))
+
+
+class LedgerKeys:
+    """The keys of one group's fates on one Kafka cluster.
+
+    Attributes:
+        writes: the count of writes to the whole data set.
+        joined, reached: the hashes of each account's first and reached offset.
+    """
+
+    def __init__(self, cluster: str, group: str) -> None:
+        self._cluster, self._group = cluster, group
+        self.writes = ledger_key("writes")
+        self.joined, self.reached = ledger_key(cluster, group, "joined"), ledger_key(cluster, group, "reached")
+        self._prefixes: dict[Account, str] = {}
+
+    def account(self, account: Account, what: int | str) -> str:
+        """Return the key of an account's page (by number) or index of hand-off times (``"handed"``)."""
+        prefix = self._prefixes.get(account)
+        if prefix is None:
+            prefix = self._prefixes[account] = ledger_key(self._cluster, self._group, "fates", *account)
+        return f"{prefix}:{what}"
+
+    def page_notes(self, account: Account) -> str:
+        """Return the key of the notes of when an account's pages expire (lua/page_expiry.lua derives it too)."""
+        return ledger_key(self._cluster, self._group, "pages", *account)
 
 
 def split_by_page(first: int, last: int) -> Iterator[tuple[int, int, int]]:
