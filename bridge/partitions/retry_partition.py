@@ -17,7 +17,8 @@ from bridge.formats.retry_record import RetryRecord, read_retry_record
 from bridge.handler_routes import Handler
 from bridge.kafka.clients import Record
 from bridge.ledger import RETRY_RECORD, Fate, Mark
-from bridge.partitions.due_queue import ClockSkewLimit, DueQueue, HeldRecord
+from bridge.partitions.due_queue import DueQueue, HeldRecord
+from bridge.partitions.due_time_limit import ClockSkewLimit
 from bridge.partitions.ordering import DeliveryGroup, Portions
 from bridge.partitions.partition import Partition
 from bridge.partitions.partition_limits import MOST_UNTAKEN, exceeds_limit
@@ -85,11 +86,11 @@ class RetryPartition(Partition):
         self._untaken = 0
         self._group, self._cluster, self._clock = owner.group, owner.cluster, clock
         self._skew_limit = ClockSkewLimit(f"{topic}-{number}", owner.delay)
-        self._due, self._slow_handlers = ReadAhead(budget), SlowHandlers()
+        self._read_ahead, self._slow_handlers = ReadAhead(budget), SlowHandlers()
         #: Without a ledger nothing tells that a record which is read again went out before.
         self._may_pass = False
         self._held: dict[int, HeldRecord] = {}
-        self._ripe = DueQueue()
+        self._due_queue = DueQueue()
         #: By work and number, the offset of the held record. A handed-off one counts no more: after a wipe of Redis, or
         #: if a person asks for it, a delivery starts anew and is parked under the same number again.
         self._offsets: dict[tuple[str, int], int] = {}
@@ -101,9 +102,9 @@ class RetryPartition(Partition):
         """Return whether it holds nothing, has nothing to read again, and is not paused."""
         return (
             super().idle
-            and not (self._held or self._untaken or self._strange or self._ripe)
+            and not (self._held or self._untaken or self._strange or self._due_queue)
             and self._rewind is None
-            and self._due.idle
+            and self._read_ahead.idle
             and self._slow_handlers.idle
         )
 
@@ -162,7 +163,7 @@ class RetryPartition(Partition):
         if (delivery.work, delivery.number) in self._offsets:
             return True
         held = HeldRecord(offset, parked, measure_record(record))
-        if not self._due.take_in(offset, parked.due / 1000, held.size, self._clock()):
+        if not self._read_ahead.take_in(offset, parked.due / 1000, held.size, self._clock()):
             return False
         self._held[offset] = held
         self._slow_handlers.note_held(delivery.handler)
@@ -203,7 +204,7 @@ class RetryPartition(Partition):
     def _let_go(self, offset: int) -> HeldRecord | None:
         """Release a record from memory, and return it."""
         if (held := self._held.pop(offset, None)) is not None:
-            self._due.release(held.size)
+            self._read_ahead.release(held.size)
             del self._offsets[held.delivery.work, held.delivery.number]
         return held
 
@@ -212,39 +213,39 @@ class RetryPartition(Partition):
     @property
     def next_due(self) -> float | None:
         """Return when the next held record is due, by Redis's clock."""
-        return self._due.next
+        return self._read_ahead.next
 
     @property
     def late(self) -> float:
         """Return for how many seconds the first held record has been due."""
         self._ripen()
-        since = self._ripe.since
+        since = self._due_queue.since
         return 0.0 if since is None else max(0.0, self._clock() - since)
 
     @property
     def ripe(self) -> bool:
         """Return whether any held record was found to be due."""
-        return bool(self._ripe)
+        return bool(self._due_queue)
 
     @property
     def ready(self) -> dict[str, int]:
         """Return, by handler, how many deliveries are due."""
         self._ripen()
-        return self._ripe.counts
+        return self._due_queue.counts
 
     def _ripen(self) -> None:
-        for offset in self._due.pop_due(self._clock()):
+        for offset in self._read_ahead.pop_due(self._clock()):
             if (held := self._held.get(offset)) is not None:
-                self._ripe.add(held)
+                self._due_queue.add(held)
 
     def take(self, portions: Portions = MappingProxyType({})) -> list[tuple[DeliveryGroup, list[Any]]]:
         """Take the due deliveries that may go out, each with its held records."""
         self._ripen()
-        return self._ripe.take(portions)
+        return self._due_queue.take(portions)
 
     def give_back(self, handler: str, offsets: Sequence[int]) -> None:
         """Take back deliveries that were not handed out: they are still due."""
-        self._ripe.give_back([self._held[offset] for offset in offsets])
+        self._due_queue.give_back([self._held[offset] for offset in offsets])
 
     def note_handed(self, handler: str, offsets: Sequence[int]) -> None:
         """Note that the broker has these deliveries."""
@@ -267,14 +268,14 @@ class RetryPartition(Partition):
         """Hold few records of slow handlers, and read passed-over ones again when those have gone out."""
         ready, now = self.ready, self._clock()
         self._slow_handlers.note_due(ready, now)
-        if self._due.full and self._may_pass:
+        if self._read_ahead.full and self._may_pass:
             for handler, stay in list(self._slow_handlers.find_slow(ready, now)):
                 self._release(handler, stay)
         if self._rewind is None:
             self._rewind = self._slow_handlers.take_reread_offset(self.ready, now)
 
     def _release(self, handler: str, stay: int) -> None:
-        kept, dropped = self._ripe.leave_few(handler, stay)
+        kept, dropped = self._due_queue.leave_few(handler, stay)
         for held in dropped:
             self._let_go(held.offset)
             self._slow_handlers.pass_over(held.offset)
@@ -297,8 +298,8 @@ class RetryPartition(Partition):
         self._make_room()
         if self._is_window_full:
             self._paused = PauseReason.WINDOW_FULL
-        elif not self._due.may_read(self._clock()):
-            self._paused = PauseReason.SHARE_USED if self._due.full else PauseReason.NOT_DUE
+        elif not self._read_ahead.may_read(self._clock()):
+            self._paused = PauseReason.SHARE_USED if self._read_ahead.full else PauseReason.NOT_DUE
         elif exceeds_limit(self._untaken, MOST_UNTAKEN, paused=self._paused is not None):
             self._paused = PauseReason.SHARE_USED
         else:
@@ -307,7 +308,7 @@ class RetryPartition(Partition):
 
     def close(self) -> None:
         """Release all records: another bridge has the partition now, or it starts anew."""
-        self._due.release_all()
+        self._read_ahead.release_all()
 
 
 #: Seconds between two lines, and the multiple of the last line's count that brings the next one earlier.

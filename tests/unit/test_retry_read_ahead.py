@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.partitions.due_queue import SLACK, limit_due_time
+from bridge.partitions.due_time_limit import SLACK, limit_due_time
 from bridge.partitions.retry_read_ahead import (
     AHEAD,
     ALL,
