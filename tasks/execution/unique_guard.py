@@ -103,6 +103,7 @@ class UniqueGuard:
         with suppress(Exception):
             if (mark := self._find_mark(delivery)) is not None:
                 self._fates.names[delivery.message.offset] = mark
+                self._claimed.add(mark.key)
 
     def keep(self, delivery: Delivery) -> None:
         """Keep the name of a delivery whose handler has succeeded, and whose messages Kafka does not take yet."""

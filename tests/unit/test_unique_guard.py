@@ -361,6 +361,12 @@ def test_what_ended_before_the_ledger_heard_of_it_has_its_name_done_with_it(worl
     assert (ran, world.state(b"a")) == ([1], "d orders-0-0")
 
 
+def test_what_ended_before_the_ledger_heard_of_it_has_its_name_before_a_neighbour_runs(world: NamedWorld) -> None:
+    # The lease of its claim ended in the outage.
+    world.deliver(replace(record(0, b"m-1"), ended="done"), record(1, b"m-1"))
+    assert (ran, world.fates(0, 1)) == ([], [Fate.DONE] * 2)
+
+
 def test_a_name_that_cannot_be_found_fails_the_delivery_and_its_handler_does_not_run(world: NamedWorld, monkeypatch):
     def find(message: Message) -> bytes:
         raise KeyError("id")
