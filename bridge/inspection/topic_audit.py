@@ -4,11 +4,10 @@ bridge/ledger/unaccounted_offsets.py decides what is unaccounted for.
 """
 
 import time
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from celery import Celery
 
@@ -18,6 +17,7 @@ from bridge.dispatch.celery_broker import CeleryBroker
 from bridge.errors import HandoffFailed, UnknownTopic
 from bridge.formats.text_forms import format_time
 from bridge.handler_routes import Routes
+from bridge.inspection.letter_tally import DeadDeliveries, DeathSummary, LetterTally
 from bridge.jobs.open_transactions import OpenTransaction, find_open_transactions
 from bridge.kafka.dead_letter_reader import read_dead_letters
 from bridge.kafka.partition_offsets import Extent, read_extents
@@ -99,33 +99,6 @@ class CarrierSearch:
 
     def _is_ours(self, topic: str) -> bool:
         return topic != self._source and self._catalog.source_of(topic) == self._source
-
-
-#: The most characters of an error that are kept: a topic may have millions of dead letters.
-MAX_ERROR: Final = 300
-
-#: A delivery: partition, offset, handler.
-DeliveryPlace = tuple[int, int, str]
-
-
-class Death(NamedTuple):
-    """The death of a delivery by its last dead letter; `at` in Unix time."""
-
-    reason: str
-    error: str
-    at: float
-
-
-@dataclass(frozen=True)
-class DeathSummary:
-    """The dead deliveries of one handler and reason, with the error of the last; times as ISO 8601."""
-
-    handler: str
-    reason: str
-    count: int
-    error: str
-    since: str
-    last: str
 
 
 @dataclass(frozen=True)
@@ -225,7 +198,9 @@ def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> 
                 lines.append(made)
                 accounts.append(account)
                 unread = max(unread, _unread(ledger, account, extent) if account in now else 0)
-                dead.append(list(ledger.runs(account, {Fate.DEAD}, extent.first, extent.end - 1)))
+                runs = ledger.runs(account, {Fate.DEAD}, extent.first, extent.end - 1)
+                earlier = _earlier_handlers(settings, topic, account.handler)
+                dead.append(DeadDeliveries(account.handler, extent.partition, runs, earlier))
             # A bridge that has reported it may not have committed yet.
             if unread and (extent.partition, extent.committed) not in {(c.partition, c.first) for c in changes}:
                 changes.insert(0, _taken(extent, unread))
@@ -234,15 +209,13 @@ def audit_topic(app: Celery, settings: Settings, routes: Routes, topic: str) -> 
         tiers = _look_for_parked(ParkedSearch(settings, ledger, catalog, topic), carried, by_account)
     # After the fates: a dead letter is written before its delivery is marked, so now each must be there.
     read = read_dead_letters(settings, topic)
-    there = {
-        (whose.partition, whose.offset, whose.handler): Death(letter.reason, letter.error[:MAX_ERROR], letter.failed_at)
-        for letter in read.letters
-        if (whose := letter.whose).is_of(logs.get(whose.partition, ""))
-    }
-    for each, runs in zip(lines, dead, strict=True):
-        names = (each.handler, *_earlier_handlers(settings, topic, each.handler))
-        each.letters_missing = _missing(runs, each.partition, names, there) if read.whole else []
-    deaths = _deaths(there, {(each.handler, each.partition): runs for each, runs in zip(lines, dead, strict=True)})
+    tally = LetterTally(dead)
+    for letter in read.letters:
+        if letter.whose.is_of(logs.get(letter.whose.partition, "")):
+            tally.add(letter)
+    for line, deliveries in zip(lines, dead, strict=True):
+        line.letters_missing = deliveries.first_without_letter(NAMED) if read.whole else []
+    deaths = tally.summarize()
     return TopicAudit(
         topic, sorted(lines, key=lambda each: (each.handler, each.partition)), deaths, changes, tiers, held_back
     )
@@ -284,29 +257,6 @@ def _show_ages(ledger: Ledger, account: Account, made: AuditLine) -> None:
     """Set since when the oldest delivery of a line is in flight."""
     if made.oldest and (at := find_handoff_times(ledger, account, made.oldest)):
         made.oldest_since = format_time(min(at.values()))
-
-
-def _missing(runs: Iterable[range], partition: int, names: Sequence[str], there: Container[DeliveryPlace]) -> list[int]:
-    """Return the first dead offsets without a letter of this handler, or of an earlier one of its `sequence`."""
-    offsets = (offset for run in runs for offset in run)
-    return list(islice((o for o in offsets if not any((partition, o, name) in there for name in names)), NAMED))
-
-
-def _deaths(there: Mapping[DeliveryPlace, Death], dead: dict[tuple[str, int], list[range]]) -> list[DeathSummary]:
-    """Return the deaths of deliveries that are still dead, by handler and reason."""
-    found: dict[tuple[str, str], list[Death]] = {}
-    offsets = {key: {offset for run in runs for offset in run} for key, runs in dead.items()}
-    for (partition, offset, handler), death in there.items():
-        if offset in offsets.get((handler, partition), ()):
-            found.setdefault((handler, death.reason), []).append(death)
-    made = []
-    for (handler, reason), deaths in sorted(found.items()):
-        deaths.sort(key=lambda death: death.at)
-        last = deaths[-1]
-        made.append(
-            DeathSummary(handler, reason, len(deaths), last.error, format_time(deaths[0].at), format_time(last.at))
-        )
-    return made
 
 
 def _earlier_handlers(settings: Settings, topic: str, handler: str) -> Sequence[str]:

@@ -6,9 +6,10 @@ from typing import Any
 from rich.console import Console
 
 from bridge.inspection.delivery_trace import estimate_handoff_time
+from bridge.inspection.letter_tally import DeathSummary
 from bridge.inspection.record_search import SHOWN_ERROR, format_result
 from bridge.inspection.report_tables import describe_released, print_audit, print_status
-from bridge.inspection.topic_audit import DeathSummary, LogChange, TopicAudit
+from bridge.inspection.topic_audit import LogChange, TopicAudit
 from bridge.ledger.unaccounted_offsets import AuditLine
 
 #: What a status has besides, where there is nothing of it.
