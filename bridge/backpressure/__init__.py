@@ -1,1 +1,1 @@
-"""Backpressure: the reasons to pause a partition; `partition_pauses` alone pauses and resumes."""
+"""Backpressure: the reasons to pause a partition; `pause_applier` alone pauses and resumes."""

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.backpressure.partition_pauses import PartitionPauses
+from bridge.backpressure.pause_applier import PauseApplier
 from bridge.consumer.log_changes import LogChangeDetector
 from bridge.consumer.log_identity import CommitEvidence, LogDecision, SuspectedLog
 from bridge.consumer.record_buffer import RecordBuffer
@@ -351,7 +351,7 @@ class PartitionReads:
     starts: PartitionStarts
     rereads: PartitionRereads
     rewinds: RetryRewinds
-    pauses: PartitionPauses
+    pauses: PauseApplier
 
     @property
     def unsettled(self) -> set[Place]:

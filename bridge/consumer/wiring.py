@@ -6,7 +6,7 @@ from typing import Final
 
 from celery import Celery
 
-from bridge.backpressure.partition_pauses import PartitionPauses
+from bridge.backpressure.pause_applier import PauseApplier
 from bridge.backpressure.queue_pressure import QueuePressure
 from bridge.backpressure.topic_pressure import TopicPressure
 from bridge.bridge_metrics import BridgeMetrics
@@ -242,7 +242,7 @@ class ConsumerParts:
                 PartitionStarts(assignment, setup.catalog, logs, finder, clock),
                 PartitionRereads(assignment),
                 RetryRewinds(assignment),
-                PartitionPauses(assignment, queues, metrics, setup.catalog.source_of, sources),
+                PauseApplier(assignment, queues, metrics, setup.catalog.source_of, sources),
             ),
             retry_time=RetryTimeShare(file.kafka_retry_share, clock),
             marks=marks,

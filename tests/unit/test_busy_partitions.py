@@ -9,7 +9,7 @@ from confluent_kafka import Message as Record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.backpressure.partition_pauses import PartitionPauses
+from bridge.backpressure.pause_applier import PauseApplier
 from bridge.bridge_metrics import BridgeMetrics
 from bridge.consumer.periodic_jobs import QuietPartitions
 from bridge.consumer.wiring import ConsumerParts
@@ -112,7 +112,7 @@ def test_pauses_ask_only_busy_partitions_and_a_paused_one_is_busy_until_it_resum
     consumer.pause = lambda places: consumer.paused.extend((each.topic, each.partition) for each in places)
     consumer.resume = lambda places: consumer.resumed.extend((each.topic, each.partition) for each in places)
     nothing: Any = SimpleNamespace(pauses=lambda _: {})
-    pauses = PartitionPauses(made, nothing, BridgeMetrics())
+    pauses = PauseApplier(made, nothing, BridgeMetrics())
     pauses.apply(consumer, [], blocked=False)
     assert asked == []
     one = made.get_partition(("orders", 7))

@@ -264,7 +264,7 @@ sys.exit(str([*loaded, *({{'tasks'}} & set(sys.modules))]))
     ("module", "other"),
     [
         ("bridge.formats.delivery_row", "bridge.ledger.fate_rules"),
-        ("bridge.backpressure.partition_pauses", "bridge.jobs.backlog"),
+        ("bridge.backpressure.pause_applier", "bridge.jobs.backlog"),
         ("bridge.consumer.bridge_lifecycle", "bridge.inspection.status"),
         ("bridge.demo.demo_run", "bridge.inspection.status"),
         ("bridge.deadletters.db.plan_item_rows", "bridge.deadletters.replay.plan_service"),
@@ -288,7 +288,7 @@ def test_an_arrow_against_the_design_is_a_fault(module, other):
         ("bridge.cli", "bridge.inspection.status"),
         ("bridge.inspection.setup_check", "bridge.inspection.status"),
         ("bridge.inspection.status", "bridge.problems.problem"),
-        ("bridge.consumer.bridge_lifecycle", "bridge.backpressure.partition_pauses"),
+        ("bridge.consumer.bridge_lifecycle", "bridge.backpressure.pause_applier"),
         ("bridge.ledger.redis_connection", "lossless.transport.redis_outage"),
         ("tasks.execution.batch_run", "bridge.ledger"),
         ("tasks.execution.batch_run", "lossless.worker.run_outcome"),

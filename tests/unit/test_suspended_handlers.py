@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bridge.backpressure.partition_pauses import find_suspended_partitions
+from bridge.backpressure.pause_applier import find_suspended_partitions
 from bridge.dispatch.dispatcher import SuspendedHandlers
 from bridge.formats.pause_reasons import PauseReason
 from bridge.jobs.dependency_gates import must_wait

@@ -17,7 +17,7 @@ from bridge.kafka.clients import Consumer, TopicPartition
 from bridge.partitions.assignment import Assignment
 
 
-class PartitionPauses:
+class PauseApplier:
     """The partitions that are paused in librdkafka, each with its reason.
 
     Parameters:
