@@ -1,7 +1,7 @@
-"""The pauses of partitions and their reasons: the one place that pauses and resumes.
+"""The applier of pauses; limits are in queue_pressure.py, topic_pressure.py and bridge/partitions/partition_limits.py.
 
-bridge/partitions/partition_limits.py decides when a partition holds too much. queue_pressure.py and
-topic_pressure.py decide which topics have too much in a queue.
+It combines what those three decide (which topics have too much in a queue, which partition holds too much) with halted
+topics and suspended handlers, and applies it. No other file pauses or resumes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,7 +18,7 @@ from bridge.partitions.assignment import Assignment
 
 
 class PauseApplier:
-    """The partitions that are paused in librdkafka, each with its reason.
+    """The applier of pauses to the partitions in librdkafka, with the reason of each.
 
     Parameters:
         source_of: returns the source of a retry or replay topic, and a source itself.
