@@ -2,7 +2,7 @@
 
 A lane is a set of messages that run one after another: those of one key, those of a whole partition, or one message of
 a sequence. A lane has one delivery, or one batch of its first deliveries, in flight at a time.
-tasks/execution/retry_placement.py decides which deliveries that run later must not overtake others of their lane.
+tasks/execution/retry_schedule.py decides which deliveries that run later must not overtake others of their lane.
 """
 
 from collections import deque

@@ -31,7 +31,7 @@ from tasks.execution.message_lease import MessageLease
 from tasks.execution.message_resend import BatchReturn
 from tasks.execution.outcome_actions import OutcomeActions
 from tasks.execution.outgoing_publication import PUBLISH_EVERY, OutgoingPublication
-from tasks.execution.retry_placement import RetrySchedule
+from tasks.execution.retry_schedule import RetrySchedule
 from tasks.execution.settlement import Settlement, follows_loss
 from tasks.execution.time_limits import find_watchdog
 from tasks.execution.unique_guard import UniqueGuard

@@ -18,7 +18,7 @@ from tasks.execution.batch_telemetry import BatchTelemetry
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.delivery_admission import begin_anew
 from tasks.execution.handler_attempt import AttemptEnd, FailureJudge, HandlerAttempts
-from tasks.execution.retry_placement import RetrySchedule
+from tasks.execution.retry_schedule import RetrySchedule
 from tasks.execution.settlement import follows_loss
 from tasks.logs import set_logged_delivery
 from tasks.policy.bulk_outcome import BulkOutcome, asks_for_all, concerns_all, read_bulk_outcome

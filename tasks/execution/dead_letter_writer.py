@@ -24,7 +24,7 @@ from tasks.execution.batch_progress import BatchEnds, BatchState
 from tasks.execution.breaker_guard import BREAKER_PAUSE, BreakerGuard
 from tasks.execution.message_resend import PUBLISH_BACKOFF, retry_task, send_on
 from tasks.execution.process_loss import clear_losses, count_unsaid_losses, find_poison, overran_limit
-from tasks.execution.retry_placement import RetrySchedule
+from tasks.execution.retry_schedule import RetrySchedule
 from tasks.execution.settlement import Settlement
 from tasks.policy.failure_decision import EXPIRED, PERMANENT, POISON, UNKNOWN_HANDLER
 from tasks.worker import worker_metrics

@@ -17,7 +17,7 @@ from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.dead_letter_writer import DeadLetterWriter
 from tasks.execution.message_resend import retry_batch
 from tasks.execution.outcome_actions import OutcomeActions
-from tasks.execution.retry_placement import RetrySchedule
+from tasks.execution.retry_schedule import RetrySchedule
 from tasks.execution.settlement import Settlement
 from tasks.execution.unique_guard import UniqueGuard
 from tasks.logs import set_logged_delivery

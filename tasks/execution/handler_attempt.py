@@ -16,7 +16,7 @@ from tasks.declaration.message_task import HandlerRun, MessageTask
 from tasks.errors import RetryAsked
 from tasks.execution import delivery_log
 from tasks.execution.breaker_guard import BreakerGuard
-from tasks.execution.retry_placement import RetryPlacement
+from tasks.execution.retry_schedule import RetryPlacement
 from tasks.execution.time_limits import TimeLimits, find_watchdog
 from tasks.policy.effective_decisions import find_effective_policy
 from tasks.policy.failure_decision import FailureDecision

@@ -16,7 +16,7 @@ from tasks.execution.dead_letter_writer import DeadLetterWriter
 from tasks.execution.halt_gate import HaltGuard
 from tasks.execution.handler_attempt import find_cause
 from tasks.execution.outgoing_publication import OutgoingPublication, UnsentMessages, make_sequence_step
-from tasks.execution.retry_placement import RetrySchedule
+from tasks.execution.retry_schedule import RetrySchedule
 from tasks.execution.settlement import Settlement
 from tasks.execution.unique_guard import UniqueGuard
 from tasks.policy.failure_decision import (

@@ -33,12 +33,12 @@ from tasks.execution import (
     message_resend,
     outgoing_publication,
     redis_clock,
-    retry_placement,
+    retry_schedule,
 )
 from tasks.execution.batch_fates import FINAL_FATES, BatchFates
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.halt_gate import HaltGuard
-from tasks.execution.retry_placement import RetryPlacement
+from tasks.execution.retry_schedule import RetryPlacement
 from tasks.worker import worker_metrics
 from tests.memory_ledger import MemoryLedger
 
@@ -141,7 +141,7 @@ class World:
         self.book = FakeBook(set())
         monkeypatch.setattr(BatchFates, "for_batch", lambda app, batch: self.book)
         monkeypatch.setattr(Publisher, "get_publisher", lambda app: self)
-        monkeypatch.setattr(retry_placement, "send_on", self.send_on)
+        monkeypatch.setattr(retry_schedule, "send_on", self.send_on)
         ran.clear()
 
     def dead_letter(self, delivery: Delivery, dead: Any, group: str) -> None:
@@ -240,7 +240,7 @@ def test_they_travel_with_those_of_other_batches_as_many_as_a_batch_may_have(
     world: World, monkeypatch: pytest.MonkeyPatch, batch: Any, within: float, most: int
 ) -> None:
     monkeypatch.setattr(charge, "batch", batch)
-    monkeypatch.setattr(retry_placement, "PART_WITHIN", within)
+    monkeypatch.setattr(retry_schedule, "PART_WITHIN", within)
     world.run(-1, 2, -3)
     assert world.most == most
 
@@ -411,7 +411,7 @@ def test_the_rest_of_a_batch_whose_size_was_found_goes_back(
     monkeypatch.setattr(charge, "batch", "auto")
     monkeypatch.setattr(charge, "batch_seconds", -1)
     # Slow, it seems: not two of them would be done in the time that a part may take.
-    monkeypatch.setattr(retry_placement, "PART_WITHIN", 1e-9)
+    monkeypatch.setattr(retry_schedule, "PART_WITHIN", 1e-9)
     found = world.run(1, 2, 3, 4, keys=[b"a"] * 4, order=order)
     assert found.startswith("1 done, 3 put back")
     assert [offsets for _, offsets in world.sent] == sent
@@ -529,12 +529,12 @@ def test_what_cannot_be_settled_stays_in_the_broker(world: World, monkeypatch: p
     def broken(*_: Any) -> None:
         raise OSError("the broker is away")
 
-    monkeypatch.setattr(retry_placement, "send_on", broken)
+    monkeypatch.setattr(retry_schedule, "send_on", broken)
     (left,) = world.comes_back(-1, 2).deliveries
     assert (left.message.offset, left.attempts.failed, left.runs) == (0, 1, 1)
     assert left.due is not None
     # Its time has not come: it waits on, and its failure is counted once.
-    monkeypatch.setattr(retry_placement, "send_on", world.send_on)
+    monkeypatch.setattr(retry_schedule, "send_on", world.send_on)
     world.run_batch(Batch("unit.charge", "orders", 0, (left, *world.made(7, 7, 8).deliveries[2:])))
     assert ran == [-1, 2, 8]
     ((delay, offsets),) = world.sent
@@ -550,7 +550,7 @@ def test_what_was_sent_on_is_not_sent_twice_if_the_next_cannot_be(
             raise OSError("the broker is away")
         world.send_on(*given)
 
-    monkeypatch.setattr(retry_placement, "send_on", once)
+    monkeypatch.setattr(retry_schedule, "send_on", once)
     assert world.comes_back(-1, 78).offsets == [1]
     assert world.sent == [(4, [0])]
 

@@ -423,7 +423,7 @@ def test_when_its_time_is_over_the_rest_goes_back_at_once(world: World, monkeypa
         back.append(time.monotonic())
         send_on(*args, **options)
 
-    monkeypatch.setattr("tasks.execution.retry_placement.send_on", noted)
+    monkeypatch.setattr("tasks.execution.retry_schedule.send_on", noted)
     began = time.monotonic()
     world.run_batch(batch_of("sleep 0.8", *["sleep 0.15"] * 3, *["sleep 0"] * 3))
     assert world.sent == [(0, [4, 5, 6])]

@@ -221,7 +221,7 @@ def test_while_the_first_runs_the_second_waits_and_spends_no_attempt(world: Name
         sent.append((batch, delay))
         raise Retry(words)
 
-    monkeypatch.setattr("tasks.execution.retry_placement.retry_batch", retry_batch)
+    monkeypatch.setattr("tasks.execution.retry_schedule.retry_batch", retry_batch)
     world.hold(b"a", "orders-1-9")
     with pytest.raises(Retry, match="orders-1-9, which has the same unique name, is running"):
         world.deliver(record(0, b"a"))
