@@ -34,7 +34,7 @@ from bridge.errors import AlreadySettled
 from bridge.formats.celery_header import HEADER
 from bridge.formats.delivery import Attempts, Header, Message
 from bridge.formats.outbox import OutgoingMessage
-from bridge.kafka.retry_tier_choice import TierWaits, usable_tiers
+from bridge.kafka.retry_placement import TierWaits, usable_tiers
 from tasks.declaration.bulk_messages import BulkCall
 from tasks.declaration.handler_task import HandlerTask
 from tasks.declaration.message_task import HandlerRun

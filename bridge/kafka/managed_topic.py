@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from bridge.formats.text_forms import format_count
 from bridge.handler_routes import Routes
-from bridge.kafka import retry_tier_choice
+from bridge.kafka import retry_placement
 from bridge.kafka.topic_names import TopicNames
 from bridge.settings import Settings
 
@@ -284,7 +284,7 @@ def list_needed_tiers(settings: Settings, routes: Routes, topic: str) -> list[in
     """Return the tiers of a topic that its handlers' own policies may use, in seconds, ascending."""
     file = settings.file
     asked = (
-        retry_tier_choice.required_tiers(
+        retry_placement.required_tiers(
             handler.retry_delays, handler.longest_delay, file.kafka_park_after, file.kafka_retry_tiers
         )
         for handler in routes.of(topic)

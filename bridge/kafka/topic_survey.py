@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from bridge.errors import KafkaUnavailable
 from bridge.handler_routes import Handler, Routes
-from bridge.kafka import retry_tier_choice
+from bridge.kafka import retry_placement
 from bridge.kafka.clients import AdminClient
 from bridge.kafka.consumer_groups import find_consumed_topics
 from bridge.kafka.managed_topic import (
@@ -199,7 +199,7 @@ def list_possible_tiers(settings: Settings, routes: Routes, topic: str) -> froze
     """Return the tiers of a topic that some handler may use, also by `RetryLater`."""
     file = settings.file
     asked = (
-        retry_tier_choice.usable_tiers(handler.retry_delays, file.kafka_park_after, file.kafka_retry_tiers)
+        retry_placement.usable_tiers(handler.retry_delays, file.kafka_park_after, file.kafka_retry_tiers)
         for handler in routes.of(topic)
     )
     return frozenset(delay for delays in asked for delay in delays)

@@ -16,7 +16,7 @@ from tasks.declaration.message_task import HandlerRun, MessageTask
 from tasks.errors import RetryAsked
 from tasks.execution import delivery_log
 from tasks.execution.breaker_guard import BreakerGuard
-from tasks.execution.retry_schedule import RetryPlacement
+from tasks.execution.retry_schedule import RetryParker
 from tasks.execution.time_limits import TimeLimits, find_watchdog
 from tasks.policy.effective_decisions import find_effective_policy
 from tasks.policy.failure_decision import FailureDecision
@@ -162,7 +162,7 @@ class FailureJudge:
 
     Parameters:
         attempts: runs a function of the user's within the time limits.
-        placement: knows how long a wait really is.
+        parker: knows how long a wait really is.
     """
 
     def __init__(
@@ -170,10 +170,10 @@ class FailureJudge:
         task: MessageTask[..., Any],
         batch: Batch,
         attempts: HandlerAttempts,
-        placement: RetryPlacement,
+        parker: RetryParker,
     ) -> None:
         self._task, self._group = task, batch.group
-        self._attempts, self._placement = attempts, placement
+        self._attempts, self._parker = attempts, parker
 
     def decide(self, delivery: Delivery, error: BaseException, now: float, guard: BreakerGuard) -> FailureDecision:
         """Return the decision on a failed delivery.
@@ -192,7 +192,7 @@ class FailureJudge:
         return named != self._task.policy.dead_letter_for and is_listed(cause, named)
 
     def _by_policy(self, policy: RetryPolicy, delivery: Delivery, error: BaseException, now: float) -> FailureDecision:
-        failed, real = delivery.attempts.failed, self._placement.real
+        failed, real = delivery.attempts.failed, self._parker.real
         age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
         if policy.retry_when is None:
             return policy.decide(error, failed, age, real=real, once=delivery.once)

@@ -1,7 +1,7 @@
-"""The place where the deliveries of a batch that run later wait: a Kafka retry topic, or Celery.
+"""The schedule of a batch's deliveries that run later: it parks each in a retry topic, or sends it on through Celery.
 
 It is also decided here which are due together, and which must not overtake others in their order.
-bridge/kafka/retry_tier_choice.py (`choose_tier`) decides which retry topic a wait goes to.
+bridge/kafka/retry_placement.py decides the place of a wait: Celery or a retry topic (`TierWaits`), and which one.
 """
 
 import os
@@ -18,7 +18,7 @@ from bridge.errors import KafkaUnavailable, PublishFailed, RecordTooLarge
 from bridge.formats.delivery import Batch, Delivery
 from bridge.formats.failure import Failure
 from bridge.kafka.publisher import ParkRequest, Publisher
-from bridge.kafka.retry_tier_choice import TierWaits, usable_tiers
+from bridge.kafka.retry_placement import TierWaits, usable_tiers
 from bridge.kafka.topic_names import TopicNames, format_delay
 from bridge.settings import Settings
 from lossless.backoff import Backoff
@@ -104,8 +104,8 @@ class LaterDeliveries:
 logger = logs.harmless_logger(__name__)
 
 
-class RetryPlacement:
-    """The choice between Celery and the retry topics for the waits of one batch.
+class RetryParker:
+    """The writer of a batch's deliveries to retry topics; bridge/kafka/retry_placement.py chooses the topic.
 
     Parameters:
         batch: without a group if no bridge handed it off: it is not parked.
@@ -226,7 +226,7 @@ class RetrySchedule:
         self._is_single = len(batch.deliveries) == 1
         self._later = LaterDeliveries(batch.order)
         self._failures: dict[int, Failure] = {}
-        self.parking = RetryPlacement(task, batch)
+        self.parking = RetryParker(task, batch)
 
     def is_held_back(self, delivery: Delivery) -> bool:
         """Return whether a delivery must wait for one before it in its order; if so, put it off."""

@@ -19,7 +19,7 @@ from bridge.formats.failure import Failure
 from bridge.formats.outbox import OutgoingMessage
 from bridge.formats.retry_record import RetryRecordPosition
 from bridge.kafka.publisher import ParkRequest, Publisher
-from bridge.kafka.retry_tier_choice import TierWaits
+from bridge.kafka.retry_placement import TierWaits
 from bridge.kafka.topic_names import TopicNames
 from bridge.ledger import Account, Fate, Mark
 from bridge.ledger.breaker_state import BreakerStatus
@@ -38,7 +38,7 @@ from tasks.execution import (
 from tasks.execution.batch_fates import FINAL_FATES, BatchFates
 from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.halt_gate import HaltGuard
-from tasks.execution.retry_schedule import RetryPlacement
+from tasks.execution.retry_schedule import RetryParker
 from tasks.worker import worker_metrics
 from tests.memory_ledger import MemoryLedger
 
@@ -679,7 +679,7 @@ def _app_on(driver: str, sent: list[dict[str, Any]]) -> Any:
 def test_what_is_parked_is_due_by_the_clock_of_redis(monkeypatch: pytest.MonkeyPatch, ahead: float) -> None:
     monkeypatch.setattr(redis_clock, "measure_clock_lead", lambda *_: ahead)
     delivery = Delivery(Message("orders", 0, 7), "h")
-    parking = RetryPlacement(SimpleNamespace(app=None), Batch("h", "orders", 0, (delivery,)))  # type: ignore[arg-type]
+    parking = RetryParker(SimpleNamespace(app=None), Batch("h", "orders", 0, (delivery,)))  # type: ignore[arg-type]
     parking._waits = TierWaits(60, (60,))
     for wait, until in ((60, None), (90, 90)):
         clone = parking._clone(delivery, wait, None)

@@ -22,7 +22,7 @@ from bridge.deadletters.model.letter_filter import ALL_LETTERS, LetterFilter
 from bridge.errors import BridgeError, KafkaUnavailable, LedgerUnavailable, PolicyRefused, UnknownHandler
 from bridge.formats.group_decision import find_changed_policies, read_option_values
 from bridge.handler_routes import Routes
-from bridge.kafka.retry_tier_choice import TierWaits, usable_tiers
+from bridge.kafka.retry_placement import TierWaits, usable_tiers
 from bridge.ledger import Ledger
 from bridge.ledger.decision_store import DecisionMirror, look_up_decisions
 from bridge.settings import Settings

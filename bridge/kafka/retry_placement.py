@@ -1,4 +1,6 @@
-"""The choice of the retry topic for a wait: the tiers that a handler may use, and the one that is long enough (pure).
+"""The place of a wait: Celery or a retry topic, and which of those that a handler may use is long enough (pure).
+
+tasks/execution/retry_schedule.py acts on it: it parks or sends on the deliveries of a batch that run later.
 
 A wait is rounded up to a topic's delay, so that its records become due in the order of writing. `kafka_retry_tiers` of
 bridge/settings/setting_defaults.py lists the tiers; topic_names.py names their topics.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kafka.retry_tier_choice import (
+from bridge.kafka.retry_placement import (
     RetryTier,
     TierWaits,
     choose_tier,
