@@ -33,6 +33,9 @@ from tasks.execution.settlement import Settlement
 from tasks.policy.effective_decisions import find_effective_policy
 from tasks.worker import worker_metrics
 
+# The logger of the batch's run, whose readers need these lines.
+logger = logs.harmless_logger("tasks.execution.batch_run")
+
 
 class DeliveryWait(NamedTuple):
     """The wait of deliveries: its length and its place.
@@ -99,9 +102,6 @@ class LaterDeliveries:
 
     def _lane(self, delivery: Delivery) -> bytes | None:
         return delivery.message.key if self._order == "key" else None
-
-
-logger = logs.harmless_logger(__name__)
 
 
 class RetryParker:
@@ -194,9 +194,6 @@ class RetryParker:
             self._chosen[key] = (self._task.app, settings.load(self._task.app, os.environ))
         return self._chosen[key][1]
 
-
-# The logger of the batch's run, whose readers need these lines.
-logger = logs.harmless_logger("tasks.execution.batch_run")
 
 #: Seconds that each part of an overdue batch may take.
 PART_WITHIN: Final = 0.05

@@ -137,8 +137,6 @@ def _open_mirror(app: Celery, group: str) -> DecisionMirror | None:
     return DecisionMirror(ledger) if ledger else None
 
 
-logger = logs.harmless_logger(__name__)
-
 #: The changes that were read and the resulting policy, by process, group and task.
 _known_policies: Final[dict[tuple[int, str, str], tuple[Mapping[str, Any] | None, RetryPolicy]]] = {}
 
