@@ -39,7 +39,14 @@ from tasks.declaration.bulk_messages import BulkCall
 from tasks.declaration.handler_task import HandlerTask
 from tasks.declaration.message_task import HandlerRun
 from tasks.policy.bulk_outcome import concerns_all, read_bulk_outcome
-from tasks.policy.failure_decision import DeadLetterDelivery, DropDelivery, FailureDecision, HaltTopic, RetryDelivery
+from tasks.policy.failure_decision import (
+    DeadLetterDelivery,
+    DropDelivery,
+    FailureDecision,
+    HaltTopic,
+    RetryDelivery,
+    decide_failure,
+)
 
 #: Each value is a record of its own: offsets of this process, in a log that no other test run has.
 _OFFSETS: Final = itertools.count()
@@ -210,7 +217,7 @@ def _call_bulk(handler: HandlerTask[..., Any], call: BulkCall, run: HandlerRun) 
 
 def _concerns_all(handler: HandlerTask[..., Any], call: BulkCall, error: BaseException) -> bool:
     first = next(message for place, message in enumerate(call.messages) if place not in call.set_aside)
-    decision = handler.policy.decide(error, first.attempts.failed, message=first)
+    decision = decide_failure(handler.policy, error, first.attempts.failed, message=first)
     return concerns_all(error, decision, blames=bool(call.blamed))
 
 
@@ -316,7 +323,9 @@ def _decided(
 ) -> Outcome:
     faults: list[str] = []
     waits = _waits(handler)
-    decision = handler.policy.decide(error, failures, age, real=waits.real, message=message, report=faults.append)
+    decision = decide_failure(
+        handler.policy, error, failures, age, real=waits.real, message=message, report=faults.append
+    )
     fault = "; ".join(faults)
     if breaker_open and handler.breaker is not None and handler.breaker.says(error, decision) != "nothing":
         return Outcome("wait", error=error, fault=fault)

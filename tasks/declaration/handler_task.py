@@ -3,7 +3,7 @@
 The life of a failing message:
 
 1. The bridge hands it off as a Celery message; its record travels in one header, as bytes.
-2. The worker's child decodes it and calls the handler. An error goes to `tasks.policy.retry_policy`, which decides.
+2. The worker's child decodes it and calls the handler. An error goes to `tasks.policy.failure_decision`, which decides.
 3. A retry is Celery's own: the message is sent again with a countdown, then the first one is acknowledged.
 4. A dead letter is published, Kafka acknowledges it, and only then is the Celery message acknowledged. As
    long as Kafka cannot take it, the message is sent again, marked as dead: the handler does not run again.

@@ -1,6 +1,6 @@
 """The steps from a record's bytes to the value that a handler gets: codec, validation by the annotated model, and
-`upgrade` for values of an older model; also as a check that runs no handler. tasks/policy/retry_policy.py decides what
-follows an undecodable value.
+`upgrade` for values of an older model; also as a check that runs no handler. tasks/policy/failure_decision.py decides
+what follows an undecodable value.
 """
 
 import dataclasses

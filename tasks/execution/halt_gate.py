@@ -1,7 +1,7 @@
 """The halt of a topic in a worker's process, and the broker's gates that keep its messages.
 
 The order is: Kafka stores the decision, Redis mirrors it, the gate is shut, and the message goes back last.
-tasks/policy/retry_policy.py decides that a failure halts the topic.
+tasks/policy/failure_decision.py decides that a failure halts the topic.
 """
 
 import os

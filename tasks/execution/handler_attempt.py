@@ -19,8 +19,8 @@ from tasks.execution.breaker_guard import BreakerGuard
 from tasks.execution.retry_schedule import RetryParker
 from tasks.execution.time_limits import TimeLimits, find_watchdog
 from tasks.policy.effective_decisions import find_effective_policy
-from tasks.policy.failure_decision import FailureDecision
-from tasks.policy.retry_policy import RetryPolicy, is_listed
+from tasks.policy.failure_decision import FailureDecision, decide_failure, is_listed
+from tasks.policy.retry_policy import RetryPolicy
 
 logger = logs.harmless_logger(__name__)
 
@@ -195,10 +195,11 @@ class FailureJudge:
         failed, real = delivery.attempts.failed, self._parker.real
         age = 0.0 if delivery.first_failed_at is None else now - delivery.first_failed_at / 1000
         if policy.retry_when is None:
-            return policy.decide(error, failed, age, real=real, once=delivery.once)
+            return decide_failure(policy, error, failed, age, real=real, once=delivery.once)
         return self._attempts.run_judge(
             delivery,
-            lambda: policy.decide(
+            lambda: decide_failure(
+                policy,
                 error,
                 failed,
                 age,

@@ -1,16 +1,21 @@
 """The decision on a failed delivery: retry it, make it a dead letter, halt its topic, or drop it (pure).
 
-Some exceptions are explicit requests of the handler: `find_requested_decision` has their decisions. For all others the
-handler's policy decides (retry_policy.py).
+Here it is decided whether an error is permanent, and with which reason a delivery dies. Some exceptions are explicit
+requests of the handler and come first; then `retry_when`, the lists of classes and the number of retries decide.
+retry_policy.py has those options; outcome_actions.py of tasks/execution acts on the decision.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from celery.exceptions import Ignore, Reject
 
+from bridge.formats.delivery import Message
+from bridge.formats.failure import kind_name
 from tasks.errors import DeadLetter, RetryAsked, RetryLater, StopConsuming, Undecodable
-from tasks.policy.retry_backoff import RetryBackoff
+from tasks.policy.retry_policy import ErrorClasses, RetryPolicy
+from tasks.policy.retry_when_function import RetryAnswer, ask_retry_when
 
 EXHAUSTED: Final = "exhausted"
 PERMANENT: Final = "permanent"
@@ -51,13 +56,50 @@ class DropDelivery:
 FailureDecision = RetryDelivery | DeadLetterDelivery | HaltTopic | DropDelivery
 
 
-def find_requested_decision(error: BaseException, failures: int, backoff: RetryBackoff) -> FailureDecision | None:
-    """Return the decision that a handler asked for by its exception; `None` if the policy decides.
+def decide_failure(
+    policy: RetryPolicy,
+    error: BaseException,
+    failures: int,
+    age: float = 0.0,
+    *,
+    real: Callable[[float], float] = float,
+    once: bool = False,
+    message: Message | None = None,
+    report: Callable[[str], None] | None = None,
+) -> FailureDecision:
+    """Return the decision on a delivery whose handler raised.
 
     Parameters:
-        failures: how many of the delivery's runs before this one spent a retry.
-        backoff: for the wait after `Reject(requeue=True)`.
+        policy: the one that is in force for the handler.
+        error: what the handler raised.
+        failures: how many of its runs before this one spent a retry.
+        age: seconds since its first failure.
+        real: seconds after which a retry really starts that is to start after so many: those of its retry topic.
+        once: whether it has this attempt alone: a failure that would be retried is its last. What spends no
+            retry is put off as ever.
+        message: for `retry_when`, which is not asked without one.
+        report: told why an answer of `retry_when` was not taken.
     """
+    decision = _find_requested_decision(policy, error, failures)
+    if decision is None and policy.retry_when is not None and message is not None:
+        answer = ask_retry_when(policy.retry_when, message, error)
+        if answer.fault and report is not None:
+            report(answer.fault)
+        decision = _decide_answer(policy, answer, failures)
+    decision = decision or _decide_by_class(policy, error) or _decide_by_count(policy, failures)
+    if once and isinstance(decision, RetryDelivery) and decision.spent:
+        return DeadLetterDelivery(EXHAUSTED)
+    if (
+        isinstance(decision, RetryDelivery)
+        and policy.give_up_after is not None
+        and age + real(decision.delay) > policy.give_up_after
+    ):
+        return DeadLetterDelivery(EXPIRED)
+    return decision
+
+
+def _find_requested_decision(policy: RetryPolicy, error: BaseException, failures: int) -> FailureDecision | None:
+    """Return the decision that a handler asked for by its exception; `None` if the policy decides."""
     match error:
         case Ignore():
             return DropDelivery()
@@ -75,5 +117,42 @@ def find_requested_decision(error: BaseException, failures: int, backoff: RetryB
             return RetryDelivery(error.delay)
         case Reject():
             requeue: bool = vars(error)["requeue"]
-            return RetryDelivery(backoff.delay(0), spent=False) if requeue else DeadLetterDelivery(PERMANENT)
+            return RetryDelivery(policy.delay(0), spent=False) if requeue else DeadLetterDelivery(PERMANENT)
     return None
+
+
+def _decide_answer(policy: RetryPolicy, answer: RetryAnswer, failures: int) -> FailureDecision | None:
+    """Return the decision of a `retry_when` answer; its retries count like any other."""
+    if answer.dead is not None:
+        return DeadLetterDelivery(PERMANENT, answer.dead)
+    if answer.seconds is None:
+        return None
+    return DeadLetterDelivery(EXHAUSTED) if _is_exhausted(policy, failures) else RetryDelivery(answer.seconds)
+
+
+def _decide_by_class(policy: RetryPolicy, error: BaseException) -> FailureDecision | None:
+    """Return the decision of the options for the error's class, if they list it."""
+    if is_listed(error, policy.stop_for):
+        return HaltTopic()
+    if is_listed(error, policy.dead_letter_for + policy.dont_autoretry_for):
+        return DeadLetterDelivery(PERMANENT)
+    # A BaseException (SystemExit, GeneratorExit) is retried like any failure: it is not listed.
+    if isinstance(error, Exception) and not is_listed(error, policy.autoretry_for):
+        return DeadLetterDelivery(PERMANENT)
+    return None
+
+
+def _decide_by_count(policy: RetryPolicy, failures: int) -> FailureDecision:
+    return DeadLetterDelivery(EXHAUSTED) if _is_exhausted(policy, failures) else RetryDelivery(policy.delay(failures))
+
+
+def _is_exhausted(policy: RetryPolicy, failures: int) -> bool:
+    return policy.retries is not None and failures >= policy.retries
+
+
+def is_listed(error: BaseException, kinds: ErrorClasses) -> bool:
+    """Return whether an error is an instance of one of these classes."""
+    names = {kind for kind in kinds if isinstance(kind, str)}
+    return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type))) or (
+        bool(names) and any(kind_name(kind) in names for kind in type(error).__mro__)
+    )

@@ -13,7 +13,7 @@ from celery.exceptions import Reject
 
 from bridge.formats.failure import kind_name
 from tasks.errors import HandlerError, RetryAsked, RetryLater
-from tasks.policy.failure_decision import DeadLetterDelivery, FailureDecision, HaltTopic, RetryDelivery
+from tasks.policy.failure_decision import DeadLetterDelivery, FailureDecision, HaltTopic, RetryDelivery, decide_failure
 from tasks.policy.retry_policy import ErrorClasses, RetryPolicy, make_policy
 from tasks.policy.retry_when_function import function_name
 
@@ -54,7 +54,7 @@ def forecast_retries(policy: RetryPolicy, error_class: str, real: Callable[[floa
     waits: list[float] = []
     age = 0.0
     while len(waits) < FORECAST_LIMIT:
-        decision = steady.decide(error, len(waits), age, real=lambda wait: real(wait * part))
+        decision = decide_failure(steady, error, len(waits), age, real=lambda wait: real(wait * part))
         if not isinstance(decision, RetryDelivery):
             return RetryForecast(tuple(waits), _forecast_end(decision), known)
         waits.append(real(decision.delay * part))

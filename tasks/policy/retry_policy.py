@@ -1,42 +1,21 @@
-"""The retry policy of a handler, which decides on a failed delivery, and the options of `@handler` that make the policy
-(pure).
+"""The retry policy of a handler, and the options of `@handler` that make it, parsed and validated (pure).
 
-The decisions, and the exceptions by which a handler asks for one before the policy decides, are in failure_decision.py.
+failure_decision.py (`decide_failure`) decides by the policy on a failed delivery: retry, dead letter or halt.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from celery import Task
 
-from bridge.formats.delivery import Message
-from bridge.formats.failure import kind_name
 from tasks.errors import LONGEST_DELAY, HandlerError
-from tasks.policy.failure_decision import (
-    EXHAUSTED,
-    EXPIRED,
-    PERMANENT,
-    DeadLetterDelivery,
-    FailureDecision,
-    HaltTopic,
-    RetryDelivery,
-    find_requested_decision,
-)
 from tasks.policy.retry_backoff import CELERYS_MULTIPLIER, MAX_RETRIES, RetryBackoff
-from tasks.policy.retry_when_function import RetryAnswer, RetryWhen, ask_retry_when, check_retry_when
+from tasks.policy.retry_when_function import RetryWhen, check_retry_when
 
 #: Classes, or their names (`orders.errors.CardDeclined`), where a person has given them at run time.
 ErrorClasses = tuple[type[BaseException] | str, ...]
-
-
-def is_listed(error: BaseException, kinds: ErrorClasses) -> bool:
-    """Return whether an error is an instance of one of these classes."""
-    names = {kind for kind in kinds if isinstance(kind, str)}
-    return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type))) or (
-        bool(names) and any(kind_name(kind) in names for kind in type(error).__mro__)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,74 +37,6 @@ class RetryPolicy(RetryBackoff):
     stop_for: ErrorClasses = ()
     give_up_after: float | None = None
     retry_when: RetryWhen | None = None
-
-    def decide(
-        self,
-        error: BaseException,
-        failures: int,
-        age: float = 0.0,
-        *,
-        real: Callable[[float], float] = float,
-        once: bool = False,
-        message: Message | None = None,
-        report: Callable[[str], None] | None = None,
-    ) -> FailureDecision:
-        """Return the decision on a delivery whose handler raised.
-
-        Parameters:
-            error: what the handler raised.
-            failures: how many of its runs before this one spent a retry.
-            age: seconds since its first failure.
-            real: seconds after which a retry really starts that is to start after so many: those of its retry topic.
-            once: whether it has this attempt alone: a failure that would be retried is its last. What spends no
-                retry is put off as ever.
-            message: for `retry_when`, which is not asked without one.
-            report: told why an answer of `retry_when` was not taken.
-        """
-        decision = find_requested_decision(error, failures, self)
-        if decision is None and self.retry_when is not None and message is not None:
-            answer = ask_retry_when(self.retry_when, message, error)
-            if answer.fault and report is not None:
-                report(answer.fault)
-            decision = self._decide_answer(answer, failures)
-        decision = decision or self._decide_by_class(error) or self._decide_by_count(failures)
-        if once and isinstance(decision, RetryDelivery) and decision.spent:
-            return DeadLetterDelivery(EXHAUSTED)
-        if (
-            isinstance(decision, RetryDelivery)
-            and self.give_up_after is not None
-            and self._too_late(age + real(decision.delay))
-        ):
-            return DeadLetterDelivery(EXPIRED)
-        return decision
-
-    def _too_late(self, age: float) -> bool:
-        return self.give_up_after is not None and age > self.give_up_after
-
-    def _decide_answer(self, answer: RetryAnswer, failures: int) -> FailureDecision | None:
-        """Return the decision of a `retry_when` answer; its retries count like any other."""
-        if answer.dead is not None:
-            return DeadLetterDelivery(PERMANENT, answer.dead)
-        if answer.seconds is None:
-            return None
-        return DeadLetterDelivery(EXHAUSTED) if self._is_exhausted(failures) else RetryDelivery(answer.seconds)
-
-    def _decide_by_class(self, error: BaseException) -> FailureDecision | None:
-        """Return the decision of the options for the error's class, if they list it."""
-        if is_listed(error, self.stop_for):
-            return HaltTopic()
-        if is_listed(error, self.dead_letter_for + self.dont_autoretry_for):
-            return DeadLetterDelivery(PERMANENT)
-        # A BaseException (SystemExit, GeneratorExit) is retried like any failure: it is not listed.
-        if isinstance(error, Exception) and not is_listed(error, self.autoretry_for):
-            return DeadLetterDelivery(PERMANENT)
-        return None
-
-    def _decide_by_count(self, failures: int) -> FailureDecision:
-        return DeadLetterDelivery(EXHAUSTED) if self._is_exhausted(failures) else RetryDelivery(self.delay(failures))
-
-    def _is_exhausted(self, failures: int) -> bool:
-        return self.retries is not None and failures >= self.retries
 
 
 #: Options of Celery's autoretry, and the multiplier beside them. The policy takes them over, so that they act once.

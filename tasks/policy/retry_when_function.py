@@ -1,7 +1,7 @@
 """`retry_when`: a function of the user's that decides on a failed message.
 
-This module calls it and checks its answer; `tasks.policy.retry_policy` decides. An error or an invalid answer counts as
-no answer, with the reason.
+This module calls it and checks its answer; `tasks.policy.failure_decision` decides. An error or an invalid answer
+counts as no answer, with the reason.
 """
 
 import inspect

@@ -13,7 +13,7 @@ from tasks import Breaker, DeadLetter, HandlerError, RetryLater, StopConsuming
 from tasks.declaration.handler_declaration import declare_handler
 from tasks.errors import Undecodable
 from tasks.execution.breaker_guard import BREAKER_PAUSE, BreakerGuard
-from tasks.policy.failure_decision import EXHAUSTED, PERMANENT, DeadLetterDelivery, RetryDelivery
+from tasks.policy.failure_decision import EXHAUSTED, PERMANENT, DeadLetterDelivery, RetryDelivery, decide_failure
 from tasks.policy.retry_policy import RetryPolicy
 
 DOWN = BreakerStatus(before="open", state="open", since=1000.0, granted=False)
@@ -74,7 +74,7 @@ def test_what_a_retry_may_cure_speaks_of_the_dependency_and_what_is_said_of_one_
     error: Exception, says: str
 ):
     policy = RetryPolicy(dead_letter_for=(ValueError,))
-    assert Breaker("bank").says(error, policy.decide(error, 0)) == says
+    assert Breaker("bank").says(error, decide_failure(policy, error, 0)) == says
 
 
 def test_a_failure_that_was_the_last_retry_is_a_failure():

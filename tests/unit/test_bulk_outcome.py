@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bridge.errors import AlreadySettled
 from tasks.errors import DeadLetter, RetryAsked, RetryLater, StopConsuming
 from tasks.policy.bulk_outcome import BulkOutcome, concerns_all, read_bulk_outcome
+from tasks.policy.failure_decision import decide_failure
 from tasks.policy.retry_policy import RetryPolicy
 
 AWAY, BAD, FAULT = ConnectionError("away"), DeadLetter("bad"), ValueError("fault")
@@ -58,14 +59,14 @@ def test_each_message_is_done_or_failed_or_runs_again(
 def test_an_error_that_asks_for_something_is_about_all_and_any_other_has_a_culprit(
     error: BaseException, is_of_all: bool
 ) -> None:
-    assert concerns_all(error, RetryPolicy().decide(error, 0)) is is_of_all
+    assert concerns_all(error, decide_failure(RetryPolicy(), error, 0)) is is_of_all
 
 
 def test_an_error_that_asks_for_nothing_is_explained_by_blame_also_if_the_policy_would_halt() -> None:
-    halting = RetryPolicy(stop_for=(ConnectionError,)).decide(AWAY, 0)
+    halting = decide_failure(RetryPolicy(stop_for=(ConnectionError,)), AWAY, 0)
     assert concerns_all(AWAY, halting)
     assert not concerns_all(AWAY, halting, blames=True)
-    assert concerns_all(RetryLater(5), RetryPolicy().decide(RetryLater(5), 0), blames=True)
+    assert concerns_all(RetryLater(5), decide_failure(RetryPolicy(), RetryLater(5), 0), blames=True)
 
 
 @given(st.integers(1, 300), st.sets(st.integers(0, 299), max_size=5), st.booleans(), st.booleans())

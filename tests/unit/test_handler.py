@@ -23,7 +23,7 @@ from tasks.declaration.handler_task import HandlerTask
 from tasks.errors import DeadLetter, HandlerError, RetryAsked, Undecodable
 from tasks.execution import event_loop
 from tasks.execution.time_limits import TimeLimits
-from tasks.policy.failure_decision import DeadLetterDelivery, RetryDelivery
+from tasks.policy.failure_decision import DeadLetterDelivery, RetryDelivery, decide_failure
 from tasks.policy.retry_policy import RetryPolicy
 from tasks.testing import outcome
 
@@ -756,8 +756,8 @@ def test_retry_of_a_direct_call_is_celerys_own(handler):
 
 def test_what_self_retry_asks_for_goes_to_the_policy():
     policy = RetryPolicy()
-    assert policy.decide(RetryAsked(5, 3, None), 2) == RetryDelivery(5)
-    assert policy.decide(RetryAsked(5, 3, None), 3) == DeadLetterDelivery("exhausted")
+    assert decide_failure(policy, RetryAsked(5, 3, None), 2) == RetryDelivery(5)
+    assert decide_failure(policy, RetryAsked(5, 3, None), 3) == DeadLetterDelivery("exhausted")
 
 
 def test_a_limit_of_the_settings_is_a_handlers_too_and_under_a_second_it_goes_one_by_one(app, handler):

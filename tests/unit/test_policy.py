@@ -17,6 +17,7 @@ from tasks.policy.failure_decision import (
     DropDelivery,
     HaltTopic,
     RetryDelivery,
+    decide_failure,
 )
 from tasks.policy.retry_policy import RetryPolicy
 
@@ -81,7 +82,7 @@ budgeted = RetryPolicy(give_up_after=10, jitter=False)
     ],
 )
 def test_each_error_has_its_decision(policy, error, failures, age, decision):
-    assert policy.decide(error, failures, age) == decision
+    assert decide_failure(policy, error, failures, age) == decision
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_each_error_has_its_decision(policy, error, failures, age, decision):
     ],
 )
 def test_what_has_one_attempt_dies_of_what_a_retry_may_cure_and_else_ends_as_ever(policy, error, decision):
-    assert policy.decide(error, 0, message=Message("orders", 0, 1), once=True) == decision
+    assert decide_failure(policy, error, 0, message=Message("orders", 0, 1), once=True) == decision
 
 
 policies = st.builds(
@@ -135,7 +136,7 @@ policies = st.builds(
 @given(policies)
 def test_a_delivery_that_always_fails_ends_after_as_many_retries_as_were_promised(policy):
     failures, age = 0, 0.0
-    while isinstance(decision := policy.decide(ConnectionError(), failures, age), RetryDelivery):
+    while isinstance(decision := decide_failure(policy, ConnectionError(), failures, age), RetryDelivery):
         assert decision.spent
         failures, age = failures + 1, age + decision.delay
         assert failures <= (policy.retries or 0)
@@ -146,13 +147,13 @@ def test_a_delivery_that_always_fails_ends_after_as_many_retries_as_were_promise
 
 @given(policies, st.integers(0, 99), st.floats(0, 20_000), st.sampled_from([OSError(), DeadLetter(), KeyError()]))
 def test_what_has_one_attempt_never_runs_again_for_a_failure(policy, failures, age, error):
-    assert isinstance(policy.decide(error, failures, age, once=True), DeadLetterDelivery)
+    assert isinstance(decide_failure(policy, error, failures, age, once=True), DeadLetterDelivery)
 
 
 @given(policies, st.floats(0, 20_000), st.floats(0, 20_000), st.booleans())
 def test_no_retry_starts_after_the_time_budget(policy, age, delay, asked):
     error = RetryLater(delay) if asked else ConnectionError()
-    decision = policy.decide(error, 0, age)
+    decision = decide_failure(policy, error, 0, age)
     if policy.give_up_after is not None and isinstance(decision, RetryDelivery):
         assert age + decision.delay <= policy.give_up_after
 
@@ -230,13 +231,13 @@ def test_jitter_draws_between_nothing_and_the_backoff():
 
 @given(policies, st.integers(0, 100), st.floats(0, 20_000))
 def test_what_a_retry_cannot_cure_dies_at_once_whatever_the_options(policy, failures, age):
-    assert policy.decide(DeadLetter(), failures, age) == DeadLetterDelivery(PERMANENT)
-    assert policy.decide(Undecodable(), failures, age) == DeadLetterDelivery(UNDECODABLE)
+    assert decide_failure(policy, DeadLetter(), failures, age) == DeadLetterDelivery(PERMANENT)
+    assert decide_failure(policy, Undecodable(), failures, age) == DeadLetterDelivery(UNDECODABLE)
 
 
 @given(policies, st.integers(0, 100), st.floats(0, 20_000))
 def test_a_message_whose_handler_stops_is_kept_whatever_the_options(policy, failures, age):
-    assert isinstance(policy.decide(StopConsuming(), failures, age), HaltTopic)
+    assert isinstance(decide_failure(policy, StopConsuming(), failures, age), HaltTopic)
 
 
 @pytest.mark.parametrize("delay", [-1, float("nan"), -0.001, 1e12, float("inf"), 366 * 86_400, "30", None, True])

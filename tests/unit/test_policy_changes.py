@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import DeadLetter, HandlerError
-from tasks.policy.failure_decision import PERMANENT, DeadLetterDelivery, HaltTopic, RetryDelivery
+from tasks.policy.failure_decision import PERMANENT, DeadLetterDelivery, HaltTopic, RetryDelivery, decide_failure
 from tasks.policy.policy_override import CHANGEABLE, CLASS_OPTIONS, PolicyOverrides
 from tasks.policy.retry_policy import RetryPolicy, make_policy
 
@@ -158,7 +158,7 @@ def test_a_change_that_is_out_of_range_or_without_effect_is_refused(changing, ch
 )
 def test_a_class_that_is_named_counts_with_all_that_are_derived_from_it(error, decision):
     changes = {"dead_letter_for": [f"{HERE}.CardDeclined"], "stop_for": ["OSError"], "retry_jitter": False}
-    assert plain.policy(changes).decide(error, 0) == decision
+    assert decide_failure(plain.policy(changes), error, 0) == decision
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_whatever_stands_there_makes_a_policy_or_is_refused(changing: PolicyOver
     except HandlerError:
         return
     json.dumps(changing.shown(policy), allow_nan=False)
-    assert policy.decide(ConnectionError(), 0) is not None
+    assert decide_failure(policy, ConnectionError(), 0) is not None
 
 
 @given(st.sampled_from([*CHANGEABLE]), st.text(max_size=20))

@@ -24,6 +24,7 @@ from tasks.policy.failure_decision import (
     DropDelivery,
     HaltTopic,
     RetryDelivery,
+    decide_failure,
 )
 from tasks.policy.retry_policy import RetryPolicy, make_policy
 from tasks.policy.retry_when_function import ask_retry_when, check_retry_when, function_name
@@ -70,8 +71,8 @@ def decided(
     policy: RetryPolicy, error: BaseException, failures: int = 0, age: float = 0, told: list[str] | None = None
 ) -> Any:
     faults = [] if told is None else told
-    return policy.decide(
-        error, failures, age, message=replace(ORDER, attempts=Attempts(failures)), report=faults.append
+    return decide_failure(
+        policy, error, failures, age, message=replace(ORDER, attempts=Attempts(failures)), report=faults.append
     )
 
 
@@ -193,7 +194,7 @@ def test_the_function_sees_message_error_and_attempts():
     policy = RetryPolicy(retry_when=lambda *given: seen.append(given), jitter=False)
     error = HttpError(503)
     counts = Attempts(failed=2, lost=1, postponed=4)
-    assert policy.decide(error, 2, message=replace(ORDER, attempts=counts)) == RetryDelivery(4)
+    assert decide_failure(policy, error, 2, message=replace(ORDER, attempts=counts)) == RetryDelivery(4)
     assert seen == [(ORDER, error, counts)]
 
 
@@ -209,7 +210,7 @@ def test_the_function_sees_message_error_and_attempts():
 )
 def test_a_status_a_header_the_value_and_the_attempts_can_decide(headers, status, failed, decision):
     message = Message("orders", 0, 0, value=ORDER.value, headers=headers, attempts=Attempts(failed))
-    found = RetryPolicy(retry_when=by_status).decide(HttpError(status), failed, message=message)
+    found = decide_failure(RetryPolicy(retry_when=by_status), HttpError(status), failed, message=message)
     assert found == decision
 
 
