@@ -1,4 +1,7 @@
-"""The command `bridge deadletters`: its subcommands in the order of `--help`."""
+"""The command `bridge deadletters`: its subcommands in the order of `--help`.
+
+A new subcommand is a function in the `*_commands.py` of its subject, and is listed here.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final

@@ -1,6 +1,7 @@
 """The permissions: for each action, the lowest role that may do it. Pages and API operations read them from here.
 
-authorization.py compares them with the role of a request's principal.
+authorization.py compares them with the role of a request's principal. A login gets its role elsewhere: in oidc_token.py
+from a claim, in trusted_proxy.py from a header, in bridge/deadletters/accounts/user_account.py from the account.
 """
 
 from typing import Final

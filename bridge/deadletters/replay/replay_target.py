@@ -1,4 +1,7 @@
-"""The target of a replay: the topic to which a letter is sent back, its partition, and the end of that partition."""
+"""The target of a replay: the topic to which a letter is sent back, its partition, and the end of that partition.
+
+The headers of a replayed record are in bridge/formats/retry_record.py (`replay_headers`).
+"""
 
 from collections.abc import Iterable
 
