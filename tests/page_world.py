@@ -73,7 +73,8 @@ SERVING: Final = (
     (re.compile(r"bridge deadletters record(?! --)"), "DEADLETTERS_HTTP_PORT", "/readyz"),
     (re.compile(r"bridge deadletters serve\b"), "", "/healthz"),
 )
-CONFIRM: Final = "[y/N]:"
+#: With its blank, which click writes by itself: an answer before that is shown in front of it.
+CONFIRM: Final = "[y/N]: "
 #: How long a command may take: many run at once on a small machine.
 COMMAND_SECONDS: Final = 120
 PASSWORD: Final = "seven wet towels on a line"
@@ -285,7 +286,8 @@ class Terminal:
                     return shown
             for question, answer in self.world.answers.items():
                 # What is typed before the echo of a secret is off is thrown away.
-                if shown[answered:].rstrip().endswith(question) and (question == CONFIRM or not echoes(terminal)):
+                is_asked = shown[answered:].endswith((question, f"{question} "))
+                if is_asked and (question == CONFIRM or not echoes(terminal)):
                     answered = len(shown)
                     os.write(terminal, f"{answer}\n".encode())
         raise AssertionError(f"it still runs after {COMMAND_SECONDS} s:\n{shown}")
