@@ -1,6 +1,6 @@
 """The HTTP server of /healthz, /readyz and /metrics, with bounded connections.
 
-bridge/bridge_process.py decides readiness.
+bridge/bridge_process.py decides a bridge's readiness, and bridge/consumer/bridge_lifecycle.py whether it is alive.
 """
 
 import logging
