@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from bridge.consumer.bridge_lifecycle import Bridge
 from bridge.handler_routes import Routes
-from bridge.health_server import Readiness, Sidecar
+from bridge.health_server import Sidecar
 from bridge.settings import Settings, hide_password
 from lossless.background_thread import BackgroundThread
 
@@ -85,7 +85,9 @@ def run_bridge(app: Celery, settings: Settings, routes: Routes, beside: Companio
         ConsumerFailed: Kafka's client cannot go on; a restarted process can.
     """
     bridge = Bridge(app, settings, routes)
-    sidecar = Sidecar(bridge.metrics.registry, bridge.alive, lambda: _readiness(bridge, beside))
+    sidecar = Sidecar(
+        bridge.metrics.registry, bridge.alive, lambda: bridge.readiness(() if beside is None else beside.obstacles())
+    )
     port = sidecar.start(settings.environment.BRIDGE_HTTP_PORT, host=settings.environment.BRIDGE_HTTP_HOST)
     _log_start(settings, routes, port)
     stop_on_signals(bridge.stop, "finishing the hand-off in flight")
@@ -98,13 +100,6 @@ def run_bridge(app: Celery, settings: Settings, routes: Routes, beside: Companio
             beside.end()
         sidecar.stop()
     logger.info("stopped.")
-
-
-def _readiness(bridge: Bridge, beside: CompanionThread | None) -> Readiness:
-    """Return the readiness of a bridge: one with some halted topics is ready, and names them."""
-    obstacles, halted = bridge.obstacles(), bridge.halted()
-    others = [] if beside is None else beside.obstacles()
-    return Readiness(not obstacles and not (halted and bridge.consumes_nothing()), [*obstacles, *halted, *others])
 
 
 def _log_start(settings: Settings, routes: Routes, port: int | None) -> None:

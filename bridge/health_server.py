@@ -1,6 +1,6 @@
 """The HTTP server of /healthz, /readyz and /metrics, with bounded connections.
 
-bridge/bridge_process.py decides a bridge's readiness, and bridge/consumer/bridge_lifecycle.py whether it is alive.
+bridge/readiness.py decides whether a process is ready, and whether it is alive.
 """
 
 import logging
@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from bridge.readiness import Readiness
 from lossless.background_thread import start_thread
 
 logger = logging.getLogger(__name__)
@@ -26,13 +27,6 @@ SILENT: Final = 5.0
 LASTS: Final = 30.0
 #: Seconds that a new connection waits for the place of the oldest.
 WAITS: Final = 0.5
-
-
-class Readiness(NamedTuple):
-    """The readiness of a process, with its obstacles, a sentence each."""
-
-    ready: bool
-    words: list[str]
 
 
 class BoundedServer(ThreadingMixIn, WSGIServer):

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -23,6 +23,7 @@ from bridge.kafka.consumer_groups import find_first_reads
 from bridge.kafka.topic_admin import MOCK
 from bridge.ledger import Ledger
 from bridge.ledger.redis_health import check_redis_fit
+from bridge.readiness import Readiness, decide_readiness, is_alive, list_bridge_obstacles
 from bridge.settings import Settings
 from lossless.background_thread import start_thread
 
@@ -35,14 +36,12 @@ LEAVE_WITHIN: Final = 5.0
 #: Seconds between two searches for another application in the group: while the members are unknown, and else.
 UNKNOWN_EVERY: Final = 2.0
 KNOWN_EVERY: Final = 30.0
-#: Seconds without a turn after which the loop counts as stuck.
-STUCK_AFTER: Final = 60.0
 
 
 class Bridge:
     """A bridge: it consumes the topics that handlers name, hands each delivery off, and commits what is safe.
 
-    Only `obstacles`, `alive` and `stop` may be called from other threads.
+    Only `obstacles`, `readiness`, `alive` and `stop` may be called from other threads.
     """
 
     def __init__(
@@ -69,34 +68,33 @@ class Bridge:
 
     def alive(self) -> bool:
         """Return whether the loop turns."""
-        return self._clock() - self._turned < STUCK_AFTER
+        return is_alive(self._turned, self._clock())
 
     def obstacles(self) -> list[str]:
         """Return why nothing is consumed, a sentence each; none if records are consumed."""
-        setup, obstacles = self._setup, []
-        if setup.kafka.down:
-            obstacles.append(setup.kafka.down)
-        if setup.blockage.why:
-            obstacles.append(f"deliveries cannot be handed off: {setup.blockage.why}")
-        missing = setup.catalog.missing
-        if missing and len(missing) == len(setup.routes.topics):
-            obstacles.append(f"no topic to consume exists yet: {', '.join(sorted(missing))}")
-        elif not (self._loop and self._loop.joined) and not setup.kafka.down:
-            obstacles.append("joining the consumer group")
-        return obstacles
+        setup = self._setup
+        return list_bridge_obstacles(
+            kafka=setup.kafka.down,
+            handoff=setup.blockage.why,
+            missing=setup.catalog.missing,
+            topics=setup.routes.topics,
+            joined=self._loop is not None and self._loop.joined,
+        )
 
-    def halted(self) -> list[str]:
-        """Return a sentence for each halted topic: why and since when."""
-        now = time.time()
-        return [
+    def readiness(self, others: Sequence[str] = ()) -> Readiness:
+        """Return its readiness, with a sentence for each halted topic: why and since when.
+
+        Parameters:
+            others: the obstacles of what runs beside it.
+        """
+        now, halts = time.time(), self._setup.decisions.halts
+        halted = [
             f"topic {topic!r} is halted, {format_since(halt.since, now)}, by {halt.by}: {halt.why.rstrip('.')}; "
             f"`bridge resume {topic}` goes on."
-            for topic, halt in sorted(self._setup.decisions.halts.items())
+            for topic, halt in sorted(halts.items())
         ]
-
-    def consumes_nothing(self) -> bool:
-        """Return whether every topic is halted."""
-        return self._setup.decisions.halts.keys() >= {*self._setup.routes.topics}
+        consumes_nothing = halts.keys() >= {*self._setup.routes.topics}
+        return decide_readiness(self.obstacles(), halted=halted, consumes_nothing=consumes_nothing, others=others)
 
     # The loop
 
@@ -172,7 +170,7 @@ class Bridge:
             raise UnfitTopic("The bridge does not start:\n" + "\n".join(unfit))
 
     def _show_ready(self, loop: PollLoop) -> None:
-        ready = not self.obstacles() and not self.consumes_nothing()
+        ready = self.readiness().ready
         self.metrics.ready.set(1 if ready else 0)
         if ready and not self._logged_ready:
             self._logged_ready = True

@@ -9,7 +9,8 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from bridge.health_server import MOST, Readiness, Sidecar
+from bridge.health_server import MOST, Sidecar
+from bridge.readiness import Readiness
 
 
 class Served:

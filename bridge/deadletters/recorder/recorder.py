@@ -21,6 +21,7 @@ from bridge.formats.delivery_identity import Place
 from bridge.jobs.timetable import Timetable
 from bridge.kafka.clients import KafkaError, explain_error
 from bridge.kafka.topic_names import TopicNames
+from bridge.readiness import decide_readiness, is_alive
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,6 @@ GIVE_UP_AFTER: Final = 15.0
 #: Seconds after which a silent database is reported as unavailable: it may be frozen, or the network drops its
 #: answers. deadletters/db/postgresql_engine.py has the timeout of the connection.
 HANGS_AFTER: Final = 10.0
-#: Seconds without a turn after which the loop counts as stuck.
-STUCK_AFTER: Final = 60.0
 
 
 class BackgroundWriter:
@@ -170,7 +169,7 @@ class Recorder:
 
     def alive(self) -> bool:
         """Return whether the loop runs."""
-        return time.monotonic() - self._turned < STUCK_AFTER
+        return is_alive(self._turned, time.monotonic())
 
     def obstacles(self) -> list[str]:
         """Return why nothing is recorded, in sentences; empty if all is well."""
@@ -251,7 +250,7 @@ class Recorder:
             consumer.begin_anew(self._finder.made_anew(consumer.logs))
         if self._timetable.due("tell", TELL_EVERY):
             consumer.pass_marks()
-            self.metrics.ready.set(0 if self.obstacles() else 1)
+            self.metrics.ready.set(1 if decide_readiness(self.obstacles()).ready else 0)
             self.metrics.expect((*consumer.partitions, *consumer.unbegun))
             self.metrics.show_lag(consumer.lag())
 

@@ -14,9 +14,10 @@ from bridge.deadletters.recorder.dead_letter_consumer import name_recorder_group
 from bridge.deadletters.recorder.recorder import Recorder
 from bridge.errors import BridgeError, KafkaUnavailable
 from bridge.formats.text_forms import format_count
-from bridge.health_server import Readiness, Sidecar
+from bridge.health_server import Sidecar
 from bridge.kafka.consumer_groups import has_members
 from bridge.kafka.partition_offsets import read_extents
+from bridge.readiness import decide_readiness
 from bridge.settings import Settings
 from lossless.background_thread import start_thread
 
@@ -30,7 +31,7 @@ def serve_recorder(recorder: Recorder, settings: Settings) -> None:
         DeskOfAnotherKafka, DeskDatabaseNewer: this database is not for this recorder.
         ConsumerFailed: Kafka's client cannot continue; restart the process.
     """
-    sidecar = Sidecar(recorder.registry, recorder.alive, lambda: _readiness(recorder))
+    sidecar = Sidecar(recorder.registry, recorder.alive, lambda: decide_readiness(recorder.obstacles()))
     port = sidecar.start(
         settings.environment.DEADLETTERS_HTTP_PORT, "DEADLETTERS_HTTP_PORT", settings.environment.DEADLETTERS_HTTP_HOST
     )
@@ -43,11 +44,6 @@ def serve_recorder(recorder: Recorder, settings: Settings) -> None:
     finally:
         sidecar.stop()
     logger.info("stopped.")
-
-
-def _readiness(recorder: Recorder) -> Readiness:
-    obstacles = recorder.obstacles()
-    return Readiness(not obstacles, obstacles)
 
 
 def _spare_collecting() -> None:
