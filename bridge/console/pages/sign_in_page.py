@@ -1,4 +1,4 @@
-"""The sign-in page: by password, by one-time link, by OpenID Connect; sign-out; and the health check."""
+"""The pages of sign-in (by password, by one-time link, by OpenID Connect) and sign-out, and the health check."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -8,13 +8,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from bridge.console import console
-from bridge.console.auth import authentication, browser_session, passwords
+from bridge.console.auth import browser_session
 from bridge.console.auth.http_security import choose_redirect_path, is_without_tls
 from bridge.console.auth.login_throttle import ThrottleVerdict
-from bridge.console.console import Console
+from bridge.console.auth.password_sign_in import sign_in_by_password
 from bridge.deadletters.accounts.account_session import BY_LINK
 from bridge.deadletters.accounts.user_account import AUDIT_KIND
-from bridge.deadletters.db.account_rows import UserSecret
 from bridge.errors import IssuerUnavailable, SignInRefused, TooManySignIn
 
 if TYPE_CHECKING:
@@ -39,31 +38,15 @@ def sign_in(request: Request) -> Response:
         return render_sign_in(
             request, then=then, message="Passwords need HTTPS: put a proxy with TLS in front of the console."
         )
-    address = here.proxy.sender(authentication.get_peer_address(request), request.headers)
-    stored = here.desk.users.secret(name)
-    device = browser_session.read_device_cookie(request, name, stored and stored.password)
-    guess = here.login_throttle.guess(name, address, device)
-    if guess.waits:
-        return render_sign_in(request, 429, then=then, given=name, waiting=guess)
-    secret = _check_password(here, stored, given.get("password", ""))
-    cookie = here.sessions.begin(secret) if secret else None
-    if secret is None or cookie is None:
-        # The name stays out of the log: people type passwords into that field.
-        logger.warning("sign-in to the console refused: wrong name or password, from %s", address)
-        return render_sign_in(request, 403, then=then, given=name, message=f"{_WRONG_PASSWORD} {guess.warning}")
-    here.login_throttle.right(name, address, device)
-    here.desk.trail.add(name, AUDIT_KIND, f"{name} signed in at {address}")
-    answer = answer_signed_in(request, cookie, choose_redirect_path(then))
-    browser_session.set_device_cookie(request, answer, name, secret.password)
+    signed = sign_in_by_password(here, request, name, given.get("password", ""))
+    if signed.verdict.waits:
+        return render_sign_in(request, 429, then=then, given=name, waiting=signed.verdict)
+    if signed.cookie is None:
+        message = f"{_WRONG_PASSWORD} {signed.verdict.warning}"
+        return render_sign_in(request, 403, then=then, given=name, message=message)
+    answer = answer_signed_in(request, signed.cookie, choose_redirect_path(then))
+    browser_session.set_device_cookie(request, answer, name, signed.password)
     return answer
-
-
-def _check_password(here: Console, secret: UserSecret | None, password: str) -> UserSecret | None:
-    """Return the user with this name and password; an unknown name takes the same time."""
-    if not passwords.verify_password(secret and secret.password, password) or secret is None:
-        return None
-    renewed = passwords.renew_hash(secret.password, password)
-    return here.desk.users.rehashed(secret, renewed) if renewed else secret
 
 
 def show_link(request: Request) -> Response:
