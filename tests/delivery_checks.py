@@ -12,7 +12,7 @@ from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bridge.formats.dead_letter_record import DeadLetterRecord, read_dead_letter
-from bridge.formats.retry_record import replay_headers
+from bridge.formats.replay_record import replay_headers
 from bridge.ledger import Account, Ledger
 from tests.processes import Process, Run, Stack, eventually
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.formats import record_headers as header
 from bridge.formats.dead_letter_record import read_attempt_headers, write_attempt_headers
-from bridge.formats.delivery import ERROR_LENGTH, NO_ATTEMPTS, Attempts, Delivery, Header, Message, Via
+from bridge.formats.delivery import ERROR_LENGTH, Delivery, Header, Message, Via
 from bridge.formats.delivery_identity import OFFSETS, PARTITIONS, Origin, batch_id, make_log_identity, work_of
 from bridge.formats.failure import Failure, cut
 from bridge.formats.record_headers import RecordHeaders, append_block, read_number, require_number, split_block
@@ -171,40 +171,3 @@ def _parse_retry_record(found: Sequence[Header], key: Any, value: Any, via: Via,
 
 def _error(error_class: str, error_message: str) -> str:
     return cut(f"{error_class}: {error_message}" if error_message else error_class, ERROR_LENGTH)
-
-
-def replay_headers(
-    origin: Origin,
-    theirs: Sequence[Header],
-    *,
-    timestamp: int | None,
-    number: int = 0,
-    runs: int = 0,
-    attempts: Attempts = NO_ATTEMPTS,
-    again: str = "",
-    once: bool = False,
-) -> RecordHeaders:
-    """Return the headers of a delivery that is sent back: the producer's, then ours.
-
-    It starts again with all its retries and its whole `give_up_after`, and without its lost processes. It keeps the
-    number of runs and of replays, with one more of these.
-
-    Parameters:
-        theirs: the producer's own headers, in order.
-        timestamp: of the source record, ms since the epoch.
-        number, runs, attempts: as in its last dead letter; the defaults if it never died.
-        again: the request (ASCII, such as a plan's name) to run although the source record is done; its work is done
-            once for each request. Empty: it runs only if it is not done.
-        once: it has one attempt instead of all its retries, this time only, also further along a `sequence`.
-    """
-    message = Message(
-        origin.topic,
-        origin.partition,
-        origin.offset,
-        headers=tuple(theirs),
-        timestamp=timestamp,
-        origin=f"  {origin.topic_id}",
-    )
-    back = Attempts(replayed=attempts.replayed + 1)
-    delivery = Delivery(message, origin.handler, number=number + 1, runs=runs, attempts=back, again=again, once=once)
-    return retry_headers(delivery, origin.group)

@@ -17,7 +17,7 @@ from bridge.errors import NeverPublished, PublishFailed
 from bridge.formats.delivery import Attempts, Batch, Delivery
 from bridge.formats.delivery_identity import Origin
 from bridge.formats.outbox import Outbox, OutgoingMessage
-from bridge.formats.retry_record import replay_headers
+from bridge.formats.replay_record import replay_headers
 from bridge.formats.text_forms import format_count
 from bridge.formats.user_database import UserDatabase
 from bridge.kafka.publisher import Publisher

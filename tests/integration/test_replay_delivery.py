@@ -8,7 +8,7 @@ import pytest
 
 from bridge.formats.delivery import Attempts
 from bridge.formats.delivery_identity import Origin
-from bridge.formats.retry_record import replay_headers
+from bridge.formats.replay_record import replay_headers
 from bridge.ledger import RETRY_RECORD, Account, Fate, Ledger, LogHistory
 from tests.delivery_checks import all_settled, choose, json_of, ledger, letters, send_back
 from tests.processes import Stack, eventually

@@ -22,7 +22,7 @@ from bridge.deadletters.replay.plan_progress import require_plan
 from bridge.deadletters.replay.redrive_outcomes import RedriveOutcomes
 from bridge.deadletters.replay.replay_outcomes import ReplayOutcomes
 from bridge.formats.delivery_identity import Origin
-from bridge.formats.retry_record import replay_headers
+from bridge.formats.replay_record import replay_headers
 from bridge.kafka.partition_offsets import Extent
 from bridge.kafka.topic_catalog import TopicCatalog
 from bridge.ledger import RETRY_RECORD, Account, Fate, Mark

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bridge.formats import retry_record
 from bridge.formats.delivery import NO_ATTEMPTS, Attempts
 from bridge.formats.delivery_identity import Origin
-from bridge.formats.retry_record import replay_headers
+from bridge.formats.replay_record import replay_headers
 
 names = st.text("abcxyz._-", min_size=1, max_size=20)
 counts = st.integers(0, 10_000)

@@ -7,7 +7,7 @@ import pytest
 from bridge.formats.delivery import Attempts, Delivery, Message
 from bridge.formats.delivery_identity import Origin
 from bridge.formats.outbox import OutgoingMessage
-from bridge.formats.retry_record import replay_headers
+from bridge.formats.replay_record import replay_headers
 from tasks.execution.outgoing_publication import UnsentMessages, _step_record
 
 SEQUENCE = ("first", "second", "third")

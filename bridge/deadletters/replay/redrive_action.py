@@ -26,7 +26,8 @@ from bridge.deadletters.replay.replay_action import ReplayAction
 from bridge.deadletters.replay.replay_target import TargetPartitions, name_target_topic
 from bridge.errors import NeverPublished
 from bridge.formats.delivery_identity import Origin, work_of
-from bridge.formats.retry_record import read_retry_key, replay_headers
+from bridge.formats.replay_record import replay_headers
+from bridge.formats.retry_record import read_retry_key
 from bridge.kafka.acknowledged_producer import AcknowledgedProducer, OutgoingRecord, RecordPosition
 from bridge.kafka.clients import Record, headers_of
 from bridge.kafka.record_reader import RecordPicker

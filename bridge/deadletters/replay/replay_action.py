@@ -30,7 +30,8 @@ from bridge.errors import NeverPublished
 from bridge.formats.delivery_identity import Origin, work_of
 from bridge.formats.foreign_dead_letter import SHARE_GROUP
 from bridge.formats.record_headers import RecordHeaders
-from bridge.formats.retry_record import read_retry_key, replay_headers
+from bridge.formats.replay_record import replay_headers
+from bridge.formats.retry_record import read_retry_key
 from bridge.kafka.acknowledged_producer import AcknowledgedProducer, OutgoingRecord, RecordPosition
 from bridge.kafka.clients import Record, headers_of
 from bridge.ledger import Fate
