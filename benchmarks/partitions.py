@@ -50,7 +50,7 @@ def _measure(partitions: int) -> None:
             before, cpu, at = _commands(on), _cpu(bridge.pid), time.monotonic()
             time.sleep(SECONDS)
             after, spent, seconds = _commands(on), _cpu(bridge.pid) - cpu, time.monotonic() - at
-            metrics = len(_get(port, "/metrics"))
+            metrics, by_partition = (len(_get(port, page)) for page in ("/metrics", "/metrics?by=partition"))
             resident = int(Path(f"/proc/{bridge.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
         rates = {name: (calls - before.get(name, 0)) / seconds for name, calls in after.items()}
         a_minute, commands = spent * 60 / seconds, sum(rates.values())
@@ -58,7 +58,7 @@ def _measure(partitions: int) -> None:
         print(
             f"partitions: {partitions:5}: idle {a_minute:5.2f} s of CPU a minute, {commands:6.0f} commands/s;"
             f" ready after {start:.1f} s with {start_cpu:.1f} s of CPU, all begun with {begun_cpu:.1f} s;"
-            f" /metrics {metrics / 1000:,.0f} kB;"
+            f" /metrics {metrics / 1000:,.0f} kB, by partition {by_partition / 1000:,.0f} kB;"
             f" {resident / 2**20:.0f} MiB\n    " + ", ".join(f"{name} {rate:.1f}" for name, rate in most),
             flush=True,
         )

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Final
+from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from bridge.metrics_by_topic import MetricsByTopic
 from bridge.readiness import Readiness
 from lossless.background_thread import start_thread
 
@@ -134,7 +136,7 @@ class Sidecar:
     def __init__(
         self, registry: CollectorRegistry, alive: Callable[[], bool], readiness: Callable[[], Readiness]
     ) -> None:
-        self._metrics = make_wsgi_app(registry)
+        self._metrics = {"topic": make_wsgi_app(MetricsByTopic(registry)), "partition": make_wsgi_app(registry)}
         self._alive, self._readiness = alive, readiness
         self._server: BoundedServer | None = None
 
@@ -171,8 +173,7 @@ class Sidecar:
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path == "/metrics":
-            page: Iterable[bytes] = self._metrics(environ, start_response)
-            return page
+            return self._show_metrics(environ, start_response)
         if path == "/healthz":
             alive = self._alive()
             return _plain(start_response, alive, [] if alive else ["the loop has not turned for a minute"])
@@ -180,6 +181,14 @@ class Sidecar:
             return _plain(start_response, *self._readiness())
         start_response("404 Not Found", [("Content-Type", "text/plain")])
         return [b"/healthz /readyz /metrics\n"]
+
+    def _show_metrics(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        (by,) = parse_qs(environ.get("QUERY_STRING", "")).get("by", ["topic"])[-1:]
+        if by not in self._metrics:
+            start_response("400 Bad Request", [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"/metrics has no by={by!r}: by=topic (the default) or by=partition.\n".encode()]
+        page: Iterable[bytes] = self._metrics[by](environ, start_response)
+        return page
 
 
 def _plain(start_response: Callable[..., Any], well: bool, words: list[str]) -> Iterable[bytes]:

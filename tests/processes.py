@@ -54,7 +54,8 @@ class Served(Process):
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels; 0.0 where there are none."""
-        families = text_string_to_metric_families(self.get("/metrics")[1])
+        page = "/metrics?by=partition" if "partition" in labels else "/metrics"
+        families = text_string_to_metric_families(self.get(page)[1])
         return sum(
             sample.value
             for family in families

@@ -18,7 +18,7 @@ class Served:
 
     def __init__(self) -> None:
         self.lives, self.readiness = True, Readiness(True, [])
-        registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         Gauge("some_figure", "A figure.", registry=registry).set(7)
         self.sidecar = Sidecar(registry, lambda: self.lives, lambda: self.readiness)
         self.port = self.sidecar.start(0)
@@ -111,3 +111,16 @@ def test_it_listens_on_the_address_that_is_set_alone(host):
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.2" if host == "127.0.0.1" else "127.0.0.1", port), 5)
     sidecar.stop()
+
+
+def test_metrics_are_by_topic_and_by_partition_if_a_request_asks(served: Served):
+    lag = Gauge("lag", "Lag.", ["topic", "partition"], registry=served.registry)
+    for partition in range(3):
+        lag.labels("orders", partition).set(2)
+    assert 'lag{topic="orders"} 6.0\n' in served.page("/metrics")[1]
+    assert 'lag{topic="orders"} 6.0\n' in served.page("/metrics?by=topic&name[]=lag")[1]
+    assert 'lag{partition="2",topic="orders"} 2.0\n' in served.page("/metrics?by=partition")[1]
+    assert served.page("/metrics?by=handler") == (
+        400,
+        "/metrics has no by='handler': by=topic (the default) or by=partition.\n",
+    )

@@ -34,7 +34,7 @@ ROOMS: Final = (
     {"bridge_metrics", "embedded", "handler_routes", "problems"},
     {"formats"},
     {"bounded_request", "health_server", "kafka.clients"},
-    {"errors", "readiness"},
+    {"errors", "metrics_by_topic", "readiness"},
 )
 HEIGHT: Final = {room: -level for level, rooms in enumerate(ROOMS) for room in rooms}
 
