@@ -1,6 +1,6 @@
 """The actions on the outcomes of a batch's attempts: mark and publish, retry later, dead-letter, halt the topic."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +48,7 @@ class OutcomeActions:
         """Settle a delivery whose handler has succeeded, once the messages that it sends are published."""
         unsent = self.publication.take(delivery, make_sequence_step(self.task.app, self.batch, delivery))
         if unsent is None:
-            self._settle(delivery)
+            self._settle([delivery])
         else:
             self._keep(unsent)
 
@@ -79,11 +79,19 @@ class OutcomeActions:
             self.state.finish(delivery)
 
     def publish(self) -> None:
-        """Publish the messages of all handlers so far; those that Kafka refuses are retried."""
-        for unsent, failed in self.publication.publish():
+        """Publish the messages of all handlers so far; those that Kafka refuses are retried.
+
+        Raises:
+            LedgerUnavailable: the ledger did not take a mark; what Kafka has is not published again.
+        """
+        answers = self.publication.publish()
+        # First, and together: one mark that the ledger does not take would leave the others to be published again.
+        if settled := [unsent.delivery for unsent, failed in answers if failed is None]:
+            self._settle(settled)
+        for unsent, failed in answers:
             if failed is None:
-                self._settle(unsent.delivery)
-            elif isinstance(failed, NeverPublished):
+                continue
+            if isinstance(failed, NeverPublished):
                 failure = Failure.from_error(failed, traceback=False)
                 dead = Dead(PERMANENT, failure, self.task.version)
                 self.unique_guard.release(unsent.delivery)
@@ -141,8 +149,10 @@ class OutcomeActions:
             # The messages of the next delivery in its order must not be sent before these.
             self.publish()
 
-    def _settle(self, delivery: Delivery) -> None:
-        is_duplicate = delivery.message.offset in self.unique_guard.duplicates
-        self.state.note_success(delivery, "duplicate" if is_duplicate else "done")
-        self.settlement.done(delivery)
-        self.state.finish(delivery)
+    def _settle(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            is_duplicate = delivery.message.offset in self.unique_guard.duplicates
+            self.state.note_success(delivery, "duplicate" if is_duplicate else "done")
+        self.settlement.done_all(deliveries)
+        for delivery in deliveries:
+            self.state.finish(delivery)

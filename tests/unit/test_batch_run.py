@@ -481,6 +481,18 @@ def test_who_has_succeeded_does_not_run_again_for_what_kafka_does_not_take(world
     assert world.book.fates == {0: Fate.DONE, 1: Fate.DONE}
 
 
+def test_what_kafka_has_is_not_published_again_where_the_ledger_does_not_answer(world: World, monkeypatch) -> None:
+    world.book.silent = True
+    # Marks of a batch wait for others for some milliseconds, which are over.
+    monkeypatch.setattr(world.book, "done", lambda offset, now: world.book.mark(offset, Fate.DONE))
+    left = world.comes_back(60, 61, 62)
+    assert [(delivery.ended, len(delivery.outgoing)) for delivery in left.deliveries] == [("done", 1)] * 3
+    world.book.silent = False
+    world.run_batch(left)
+    assert (ran, len(world.published)) == ([60, 61, 62], 3)
+    assert world.book.fates == dict.fromkeys(range(3), Fate.DONE)
+
+
 def test_who_has_succeeded_does_not_run_again_where_its_run_is_broken_off(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
